@@ -82,17 +82,12 @@ def eval_command(
 
 def evaluation_json(result: Evaluation) -> dict[str, object]:
     """The evaluation as one object."""
-    worth = {}
-    if result.baseline is not None:
-        worth = {
-            "baseline": _skill_json(result.baseline),
-            "worth": _difference_json(result.worth),
-        }
+    none, worth = result.baseline, _difference_json(result.worth)
     return {
         **pick(result, "split simulated"),
         "skills": [_skill_json(one) for one in result.skills],
         "difference": _difference_json(result.difference),
-        **worth,
+        **({} if none is None else {"baseline": _skill_json(none), "worth": worth}),
         **pick(result.usage, "calls tokens cost_usd"),
     }
 

@@ -177,15 +177,12 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
             "This says nothing about the change, neither for nor against it."
         )
     rows, caveats = [], []
-    measured = [
-        (name, links.commit(commit), found)
-        for name, (commit, found) in zip(("base", "head"), view.sides, strict=False)
-    ]
-    if view.baseline is not None:
-        measured.append(("no skill", "", view.baseline))
-    for name, commit, found in measured:
+    sides = [("no skill", "", view.baseline)] if view.baseline else []
+    for name, (commit, side) in zip(("head", "base"), reversed(view.sides), strict=False):
+        sides.insert(0, (name, f" {links.commit(commit)}", side))
+    for name, commit, found in sides:
         solved = inline(with_pessimistic(score_text(found.hard, found.n), found))
-        rows.append((f"{name} {commit}".strip(), solved, score(found.soft)))
+        rows.append((f"{name}{commit}", solved, score(found.soft)))
         caveats += [f"- {name}: {inline(one, 900)}" for one in reservations(found)]
     if rows:
         yield table((f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft"), rows)

@@ -7,12 +7,12 @@ from random import Random
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
-from skillopt_ci.errors import TaskFileError, UsageError
+from skillopt_ci.errors import TaskFileError
 from skillopt_ci.scorers.code import load_function
 from skillopt_ci.tasks.files import READERS, Problem, Record, location, read_records, refuse
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Splits, Task, content_key
-from skillopt_ci.util import did_you_mean, user_errors
+from skillopt_ci.util import user_errors
 
 Item = TypeVar("Item")
 SplitName = Literal["train", "selection", "test"]
@@ -31,14 +31,6 @@ ALIASES: Mapping[str, str] = {
     "test": "test",
     "valid_unseen": "test",
 }
-
-
-def tasks_of(splits: Splits, name: str) -> tuple[Task, ...]:
-    """The split called ``name``, by any of its names; raises :class:`UsageError` for another."""
-    if name not in ALIASES:
-        raise UsageError(f"there is no split {name!r}; {did_you_mean(name, ALIASES)}")
-    chosen: tuple[Task, ...] = getattr(splits, ALIASES[name])
-    return chosen
 
 
 def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Splits:

@@ -84,9 +84,7 @@ async def evaluate(
             if skill.sha256 not in measured:
                 measured[skill.sha256] = await _evaluate(run, models, skill, split, tasks)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
-    none = None
-    if baseline is not None:
-        none = replace(measured[baseline.sha256], skill=baseline)
+    none = None if baseline is None else replace(measured[baseline.sha256], skill=baseline)
 
     def gain(one: Evaluated, other: Evaluated) -> PairedDifference:
         return paired(one.measurement.hard_scores, other.measurement.hard_scores, clusters)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.tasks.loading import divide, load_splits, split_counts, tasks_of
+from skillopt_ci.tasks.loading import divide, load_splits, split_counts
 from skillopt_ci.tasks.task import Splits, Task
 
 Write = Callable[[str, str], Path]
@@ -165,18 +165,6 @@ def test_yaml_is_read(tmp_path: Path, write: Write, write_splits: WriteSplits):
     write_splits({"selection": asks("a")})
     spec = GivenSplits(train="train.yaml", selection="selection.jsonl")
     assert load_splits(spec, tmp_path).train[0].references == ("2026-03-03",)
-
-
-@pytest.mark.parametrize("name", ["selection", "val", "valid_seen"])
-def test_selection_has_aliases(tmp_path: Path, write_splits: WriteSplits, name: str):
-    write_splits({"train": asks("a"), "selection": asks("b")})
-    assert ids(tasks_of(load_splits(GIVEN, tmp_path), name)) == ["b"]
-
-
-def test_unknown_split_name_offers_the_nearest(tmp_path: Path, write_splits: WriteSplits):
-    write_splits({"train": asks("a"), "selection": asks("b")})
-    with pytest.raises(UsageError, match="no split 'trian'; did you mean 'train'"):
-        tasks_of(load_splits(GIVEN, tmp_path), "trian")
 
 
 GOOD = """

@@ -1,0 +1,60 @@
+"""``skillopt-ci import``: make task files of evaluations that were written for other tools."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from skillopt_ci.cli.options import FILE, Globals, command
+from skillopt_ci.errors import UsageError
+from skillopt_ci.sanitize import harmless_line
+from skillopt_ci.tasks.foreign import read_foreign
+from skillopt_ci.tasks.loading import SPLIT_NAMES, divide
+from skillopt_ci.text import plural
+from skillopt_ci.util import write_atomically
+
+_SHOWN = 10
+
+
+@command()
+@click.argument("file", type=FILE)
+@click.option("--to", "folder", type=FILE, default="tasks", help="Folder for the task files.")
+@click.option("--prompt", default="", metavar="COLUMN", help="Column of a row that asks.")
+@click.option("--reference", default="", metavar="COLUMN", help="Column with the right answer.")
+@click.option("--force", is_flag=True, help="Replace task files that exist.")
+def import_command(
+    settings: Globals, file: Path, folder: Path, prompt: str, reference: str, force: bool
+) -> None:
+    """Make task files of FILE, and say what could not be carried over.
+
+    FILE is an `evals.json` of an agent skill, a YAML of OpenAI Evals' registry, or rows of CSV,
+    JSON or JSON Lines. Half of the tasks are for training, a quarter each for selection and test,
+    always the same ones; no two ask the same.
+    """
+    found = read_foreign(settings.cwd / file, prompt, reference)
+    lost = [harmless_line(one) for one in found.lost]
+    try:
+        parts = divide(found.entries, "2:1:1", seed=42)
+    except ValueError as error:
+        raise UsageError("\n- ".join([f"{file}: {error}.", *lost[:_SHOWN]])) from error
+    names = {name: f"{folder}/{name}.jsonl" for name in SPLIT_NAMES}
+    files: dict[str, Sequence[object]] = {names[name]: part for name, part in parts.items()}
+    if found.triggers:
+        files[f"{folder}/trigger.jsonl"] = found.triggers
+    taken = [name for name in files if (settings.cwd / name).exists()]
+    if taken and not force:
+        raise UsageError(f"{taken[0]} exists.", hint="Choose another folder (--to), or --force.")
+    (settings.cwd / folder).mkdir(parents=True, exist_ok=True)
+    for name, entries in files.items():
+        lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+        write_atomically(settings.cwd / name, "".join(lines))
+    keys = {"tasks": names, **({"scorer": found.scorer} if found.scorer else {})}
+    told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
+    if lost:
+        more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []
+        told += ["", "\n- ".join(["Not carried over:", *lost[:_SHOWN], *more])]
+    told += ["", "For skillopt.yaml:"]
+    told += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items()]
+    counts = {name: len(part) for name, part in files.items()}
+    settings.tell({"files": counts, "lost": found.lost, **keys}, "\n".join(told))

@@ -1,0 +1,201 @@
+"""Evaluations of other tools as records of a task file, and what of them is lost on the way."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from skillopt_ci.config.yaml import load_yaml
+from skillopt_ci.errors import TaskFileError, UsageError
+from skillopt_ci.tasks.files import Record, read_records, read_source
+from skillopt_ci.tasks.records import task_files, to_task
+from skillopt_ci.tasks.task import Task, content_key
+
+Entry = dict[str, Any]
+#: Columns that ask, and columns that hold what is right; the first that a row has counts.
+_ASKS = ("prompt", "messages", "input", "question", "query", "instruction")
+_ANSWERS = (
+    *("references", "reference", "ideal", "expected", "expected_output", "answers", "answer"),
+    *("target", "label", "output", "ground_truth"),
+)
+
+
+@dataclass(slots=True)
+class Foreign:
+    """Entries of task files, those that only ask whether the skill is loaded, and what is lost."""
+
+    entries: list[Entry] = field(default_factory=list)
+    triggers: list[Entry] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    scorer: Entry | None = None
+    """What all entries share, if they do."""
+
+
+def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
+    """Read ``file``, whichever format it is in; what would not load as a task is lost.
+
+    ``prompt`` and ``reference`` name columns of rows, where these have names of their own.
+    """
+    suffix, found = file.suffix.lower(), Foreign()
+    read: Callable[[str], Any] = json.loads if suffix == ".json" else load_yaml
+    try:
+        whole = read(read_source(file).text) if suffix in (".json", ".yaml", ".yml") else None
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise TaskFileError(f"cannot be read: {error}", file=file) from error
+    cases = whole.get("evals") if isinstance(whole, dict) else whole
+    dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
+    specs: Entry = whole if isinstance(whole, dict) else {}
+    if dicts and (cases is not whole or any("should_trigger" in one for one in dicts)):
+        _agent_skill(dicts, file.parents[file.parent.name == "evals"], found)
+    elif any(isinstance(one, dict) and ":" in str(one.get("class")) for one in specs.values()):
+        _registry(specs, file, found)
+    else:
+        _rows(file, prompt, reference, found)
+    return _loadable(found, file)
+
+
+def _loadable(found: Foreign, file: Path) -> Foreign:
+    kept, seen = list[Entry](), set[str]()
+    for raw in found.entries:
+        entry = {key: one for key, one in raw.items() if one not in (None, "", [], {})}
+        made = to_task(Record(entry, file, 1))
+        if not isinstance(made, Task):
+            found.lost.append(f"{raw['id']}: {'; '.join(one.message for one in made)}")
+        elif seen & (same := {content_key(made), made.id}):
+            found.lost.append(f"{raw['id']}: an earlier one has this id, or asks the same")
+        else:
+            seen |= same
+            kept.append(entry)
+    scorers = [entry.get("scorer") for entry in kept]
+    if scorers and all(one == scorers[0] for one in scorers):
+        found.scorer = scorers[0]
+        for entry in kept:
+            entry.pop("scorer", None)
+    return replace(found, entries=kept)
+
+
+# evals/evals.json of the Agent Skills guide, and its list of queries with `should_trigger`.
+
+
+def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
+    """``skill`` is the skill's folder, where the paths of files start."""
+    for number, case in enumerate(cases, 1):
+        rest = dict(case)
+        name, goal = str(rest.pop("id", number)), rest.pop("expected_output", "")
+        ask = rest.pop("prompt", None) or rest.pop("query", None)
+        points = _listed(rest.pop("expectations", None)) + _listed(rest.pop("assertions", None))
+        files = {}
+        for path in map(str, _listed(rest.pop("files", None))):
+            try:
+                files[path] = task_files([path], skill)[0].content
+            except (TaskFileError, ValueError) as error:
+                found.lost.append(f"{name}: the file {path}: {getattr(error, 'message', error)}")
+        entry = {"id": name, "prompt": ask, "metadata": rest}
+        if goal or points:
+            rubric = "\n- ".join([f"{goal}\n\nEach of these holds:".strip(), *map(str, points)])
+            # a pass in the guide is a pass of every expectation
+            strict = {"rubric": rubric, "hard_at": 1.0} if points else {"rubric": str(goal)}
+            found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **strict}})
+        elif ask and "should_trigger" in rest:
+            found.triggers.append(entry)
+        else:
+            found.lost.append(f"{name}: it does not say what is expected")
+
+
+# OpenAI Evals: registry/evals/NAME.yaml, whose samples have `input` and `ideal`.
+
+
+def _registry(specs: Entry, file: Path, found: Foreign) -> None:
+    for name, spec in specs.items():
+        args: Entry = spec.get("args") or {} if isinstance(spec, dict) else {}
+        data, base = str(args.get("samples_jsonl")), name.partition(".")[0]
+        places = (file.parent / data, file.parent.parent / "data" / data, Path(data))
+        samples = next((place for place in places if place.is_file()), None)
+        if not args or samples is None:
+            found.lost += [f"{name}: its samples, {data}, were not found"] * bool(args)
+            continue
+        kind = str(spec.get("class")).rpartition(":")[2]
+        kind += f" {args.get('modelgraded_spec') or args.get('modelgraded_spec_file') or ''}"
+        if args.get("num_few_shot"):
+            found.lost.append(f"{name}: the examples before each question (few-shot)")
+        if kind == "FuzzyMatch ":
+            found.lost.append(f"{name}: a part of a reference no longer counts as all of it")
+        for number, record in enumerate(read_records(samples), 1):
+            sample: Entry = record.value if isinstance(record, Record) else {}
+            ideals = [*map(str, _listed(sample.get("ideal")))]
+            scorer = _graded_as(kind, args, sample, ideals)
+            if scorer is None:
+                found.lost.append(f"{name}: no scorer grades as {kind.strip()} does")
+                break
+            one: Entry = {"id": f"{base}-{number}", "task_type": base, "references": ideals}
+            asked = _asked(sample.get("input"), one["id"], found)
+            found.entries.append({**one, **asked, "scorer": scorer})
+
+
+def _graded_as(kind: str, args: Entry, sample: Entry, ideals: Sequence[str]) -> Entry | None:
+    """The scorer that grades as this class does with this model-graded spec, or nearly so."""
+    contains = {"type": "contains", "match": "any"}
+    given = (args.get("modelgraded_spec_args") or {}).get("criteria", sample.get("criteria"))
+    criteria = [*given.values()] if isinstance(given, dict) else _listed(given)
+    match kind.split():
+        case ["Match"] if ideals:
+            return {"type": "regex", "pattern": rf"\A\s*(?:{'|'.join(map(re.escape, ideals))})"}
+        case ["Includes"]:
+            return {**contains, **({"ignore_case": True} if args.get("ignore_case") else {})}
+        case ["FuzzyMatch"]:
+            inside = {**contains, "ignore_case": True}
+            return {"type": "any", "of": [{"type": "normalized"}, inside]}
+        case ["JsonMatch"]:
+            return {"type": "json"}
+        case ["ModelBasedClassify", "fact"]:
+            text = "The answer agrees with the reference answer in fact; style does not matter."
+            return {"type": "rubric", "rubric": text}
+        case ["ModelBasedClassify", "closedqa"] if criteria:
+            return {"type": "rubric", "rubric": "\n".join(map(str, criteria)), "hard_at": 1.0}
+    return None
+
+
+def _asked(value: object, name: str, found: Foreign) -> Entry:
+    """A prompt, or a conversation, which ends with the user's turn here."""
+    if not isinstance(value, list):
+        return {"prompt": value}
+    said = [one for one in value if isinstance(one, dict)]
+    turns = [{"role": one.get("role"), "content": one.get("content")} for one in said]
+    if turns and turns[-1]["role"] != "user":
+        found.lost.append(f"{name}: that its last message is the {turns[-1]['role']}'s")
+        turns[-1]["role"] = "user"
+    return {"messages": turns}
+
+
+# Rows of CSV and JSON, and items of evals on OpenAI's platform.
+
+
+def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
+    for number, record in enumerate(read_records(file), 1):
+        if not isinstance(record, Record):
+            found.lost.append(str(record))
+            continue
+        item = record.value.get("item")
+        item = item if isinstance(item, dict) else record.value
+        ask = prompt or next((key for key in _ASKS if key in item), "")
+        answer = reference or next((key for key in _ANSWERS if key in item), "")
+        if not {ask, answer} <= item.keys():
+            told = f"{file}:{record.line}: which of the columns {', '.join(item)} "
+            missing = "asks? --prompt" if ask not in item else "has the answer? --reference"
+            raise UsageError(f"{told}{missing} names it.")
+        name = str(item.get("id", record.name or f"{file.stem}-{number}"))
+        one = {"scorer": {"type": "normalized"}, **item, "id": name}
+        if prompt or reference or not isinstance(to_task(Record(one, file, record.line)), Task):
+            rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
+            one = {"id": name, **_asked(item[ask], name, found), "metadata": rest}
+            one["references"] = [*map(str, _listed(item[answer]))]
+            one["scorer"] = {"type": "normalized"}
+        found.entries.append(one)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]

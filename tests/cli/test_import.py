@@ -1,0 +1,206 @@
+"""Evaluations of other tools become task files that load, and what is lost is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from skillopt_ci.config.config import GivenSplits
+from skillopt_ci.tasks.loading import load_splits
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
+
+SPLITS = ("train", "selection", "test")
+
+
+def write(folder: Path, files: Mapping[str, object]) -> None:
+    for name, content in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+
+
+def lines(*records: object) -> str:
+    return "".join(json.dumps(one) + "\n" for one in records)
+
+
+def tasks(folder: Path, name: str = "tasks") -> dict[str, dict[str, Any]]:
+    """The entries that were written, by id, after they were loaded as a run loads them."""
+    files = {split: f"{name}/{split}.jsonl" for split in SPLITS}
+    load_splits(GivenSplits.model_validate(files), folder)
+    texts = [(folder / file).read_text(encoding="utf-8") for file in files.values()]
+    read = [json.loads(line) for text in texts for line in text.splitlines()]
+    return {one["id"]: one for one in read}
+
+
+EVALS = {
+    "skill_name": "sales",
+    "evals": [
+        {
+            "id": 1,
+            "prompt": "Name the best month in sales.csv.",
+            "expected_output": "The month with the highest sum.",
+            "files": ["evals/files/sales.csv", "evals/files/chart.png", "../secret.txt"],
+            "expectations": ["It names March", "It shows the sum"],
+        },
+        {"id": 2, "prompt": "Clean it.", "expected_output": "Clean rows.", "should_trigger": True},
+        {"id": 3, "prompt": "Sum it.", "assertions": ["It is 7"]},
+        {"id": 4, "prompt": "Write a poem.", "should_trigger": False},
+        {"id": 5, "prompt": "And then?"},
+        {"id": 6, "prompt": "sum  IT.", "expected_output": "The sum."},
+    ],
+}
+
+
+def test_evals_of_an_agent_skill_are_graded_against_their_expectations(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write(tmp_path, {"sales/evals/evals.json": EVALS, "sales/evals/files/sales.csv": "m,n\n3,7\n"})
+    (tmp_path / "sales/evals/files/chart.png").write_bytes(b"\x89PNG")
+    done = cli(tmp_path, "import", "sales/evals/evals.json")
+    assert (done.code, done.err) == (0, "")
+    found = tasks(tmp_path)
+    assert sorted(found) == ["1", "2", "3"]
+    rubric = "The month with the highest sum.\n\nEach of these holds:\n- It names March\n"
+    assert found["1"] == {
+        "id": "1",
+        "prompt": "Name the best month in sales.csv.",
+        "files": {"evals/files/sales.csv": "m,n\n3,7\n"},
+        "scorer": {"type": "rubric", "rubric": rubric + "- It shows the sum", "hard_at": 1.0},
+    }
+    assert found["2"]["metadata"] == {"should_trigger": True}
+    assert found["2"]["scorer"] == {"type": "rubric", "rubric": "Clean rows."}
+    trigger = json.loads((tmp_path / "tasks/trigger.jsonl").read_text(encoding="utf-8"))
+    assert (trigger["id"], trigger["metadata"]) == ("4", {"should_trigger": False})
+    assert "- 1: the file evals/files/chart.png: " in done.out
+    assert "- 1: the file ../secret.txt: " in done.out
+    assert "- 5: it does not say what is expected" in done.out
+    assert "- 6: an earlier one has this id, or asks the same" in done.out
+    assert 'tasks: {"train": "tasks/train.jsonl", ' in done.out
+
+
+CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1"}]
+REGISTRY = """
+sums:
+  id: sums.dev.v0
+  metrics: [accuracy]
+sums.dev.v0:
+  class: evals.elsuite.basic.match:Match
+  args: {samples_jsonl: sums/samples.jsonl, num_few_shot: 1}
+words.dev.v0:
+  class: evals.elsuite.basic.includes:Includes
+  args: {samples_jsonl: words/samples.jsonl, ignore_case: true}
+near.dev.v0:
+  class: evals.elsuite.basic.fuzzy_match:FuzzyMatch
+  args: {samples_jsonl: near/samples.jsonl}
+facts.dev.v0:
+  class: evals.elsuite.modelgraded.classify:ModelBasedClassify
+  args: {samples_jsonl: facts/samples.jsonl, modelgraded_spec: fact}
+jokes.dev.v0:
+  class: evals.elsuite.modelgraded.classify:ModelBasedClassify
+  args: {samples_jsonl: facts/samples.jsonl, modelgraded_spec: humor}
+gone.dev.v0:
+  class: evals.elsuite.basic.json_match:JsonMatch
+  args: {samples_jsonl: gone/samples.jsonl}
+"""
+
+
+def test_openai_evals_are_graded_as_their_classes_do(cli: Cli, tmp_path: Path) -> None:
+    data = "registry/data"
+    samples = {
+        f"{data}/sums/samples.jsonl": lines(
+            {"input": CHAT, "ideal": ["2", "2.0"]}, {"input": CHAT[:1], "ideal": "none"}
+        ),
+        f"{data}/words/samples.jsonl": lines({"input": "Name a colour.", "ideal": ["red", "blue"]}),
+        f"{data}/near/samples.jsonl": lines({"input": "Who?", "ideal": "Ada"}),
+        f"{data}/facts/samples.jsonl": lines({"input": "Why?", "ideal": "Because."}),
+    }
+    write(tmp_path, {"registry/evals/sums.yaml": REGISTRY, **samples})
+    told = cli(tmp_path, "import", "registry/evals/sums.yaml", "--to", "own", "--json").json
+    found = tasks(tmp_path, "own")
+    assert sorted(found) == ["facts-1", "near-1", "sums-1", "sums-2", "words-1"]
+    scorers = {name: one["scorer"] for name, one in found.items()}
+    inside = {"type": "contains", "match": "any", "ignore_case": True}
+    assert scorers["sums-1"] == {"type": "regex", "pattern": r"\A\s*(?:2|2\.0)"}
+    assert scorers["words-1"] == inside
+    assert scorers["near-1"] == {"type": "any", "of": [{"type": "normalized"}, inside]}
+    assert scorers["facts-1"]["type"] == "rubric"
+    assert found["sums-1"]["messages"] == CHAT
+    assert found["sums-2"]["messages"] == [{"role": "user", "content": "Add."}]
+    assert found["words-1"]["references"] == ["red", "blue"]
+    assert told["lost"] == [
+        "sums.dev.v0: the examples before each question (few-shot)",
+        "sums-2: that its last message is the system's",
+        "near.dev.v0: a part of a reference no longer counts as all of it",
+        "jokes.dev.v0: no scorer grades as ModelBasedClassify humor does",
+        "gone.dev.v0: its samples, gone/samples.jsonl, were not found",
+    ]
+
+
+ROWS = [{"input": f"Say {n}.", "expected": n, "kind": "k"} for n in range(8)]
+ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options"),
+    [
+        ("rows.json", ROWS, ()),
+        ("rows.jsonl", lines(*ROWS), ()),
+        ("rows.csv", "input,expected,kind\n" + "".join(f"Say {n}.,{n},k\n" for n in range(8)), ()),
+        ("q.csv", "question,answer\n" + "".join(f"Say {n}.,{n}\n" for n in range(8)), ()),
+        ("items.jsonl", lines(*ITEMS), ("--prompt", "ticket", "--reference", "correct_label")),
+    ],
+)
+def test_rows_share_one_scorer_and_are_divided_alike_each_time(
+    cli: Cli, tmp_path: Path, name: str, content: object, options: tuple[str, ...]
+) -> None:
+    write(tmp_path, {name: content})
+    told = cli(tmp_path, "import", name, *options, "--json").json
+    assert list(told["files"].values()) == [4, 2, 2]
+    assert (told["lost"], told["scorer"]) == ([], {"type": "normalized"})
+    found = tasks(tmp_path)
+    assert all("scorer" not in one for one in found.values())
+    if name.startswith("rows"):
+        first = {"prompt": "Say 1.", "references": ["1"], "metadata": {"kind": "k"}}
+        assert found["rows-2"] == {"id": "rows-2", **first}
+    cli(tmp_path, "import", name, *options, "--to", "again")
+    assert list(tasks(tmp_path, "again")) == list(found)
+
+
+def test_a_file_that_exists_is_replaced_only_by_force(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path, {"rows.json": ROWS, "tasks/test.jsonl": "mine\n"})
+    done = cli(tmp_path, "import", "rows.json")
+    assert (done.code, "tasks/test.jsonl exists" in done.err) == (2, True)
+    assert [one.name for one in (tmp_path / "tasks").iterdir()] == ["test.jsonl"]
+    assert cli(tmp_path, "import", "rows.json", "--force").code == 0
+    assert len(tasks(tmp_path)) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.json", {"evals": [{"prompt": "x"}]}, "1: it does not say what is expected"),
+        (
+            "a.json",
+            [{"text": "x", "expected": "y"}],
+            "of the columns text, expected asks? --prompt names it.",
+        ),
+        ("a.json", "{", "a.json: cannot be read"),
+        ("a.yaml", "run: x\n", "expected a list of tasks"),
+        ("a.csv", "prompt,expected\nx,y\n", "leave nothing for"),
+        ("a.json", {"evals": [{"prompt": 7, "expected_output": ["x"], "files": {}}]}, "leave"),
+        ("a.json", [{"input": [1], "ideal": {}, "item": 3}], "leave nothing for"),
+    ],
+)
+def test_what_holds_no_tasks_is_refused(
+    cli: Cli, tmp_path: Path, name: str, content: object, told: str
+) -> None:
+    write(tmp_path, {name: content})
+    done = cli(tmp_path, "import", name)
+    assert (done.code, told in done.err) == (2, True), done.err
+    assert not (tmp_path / "tasks").exists()
