@@ -22,6 +22,7 @@ from bench.world.world import Parameters, make_world
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import silent
+from skillopt_ci.training.run_context import equipped
 from skillopt_ci.training.trainer import train
 
 LIMIT = 1.3
@@ -30,12 +31,12 @@ STEPS = 3
 
 async def train_some(root: Path) -> None:
     """Print how many seconds each step takes."""
-    run = open_run(Globals(environ=environment(), cwd=root), silent)
-    for _ in range(STEPS):
-        began = time.monotonic()
-        async for _ in train(run, steps=1):
-            pass
-        print(time.monotonic() - began)
+    async with equipped(open_run(Globals(environ=environment(), cwd=root), silent)) as run:
+        for _ in range(STEPS):
+            began = time.monotonic()
+            async for _ in train(run, steps=1):
+                pass
+            print(time.monotonic() - began)
 
 
 def measured(kind: str, latency: float) -> tuple[list[float], str]:

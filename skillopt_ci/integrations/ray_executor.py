@@ -9,13 +9,13 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.config import Config, Limits
@@ -29,8 +29,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.computer_pool import open_computer_pool
-from skillopt_ci.rollout.solver import ChatSolver, chat_request, conversation
-from skillopt_ci.rollout.store import AttemptStore
+from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets, working_facts
 from skillopt_ci.training.run_context import Equipment, RunnerParts
@@ -107,7 +106,7 @@ _STOP_SECONDS = 30.0
 
 
 class Workers:
-    """The processes that the cluster runs for one event loop, at most ``most``, started as needed.
+    """The processes that the cluster runs for a run, at most ``most``, started as needed.
 
     A process takes ``at_once`` attempts.
     """
@@ -162,34 +161,31 @@ class Workers:
 
     def end(self) -> None:
         """Give back what the cluster set apart for the processes."""
-        import ray  # noqa: PLC0415
-
+        for start in self._starts:
+            start.cancel()
         for worker in self._processes:
+            import ray  # noqa: PLC0415
+
             with suppress(ValueError, ray.exceptions.RayError):  # it is gone, or its cluster
                 ray.kill(worker)
-
-
-_Known = dict[tuple[str, int, int], Workers]
-_WORKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Known] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterExecutor:
     """Sends orders whose answers are not in ``cache`` to the cluster, which the first one joins."""
 
-    settings: RayExecutor
     parts: RunnerParts
-    attempting: AttemptRunner
-    meter: Meter
-    store: AttemptStore
+    workers: Workers
     cache: CallCache
-    _told: set[str] = field(default_factory=set, init=False, repr=False)
+    told: set[str]
+    attempting: AttemptRunner
 
     async def __call__(self, order: AttemptRequest, here: MakeAttempt) -> Rollout:
         """Return what came of ``order``; raises InfrastructureError where there is no cluster."""
         if not self._known(order):
             # each attempt may use a fair part of what the budgets have left
-            with self.meter.lent(self.parts.config.model.target.max_concurrency) as limits:
+            most = self.parts.config.model.target.max_concurrency
+            with self.attempting.meter.lent(most) as limits:
                 handover = await self._elsewhere(self._parcel(order, limits))
                 self._take_in(handover)
         return await here(order)
@@ -218,7 +214,7 @@ class ClusterExecutor:
         return Parcel(text, root, order, limits)
 
     async def _elsewhere(self, parcel: Parcel) -> Handover:
-        async with self._workers().one() as worker:
+        async with self.workers.one() as worker:
             import ray  # noqa: PLC0415 - large; by now it is loaded
 
             name = f"skillopt-ci {parcel.order.task.id[:80]}"
@@ -244,31 +240,17 @@ class ClusterExecutor:
                 reason = (str(error).strip() or "no reason").splitlines()[-1].strip()
                 return Handover(trouble=f"{type(error).__name__}: {reason}")
 
-    def _workers(self) -> Workers:
-        """Those of this event loop: a run's pieces of work have an executor each."""
-        chats = isinstance(self.attempting.solver, ChatSolver)
-        at_once = max(1, int(1 / self.settings.cpus)) if chats else 1
-        most = math.ceil(self.parts.config.model.target.max_concurrency / at_once)
-        for loop in [one for one in _WORKERS if one.is_closed()]:
-            for workers in _WORKERS.pop(loop).values():
-                workers.end()
-        known = _WORKERS.setdefault(asyncio.get_running_loop(), {})
-        key = (self.settings.model_dump_json(), at_once, most)
-        if key not in known:
-            known[key] = Workers(self.settings, at_once, most)
-        return known[key]
-
     def _take_in(self, handover: Handover) -> None:
-        trouble = handover.trouble
+        trouble, kept = handover.trouble, self.attempting.cache
         try:
-            if handover.answers:
+            if handover.answers and kept is not None:
                 lines = map(self.parts.redact, handover.answers)
                 source = Path("a Ray worker's answers")
-                import_lines(self.cache, {source: lines}, self.store.take)
+                import_lines(self.cache, {source: lines}, kept.store.take)
         except SkilloptError as error:
             trouble = error.message
-        if trouble and trouble not in self._told:
-            self._told.add(trouble)
+        if trouble and trouble not in self.told:
+            self.told.add(trouble)
             text = f"Made here, since a Ray worker could not: {trouble}"
             self.parts.observer(Note(text, "warning"))
 
@@ -397,11 +379,12 @@ def _folder(name: str) -> Path:
 
 
 def ray_executor(
-    parts: RunnerParts, settings: RayExecutor, attempting: AttemptRunner, resources: ExitStack
-) -> Executor:
-    """An executor that joins the cluster when there is something to do.
+    parts: RunnerParts, settings: RayExecutor, solver: Solver, resources: AsyncExitStack
+) -> Callable[[AttemptRunner], Executor]:
+    """What makes the executors of a run's pieces of work, which share the cluster's processes.
 
-    What it opens closes with ``resources``. Raises UsageError where this can never work.
+    They join the cluster when there is something to do. What is opened closes with ``resources``.
+    Raises UsageError where this can never work.
     """
     if find_spec("ray") is None:  # not imported yet, which takes seconds
         raise UsageError(
@@ -410,11 +393,14 @@ def ray_executor(
         )
     if isinstance(parts.config.rollout.solver, HumanConfig):
         raise UsageError("rollout.executor: ray: a person can only work at this terminal.")
-    attempts, meter = attempting.cache, attempting.meter
-    if parts.cache_path is None or attempts is None or meter is None:
+    if parts.cache_path is None:
         raise UsageError(
             "rollout.executor: ray: answers can be shared between machines only with a cache.",
             hint="Set cache.enabled to true.",
         )
     cache = resources.enter_context(closing(CallCache(parts.cache_path, parts.observer)))
-    return ClusterExecutor(settings, parts, attempting, meter, attempts.store, cache)
+    at_once = max(1, int(1 / settings.cpus)) if isinstance(solver, ChatSolver) else 1
+    most = math.ceil(parts.config.model.target.max_concurrency / at_once)
+    workers = Workers(settings, at_once, most)
+    resources.callback(workers.end)
+    return partial(ClusterExecutor, parts, workers, cache, set())

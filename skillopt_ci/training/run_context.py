@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -82,6 +82,7 @@ class Equipment:
         #: The open store of attempts, once some work has asked for it.
         self.store: AttemptStore | None = None
         self._opening = asyncio.Lock()
+        self._elsewhere: Callable[[AttemptRunner], Executor] | None = None
 
     async def router(self) -> ModelRouter:
         parts = self._parts
@@ -144,12 +145,13 @@ class Equipment:
                 evidence=("rollout",) if run.environment and run.environment.reflects else (),
                 redact=run.redact,
             )
-            # what it holds is open as long as the runner
-            held, settings = resources.enter_context(ExitStack()), run.config.rollout.executor
             executor: Executor = run_locally
+            settings = run.config.rollout.executor
             if not isinstance(settings, LocalExecutor):
-                elsewhere = resolve_name(_EXECUTORS[settings.type])
-                executor = elsewhere(run, settings, attempting, held)
+                if self._elsewhere is None:
+                    make = resolve_name(_EXECUTORS[settings.type])
+                    self._elsewhere = make(run, settings, solver, self._resources)
+                executor = self._elsewhere(attempting)
             runner = Runner(attempting, self.scheduler.attempts, executor=executor, begun=begun)
             yield OpenModels(client, runner, meter)
 
