@@ -3,7 +3,7 @@
 import asyncio
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -87,14 +87,6 @@ def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> d
     return {name: PLACEHOLDER.sub(value_of, text) for name, text in config.headers.items()}
 
 
-def _header_secrets(config: ModelRole, environ: Mapping[str, str]) -> Iterator[str]:
-    """The values of variables in headers, if the variable's or the header's name says secret."""
-    for header, text in config.headers.items():
-        names = PLACEHOLDER.findall(text)
-        hidden = names if _SECRET_HEADER.search(header) else filter(_SECRET_NAME.search, names)
-        yield from filter(None, (environ.get(name, "").strip() for name in hidden))
-
-
 def resolved_key_values(
     models: Models, environ: Mapping[str, str], root: Path = Path()
 ) -> tuple[str, ...]:
@@ -104,8 +96,11 @@ def resolved_key_values(
         with suppress(ModelSetupError):
             found.append(api_key("", role, environ, root))
         found += secret_values(role.variables, environ)
-        found += _header_secrets(role, environ)
-    return tuple(value for value in dict.fromkeys(found) if value != NO_KEY)
+        for header, text in role.headers.items():  # secret if either name says so
+            names = PLACEHOLDER.findall(text)
+            hidden = names if _SECRET_HEADER.search(header) else filter(_SECRET_NAME.search, names)
+            found += (environ.get(name, "").strip() for name in hidden)
+    return tuple(value for value in dict.fromkeys(found) if value not in ("", NO_KEY))
 
 
 def secret_values(names: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:

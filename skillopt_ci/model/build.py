@@ -17,14 +17,8 @@ from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff, tariffs
 from skillopt_ci.model.cache import CachedClient, CallCache, call_key
 from skillopt_ci.model.command import CommandClient
 from skillopt_ci.model.openai_provider import CHAT, RESPONSES
-from skillopt_ci.model.providers import (
-    RequestPacer,
-    ServerClient,
-    Wire,
-    connection_pool,
-    library_of,
-)
-from skillopt_ci.model.retry import RetryingClient
+from skillopt_ci.model.providers import ServerClient, Wire, connection_pool
+from skillopt_ci.model.retry import RequestPacer, RetryingClient
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
@@ -128,32 +122,29 @@ async def _open_clients(
 ) -> dict[Role, ChatClient]:
     """A client for each role; roles of one protocol share connections, and all leave in turn."""
     clients: dict[Role, ChatClient] = {}
-    remote: dict[str, dict[Role, ModelRole]] = {"messages": {}, "chat": {}}
+    remote: dict[str, list[tuple[Role, ModelRole, str, dict[str, str]]]] = {}
     for role, one in configs.items():
+        section = f"model.{role}"
         if one.preset.protocol == "simulated":
             from skillopt_ci.demo.client import SimulatedClient  # noqa: PLC0415 - for the quickstart
 
             clients[role] = SimulatedClient(one, role)
         elif one.preset.protocol == "command":
-            clients[role] = _retrying(CommandClient(f"model.{role}", one, root, environ), one)
+            clients[role] = _retrying(CommandClient(section, one, root, environ), one)
         else:
-            remote[one.preset.protocol][role] = one
-    keys, headers = dict[Role, str](), dict[Role, dict[str, str]]()
-    for role, one in (pair for group in remote.values() for pair in group.items()):
-        keys[role] = api_key(f"model.{role}", one, environ, root)
-        headers[role] = headers_of(f"model.{role}", one, environ)
+            key, headers = api_key(section, one, environ, root), headers_of(section, one, environ)
+            remote.setdefault(one.preset.protocol, []).append((role, one, key, headers))
     pacer = RequestPacer()
-    for group in filter(None, remote.values()):
-        first = next(iter(group))
-        with _extra("anthropic", f"model.{first}"):
-            library = library_of(group[first])
-        size = sum(one.max_concurrency for one in group.values())
-        pool = await resources.enter_async_context(connection_pool(library, size))
-        for role, one in group.items():
+    for group in remote.values():
+        size = sum(one.max_concurrency for _, one, _, _ in group)
+        with _extra("anthropic", f"model.{group[0][0]}"):
+            opened = connection_pool(group[0][1], size)
+        pool = await resources.enter_async_context(opened)
+        for role, one, key, headers in group:
             with _extra("azure", f"model.{role}"):
                 client = ServerClient(
-                    *(f"model.{role}", one, wire_of(one), keys[role], pool),
-                    headers=headers[role],
+                    *(f"model.{role}", one, wire_of(one), key, pool),
+                    headers=headers,
                     observe=observe,
                     pacer=pacer,
                 )

@@ -10,6 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -204,8 +205,10 @@ class CacheFile:
                     raise
             await asyncio.sleep(_POLL_SECONDS)
 
-    def claim(self, key: str, scope: str) -> bool:
-        """Let ``scope`` have paid for what is unclaimed; False if that with ``key`` is not."""
+    def is_paid_by(self, scope: str, key: str, paid_by: str) -> bool:
+        """Whether ``scope`` paid for what ``paid_by`` did; what is unclaimed is its from now on."""
+        if paid_by != UNCLAIMED:
+            return paid_by == scope
         query = f"UPDATE {self._paid} SET paid_by = ? WHERE key = ? AND paid_by = ?"  # noqa: S608
         return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
 
@@ -217,6 +220,30 @@ class CacheFile:
             return self._connection.execute(query, values)
         except sqlite3.Error as error:
             raise InfrastructureError(f"{self._name} {self._path} failed: {error}") from error
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, str_max_length=50_000_000)
+
+
+class _Reply(_Shape):
+    text: str
+    finish_reason: str
+    model: str
+    trace: str
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+class _Refusal(_Shape):
+    refusal: str
+    hint: str
+
+
+class _Answer(_Shape):
+    key: str = Field(pattern=r"^[0-9a-f]{64}$")
+    paid_by: str = Field(max_length=1_000)
+    usage: Usage
+    reply: _Reply | _Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +284,21 @@ CREATE TABLE IF NOT EXISTS calls (
             *(key, json.dumps(_content(outcome)), json.dumps(asdict(outcome.usage)), paid_by),
         )
 
+    def lines(self, keys: Iterable[str]) -> Iterator[str]:
+        """The answers with these keys as lines of a file, but for what is no Unicode text."""
+        for key in dict.fromkeys(keys):
+            if (call := self.get(key)) is not None:
+                content, usage = _content(call.outcome), call.outcome.usage
+                told = {"key": key, "paid_by": call.paid_by, "usage": usage, "reply": content}
+                with suppress(ValueError):  # half of a surrogate pair
+                    yield _Answer.model_validate(told, strict=False).model_dump_json()
+
+    def take(self, line: str) -> Callable[[], None]:
+        """Read a line of such a file, and return what takes it in; raises ValueError."""
+        found = _Answer.model_validate_json(line)
+        outcome = _outcome(found.reply.model_dump(), found.usage)
+        return lambda: self.put(found.key, outcome, paid_by=found.paid_by)
+
 
 def _content(outcome: ChatReply | ModelRefusal) -> dict[str, Any]:
     """An answer as JSON, without its usage."""
@@ -295,43 +337,34 @@ class CachedClient:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``; a remembered refusal is raised again."""
         key = self.key_of(request)
+        outcome: ChatReply | ModelRefusal
         async with self.locks.setdefault(key, asyncio.Lock()):
             known = self.cache.get(key)
-            outcome = await self._ask(key, request) if known is None else known.outcome
-        self.used(key)
-        if known is not None and (key in self._accounted or not self._is_ours(key, known)):
-            self.meter.reuse()
-        else:
-            self._accounted.add(key)
             if known is not None:
-                self.meter.charge(Account(request.role, request.stage), outcome.usage)
+                outcome = known.outcome
+            else:
+                try:
+                    outcome = await self.inner.complete(request)
+                except ModelRefusal as refusal:
+                    outcome = refusal
+                self.cache.put(key, outcome, paid_by=self.scope)
+        self.used(key)
+        if known is None:
+            self._accounted.add(key)
+        elif key not in self._accounted and self.cache.is_paid_by(self.scope, key, known.paid_by):
+            self._accounted.add(key)
+            self.meter.charge(Account(request.role, request.stage), outcome.usage)
+        else:
+            self.meter.reuse()
         if isinstance(outcome, ModelRefusal):
             raise outcome
         return outcome
 
-    async def _ask(self, key: str, request: ChatRequest) -> ChatReply | ModelRefusal:
-        outcome: ChatReply | ModelRefusal
-        try:
-            outcome = await self.inner.complete(request)
-        except ModelRefusal as refusal:
-            outcome = refusal
-        self.cache.put(key, outcome, paid_by=self.scope)
-        return outcome
-
-    def _is_ours(self, key: str, known: CachedCall) -> bool:
-        if known.paid_by == self.scope:
-            return True
-        return known.paid_by == UNCLAIMED and self.cache.claim(key, self.scope)
-
 
 # Answers as lines of JSON, for the cache of another machine.
 
-#: Reads a line that is no answer, and returns what takes it in; raises ValueError.
+#: Reads a line, and returns what takes it in; raises ValueError.
 Take = Callable[[str], Callable[[], None]]
-
-
-class _Shape(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, str_max_length=50_000_000)
 
 
 class _Header(_Shape):
@@ -339,47 +372,11 @@ class _Header(_Shape):
     version: Literal[1] = 1
 
 
-class _Reply(_Shape):
-    text: str
-    finish_reason: str
-    model: str
-    trace: str
-    tool_calls: tuple[ToolCall, ...] = ()
-
-
-class _Refusal(_Shape):
-    refusal: str
-    hint: str
-
-
-class _Answer(_Shape):
-    key: str = Field(pattern=r"^[0-9a-f]{64}$")
-    paid_by: str = Field(max_length=1_000)
-    usage: Usage
-    reply: _Reply | _Refusal
-
-
 def answer_lines(
     cache: CallCache, keys: Iterable[str], further: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """The answers with these keys as lines, a header first; ``further`` ones stand last.
-
-    An answer that is no Unicode text (half of a surrogate pair) is left out.
-    """
-    lines = [_Header().model_dump_json()]
-    for key in dict.fromkeys(keys):
-        if (call := cache.get(key)) is None:
-            continue
-        content = _content(call.outcome)
-        shape = _Refusal if "refusal" in content else _Reply
-        try:
-            reply = shape.model_validate(content, strict=False)
-            usage = call.outcome.usage
-            answer = _Answer(key=key, paid_by=call.paid_by, usage=usage, reply=reply)
-            lines.append(answer.model_dump_json())
-        except ValueError:
-            continue
-    return (*lines, *further)
+    """The answers with these keys as lines, a header first; ``further`` ones stand last."""
+    return (_Header().model_dump_json(), *cache.lines(keys), *further)
 
 
 def export_answers(
@@ -392,56 +389,41 @@ def export_answers(
     return len(lines) - 1
 
 
-def _nothing_else(line: str) -> Callable[[], None]:
-    raise ValueError(f"unknown kind of line: {line[:40]}")
-
-
-def import_answers(cache: CallCache, files: Iterable[Path], take: Take = _nothing_else) -> int:
+def import_answers(cache: CallCache, files: Iterable[Path], take: Take) -> int:
     """As :func:`import_lines`, from files."""
-    return import_lines(cache, {file: _read(file) for file in files}, take)
+    sources = dict[Path, list[str]]()
+    for file in files:
+        try:
+            # only "\n" ends a line: JSON strings may hold other line breaks
+            sources[file] = read_text(file).split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"The answers in {file} cannot be read: {error}") from error
+    return import_lines(cache, sources, take)
 
 
-def _read(file: Path) -> list[str]:
-    try:
-        # only "\n" ends a line: JSON strings may hold other line breaks
-        return read_text(file).split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"The answers in {file} cannot be read: {error}") from error
-
-
-def import_lines(
-    cache: CallCache, sources: Mapping[Path, Iterable[str]], take: Take = _nothing_else
-) -> int:
+def import_lines(cache: CallCache, sources: Mapping[Path, Iterable[str]], take: Take) -> int:
     """Put the answers in these lines into ``cache``; return how many lines were taken.
 
     The name of each source is for errors. ``take`` reads lines of other kinds. Where two answer the
     same call, and where the cache has an answer, the first one stands. Raises UsageError that names
     file and line, before anything is taken, if a line is not as it was written.
     """
-    entries = [one for file, lines in sources.items() for one in _parsed(lines, file, take)]
-    for entry in entries:
-        if isinstance(entry, _Answer):
-            outcome = _outcome(entry.reply.model_dump(), entry.usage)
-            cache.put(entry.key, outcome, paid_by=entry.paid_by)
-        else:
-            entry()
+    entries = []
+    for file, lines in sources.items():
+        for number, line in enumerate(lines, start=1):
+            try:
+                if number == 1:
+                    _Header.model_validate_json(line)
+                elif line:
+                    entries.append((cache.take if line.startswith('{"key":') else take)(line))
+            except ValueError as error:
+                raise UsageError(
+                    f"{file}:{number}: no answer of a rollout: {_reason(error)}",
+                    hint="Leave this file out: what it lacks is asked again.",
+                ) from error
+    for enter in entries:
+        enter()
     return len(entries)
-
-
-def _parsed(lines: Iterable[str], file: Path, take: Take) -> Iterator[_Answer | Callable[[], None]]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            if number == 1:
-                _Header.model_validate_json(line)
-            elif line.startswith('{"key":'):
-                yield _Answer.model_validate_json(line)
-            elif line:
-                yield take(line)
-        except ValueError as error:
-            raise UsageError(
-                f"{file}:{number}: no answer of a rollout: {_reason(error)}",
-                hint="Leave this file out: what it lacks is asked again.",
-            ) from error
 
 
 def _reason(error: ValueError) -> str:

@@ -18,7 +18,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.access import NO_KEY, base_url_of, redact, signed_in
-from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
+from skillopt_ci.model.retry import RequestPacer, TransientFailure, retry_after_seconds
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -320,30 +320,6 @@ def _reason(error: BaseException) -> str:
 # Asking a server.
 
 
-class RequestPacer:
-    """Lets requests that are made at once leave one after the other.
-
-    Otherwise the loop takes them through each stage side by side, and the server idles until the
-    last is ready. Each caller goes on alone for some ``turns`` of the event loop, in which its
-    request gets to its socket. A pacer belongs to one loop.
-    """
-
-    def __init__(self, turns: int = 2) -> None:
-        self._turns = turns
-        self._lock = asyncio.Lock()
-
-    async def turn(self) -> None:
-        await self._lock.acquire()
-        self._leave(self._turns)
-
-    def _leave(self, turns: int) -> None:
-        # Counted in turns and not until the request is sent: a slow connection holds up nobody.
-        if turns:
-            asyncio.get_running_loop().call_soon(self._leave, turns - 1)
-        else:
-            self._lock.release()
-
-
 def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
     """Raise :class:`ModelSetupError` for pictures or tools that the provider knows nothing of."""
     preset = config.preset
@@ -397,8 +373,9 @@ def library_of(config: ModelRole) -> Any:
     return lasting_import("anthropic" if config.preset.protocol == "messages" else "openai")
 
 
-def connection_pool(library: Any, size: int) -> Any:
-    """An HTTP client with at most ``size`` connections, for all roles; the caller closes it."""
+def connection_pool(config: ModelRole, size: int) -> Any:
+    """An HTTP client with at most ``size`` connections, for all roles of the role's protocol."""
+    library = library_of(config)
     limits = type(library.DEFAULT_CONNECTION_LIMITS)
     return library.DefaultAioHttpClient(
         limits=limits(max_connections=size, max_keepalive_connections=size),

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.cache import UNCLAIMED, CacheFile
+from skillopt_ci.model.cache import CacheFile
 from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.rollout.types import Attempt, AttemptRequest
 from skillopt_ci.scorers.base import Score
@@ -209,9 +209,9 @@ class AttemptCache:
         if known is None:
             return None
         self.used(key)
-        unclaimed = known.paid_by == UNCLAIMED and self.store.claim(key, self.scope)
+        mine = self.store.is_paid_by(self.scope, key, known.paid_by)
         if known.usage != Usage():
-            if (unclaimed or known.paid_by == self.scope) and key not in self.accounted:
+            if mine and key not in self.accounted:
                 self.accounted.add(key)
                 self.meter.charge(Account(Role.TARGET, stage), known.usage)
             else:

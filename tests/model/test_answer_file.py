@@ -42,8 +42,8 @@ def there(open_cache: Any) -> CallCache:
 
 
 def hand_over(here: CallCache, there: CallCache, file: Path, *keys: str) -> int:
-    assert export_answers(here, keys, file) == import_answers(there, [file])
-    return import_answers(there, [file])
+    assert export_answers(here, keys, file) == import_answers(there, [file], there.take)
+    return import_answers(there, [file], there.take)
 
 
 def test_answers_arrive_as_they_were(here: CallCache, there: CallCache, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_nothing_is_taken_of_a_file_with_a_wrong_line(
     wrong = json.dumps({**GOOD, "key": KEYS[1], **change})
     file = write(tmp_path / "answers.jsonl", json.dumps(GOOD), wrong)
     with pytest.raises(UsageError, match=r"answers\.jsonl:3: .*") as caught:
-        import_answers(there, [file])
+        import_answers(there, [file], there.take)
     assert "Leave this file out" in caught.value.hint
     assert there.get(KEYS[0]) is None
 
@@ -155,9 +155,9 @@ def test_what_is_no_file_of_answers_is_refused(
 ) -> None:
     (tmp_path / "answers.jsonl").write_text(content, encoding="utf-8")
     with pytest.raises(UsageError, match=r"answers\.jsonl:1"):
-        import_answers(there, [tmp_path / "answers.jsonl"])
+        import_answers(there, [tmp_path / "answers.jsonl"], there.take)
 
 
 def test_a_missing_file_is_named(there: CallCache, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"gone\.jsonl"):
-        import_answers(there, [tmp_path / "gone.jsonl"])
+        import_answers(there, [tmp_path / "gone.jsonl"], there.take)

@@ -9,7 +9,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.build import wire_of
-from skillopt_ci.model.providers import ServerClient, connection_pool, library_of
+from skillopt_ci.model.providers import ServerClient, connection_pool
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.progress import Event, Note, silent
@@ -21,7 +21,7 @@ def with_client(
     config: ModelRole, work: Callable[[ServerClient], Awaitable[Any]], events: Any = None
 ) -> Any:
     async def run() -> Any:
-        async with connection_pool(library_of(config), 4) as pool:
+        async with connection_pool(config, 4) as pool:
             observe = silent if events is None else events.append
             wire = wire_of(config)
             return await work(

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
-from skillopt_ci.model.providers import RequestPacer, ServerClient
+from skillopt_ci.model.providers import ServerClient
+from skillopt_ci.model.retry import RequestPacer
 from skillopt_ci.model.types import Role
 from tests.model.conftest import completion
 

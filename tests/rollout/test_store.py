@@ -64,8 +64,8 @@ def test_grades_are_kept_by_scorer(store: AttemptStore) -> None:
 
 def test_unclaimed_attempts_can_be_claimed_once(store: AttemptStore) -> None:
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
-    assert store.claim(KEY, "step 1")
-    assert not store.claim(KEY, "step 2")
+    assert store.is_paid_by("step 1", KEY, "")
+    assert not store.is_paid_by("step 2", KEY, "")
     found = store.get(KEY)
     assert found is not None
     assert found.paid_by == "step 1"

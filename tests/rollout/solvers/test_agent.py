@@ -19,7 +19,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AgentConfig
 from skillopt_ci.model.budget import BudgetedClient, Meter, tariff_of
 from skillopt_ci.model.build import wire_of
-from skillopt_ci.model.providers import ServerClient, connection_pool, library_of
+from skillopt_ci.model.providers import ServerClient, connection_pool
 from skillopt_ci.model.types import Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
@@ -56,7 +56,7 @@ class Agent:
         price = {"input": 1, "output": 1}
         model = {"provider": "openai", "model": "m", "base_url": self.url, "price": price}
         config = ModelRole.model_validate(model)
-        async with connection_pool(library_of(config), 2) as pool:
+        async with connection_pool(config, 2) as pool:
             server = ServerClient("model.target", config, wire_of(config), "none", pool)
             tariffs = {Role.TARGET: tariff_of(config)}
             client = BudgetedClient({Role.TARGET: server}, Meter(), tariffs)
