@@ -308,8 +308,8 @@ def test_attempts_are_counted_as_they_are_written(tmp_path: Path) -> None:
         "2 attempts at training tasks (1 solved), 1 attempt at selection tasks (1 solved)"
     )
     # the next piece of work is counted from zero
-    (tmp_path / "2.jsonl").write_text(ended("race", 0.0), encoding="utf-8")
-    assert at_work(tmp_path) == "1 attempt at races of edits (0 solved)"
+    (tmp_path / "2.jsonl").write_text(ended("test", 0.0), encoding="utf-8")
+    assert at_work(tmp_path) == "1 attempt at test tasks (0 solved)"
 
 
 RECORD_FIELDS = {
