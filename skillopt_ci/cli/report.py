@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -29,9 +29,10 @@ from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.html_skill import Effects, Evidence, Version
 from skillopt_ci.report.terminal import course_lines, shortened
 from skillopt_ci.report.view import RunRecords, RunView
+from skillopt_ci.report.words import event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
-from skillopt_ci.stats import Effect, believe
+from skillopt_ci.stats import believe
 from skillopt_ci.text import plural, score
 from skillopt_ci.training.edit_ablation import PRIOR_SD, compared_in, rules_of
 from skillopt_ci.util import write_atomically
@@ -54,8 +55,6 @@ _TEXT, _ATTEMPT = 1_600, 6_000
 _KINDS = ("system", "user", "model", "result", "outcome")
 _SOLVED = 1 - 1e-9
 _MEASURED = tuple(one.value for one in Status if one.measured)
-#: The belief in an edit is told at so many moments, the last one being now: each is a regression.
-_MOMENTS = 5
 #: Beyond so many rules only the newest steps are looked at: a regression takes their third power.
 _MOST_RULES = 120
 
@@ -162,7 +161,14 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
         attempts=recorded_attempts(reader, run, redact),
         effects=edit_effects(run.steps),
         first=run.baseline,
+        dates=_dates(reader),
     )
+
+
+def _dates(reader: RunReader) -> tuple[str, ...]:
+    """The days of the run's first and newest commits, one if they are the same."""
+    log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
+    return tuple(dict.fromkeys(one.time[:10] for one in (*log[-1:], *log[:1])))
 
 
 def _versions(run: RunRecords) -> Iterator[Version]:
@@ -177,14 +183,8 @@ def _versions(run: RunRecords) -> Iterator[Version]:
 
 
 def _label(entry: HistoryEntry) -> str:
-    names = {
-        "start": "at the start",
-        "step": f"step {entry.step}",
-        "notes": f"reminders of step {entry.step}",
-        "slow_update": f"end of epoch {entry.epoch}",
-        "measure": f"by hand, after step {entry.step}",
-    }
-    return names.get(entry.kind, entry.kind.replace("_", " "))
+    told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
+    return told.get(entry.kind) or event_name(entry).lower()
 
 
 def _candidates(run: RunRecords) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -239,6 +239,7 @@ def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
         outcome=outcome,
         solved=solved,
         turns=_bounded(tuple(_turns(trace, redact))),
+        reason=redact(str((trace.end or {}).get("reason") or "")),
     )
 
 
@@ -266,25 +267,20 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
 
 
 def edit_effects(steps: Sequence[StepRecord]) -> Effects:
-    """What comparisons of the newest steps say of every edit, and how that came about."""
+    """What comparisons of the newest steps say of every edit."""
     rules, start = set[str](), len(steps)
     for record in reversed(steps):
         rules |= {rule for edit in record.proposal.edits for rule in rules_of(edit)}
         if len(rules) > _MOST_RULES:
             break
         start -= 1
-    newest = steps[start:]
-    found = defaultdict[tuple[int, int], list[tuple[int, Effect]]](list)
-    moments = {-(-len(newest) * part // _MOMENTS) for part in range(1, _MOMENTS + 1)}
-    for end in sorted(moments - {0}):
-        seen = newest[:end]
-        known = believe(list(compared_in(seen)), PRIOR_SD)
-        for record in seen:
-            for number, edit in enumerate(record.proposal.edits):
-                if any(rule in known.means for rule in rules_of(edit)):
-                    effect = known.effect(rules_of(edit))
-                    found[record.step, number].append((seen[-1].step, effect))
-    return {place: tuple(effects) for place, effects in found.items()}
+    known = believe(list(compared_in(steps[start:])), PRIOR_SD)
+    return {
+        (record.step, number): known.effect(rules_of(edit))
+        for record in steps[start:]
+        for number, edit in enumerate(record.proposal.edits)
+        if any(rule in known.means for rule in rules_of(edit))
+    }
 
 
 # The page served on this machine, made again whenever the run has moved.

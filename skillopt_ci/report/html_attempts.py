@@ -1,15 +1,17 @@
 """What the target did, as far as this machine remembers it."""
 
+import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from skillopt_ci.ledger.records import BoundaryRecord, Decision, ProposalRecord, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, ProposalRecord, StepRecord
 from skillopt_ci.report.html_charts import Column, Outcome, Row
 from skillopt_ci.report.view import RunView, event_view
 from skillopt_ci.rollout.types import FAILURE_BELOW
+from skillopt_ci.skill.diff import Span, diff_rows
 
 
 class Turn(NamedTuple):
@@ -23,7 +25,7 @@ class Turn(NamedTuple):
 class Trajectory(NamedTuple):
     """One attempt at a task with the skill of that SHA-256; ``outcome`` says how it ended.
 
-    ``solved`` is None where nothing was measured.
+    ``solved`` is None where nothing was measured, ``reason`` is the grader's.
     """
 
     task: str
@@ -33,6 +35,7 @@ class Trajectory(NamedTuple):
     outcome: str
     solved: bool | None
     turns: tuple[Turn, ...]
+    reason: str = ""
 
     @property
     def size(self) -> int:
@@ -40,12 +43,11 @@ class Trajectory(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """An attempt that a section of the report would like to show, by what it should be like."""
+    """An attempt that a section of the report would like to show."""
 
     stage: str
     task: str
     skill: str
-    solved: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,41 +57,46 @@ class Recorded:
     attempts: Mapping[Wish, Trajectory] = field(default_factory=dict)
     count: int = 0
 
-    def find(self, wish: Wish) -> Trajectory | None:
-        """The attempt that fits best: one with the other outcome rather than none."""
-        wanted = (wish._replace(solved=one) for one in (wish.solved, not wish.solved, None))
-        return next(filter(None, map(self.attempts.get, wanted)), None)
 
-
-def recorded(attempts: Iterator[Trajectory], count: int = 0) -> Recorded:
-    """Keep the last attempt of each stage, task, skill and outcome."""
-    kept = {Wish(one.stage, one.task, one.skill, one.solved): one for one in attempts}
+def recorded(attempts: Iterable[Trajectory], count: int = 0) -> Recorded:
+    """Keep the last attempt of each stage, task and skill."""
+    kept = {Wish(one.stage, one.task, one.skill): one for one in attempts}
     return Recorded(kept, max(count, len(kept)))
 
-
-# Which attempts tell most of a step: what it broke, what it learned from, what it fixed.
 
 #: A section asks for so many attempts at most.
 WISHES_MOST = 24
 
 
 def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
-    """The wishes of each step and each epoch's end, most telling first, by its section.
+    """The wishes of each step and each epoch's end, the newest first, by its section.
 
-    The newest come first. Attempts at test tasks are never among them: whoever reads those and
-    edits the skill has trained on them.
+    What was broken, learned from and fixed in turn, each change with the attempt before it; then
+    what is still open. Attempts at test tasks are never among them: whoever reads those and edits
+    the skill has trained on them.
     """
     found: dict[str, tuple[Wish, ...]] = {}
     made: ProposalRecord | BoundaryRecord
-    records: list[StepRecord | BoundaryRecord] = [*run.steps, *run.epochs]
+    records: list[StepRecord | BoundaryRecord] = [*run.epochs, *run.steps]
     for record in sorted(records, key=_moment, reverse=True):
         if isinstance(record, BoundaryRecord):
             made, stage, under = record, "slow_rollout", record.skill_before
         else:
             made, stage, under = record.proposal, "rollout", record.proposal.attempted_under
-        view, before = event_view(record), made.skill_before
-        failed = [Wish(stage, task, under, solved=False) for task in view.failed]
-        found[view.anchor] = _in_turn(failed, record.decision, before, made.skill_after)
+        view, decision = event_view(record), record.decision
+        learned, flips, still = [Wish(stage, task, under) for task in view.failed], [], []
+        if decision is not None:
+            both = (made.skill_after, made.skill_before)
+            flips = [
+                [Wish("selection", task, skill) for task in tasks for skill in both]
+                for tasks in (decision.broken, decision.fixed)
+            ]
+            measured = {} if decision.measurement is None else decision.measurement.tasks
+            failed = [task for task, (hard, _) in measured.items() if hard < FAILURE_BELOW]
+            still = [Wish("selection", task, made.skill_after) for task in failed]
+        mixed = chain.from_iterable(zip_longest(*flips[:1], learned, *flips[1:]))
+        wished = dict.fromkeys(filter(None, chain(mixed, still)))
+        found[view.anchor] = tuple(wished)[:WISHES_MOST]
     return found
 
 
@@ -97,29 +104,11 @@ def _moment(record: StepRecord | BoundaryRecord) -> tuple[int, bool, int]:
     return record.epoch, isinstance(record, BoundaryRecord), record.step
 
 
-def _in_turn(
-    failed: Sequence[Wish], decision: Decision | None, before: str, after: str
-) -> tuple[Wish, ...]:
-    """What was broken, learned from and fixed in turn, each change with the attempt before it."""
-    if decision is None:
-        return tuple(failed[:WISHES_MOST])
-    broken, fixed = (
-        [
-            Wish("selection", task, skill, solved=then)
-            for task in tasks
-            for skill, then in ((after, solved), (before, not solved))
-        ]
-        for tasks, solved in ((decision.broken, False), (decision.fixed, True))
-    )
-    measured = {} if decision.measurement is None else decision.measurement.tasks
-    open_still = [
-        Wish("selection", task, after, solved=False)
-        for task, (hard, _) in measured.items()
-        if hard < FAILURE_BELOW and task not in decision.broken
-    ]
-    mixed = chain.from_iterable(zip_longest(broken, failed, fixed))
-    return tuple(dict.fromkeys(filter(None, chain(mixed, open_still))))[:WISHES_MOST]
-
+#: How our graders say that an answer is not the one that was expected.
+_MISMATCH = re.compile(
+    r"expected (?:choice )?'(.*)'(?: \(or [^()]*\))?, got (?:'(.*)'|(an empty answer))", re.DOTALL
+)
+_BOTH = 2
 
 # The attempts that the report shows: a choice in bounds, and where they are linked from.
 
@@ -133,15 +122,44 @@ _STAGES = {
 }
 
 
+class Answer(NamedTuple):
+    """A wrong answer beside the right one, each in parts that are the same and parts that differ.
+
+    ``when`` says which attempt gave it.
+    """
+
+    when: str
+    expected: Sequence[Span]
+    came: Sequence[Span]
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An attempt on the page: ``section`` is where the skill that it was made with is told of."""
+    """An attempt on the page: ``section`` is where the skill that it was made with is told of.
+
+    ``change`` is what that section's verdict said of the task, ``before`` the attempt at it before.
+    """
 
     id: str
     attempt: Trajectory
     section: str
     what: str
     made_with: str
+    change: Literal["broken", "fixed", ""] = ""
+    before: Trajectory | None = None
+
+    @property
+    def answer(self) -> Answer | None:
+        """What was expected and what came instead, as far as the grader's reason says so."""
+        for when, one in (("came", self.attempt), ("came before", self.before)):
+            found = one and _MISMATCH.match(one.reason)
+            if found:
+                expected, came = found[1], found[2] or found[3]
+                rows = diff_rows(expected, came)
+                if len(rows) != _BOTH:
+                    return Answer(when, (Span(expected),), (Span(came),))
+                return Answer(when, rows[0].spans, rows[1].spans)
+        return None
 
     @property
     def trace(self) -> str:
@@ -184,47 +202,63 @@ class Viewer:
 
 
 def viewer(run: RunView, known: Recorded) -> Viewer:
-    """Choose from what is recorded: each section its most telling attempt, then its second, …"""
+    """Choose from what is recorded: each section its most telling attempt, then its second, …
+
+    Where a verdict changed comes first, then what is newest.
+    """
     asked = wishes(run)
     order = {section: number for number, section in enumerate(asked)}
     # the first to make a text counts, and the newest to wish for an attempt
     made = {one.skill_after: f"epoch-{one.epoch}" for one in reversed(run.epochs)}
     made |= {one.proposal.skill_after: f"step-{one.step}" for one in reversed(run.steps)}
-    wished = {
-        (wish.stage, wish.task, wish.skill): section
-        for section, own in reversed(asked.items())
-        for wish in own
-    }
+    wished = {wish: section for section, own in reversed(asked.items()) for wish in own}
+    records: tuple[StepRecord | BoundaryRecord, ...] = (*run.steps, *run.epochs)
+    decided = {event_view(one).anchor: one.decision for one in records}
+
+    now, before = dict[tuple[str, str], Trajectory](), dict[tuple[str, str], Trajectory]()
+    for section, own in asked.items():
+        for wish in own:
+            earlier = wish.stage == "selection" and made.get(wish.skill) != section
+            if (one := known.attempts.get(wish)) is not None:
+                (before if earlier else now).setdefault((section, wish.task), one)
 
     def section_of(one: Trajectory) -> str:
         if one.stage == "selection":
             return made.get(one.skill, "")
-        return wished.get((one.stage, one.task, one.skill), "")
+        return wished.get(Wish(one.stage, one.task, one.skill), "")
 
-    def place(one: Trajectory) -> tuple[int, str, str]:
-        return order.get(section_of(one), len(order)), one.stage, one.task
+    def change_of(one: Trajectory) -> Literal["broken", "fixed", ""]:
+        decision = decided.get(section_of(one))
+        if one.stage != "selection" or decision is None:
+            return ""
+        if one.task in decision.broken:
+            return "broken"
+        return "fixed" if one.task in decision.fixed else ""
 
-    rounds = zip_longest(*(filter(None, map(known.find, own)) for own in asked.values()))
-    chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)
-    names = {one: f"attempt-{number}" for number, one in enumerate(chosen, start=1)}
-    now, before = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
-    for section, own in asked.items():
-        for wish in own:
-            found = known.find(wish)
-            if found is not None and found in names:
-                earlier = wish.stage == "selection" and made.get(wish.skill) != section
-                (before if earlier else now).setdefault((section, wish.task), names[found])
+    def place(one: Trajectory) -> tuple[int, int, str, str]:
+        rank = ("broken", "fixed", "").index(change_of(one))
+        return rank, order.get(section_of(one), len(order)), one.stage, one.task
+
     first = run.history[0].skill_sha256 if run.history else ""
-    shown = []
-    for one, name in names.items():
+
+    def shown(one: Trajectory, name: str) -> Shown:
         made_with = "an earlier skill"
         if one.skill == first:
             made_with = "the skill at the start"
         elif one.skill in made:
             made_with = f"the skill of {section_name(made[one.skill])}"
-        what = _STAGES.get(one.stage, one.stage)
-        shown.append(Shown(name, one, section_of(one), what, made_with))
-    return Viewer(tuple(shown), known.count - len(shown), now, before)
+        what, section, change = _STAGES.get(one.stage, one.stage), section_of(one), change_of(one)
+        then = before.get((section, one.task)) if change else None
+        return Shown(name, one, section, what, made_with, change, then)
+
+    rounds = zip_longest(*(filter(None, map(known.attempts.get, own)) for own in asked.values()))
+    chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)
+    names = {one: f"attempt-{number}" for number, one in enumerate(chosen, start=1)}
+    links, earlier_ones = (
+        {key: names[one] for key, one in found.items() if one in names} for found in (now, before)
+    )
+    left_out = known.count - len(names)
+    return Viewer(tuple(shown(*one) for one in names.items()), left_out, links, earlier_ones)
 
 
 def section_name(anchor: str) -> str:

@@ -1,21 +1,22 @@
-"""The training curve as shapes: where lines, bands and marks stand, in the units of an SVG."""
+"""The drawings: the curve, what was spent, and which task was solved under which candidate.
 
+Curve and bars are in percent of their height and width, so that they fit a screen of any size.
+"""
+
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from statistics import fmean
 from typing import Literal, NamedTuple
 
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
 from skillopt_ci.ledger.timeline import Moment, timeline
-from skillopt_ci.report.words import event_name
+from skillopt_ci.report.words import event_name, usage_text
 from skillopt_ci.stats import wilson
 from skillopt_ci.text import plural, score
 
-WIDTH, HEIGHT = 960, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 34
 _DRAWN = ("start", "measure", "step", "notes", "slow_update")
-_MOST_LABELS = 24
+_MOST_LABELS = 20
 #: Beyond so many events the marks are smaller, beyond so many epochs their lines are ticks.
 _CROWD, _MANY_EPOCHS = 80, 24
 
@@ -39,28 +40,21 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The whole drawing. ``ticks`` are (y, label), ``labels`` (x, text), ``epochs`` (x, number)."""
+    """The whole drawing: ``labels`` are (x, text), ``epochs`` (x, number)."""
 
     stretches: tuple[Stretch, ...]
     marks: tuple[Mark, ...]
-    ticks: tuple[tuple[float, str], ...]
     labels: tuple[tuple[float, str], ...]
     epochs: tuple[tuple[float, int], ...]
-    scale: float = 1.0
-    epoch_bottom: int = HEIGHT - _BOTTOM
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = _LEFT
-    right: int = WIDTH - _RIGHT
-    bottom: int = HEIGHT - _BOTTOM
+    crowded: bool = False
+    epoch_bottom: int = 100
 
 
 def curve(history: Sequence[HistoryEntry]) -> Curve:
     """Draw the score of the current skill with its 95 % interval, and every candidate."""
     moments = [one for one in timeline(history) if one.entry.kind in _DRAWN]
-    room = WIDTH - _LEFT - _RIGHT
     placed = [
-        (moment, round(_LEFT + room * (index + 0.5) / len(moments), 1))
+        (moment, round(100 * (index + 0.5) / len(moments), 2))
         for index, moment in enumerate(moments)
     ]
     ends = [(x, one.entry.epoch) for one, x in placed if one.entry.kind == "slow_update"]
@@ -68,12 +62,22 @@ def curve(history: Sequence[HistoryEntry]) -> Curve:
     return Curve(
         stretches=tuple(_stretches(placed)),
         marks=tuple(_mark(moment, x) for moment, x in placed),
-        ticks=tuple((_y(value / 4), f"{value / 4:.2f}") for value in range(5)),
         labels=tuple(steps[:: -(-len(steps) // _MOST_LABELS) or 1]),
         epochs=tuple(ends),
-        scale=1.0 if len(moments) <= _CROWD else 0.6,
-        epoch_bottom=HEIGHT - _BOTTOM if len(ends) <= _MANY_EPOCHS else _TOP + 10,
+        crowded=len(moments) > _CROWD,
+        epoch_bottom=100 if len(ends) <= _MANY_EPOCHS else 4,
     )
+
+
+def spending(history: Sequence[HistoryEntry]) -> tuple[str, tuple[tuple[float, str], ...]]:
+    """What each event used in percent of the most: its cost, or tokens if nothing had a price."""
+    spent = [one for one in history if one.usage.calls]
+    paid = any(one.usage.cost_usd for one in spent)
+    sizes = [one.usage.cost_usd or 0.0 if paid else float(one.usage.tokens) for one in spent]
+    most = max(sizes, default=0.0) or 1.0
+    told = (f"{event_name(one)}: {usage_text(one.usage)}" for one in spent)
+    heights = (round(100 * size / most, 1) for size in sizes)
+    return "cost" if paid else "tokens", tuple(zip(heights, told, strict=True))
 
 
 def anchor(entry: HistoryEntry) -> str:
@@ -84,8 +88,7 @@ def anchor(entry: HistoryEntry) -> str:
 
 
 def _y(value: float) -> float:
-    inside = min(max(value, 0.0), 1.0)
-    return round(_TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - inside), 1)
+    return round(100 * (1 - min(max(value, 0.0), 1.0)), 2)
 
 
 def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
@@ -148,12 +151,9 @@ def _mark(moment: Moment, x: float) -> Mark:
 
 Outcome = Literal["solved", "partial", "failed", "unknown"]
 _OUTCOMES: tuple[Outcome, ...] = ("solved", "partial", "failed", "unknown")
-_LETTERS: Mapping[Outcome, str] = {"solved": "s", "partial": "p", "failed": "f", "unknown": "u"}
 _ROW = 14
-#: Room above the cells, for the fates and the labels.
-_HEAD = 22
-#: A label takes up so much room.
-_LABEL = 26
+#: Room above the cells, for the fates and the labels, and the width of a label.
+_HEAD, _LABEL = 22, 26
 _SOLVED = 1 - 1e-9
 
 
@@ -168,7 +168,7 @@ class Column(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A task: how often it was solved over all columns, and its outcomes in a letter each."""
+    """A task: how often it was solved over all columns, and the first letters of its outcomes."""
 
     task: str
     solved: float
@@ -212,7 +212,7 @@ def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
 def _row(task: str, columns: Sequence[Column]) -> Row:
     outcomes = [_outcome(column.measurement, task) for column in columns]
     known = [float(one == "solved") for one in outcomes if one != "unknown"]
-    return Row(task, fmean(known) if known else 0.0, "".join(_LETTERS[one] for one in outcomes))
+    return Row(task, fmean(known) if known else 0.0, "".join(one[0] for one in outcomes))
 
 
 def _outcome(measurement: Measurement, task: str) -> Outcome:
@@ -227,13 +227,9 @@ def _outcome(measurement: Measurement, task: str) -> Outcome:
 
 def _path(kind: Outcome, rows: Sequence[Row], cell: int) -> str:
     """Neighbours of one outcome are one rectangle."""
-    parts = []
-    for number, row in enumerate(rows):
-        column = 0
-        for letter, run in groupby(row.letters):
-            length = len(list(run))
-            if letter == _LETTERS[kind]:
-                width = length * cell
-                parts.append(f"M{column * cell} {number * _ROW}h{width}v{_ROW - 1}h-{width}z")
-            column += length
-    return "".join(parts)
+    found = (
+        (number * _ROW, part.start() * cell, len(part[0]) * cell)
+        for number, row in enumerate(rows)
+        for part in re.finditer(f"{kind[0]}+", row.letters)
+    )
+    return "".join(f"M{x} {y}h{width}v{_ROW - 1}h-{width}z" for y, x, width in found)

@@ -2,18 +2,27 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
 from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.model.types import by_role
 from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
-from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
-from skillopt_ci.report.html_skill import Evidence, Version, blame
-from skillopt_ci.report.view import EventView, failures, run_facts
+from skillopt_ci.report.html_charts import (
+    Column,
+    OutcomeMap,
+    anchor,
+    curve,
+    outcome_map,
+    spending,
+)
+from skillopt_ci.report.html_skill import Evidence, Version, learned, passages
+from skillopt_ci.report.view import EventView, RunView, failures
 from skillopt_ci.report.words import (
     edit_evidence,
     edit_fate,
@@ -21,10 +30,13 @@ from skillopt_ci.report.words import (
     event_name,
     follows,
     note_outcomes,
+    reservations,
+    usage_text,
 )
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
-from skillopt_ci.text import cost_text, plural, score
+from skillopt_ci.stats import Effect, Interval, wilson
+from skillopt_ci.text import cost_text, difference_text, plural, score, score_text
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:
@@ -45,16 +57,20 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
         if after not in known
     )
     drawn, shown = outcome_map(columns), viewer(run, evidence.attempts)
+    found = tuple(passages([version.text for version in evidence.versions]))
     return (
         _environment()
         .get_template("page.html")
         .render(
             run=run,
-            facts=run_facts(run),
+            results=tuple(_results(run)),
+            panel=tuple(_panel(run, evidence.dates)),
             curve=curve(run.history),
+            spent=spending(run.history),
             history=[(entry, event_name(entry), anchor(entry)) for entry in reversed(run.history)],
             map=drawn,
-            blame=blame(evidence),
+            learned=learned(evidence, found),
+            blame=[(evidence.versions[origin], lines) for origin, lines in found],
             views=views[::-1],
             candidates=evidence.candidates,
             effects=evidence.effects,
@@ -72,6 +88,94 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     )
 
 
+class Score(NamedTuple):
+    """A mean score of the skill as it was at ``label``."""
+
+    label: str
+    mean: float
+    n: int
+
+    @property
+    def interval(self) -> Interval:
+        return wilson(min(max(self.mean, 0.0), 1.0), self.n)
+
+
+class Result(NamedTuple):
+    """Scores of the skill on one kind of tasks, the first and the newest, and what they mean."""
+
+    name: str
+    scores: tuple[Score, ...]
+    told: tuple[str, ...]
+
+
+def _results(run: RunView) -> Iterator[Result]:
+    """What the test tasks say, if they were asked, and then what the selection tasks say."""
+    if (found := run.summary) is not None and found.best.test is not None:
+        tested = (("at the start", found.initial.test), (found.best.origin, found.best.test))
+        told = [f"{plural(found.best.test.n, 'task')} that no step of training looked at"]
+        if (gain := found.best_gain) is not None:
+            difference = difference_text(gain.mean, gain.standard_error, gain.n)
+            told.append(f"{difference}, {len(gain.fixed)} fixed, {len(gain.broken)} broken")
+        if run.state.step > found.step:
+            told.append(f"measured after step {found.step}; training has gone on since")
+        scores = (Score(name, one.hard, one.n) for name, one in tested if one is not None)
+        yield Result("Test", tuple(scores), tuple(told))
+    current, best, origin = run.state.current, run.state.best, run.origin
+    told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
+    if best.measurement.score > current.measurement.score:
+        kept = score_text(best.measurement.score, best.measurement.n)
+        told.append(f"best so far: {kept} ({best.origin})")
+    told += reservations(current.measurement)
+    now = Score(current.origin, current.measurement.score, current.measurement.n)
+    first = () if origin is None else (Score("at the start", run.first_score, origin.tasks),)
+    yield Result("Selection", (*first, now), tuple(told))
+
+
+def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Models, settings, tasks and what it took, as far as the run's records know."""
+    state, tested = run.state, run.summary and run.summary.best.test
+    basis = state.basis.config if state.basis else {}
+
+    def known(path: str) -> Any:
+        found: Any = basis
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+    def model(role: str) -> str:
+        name, options = known(f"model.{role}.model"), ("temperature", "reasoning_effort")
+        given = {option: known(f"model.{role}.{option}") for option in options}
+        words = [f"{key.replace('_', ' ')} {value}" for key, value in given.items() if value]
+        return ", ".join((f"{known(f'model.{role}.provider')} · {name}", *words)) if name else ""
+
+    yield "Models", {role: model(role) for role in ("target", "optimizer", "judge")}
+    epochs, rate = known("train.num_epochs"), known("optimizer.learning_rate")
+    gate = "open" if known("evaluation.use_gate") is False else ""
+    yield (
+        "Training",
+        {
+            "steps": run.counts_text,
+            "epochs": f"{state.epoch} of {epochs}" if epochs else state.epoch,
+            "edits": rate and f"at most {rate} in a step",
+            "gate": gate or known("evaluation.gate.policy"),
+        },
+    )
+    batch = known("train.batch_size")
+    yield (
+        "Tasks",
+        {
+            "train": state.basis and f"{state.basis.train_size}, {batch} in a step",
+            "selection": state.current.measurement.n,
+            "test": tested.n if tested else "",
+            "scorer": known("scorer.type"),
+        },
+    )
+    spent = by_role(state.accounts).items()
+    roles = {role: f"{plural(one.calls, 'call')}, {cost_text(one.cost_usd)}" for role, one in spent}
+    used = usage_text(state.usage)
+    yield "Time and cost", {"date": " to ".join(dates), "used": used, **roles}
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("skillopt_ci.report"),
@@ -84,8 +188,8 @@ def _environment() -> Environment:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    shown = (score, plural, cost_text, section_name, failures, edit_evidence, edit_fate)
-    told = (effect_text, follows, wishes, diff_rows)
+    shown = (score, score_text, plural, cost_text, section_name, failures, edit_evidence, edit_fate)
+    told = (effect_text, follows, wishes, diff_rows, effect_kind)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment
 
@@ -146,7 +250,15 @@ def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict
     }
 
 
-# What a card shows besides the record and its view.
+# What the page shows besides records and their views.
+
+#: A rule is called helpful or harmful from this probability on.
+_SURE = 0.9
+
+
+def effect_kind(effect: Effect) -> str:
+    helps = effect.helpful
+    return "good" if helps >= _SURE else "bad" if helps <= 1 - _SURE else "open"
 
 
 def wishes(record: StepRecord) -> Iterator[str]:

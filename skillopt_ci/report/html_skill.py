@@ -1,18 +1,14 @@
-"""The texts of the skill: all of them in little room, and where each passage of the newest is from.
+"""The texts of the skill: where each passage of the newest is from, and what its rules changed."""
 
-A passage is told with the change that brought it, and what that change did.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
-from skillopt_ci.ledger.records import EditRecord, Measurement, StepRecord
+from skillopt_ci.ledger.records import Decision, Measurement, StepRecord
 from skillopt_ci.report.html_attempts import Recorded
 from skillopt_ci.report.view import RunView
-from skillopt_ci.report.words import effect_text
 from skillopt_ci.stats import Effect
-from skillopt_ci.text import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +20,8 @@ class Version:
     anchor: str = ""
 
 
-#: What an edit adds to the mean score, by what was measured up to a step: oldest first, by the step
-#: that proposed the edit and its number from 0.
-Effects = Mapping[tuple[int, int], tuple[tuple[int, Effect], ...]]
+#: What an edit adds to the mean score, by the step that proposed it and its number from 0.
+Effects = Mapping[tuple[int, int], Effect]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +30,8 @@ class Evidence:
 
     ``candidates`` has the text before and after each candidate, by the anchor of its section; a
     candidate whose commits cannot be reached any more is missing there. ``attempts`` are those that
-    this machine has on record, ``first`` is the measurement that training began with.
+    this machine has on record, ``first`` is the measurement that training began with, ``dates`` are
+    the days of its first and its newest commit.
     """
 
     run: RunView
@@ -45,42 +41,63 @@ class Evidence:
     attempts: Recorded = field(default_factory=Recorded)
     effects: Effects = field(default_factory=dict)
     first: Measurement | None = None
+    dates: tuple[str, ...] = ()
+
+
+class Rule(NamedTuple):
+    """A rule of the newest text, with what it adds to the mean score by all that was measured."""
+
+    words: str
+    effect: Effect | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
-    """Consecutive lines of the newest text that came with one version.
-
-    ``record`` is the step that brought them, if it was one. ``support`` says on how many attempts
-    the edits stand whose text is in the passage, ``rules`` has their words and what was believed of
-    each over time.
-    """
+class Learned:
+    """What one version brought to the newest text; ``record`` is the step, if it was one."""
 
     version: Version
-    lines: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    decision: Decision | None = None
     record: StepRecord | None = None
-    support: str = ""
-    rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def gain(self) -> float | None:
+        if self.decision is None or self.decision.score_after is None:
+            return None
+        return self.decision.score_after - self.decision.score_before
 
 
-def blame(evidence: Evidence) -> Iterator[Blame]:
-    """Tell for every passage of the newest text where it came from."""
-    steps = {f"step-{one.step}": one for one in evidence.run.steps if one.decision is not None}
-    for origin, lines in passages([version.text for version in evidence.versions]):
+def learned(evidence: Evidence, found: Iterable[tuple[int, Sequence[str]]]) -> list[Learned]:
+    """The rules in the passages that were ``found``, the versions that gained most first."""
+    run = evidence.run
+    steps = {f"step-{one.step}": one for one in run.steps}
+    ends = {f"epoch-{one.epoch}": one.decision for one in run.epochs}
+    brought: dict[int, list[str]] = {}
+    for origin, lines in found:
+        brought.setdefault(origin, []).extend(line for line in lines if _says(line))
+    told = []
+    for origin, lines in brought.items():
         version = evidence.versions[origin]
-        record = steps.get(version.anchor)
-        if record is None:
-            yield Blame(version, lines)
+        if not lines or not version.anchor:
             continue
-        shown = {line.strip() for line in lines if line.strip()}
-        edits = {
-            number: edit
-            for number, edit in enumerate(record.proposal.edits)
-            if edit.applied and shown & {line.strip() for line in edit.content.split("\n")}
-        }
-        support = _support([edit.support_count for edit in edits.values()])
-        rules = tuple(_rules(record.step, edits, evidence.effects))
-        yield Blame(version, lines, record, support, rules)
+        record = steps.get(version.anchor)
+        decision = ends.get(version.anchor) if record is None else record.decision
+        rules, shown = [], set[str]()
+        for number, edit in enumerate(record.proposal.edits if record else ()):
+            own = {line.strip() for line in edit.content.split("\n")}
+            if edit.applied and own & {line.strip() for line in lines}:
+                shown |= own
+                effect = evidence.effects.get((record.step, number)) if record else None
+                rules.append(Rule(edit.content.strip().removeprefix("- "), effect))
+        if rest := [line for line in lines if line.strip() not in shown]:
+            rules.append(Rule("\n".join(rest)))
+        told.append(Learned(version, tuple(rules), decision, record))
+    return sorted(told, key=lambda one: -(one.gain or 0.0))
+
+
+def _says(line: str) -> bool:
+    """Whether a line has something to tell a reader: it is not empty, and no mark of ours."""
+    return bool(line.strip()) and not (line.startswith("<!--") and line.endswith("-->"))
 
 
 def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -107,24 +124,3 @@ def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
         if end == len(lines) or origins[end] != origins[start]:
             yield origins[start], tuple(lines[start:end])
             start = end
-
-
-def _support(counts: Sequence[int]) -> str:
-    if not counts:
-        return ""
-    most, least = max(counts), min(counts)
-    seen = plural(most, "attempt") if most == least else f"{least} to {plural(most, 'attempt')}"
-    return f"{plural(len(counts), 'edit')}, seen in {seen}{' each' if len(counts) > 1 else ''}"
-
-
-def _rules(
-    step: int, edits: Mapping[int, EditRecord], effects: Effects
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What was believed of each edit at several moments, the last one now; repetitions left out."""
-    for number, edit in edits.items():
-        told = [(effect_text(effect), after) for after, effect in effects.get((step, number), ())]
-        # the first moment of each belief
-        first = dict(reversed(told))
-        if told:
-            lines = (f"after step {after}: {text}" for text, after in reversed(first.items()))
-            yield edit.content.strip(), tuple(lines)

@@ -1,5 +1,6 @@
 import shlex
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from run_views import plain_run, runs
 
@@ -17,6 +18,7 @@ from skillopt_ci.report.html_attempts import (
 from skillopt_ci.report.html_attempts import WISHES_MOST as MOST_WISHES
 from skillopt_ci.report.html_charts import Column, outcome_map
 from skillopt_ci.report.view import RunView
+from skillopt_ci.scorers.base import mismatch
 
 
 def attempt(task: str, stage: str, skill: str, *, solved: bool | None, size: int = 5) -> Trajectory:
@@ -44,30 +46,25 @@ def everything(run: RunView, size: int = 5) -> Recorded:
     """An attempt for every wish, as it should be."""
     asked = {wish for own in wishes(run).values() for wish in own}
     return recorded(
-        attempt(one.task, one.stage, one.skill, solved=one.solved, size=size)
+        attempt(one.task, one.stage, one.skill, solved=False, size=size)
         for one in sorted(asked, key=str)
     )
 
 
 def test_what_was_broken_comes_first_then_what_was_learned_from_and_fixed() -> None:
     (own,) = wishes(grown(1)).values()
-    assert [(one.stage, one.task, one.skill, one.solved) for one in own[:6]] == [
-        ("selection", "task-3", "s1", False),
-        ("rollout", "train-1", "s0", False),
-        ("selection", "task-1", "s1", True),
-        ("selection", "task-3", "s0", True),
-        ("selection", "task-1", "s0", False),
-        ("selection", "task-2", "s1", True),
+    assert list(own[:6]) == [
+        ("selection", "task-3", "s1"),
+        ("rollout", "train-1", "s0"),
+        ("selection", "task-1", "s1"),
+        ("selection", "task-3", "s0"),
+        ("selection", "task-1", "s0"),
+        ("selection", "task-2", "s1"),
     ]
 
 
 def test_the_newest_step_asks_first() -> None:
     assert list(wishes(grown(3))) == ["step-3", "step-2", "step-1"]
-
-
-def test_an_attempt_with_the_other_outcome_is_better_than_none() -> None:
-    known = recorded(iter([attempt("task-3", "selection", "s1", solved=True)]))
-    assert viewer(grown(1), known).links["step-1", "task-3"] == "attempt-1"
 
 
 def test_the_last_of_several_records_of_an_attempt_counts() -> None:
@@ -82,6 +79,56 @@ def test_attempts_before_and_after_a_change_are_told_apart() -> None:
     assert (by_id[after].attempt.skill, by_id[before].attempt.skill) == ("s2", "s1")
     assert (by_id[after].section, by_id[before].section) == ("step-2", "step-1")
     assert by_id[after].made_with == "the skill of step 2"
+
+
+def test_what_changed_its_verdict_comes_first_with_what_came_before_it() -> None:
+    found = viewer(grown(2), everything(grown(2))).shown
+    assert [(one.change, one.section) for one in found[:4]] == [
+        ("broken", "step-2"),
+        ("broken", "step-1"),
+        ("fixed", "step-2"),
+        ("fixed", "step-2"),
+    ]
+    assert {one.change for one in found[6:]} == {""}
+    assert [one.before and one.before.skill for one in found[:2]] == ["s1", "s0"]
+
+
+def told(reason: str, before: str = "") -> tuple[str, str, str] | None:
+    """When, what was expected and what came, what differs in brackets."""
+    one = attempt("t", "selection", "s1", solved=False)._replace(reason=reason)
+    shown = Shown("", one, "", "", "", before=one._replace(reason=before))
+    found = shown.answer
+    if found is None:
+        return None
+    texts = [
+        "".join(f"[{span.text}]" if span.changed else span.text for span in spans)
+        for spans in (found.expected, found.came)
+    ]
+    return found.when, texts[0], texts[1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected", "came"),
+    [
+        ("expected 'EUR 12.00', got 'EUR 12'", "EUR 12[.00]", "EUR 12"),
+        ("expected 'a b' (or one of 3 others), got 'a c'", "a [b]", "a [c]"),
+        ("expected choice 'B or C', got 'A'", "B or C", "A"),
+        ("expected '4', got an empty answer", "4", "an empty answer"),
+        ("expected 'it's', got 'what'", "it's", "what"),
+    ],
+)
+def test_what_was_expected_stands_beside_what_came(reason: str, expected: str, came: str) -> None:
+    assert told(reason) == ("came", expected, came)
+    assert told("equals a reference", reason) == ("came before", expected, came)
+
+
+def test_a_reason_in_other_words_is_left_as_it_is() -> None:
+    assert told("the program exited with 1") is None
+
+
+def test_our_own_graders_say_it_in_these_words() -> None:
+    assert told(mismatch(["one two", "x"], "one three")) == ("came", "one [two]", "one [three]")
+    assert told(mismatch(["one"], " ")) == ("came", "one", "an empty answer")
 
 
 def test_every_step_has_its_most_telling_attempt_before_any_has_more() -> None:

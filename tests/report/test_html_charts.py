@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from run_views import runs
 
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
-from skillopt_ci.report.html_charts import HEIGHT, WIDTH, Column, curve, outcome_map
+from skillopt_ci.model.types import Usage
+from skillopt_ci.report.html_charts import Column, curve, outcome_map, spending
 from skillopt_ci.report.view import RunView
 
 
@@ -67,11 +68,21 @@ def test_a_merged_candidate_has_the_band_of_its_own_tasks() -> None:
 
 def test_a_long_run_has_smaller_marks_and_short_ticks_for_its_epochs() -> None:
     short = curve([START, entry("slow_update", 1, "reject", 0.1)])
-    assert (short.scale, short.epoch_bottom) == (1.0, short.bottom)
+    assert (short.crowded, short.epoch_bottom) == (False, 100)
     ends = [entry("slow_update", number, "reject", 0.1) for number in range(1, 100)]
     long = curve([START, *ends])
-    assert long.scale < 1
-    assert long.epoch_bottom < long.bottom / 2
+    assert long.crowded
+    assert long.epoch_bottom < 10
+
+
+def test_what_was_spent_is_told_in_dollars_or_else_in_tokens() -> None:
+    free = START.model_copy(update={"usage": Usage(calls=1, prompt_tokens=50)})
+    paid = START.model_copy(update={"usage": Usage(calls=1, cost_usd=0.5)})
+    dear = START.model_copy(update={"usage": Usage(calls=2, cost_usd=1.0)})
+    assert spending([free, START])[0] == "tokens"
+    what, bars = spending([START, free, paid, dear])
+    assert (what, [height for height, _ in bars]) == ("cost", [0, 50, 100])
+    assert bars[2][1] == "First measurement: 2 calls, 0 tokens, cost $1.00"
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,7 +92,8 @@ def test_everything_is_inside_of_the_picture(run: RunView) -> None:
     points = [pair for each in drawn.stretches for pair in f"{each.line} {each.band}".split()]
     places = [tuple(map(float, pair.split(","))) for pair in points]
     places += [(mark.x, mark.y) for mark in drawn.marks]
-    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places)
+    assert all(0 <= x <= 100 and 0 <= y <= 100 for x, y in places)
+    assert all(0 <= height <= 100 for height, _ in spending(run.history)[1])
 
 
 def column(**tasks: tuple[float, float]) -> Column:

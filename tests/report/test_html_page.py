@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,14 @@ from run_views import plain_run, runs
 
 from bench.report import LONG, QUICKSTART, Limits, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.ledger.records import Measurement, TaskOutcome
+from skillopt_ci.ledger.records import (
+    Basis,
+    DifferenceRecord,
+    FinalSkill,
+    Measurement,
+    Summary,
+    TaskOutcome,
+)
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.html_skill import Evidence, Version
@@ -92,11 +100,56 @@ def show(browser: Browser, written: Path) -> Iterator[Callable[..., Page]]:
 
 def test_it_tells_where_training_stands(show: Callable[..., Page]) -> None:
     page = show(evidence())
-    assert page.inner_text("h1") == "ledger 0.100 → 0.300"
-    assert "0.300 [0.18, 0.45] n=40" in page.inner_text(".facts")
-    assert page.locator(".mark.merged").count() == 2
-    assert page.locator(".mark.reverted").count() == 1
+    assert page.inner_text("h1") == "ledger"
+    told = page.inner_text(".results")
+    assert "Selection" in told
+    assert "0.100 → 0.300" in told
+    assert "0.18–0.45" in told
+    assert "Test" not in told
+    assert page.locator(".plot .mark.merged").count() == 2
+    assert page.locator(".plot .mark.reverted").count() == 1
     assert page.locator("details.card").count() == 3
+
+
+def test_the_test_result_comes_first_and_says_whether_it_is_old(show: Callable[..., Page]) -> None:
+    run = plain_run()
+    tested = Measurement(hard=0.2, soft=0.2, score=0.2, tasks={f"t{n}": (0, 0) for n in range(60)})
+    first = FinalSkill(sha256="a", step=0, origin="initial", test=tested)
+    best = first.model_copy(
+        update={"origin": "step 1", "test": tested.model_copy(update={"hard": 0.5})}
+    )
+    gain = DifferenceRecord(mean=0.3, standard_error=0.05, n=60, fixed=("t1", "t2"))
+    summary = Summary(
+        run="demo", skill="x", simulated=False, step=2, total_steps=3, epoch=1, metric="hard",
+        initial=first, best=best, last=best, promoted=False, best_gain=gain,
+    )  # fmt: skip
+    results = show(evidence(replace(run, summary=summary))).locator(".result").all_inner_texts()
+    assert [one.split("\n")[0] for one in results] == ["Test", "Selection"]
+    assert "0.200 → 0.500" in results[0]
+    assert "60 tasks that no step of training looked at" in results[0]
+    assert "+0.300 ± 0.100 (95 %), 2 fixed, 0 broken" in results[0]
+    assert "measured after step 2; training has gone on since" in results[0]
+
+
+def test_one_panel_tells_of_models_settings_dates_and_cost(show: Callable[..., Page]) -> None:
+    model = {"target": {"provider": "openai", "model": "gpt", "reasoning_effort": "low"}}
+    config = {"model": model, "train": {"num_epochs": 3, "batch_size": 16}}
+    run = plain_run()
+    basis = Basis.model_validate({"config": config, "train_size": 48, "train_sha256": "x"})
+    state = run.state.model_copy(update={"basis": basis})
+    dated = evidence(replace(run, state=state), dates=("2026-01-30", "2026-02-01"))
+    panel = " ".join(show(dated).inner_text(".panel").split())
+    for words in (
+        "target openai · gpt, reasoning effort low",
+        "steps 2 merged, 1 reverted",
+        "epochs 1 of 3",
+        "train 48, 16 in a step",
+        "selection 40",
+        "date 2026-01-30 to 2026-02-01",
+        "used 12 calls, 3,000 tokens, cost $1.25",
+    ):
+        assert words in panel
+    assert "judge" not in panel
 
 
 def test_simulated_models_are_called_so(show: Callable[..., Page]) -> None:
@@ -119,12 +172,27 @@ def test_a_step_shows_its_evidence_when_it_is_opened(show: Callable[..., Page]) 
 
 def test_each_rule_leads_to_the_step_that_brought_it(show: Callable[..., Page]) -> None:
     page = show(evidence())
-    rule = page.locator(".passage", has_text="Refunds are negative.")
-    assert "0.100 → 0.200" in rule.inner_text()
-    rule.locator("summary").click()
+    rule = page.locator(".learned", has_text="Refunds are negative.")
+    assert "+0.100\n0.100 → 0.200\n2 fixed, 1 broken" in rule.inner_text()
+    rule.get_by_text("Why").click()
     assert "too old (×2)" in rule.inner_text()
     rule.get_by_role("link", name="step 1").click()
     page.locator("#step-1[open]").wait_for()
+
+
+def test_a_rule_says_what_it_is_estimated_to_add(show: Callable[..., Page]) -> None:
+    run = plain_run(1)
+    record = run.steps[0]
+    edit = record.proposal.edits[0].model_copy(update={"content": "Refunds are negative."})
+    proposal = record.proposal.model_copy(update={"edits": (edit,)})
+    step = record.model_copy(update={"proposal": proposal})
+    page = show(evidence(replace(run, steps=(step,)), effects={(1, 0): Effect(0.1, 0.05)}))
+    rules = page.locator(".learned .rules li").all_inner_texts()
+    assert rules == [
+        "Refunds are negative.\n+0.100 ± 0.098 (95 %), helps with 98%",
+        "Write dates year first.",
+    ]
+    assert page.locator(".effect.good").count() == 1
 
 
 def test_the_curve_is_one_stop_and_arrow_keys_go_along_it(show: Callable[..., Page]) -> None:
@@ -162,6 +230,7 @@ def test_the_map_works_by_pointer(show: Callable[..., Page]) -> None:
 
 def test_everything_can_be_reached_with_the_tab_key(show: Callable[..., Page]) -> None:
     page = show(evidence())
+    page.evaluate("document.getElementById('compare').open = true")
     reached = set()
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -184,6 +253,7 @@ def test_steps_can_be_filtered(show: Callable[..., Page]) -> None:
 
 def test_any_two_versions_can_be_compared(show: Callable[..., Page]) -> None:
     page = show(evidence())
+    page.get_by_role("link", name="Compare").click()
     assert page.inner_text("#compared") == "3 lines added, 1 removed"
     assert (
         page.locator("#difference .added").all_inner_texts()[0].endswith("Write dates year first.")
@@ -195,6 +265,7 @@ def test_any_two_versions_can_be_compared(show: Callable[..., Page]) -> None:
 def test_candidates_that_went_can_be_compared_too(show: Callable[..., Page]) -> None:
     reverted = NEW + "Shout.\n"
     page = show(evidence(candidates={"step-1": (OLD, NEW), "step-2": (NEW, reverted)}))
+    page.get_by_role("link", name="Compare").click()
     page.select_option("#from", label="step 1")
     page.select_option("#to", label="step 2")
     assert page.inner_text("#compared") == "1 lines added, 0 removed"
@@ -218,6 +289,7 @@ def test_a_comparison_names_the_tasks_whose_outcome_changed(show: Callable[..., 
     first = Measurement(hard=0, soft=0, score=0, tasks={"easy": (1, 1), "hard": (0, 0)})
     shown = RunView(run.state, run.history, (step,), commit=run.commit)
     page = show(evidence(shown, first=first))
+    page.get_by_role("link", name="Compare").click()
     assert "solved by the second alone: 1 (hard)" in page.inner_text("#flipped")
 
 
@@ -236,9 +308,11 @@ def test_attempts_are_found_by_task_stage_and_outcome(show: Callable[..., Page])
     assert page.inner_text("#found") == "1 of 4 attempts"
     page.fill("#find", "")
     page.select_option("#find-outcome", "failed")
-    assert visible(page) == ["train-1", "task-3", "task-1"]
+    assert visible(page) == ["task-3", "train-1", "task-1"]
     page.select_option("#find-stage", "selection")
     assert visible(page) == ["task-3", "task-1"]
+    page.select_option("#find-outcome", "fixed")
+    assert visible(page) == ["task-1"]
     page.fill("#find", "nothing like it")
     assert visible(page) == []
 
@@ -246,11 +320,11 @@ def test_attempts_are_found_by_task_stage_and_outcome(show: Callable[..., Page])
 def test_attempts_are_read_one_after_the_other_by_keyboard(show: Callable[..., Page]) -> None:
     page = show(evidence())
     page.get_by_role("button", name="Next").press("Enter")
-    assert "Book train-1." in page.inner_text("details.trajectory[open]")
+    assert "Book task-3." in page.inner_text("details.trajectory[open]")
     page.keyboard.press("ArrowDown")
     assert "After." in page.inner_text("details.trajectory[open]")
     page.keyboard.press("ArrowUp")
-    assert "Book train-1." in page.inner_text("details.trajectory[open]")
+    assert "Book task-3." in page.inner_text("details.trajectory[open]")
     page.get_by_role("button", name="Previous").click()
     assert page.locator("details.trajectory[open]").count() == 1
 
@@ -322,6 +396,47 @@ def test_it_fits_the_screen(show: Callable[..., Page], width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize(("width", "most"), [(1280, 3_000), (400, 4_400)])
+def test_a_run_of_a_hundred_tasks_is_a_few_screens_high(
+    show: Callable[..., Page], width: int, most: int
+) -> None:
+    tasks = {f"selection-{number:03}": (number % 2, 0) for number in range(100)}
+    run, measured = plain_run(20), Measurement(hard=0.5, soft=0.5, score=0.5, tasks=tasks)
+    names = tuple(tasks)
+    steps = tuple(
+        one.model_copy(
+            update={
+                "decision": one.decision
+                and one.decision.model_copy(
+                    update={"measurement": measured, "fixed": names[:20], "broken": names[20:24]}
+                )
+            }
+        )
+        for one in run.steps
+    )
+    rules = [f"Rule {number}: do it in the way of number {number}.\n" for number in range(40)]
+    versions = tuple(
+        Version(f"step {number}", "".join(rules[: 2 * number]), f"step-{number}" if number else "")
+        for number in range(21)
+    )
+    known = recorded(attempt(name, "selection", "b", solved=False) for name in names)
+    shown = evidence(replace(run, steps=steps), versions=versions, attempts=known)
+    page = show(shown, viewport={"width": width, "height": 800})
+    assert page.locator("details.trajectory").count() >= 12
+    assert page.evaluate("document.documentElement.scrollHeight") <= most
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_a_link_or_a_filter_finds_is_unfolded(show: Callable[..., Page]) -> None:
+    page = show(evidence(plain_run(12)))
+    assert not page.locator("#step-1").is_visible()
+    page.evaluate("location.hash = 'step-1'")
+    assert page.locator("#step-1 blockquote").is_visible()
+    page.evaluate("for (const one of document.querySelectorAll('.more')) one.open = false")
+    page.get_by_role("radio", name="merged").check()
+    assert page.locator("details.card:visible").count() == 6
+
+
 def test_all_is_open_on_paper(show: Callable[..., Page]) -> None:
     page = show(evidence())
     page.emulate_media(media="print")
@@ -375,7 +490,7 @@ def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
             attempts=recorded(
                 iter([Trajectory(bad, "rollout", 0, "a", bad, None, (Turn("tool", bad, bad),))])
             ),
-            effects={(1, 0): ((1, Effect(0.1, 0.1)),)},
+            effects={(1, 0): Effect(0.1, 0.1)},
         )
     )
     page.get_by_role("button", name="Open all").click()
@@ -499,6 +614,7 @@ def test_a_cell_of_the_map_of_200_steps_leads_to_where_it_is_told(long_page: Pag
 
 def test_any_two_of_its_texts_are_compared(long_page: Page) -> None:
     assert long_page.locator("#from option").count() > 8
+    long_page.get_by_role("link", name="Compare").click()
     long_page.locator("#to").select_option(label="step 4")
     assert "lines added" in long_page.inner_text("#compared")
     assert "both were measured on" in long_page.inner_text("#flipped")

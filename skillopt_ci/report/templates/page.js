@@ -9,7 +9,7 @@
     const target = location.hash && one(decodeURIComponent(location.hash.slice(1)));
     if (target && target.tagName === "DETAILS") {
       target.hidden = false;
-      target.open = true;
+      for (let each = target; each; each = each.parentElement.closest("details")) each.open = true;
       target.scrollIntoView();
       target.firstElementChild.focus({ preventScroll: true });
     }
@@ -17,16 +17,23 @@
   addEventListener("hashchange", reveal);
   reveal();
 
+  // What a filter finds must not stay folded away.
+  const more = (section, open) => {
+    for (const each of document.querySelectorAll("#" + section + " > .more")) each.open = open || each.open;
+  };
+
   // Steps: which to show, and all open or all closed.
   const cards = [...document.querySelectorAll("details.card")];
   for (const choice of document.querySelectorAll('input[name="fate"]')) {
     choice.addEventListener("change", () => {
+      more("steps", choice.value !== "all");
       for (const card of cards) card.hidden = choice.value !== "all" && !card.classList.contains(choice.value);
     });
   }
   const fold = one("fold");
   if (fold) fold.addEventListener("click", () => {
     const open = fold.getAttribute("aria-pressed") !== "true";
+    more("steps", open);
     for (const card of cards) card.open = open;
     fold.setAttribute("aria-pressed", String(open));
     fold.textContent = open ? "Close all" : "Open all";
@@ -93,8 +100,10 @@
     const word = fields.task.value.toLowerCase();
     for (const each of attempts) {
       each.hidden = !each.dataset.task.toLowerCase().includes(word)
-        || ["section", "stage", "outcome"].some((name) => fields[name].value && fields[name].value !== each.dataset[name]);
+        || ["section", "stage"].some((name) => fields[name].value && fields[name].value !== each.dataset[name])
+        || fields.outcome.value && ![each.dataset.outcome, each.dataset.change].includes(fields.outcome.value);
     }
+    more("trajectories", Object.values(fields).some((field) => field.value));
     const count = attempts.filter((each) => !each.hidden).length;
     one("found").textContent = count + " of " + attempts.length + " attempts";
   };
@@ -103,6 +112,7 @@
     const next = shown[current ? shown.indexOf(current) + by : by > 0 ? 0 : shown.length - 1];
     if (!next) return;
     if (current && open) current.open = false;
+    if (next.closest(".more")) more("trajectories", true);
     if (open) next.open = true;
     next.firstElementChild.focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
