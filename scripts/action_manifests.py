@@ -30,8 +30,13 @@ def files(root: Path) -> dict[str, str]:
         for name in ("action.yml", "composite/action.yml", "docs/action.md")
     }
     docker, composite, manual = found
+    own = between(found[docker], "#", f"{inputs()}\n{outputs(composite=False)}")
     return {
-        docker: between(found[docker], "#", f"{inputs()}\n{outputs(composite=False)}"),
+        docker: own,
+        # for `uses: $/docker`, which needs a folder: our workflows run the action of their commit
+        "docker/action.yml": own.replace(
+            "image: Dockerfile", "image: ../Dockerfile # zizmor: ignore[unpinned-images]"
+        ),
         composite: between(
             between(found[composite], "#", f"{inputs()}\n{outputs(composite=True)}"),
             "        #",

@@ -284,7 +284,7 @@ def _proposed(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activit
 def _labelled(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activity:
     if inputs.command not in (None, Command.EVAL):
         return Nothing("on pull_request_target only `eval` is safe")
-    if event.action in _CHANGED and not facts.skill_changed:
+    if event.action in _CHANGED and not (pull.from_fork and facts.skill_changed):
         return _evaluation(pull, facts)
     # The label is the consent of a person who looked, to this very head: a later push has none.
     if event.action != "labeled" or event.label != inputs.label:

@@ -83,6 +83,14 @@ class Inputs:
             "text": "Token that pushes the skills branch and speaks to GitHub's API.",
         },
     )
+    keys: tuple[tuple[str, str], ...] = field(
+        default=(),
+        repr=False,
+        metadata={
+            "default": "",
+            "text": "Models' keys, one `NAME=value` a line, for jobs that cannot set variables.",
+        },
+    )
     split: str = _input(
         "test", "For `eval`: the tasks to measure on, `test`, `selection` or `train`."
     )
@@ -129,9 +137,13 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
         problems.append(f"input shards: expected a positive number, not {shards!r}")
     if folder.is_absolute() or ".." in folder.parts:
         problems.append(f"input directory: {given['directory']!r} is not a folder of the checkout")
-    if problems:
-        raise UsageError("; ".join(problems))
-    for name in ("overrides", "rollouts"):
+    for name in ("overrides", "rollouts", "keys"):
         lines = map(str.strip, given[name].splitlines())
         given[name] = tuple(line for line in lines if line)
+    pairs = [line.partition("=") for line in given["keys"]]
+    if not all(equals and name.strip().isidentifier() for name, equals, _ in pairs):
+        problems.append("input keys: expected lines of NAME=value")  # without what may be a key
+    given["keys"] = tuple((name.strip(), value.strip()) for name, _, value in pairs if value)
+    if problems:
+        raise UsageError("; ".join(problems))
     return Inputs(**given | {"command": Command(word) if word else None, "shards": int(shards)})

@@ -16,12 +16,11 @@ from skillopt_ci.action.outputs import JobLog, Outputs, append_outputs, append_s
 from skillopt_ci.action.perform import perform
 from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, secrets_of, terminate_is_interrupt
-from skillopt_ci.config.config import Config
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, connect
 from skillopt_ci.github.pull_requests import changed_paths, head_before
-from skillopt_ci.model.access import required_variable
+from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, named_secrets
 
 _new_token = partial(secrets.token_hex, 16)
@@ -36,12 +35,13 @@ def main() -> int:
         with terminate_is_interrupt():
             runner, inputs = Runner.of(environ), read_inputs(environ)
             token = [inputs.token, git_access.basic(inputs.token)] if inputs.token else []
-            for secret in (*token, *secrets_of(environ)):
+            keys = dict(inputs.keys)
+            for secret in (*token, *keys.values(), *secrets_of(environ)):
                 log.mask(secret)
             # For every git process from here on: there is no other way to reach them all.
             keep_back(git_environment(runner, inputs, environ))
-            whole = whole_environment()
-            redact = Redactor([inputs.token, *named_secrets(whole)])
+            whole = whole_environment() | keys
+            redact = Redactor([inputs.token, *keys.values(), *named_secrets(whole)])
             job = Job(runner, inputs, log, whole, redact=redact)
             if inputs.token:
                 access = Access(runner.repository, inputs.token, runner.api_url)
@@ -57,7 +57,7 @@ def main() -> int:
 def run(job: Job) -> int:
     """Decide, perform, and hand everything to the runner; return the job's exit status."""
     if job.configured is not None:
-        for name in _model_keys(job.configured.config):
+        for name in required_variables(job.configured.config.model):
             job.log.mask(job.environ.get(name, ""))
         learn_secrets(job.redact, job.configured, job.environ)
     try:
@@ -101,7 +101,8 @@ def gather(job: Job, event: Event) -> Facts:
     loaded = job.configured
     if loaded is None:
         return Facts(actor_may_write)
-    missing = tuple(name for name in _model_keys(loaded.config) if not job.environ.get(name))
+    needed = required_variables(loaded.config.model)
+    missing = tuple(name for name in needed if not job.environ.get(name))
     changed = None if job.client is None else changed_paths(job.client, event.pull.number)
     skill_changed = True
     if changed is not None:
@@ -114,13 +115,6 @@ def gather(job: Job, event: Event) -> Facts:
 
 def _may_write(job: Job, login: str) -> bool:
     return job.client is not None and job.client.may_write(login)
-
-
-def _model_keys(config: Config) -> tuple[str, ...]:
-    models = config.model
-    roles = [role for role in (models.target, models.optimizer, models.judge) if role is not None]
-    names = (required_variable(role) for role in roles)
-    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def _hand_over(job: Job, outcome: Outcome) -> None:

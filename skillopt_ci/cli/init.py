@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -24,13 +25,14 @@ from skillopt_ci.cli.options import FILE, Globals, command, print_json
 from skillopt_ci.cli.read import find_skill
 from skillopt_ci.cli.scaffold import (
     ENVIRONMENTS,
+    WORKFLOW,
     Choices,
     add_run,
     existing_skill,
     scaffold,
     scaffold_environment,
     slug,
-    workflow_files,
+    workflow_file,
     write_new,
 )
 from skillopt_ci.cli.train import print_outcome
@@ -41,6 +43,7 @@ from skillopt_ci.demo import write_example
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.inspect import newest
+from skillopt_ci.model.access import required_variables
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.training.offline_eval import Evaluation, evaluate
@@ -63,7 +66,7 @@ _NO_KEY = "none"
 @click.option("--target-model", metavar="MODEL", help="Model that reads the skill.")
 @click.option("--optimizer-model", metavar="MODEL", help="Model that proposes edits.")
 @click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the key.")
-@click.option("--github", is_flag=True, help="Also write workflows that train on a schedule.")
+@click.option("--github", is_flag=True, help="Also write a workflow that trains on a schedule.")
 @click.option("--pages", is_flag=True, help="With --github: publish the report on GitHub Pages.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing; use defaults for what is not given.")
 def init_command(
@@ -76,7 +79,7 @@ def init_command(
     a run to it. Existing files stay as they are.
     """
     if pages and not github:
-        raise click.UsageError("--pages belongs to --github: a workflow publishes the report.")
+        raise click.UsageError("--pages belongs to --github: its workflow publishes the report.")
     config, root = settings.cwd / settings.config, (settings.cwd / settings.config).parent
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
@@ -89,22 +92,26 @@ def init_command(
         choices = choose(root, decider(given, asking=asking), _free(usual, names), trained)
         files = scaffold(choices, config.name)
     elif (more := _another_run(config, given, names)) is not None:
-        models = any(given[key] for key in given.keys() - {"run", "skill"})
-        choices = choose(root, decider(given, asking=asking), more, trained, models=models)
+        own = any(given[key] for key in given.keys() - {"run", "skill"})
+        choices = choose(root, decider(given, asking=asking), more, trained, models=own)
         files, changed = add_run(config, choices), [config.name]
     else:
-        run = run_names(config)[0]
-        model = load(config, run=run).config.model.target
-        skill = load(config, run=run).config.skill
-        choices = Choices(run, skill, {"api_key_env": model.key_variable}, {})
+        first = load(config, run=run_names(config)[0]).config
+        choices = Choices(
+            first.run, first.skill, {"api_key_env": first.model.target.key_variable}, {}
+        )
         files = {config.name: ""}
+    place, keys = repository or root.resolve(), list[str]()
     written = write_new(root, files)
     if github:
-        place = repository or root.resolve()
-        workflows = _workflows(place, config, choices, pages=pages)
-        written += write_new(place, workflows)
-        files |= workflows
-    steps = _next_steps(settings, choices, in_git=repository is not None, added=bool(changed))
+        models = [load(config, run=name).config.model for name in run_names(config)]
+        keys = sorted({key for one in models for key in required_variables(one)})
+        workflow = _workflow(place, config, keys, pages=pages)
+        written += write_new(place, workflow)
+        files |= workflow
+    steps = _next_steps(settings, choices, repository, added=bool(changed), github=github)
+    if github:
+        steps[-1:] = _github_steps(place, keys, pages=pages)
     code = _tell(settings, "", written, files, steps, changed)
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
@@ -145,16 +152,11 @@ def _another_run(config: Path, given: Mapping[str, str | None], names: Iterable[
     return _free(path.parent.name or path.stem, [*names, *known])
 
 
-def _workflows(place: Path, config: Path, choices: Choices, *, pages: bool) -> dict[str, str]:
-    """The workflow files for a run whose repository, or folder, is ``place``."""
+def _workflow(place: Path, config: Path, keys: list[str], *, pages: bool) -> dict[str, str]:
+    """The workflow file for a run whose repository, or folder, is ``place``."""
     folder = PurePosixPath(config.parent.resolve().relative_to(place))
     branch = Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
-    return workflow_files(
-        folder / config.name,
-        branch=branch or "main",
-        key=choices.target.get("api_key_env"),
-        pages=pages,
-    )
+    return workflow_file(folder / config.name, branch=branch or "main", keys=keys, pages=pages)
 
 
 def run_name(text: str) -> str:
@@ -233,23 +235,46 @@ def choose(
     )
 
 
-def _next_steps(settings: Globals, choices: Choices, *, in_git: bool, added: bool) -> list[str]:
+def _next_steps(
+    settings: Globals, choices: Choices, repository: Path | None, *, added: bool, github: bool
+) -> list[str]:
     folder = settings.config.parent
     tasks = folder / "tasks" / slug(choices.run) if added else folder / "tasks"
     config, examples, skill = (
         shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)
     )
     same = replace(settings, run=choices.run if added else None).same_run
+    files = [config, examples, skill]
+    if github:
+        top = repository or (settings.cwd / folder).resolve()
+        files.append(shlex.quote(os.path.relpath(top / WORKFLOW, settings.cwd.resolve())))
     key = choices.target.get("api_key_env")
     return [
-        *([] if in_git else ["git init   (this folder is in no git repository yet)"]),
+        *([] if repository else ["git init   (this folder is in no git repository yet)"]),
         f"Put tasks of your own into {examples}, one JSON object a line.",
         f"Say in {skill} what you know already.",
         *([f"export {key}=…"] if key else []),
-        f"git add {config} {examples} {skill} && git commit -m 'Set up skill training'",
+        f"git add {' '.join(files)} && git commit -m 'Set up skill training'",
         f"skillopt-ci check{same}",
         f"skillopt-ci step{same}",
     ]
+
+
+def _github_steps(place: Path, keys: Iterable[str], *, pages: bool) -> Iterator[str]:
+    """What is left to do once all is committed; ``gh`` puts in owner and repository itself."""
+    if not Git(place).attempt("remote").text:
+        yield f"gh repo create --private --source {shlex.quote(str(place))}"
+    for key in keys:
+        yield f"gh secret set {key}"
+    settings = "gh api -X PUT repos/{owner}/{repo}/actions/permissions/workflow"
+    allow = f"{settings} -F can_approve_pull_request_reviews=true"
+    yield f"Let Actions open pull requests:\n     {allow}"
+    if pages:
+        site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
+        yield f"Let Actions publish the site:\n     {site}"
+    yield "git push --set-upstream origin HEAD"
+    run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
+    yield f"The push started the first step, the schedule goes on. For another one now:\n     {run}"
 
 
 def _tell(
@@ -276,7 +301,7 @@ def _tell(
         if written or changed:
             click.echo("\nNext:")
             for number, text in enumerate(next_steps, 1):
-                click.echo(f"  {number}. {text}")
+                click.echo(textwrap.indent(f"{number}. {text}", "  "))
     return ExitCode.DONE if written or changed else ExitCode.NOTHING_TO_DO
 
 

@@ -4,19 +4,23 @@ import json
 import keyword
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path, PurePosixPath
 from string import Template
 from types import MappingProxyType
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import yaml
 
+from skillopt_ci import __version__
 from skillopt_ci.config.config import Config, GivenSplits
 from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.errors import ConfigError, UsageError
+from skillopt_ci.git.process import Git
 
 _SKILL_PLACES = (
     "SKILL.md",
@@ -188,39 +192,58 @@ def _with_run(text: str, entry: list[str], only: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-# The workflow files that `init --github` writes: the examples, fitted to one run.
+# The workflow file that `init --github` writes: a call of ours, at the commit of this version.
 
-WORKFLOWS = ("train", "slow-update", "evaluate", "commands")
+WORKFLOW = ".github/workflows/skillopt.yml"
+_HOME = "skillopt-ci/skillopt-ci"
 
 
-def workflow_files(
-    config: PurePosixPath,
-    *,
-    branch: str = "main",
-    key: object = None,
-    pages: bool = False,
+def workflow_file(
+    config: PurePosixPath, *, branch: str = "main", keys: Iterable[str] = (), pages: bool = False
 ) -> dict[str, str]:
-    """The text of each workflow file, by its path in the repository.
+    """The text of the workflow file, by its path in the repository.
 
-    Paths are relative to the repository's top; ``key`` is the variable, and secret, that holds the
-    models' key. With ``pages`` one of them publishes the report on GitHub Pages.
+    ``config`` is relative to the repository's top; ``keys`` are the variables, and secrets, that
+    hold the models' keys. With ``pages`` the report is published on GitHub Pages. Raises
+    UsageError where nothing tells which commit this version is.
     """
-    env = "        env:\n          {0}: ${{{{ secrets.{0} }}}}\n"
-    tasks = config.parent / "tasks" / "**"
-    # what the examples say, in the places that differ from run to run
-    changes = {
-        env.format("OPENAI_API_KEY"): env.format(key) if key else "",
-        "config: skillopt.yaml": f"config: {_quoted(config)}",
-        "branches: [main]": f"branches: [{_quoted(branch)}]",
-        'paths: [skillopt.yaml, "tasks/**"]': f"paths: [{_quoted(config)}, {_quoted(tasks)}]",
+    values = {
+        "branch": _quoted(branch),
+        "config": _quoted(config),
+        "tasks": _quoted(config.parent / "tasks" / "**"),
+        "keys": json.dumps("\n".join(f"{key}=${{{{ secrets.{key} }}}}" for key in keys)),
+        **_own_commit(),
     }
-    files = {}
-    for name in (*WORKFLOWS, *(["pages"] if pages else [])):
-        text = _template(f"workflows/{name}.yml")
-        for old, new in changes.items():
-            text = text.replace(old, new)
-        files[f".github/workflows/skillopt-{name}.yml"] = text
-    return files
+    text = _template("workflow.yml")
+    text = text if pages else text.partition("  pages:\n")[0]
+    text = text if keys else re.sub(r"    secrets: .*\n", "", text)
+    return {WORKFLOW: Template(text).substitute(values)}
+
+
+def _own_commit() -> dict[str, str]:
+    """Where GitHub has this version: ``home``, ``commit``, and ``version`` as a comment."""
+    with suppress(FileNotFoundError):  # releases are told theirs, .github/workflows/release.yml
+        return {"home": _HOME, "commit": _template("commit").strip(), "version": f"v{__version__}"}
+    home, commit, version = _HOME, "", f"{__version__}, unreleased"
+    with suppress(metadata.PackageNotFoundError):
+        origin = json.loads(
+            metadata.distribution("skillopt-ci").read_text("direct_url.json") or "{}"
+        )
+        source = origin.get("vcs_info", {})
+        commit, tag = source.get("commit_id", ""), source.get("requested_revision") or ""
+        version = tag if re.fullmatch(r"v\d[\d.]*", tag) else version
+        place = re.search(r"github\.com[/:]([\w.-]+/[\w.-]+?)(\.git)?/?$", origin.get("url", ""))
+        home = place[1] if place else home
+        folder = Path(url2pathname(urlsplit(origin.get("url", "")).path))
+        if "dir_info" in origin and (folder / ".git").exists():
+            commit = Git(folder).attempt("rev-parse", "HEAD").text
+    if not commit:
+        raise UsageError(
+            "this installation does not tell which commit of skillopt-ci it is, and the workflow "
+            "names one",
+            hint=f"Install a release, or `pipx install git+https://github.com/{_HOME}`.",
+        )
+    return {"home": home, "commit": commit, "version": version}
 
 
 def _quoted(value: object) -> str:

@@ -53,6 +53,12 @@ def required_variable(config: ModelRole) -> str | None:
     return config.key_variable
 
 
+def required_variables(models: Models) -> tuple[str, ...]:
+    """Names of all variables without which no call of some role can succeed."""
+    roles = filter(None, (models.target, models.optimizer, models.judge))
+    return tuple(dict.fromkeys(filter(None, map(required_variable, roles))))
+
+
 def api_key(
     section: str, config: ModelRole, environ: Mapping[str, str], root: Path = Path()
 ) -> str:

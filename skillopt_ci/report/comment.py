@@ -160,12 +160,11 @@ class Lesson:
 
 def lessons(run: RunView) -> list[Lesson]:
     """What the branch learned that base has not, what brought most first."""
-    found, events = [], run.history[run.base_events :]
-    taken = {entry.step for entry in events if entry.kind == "revert"}
-    for entry in events:
+    found = []
+    for entry in run.history[run.base_events :]:
         notes = entry.kind == "notes"
         view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
-        if view is None or not entry.stays or (entry.kind == "step" and entry.step in taken):
+        if view is None or not entry.stays:
             continue
         record, told = view.record, tuple[str, ...]()
         if isinstance(record, StepRecord):

@@ -148,7 +148,7 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (target(FORK, action="reopened", label=""), "", Facts(), NOTHING),
     (target(FORK, action="reopened", label=""), "", Facts(skill_changed=False), "success"),
     (target(FORK, action="closed", label=""), "", Facts(skill_changed=False), NOTHING),
-    (target(OWN, action="opened", label=""), "", Facts(), NOTHING),
+    (target(OWN, action="opened", label=""), "", Facts(), Evaluate(7, "head")),
     (target(OWN, action="opened", label=""), "", Facts(skill_changed=False), "success"),
     (target(FORK, label="docs"), "", Facts(skill_changed=False), NOTHING),
     (target(FORK), "step", WRITER, NOTHING),

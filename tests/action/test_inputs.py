@@ -46,5 +46,10 @@ def test_shards_are_a_positive_number(shards: str) -> None:
         read_inputs({"INPUT_SHARDS": shards})
 
 
-def test_the_token_is_not_shown() -> None:
-    assert "sesame" not in repr(read_inputs({"INPUT_TOKEN": "sesame"}))
+def test_the_token_and_keys_are_not_shown() -> None:
+    given = read_inputs({"INPUT_TOKEN": "sesame", "INPUT_KEYS": "A=sesame=\n\nB=\n C = sesame "})
+    assert given.keys == (("A", "sesame="), ("C", "sesame"))
+    assert "sesame" not in repr(given)
+    with pytest.raises(UsageError, match="lines of NAME=value") as caught:
+        read_inputs({"INPUT_KEYS": "sesame"})
+    assert "sesame" not in str(caught.value)

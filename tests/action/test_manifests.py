@@ -12,7 +12,7 @@ from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-MANIFESTS = ("action.yml", "composite/action.yml")
+MANIFESTS = ("action.yml", "composite/action.yml", "docker/action.yml")
 
 
 def manifest(name: str) -> Any:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from skillopt_ci.cli.init import PRESETS, choose, decider, init_command, make_repository
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.cli.scaffold import class_name
+from skillopt_ci.cli.scaffold import WORKFLOW, class_name
 from skillopt_ci.config.loading import load
 from skillopt_ci.errors import UsageError
 from skillopt_ci.git.process import Git
@@ -148,23 +149,49 @@ def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_github_writes_workflows_that_fit_the_run(tmp_path: Path) -> None:
+def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
     folder = tmp_path / "bots"
     folder.mkdir()
-    told = json.loads(init(folder, "--github", "--json", "--api-key-env", "MY_KEY").output)
-    train = (tmp_path / ".github/workflows/skillopt-train.yml").read_text(encoding="utf-8")
-    assert ".github/workflows/skillopt-evaluate.yml" in told["written"]
-    assert "MY_KEY: ${{ secrets.MY_KEY }}" in train
-    assert "branches: ['trunk']" in train
-    assert "paths: ['bots/skillopt.yaml', 'bots/tasks/**']" in train
-    assert "config: 'bots/skillopt.yaml'" in train
-
-
-def test_the_report_is_published_where_that_is_asked_for(tmp_path: Path) -> None:
-    told = json.loads(init(tmp_path, "--github", "--pages", "--json").output)
-    assert ".github/workflows/skillopt-pages.yml" in told["written"]
+    told = init(folder, "--github", "--pages", "--api-key-env", "MY_KEY").output
+    job = yaml.safe_load((tmp_path / WORKFLOW).read_text(encoding="utf-8"))["jobs"]["skillopt"]
+    assert job["secrets"] == {"keys": "MY_KEY=${{ secrets.MY_KEY }}"}
+    assert job["with"]["config"] == "bots/skillopt.yaml"
+    left = [
+        line.partition(". ")[2] or line.strip()
+        for line in told.partition("Next:\n")[2].splitlines()
+    ]
+    commands = [line for line in left if line.startswith(("git ", "gh ", "skillopt-ci "))]
+    assert commands == [
+        (
+            "git add skillopt.yaml tasks skills/bots/SKILL.md ../.github/workflows/skillopt.yml"
+            " && git commit -m 'Set up skill training'"
+        ),
+        "skillopt-ci check",
+        f"gh repo create --private --source {tmp_path}",
+        "gh secret set MY_KEY",
+        (
+            "gh api -X PUT repos/{owner}/{repo}/actions/permissions/workflow"
+            " -F can_approve_pull_request_reviews=true"
+        ),
+        "gh api repos/{owner}/{repo}/pages -f build_type=workflow",
+        "git push --set-upstream origin HEAD",
+        "gh workflow run skillopt.yml",
+    ]
     assert "--pages belongs to --github" in str(init(tmp_path, "--pages").exception)
+
+
+def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    subprocess.run(["git", "-C", tmp_path, "remote", "add", "origin", "x"], check=True)
+    init(tmp_path, "--api-key-env", "ONE_KEY")
+    file = tmp_path / "skillopt.yaml"
+    text = file.read_text(encoding="utf-8").replace("ONE_KEY", "OTHER_KEY", 1)
+    file.write_text(text, encoding="utf-8")
+    told = init(tmp_path, "--github").output
+    assert "gh secret set ONE_KEY" in told
+    assert "gh secret set OTHER_KEY" in told
+    assert "gh repo create" not in told
 
 
 def test_without_github_there_are_no_workflows(tmp_path: Path) -> None:

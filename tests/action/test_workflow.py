@@ -1,0 +1,159 @@
+"""What `init --github` writes, with the reusable workflows that it calls, run event by event."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from action_world import SMALL, World
+from github_server.scene import WANTED, Scene
+from workflow_runner import INSTALLED, Ran, Runner, github_runner
+
+from skillopt_ci.cli.scaffold import WORKFLOW
+from skillopt_ci.github.pull_requests import keep_pull_request
+from tests.conftest import ModelServer
+from tests.support import forked
+
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.skipif(not INSTALLED, reason="npm has not installed GitHub's expressions"),
+]
+ADA = {"login": "ada", "type": "User"}
+SKILL = "skills/ledger/SKILL.md"
+TRAINING, EVALUATION = "Training", "Evaluation"
+
+
+@pytest.fixture
+def github(world: World) -> Iterator[Runner]:
+    """The example's repository, after `init --github --pages` and a push."""
+    words = ["-m", "skillopt_ci", "init", "--github", "--pages"]
+    done = forked.run(words, cwd=world.workspace, env=world.variables("", {}))
+    assert done.returncode == 0, done.stderr
+    world.git("add", ".github")
+    world.git("-c", "user.name=Ada", "-c", "user.email=a@b", "commit", "-qm", "Train on GitHub")
+    world.git("push", "-q", str(world.hub.bare.folder), "main")
+    with github_runner(world, world.workspace / WORKFLOW) as runner:
+        runner.overrides = SMALL
+        yield runner
+
+
+def only(ran: dict[str, Ran]) -> tuple[str, Ran]:
+    ((name, job),) = ran.items()
+    return name, job
+
+
+def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github: Runner) -> None:
+    first = github.fire("schedule", {"schedule": "17 3 * * 1-5", "sender": ADA})
+    assert list(first) == [TRAINING, "Report", "Publish"]
+    job = first[TRAINING]
+    assert job.done is not None
+    assert (job.done.code, job.done.outputs["step"], job.restored) == (0, "1", "")
+    assert job.group == "skillopt-train-skillopt.yaml-"
+    assert job.artifacts == [job.done.outputs["report"], job.done.outputs["page"]]
+    assert job.summary.endswith("[The whole run as a page](https://github.com/artifacts/7)\n")
+    site = github.world.workspace / "site" / "index.html"
+    assert "quickstart" in site.read_text(encoding="utf-8")
+    assert first["Publish"].permissions == {"pages": "write", "id-token": "write"}
+    second = github.fire("schedule", {"schedule": "17 3 * * 1-5", "sender": ADA})[TRAINING]
+    assert second.done is not None
+    assert (second.done.outputs["step"], second.restored) == ("2", "skillopt-calls--1-1")
+
+
+def test_a_manual_start_does_its_command(github: Runner) -> None:
+    ran = github.fire("workflow_dispatch", {"inputs": {"command": "check"}, "sender": ADA})
+    assert ran[TRAINING].done is not None
+    assert "step" not in ran[TRAINING].done.outputs
+    assert github.world.hub.bare.tip("skillopt/quickstart") is None
+
+
+def proposal(github: Runner, path: str, fork: str = "octo/skills") -> dict[str, Any]:
+    """The payload of a pull request that changes a file."""
+    hub = github.world.hub
+    base = hub.bare.tip("main")
+    head = hub.bare.save("better", path, "# Ledger lines\n\nAs short as can be.\n")
+    wanted = replace(WANTED, head="better")
+    number = keep_pull_request(Scene(hub).client(), wanted).pull_request
+    assert number is not None
+    ends = {
+        "head": {"sha": head, "ref": "better", "repo": {"full_name": fork}},
+        "base": {"sha": base, "ref": "main", "repo": {"full_name": "octo/skills"}},
+    }
+    return {"action": "opened", "pull_request": {"number": number.number, **ends}, "sender": ADA}
+
+
+def checks(github: Runner) -> list[tuple[str, str | None]]:
+    return [(one["head_sha"], one.get("conclusion")) for one in github.world.hub.checks.values()]
+
+
+def test_an_own_pull_request_is_evaluated_from_base(github: Runner) -> None:
+    payload = proposal(github, SKILL)
+    name, job = only(github.fire("pull_request_target", payload))
+    ends = payload["pull_request"]
+    assert (name, job.head) == (EVALUATION, ends["base"]["sha"])
+    assert job.permissions["contents"] == "read"
+    assert job.done is not None
+    assert job.done.outputs["finding"], job.done.log
+    assert [sha for sha, _ in checks(github)] == [ends["head"]["sha"]]
+
+
+def test_a_forks_pull_request_waits_for_the_label(github: Runner) -> None:
+    payload = proposal(github, SKILL, "mallory/skills")
+    head = payload["pull_request"]["head"]["sha"]
+    _, waiting = only(github.fire("pull_request_target", payload))
+    assert waiting.done is not None
+    assert (waiting.done.outputs["result"], checks(github)) == ("skipped", [(head, None)])
+    other = payload | {"action": "labeled", "label": {"name": "docs"}}
+    assert github.fire("pull_request_target", other) == {}
+    labelled = payload | {"action": "labeled", "label": {"name": "skillopt-eval"}}
+    _, job = only(github.fire("pull_request_target", labelled))
+    assert job.done is not None
+    assert job.done.outputs["finding"], job.done.log
+    assert job.head == payload["pull_request"]["base"]["sha"]
+
+
+def test_what_touches_no_skill_and_merge_groups_get_the_required_check(github: Runner) -> None:
+    payload = proposal(github, "README.md", "mallory/skills")
+    only(github.fire("pull_request_target", payload))
+    base = github.world.hub.bare.tip("main")
+    group = {"head_sha": payload["pull_request"]["head"]["sha"], "base_sha": base}
+    _, job = only(github.fire("merge_group", {"action": "checks_requested", "merge_group": group}))
+    assert job.head == base
+    assert checks(github) == [(group["head_sha"], "success")]
+
+
+def comment(body: str, role: str = "COLLABORATOR") -> dict[str, Any]:
+    said = {"id": 3, "body": body, "author_association": role, "created_at": "2026-01-02T00:00:00Z"}
+    issue = {"number": 1, "state": "open", "pull_request": {}}
+    return {"action": "created", "issue": issue, "comment": said, "sender": ADA}
+
+
+def test_comments_of_members_are_obeyed_and_only_what_trains_waits(github: Runner) -> None:
+    Scene(github.world.hub).pull()
+    assert github.fire("issue_comment", comment("/skillopt step", "NONE")) == {}
+    assert github.fire("issue_comment", comment("Nice")) == {}
+    _, step = only(github.fire("issue_comment", comment("/skillopt step")))
+    assert step.group == "skillopt-train-skillopt.yaml-"
+    assert step.done is not None
+    assert step.done.outputs["step"] == "1"
+    name, asked = only(github.fire("issue_comment", comment("/skillopt status")))
+    assert (name, asked.group) == (TRAINING, "skillopt-comment-3")
+    assert asked.done is not None
+    assert asked.done.outputs["result"] == "done", asked.done.log
+
+
+def test_the_models_key_gets_where_the_configuration_looks_for_it(
+    github: Runner, model_server: ModelServer
+) -> None:
+    text = github.workflow.read_text(encoding="utf-8")
+    keys = '    secrets: {keys: "MY_KEY=${{ secrets.MY_KEY }}\\nOTHER=${{ secrets.OTHER }}"}\n'
+    github.workflow.write_text(text.replace("    permissions:\n", f"{keys}    permissions:\n", 1))
+    github.secrets = {"MY_KEY": "sk-planted-0123"}
+    role = ("provider=openai", "model=small", "api_key_env=MY_KEY", f"base_url={model_server.url}")
+    github.overrides = "\n".join([SMALL, *(f"model.target.{line}" for line in role)])
+    _, job = only(github.fire("pull_request_target", proposal(github, SKILL)))
+    assert job.done is not None
+    assert job.done.outputs["finding"] == "no clear difference", job.done.log
+    assert model_server.keys == {"Bearer sk-planted-0123"}
+    masked, _, rest = job.done.log.partition("::group::")
+    assert "::add-mask::sk-planted-0123" in masked
+    assert "planted" not in rest + job.done.summary
