@@ -130,7 +130,8 @@ async def _open_clients(
 
             clients[role] = SimulatedClient(one, role)
         elif one.preset.protocol == "command":
-            clients[role] = _retrying(CommandClient(section, one, root, environ), one)
+            command = CommandClient(section, one, root, environ)
+            clients[role] = _retrying(command, section, one, observe)
         else:
             key, headers = api_key(section, one, environ, root), headers_of(section, one, environ)
             remote.setdefault(one.preset.protocol, []).append((role, one, key, headers))
@@ -148,7 +149,7 @@ async def _open_clients(
                     observe=observe,
                     pacer=pacer,
                 )
-            clients[role] = _retrying(client, one)
+            clients[role] = _retrying(client, f"model.{role}", one, observe)
     return clients
 
 
@@ -158,8 +159,8 @@ def wire_of(config: ModelRole) -> Wire:
     return RESPONSES if uses_responses(config) else CHAT
 
 
-def _retrying(client: ChatClient, config: ModelRole) -> ChatClient:
-    return RetryingClient(client, retries=config.retries, max_concurrency=config.max_concurrency)
+def _retrying(client: ChatClient, section: str, one: ModelRole, observe: Observer) -> ChatClient:
+    return RetryingClient(client, one.retries, one.max_concurrency, section, observe)
 
 
 @contextmanager

@@ -319,6 +319,9 @@ def _reason(error: BaseException) -> str:
 
 # Asking a server.
 
+#: Seconds to wait for a connection.
+_LONGEST_CONNECT = 4.0
+
 
 def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
     """Raise :class:`ModelSetupError` for pictures or tools that the provider knows nothing of."""
@@ -431,7 +434,7 @@ class ServerClient:
             http_client=pool,
             max_retries=0,
             # There is one in `_send`: to the library, whoever hangs up was too slow.
-            timeout=None,
+            timeout=self._library.Timeout(None, connect=_LONGEST_CONNECT),
         )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -472,7 +475,10 @@ class ServerClient:
             raise TransientFailure(f"no answer within {config.timeout:g} s") from error
         except self._library.APIConnectionError as error:
             where, found = base_url_of(config), redact(_reason(error), self._secrets)
-            raise TransientFailure(f"the connection failed: {found} ({where})") from error
+            nobody = type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
+            raise TransientFailure(
+                f"the connection failed: {found} ({where})", unreachable=nobody
+            ) from error
 
     def _can_do_without(self, setting: str) -> bool:
         if setting in self._refused:

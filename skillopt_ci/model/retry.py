@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from skillopt_ci.aio import off_the_clock, refund
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelUnavailable
+from skillopt_ci.progress import Note, Observer, silent
 
 
 class Throttle:
@@ -98,8 +99,9 @@ def _now() -> float:
 class TransientFailure(InfrastructureError):
     """One try failed for a reason that may pass; ``retry_after`` is in seconds, if asked for.
 
-    ``overloaded`` says that the server had too much to do, by us or by all. ``reply`` is to be
-    taken for the answer if the last try ends like this.
+    ``overloaded`` says that the server had too much to do, by us or by all, ``unreachable`` that no
+    connection to it could be made. ``reply`` is to be taken for the answer if the last try ends
+    like this.
     """
 
     def __init__(
@@ -108,9 +110,11 @@ class TransientFailure(InfrastructureError):
         *,
         retry_after: float | None = None,
         overloaded: bool = False,
+        unreachable: bool = False,
         reply: ChatReply | None = None,
     ) -> None:
         super().__init__(message)
+        self.unreachable = unreachable
         self.reply = reply
         self.retry_after = retry_after
         self.overloaded = overloaded
@@ -133,6 +137,8 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 60.0
 _LONGEST_RETRY_AFTER = 120.0
+#: Seconds within which a server that was never reached has to be.
+_FIRST_CONTACT = 5.0
 
 
 def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float]) -> float:
@@ -150,6 +156,8 @@ def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float
 class RetryingClient:
     """Repeats calls that end in :class:`TransientFailure`, at most ``retries`` times each.
 
+    ``observe`` hears why, once of each reason. A server that nobody has reached yet gets a few
+    seconds only: more likely it is down, or its address is wrong, than that it passes.
     At most ``max_concurrency`` tries are under way at once, fewer after refusals for overload. Any
     other exception passes at once. Queueing, pauses and failed tries cost no working time.
     """
@@ -157,24 +165,46 @@ class RetryingClient:
     inner: ChatClient
     retries: int
     max_concurrency: InitVar[int]
+    section: str = "model"
+    observe: Observer = silent
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
     _throttle: Throttle = field(init=False)
+    _reached: bool = field(init=False, default=False)
+    _told: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self, max_concurrency: int) -> None:
         self._throttle = Throttle(max_concurrency)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``; raises :class:`ModelUnavailable` when the tries ran out."""
+        """Answer ``request``.
+
+        Raises :class:`ModelUnavailable` when the tries ran out, and InfrastructureError for a
+        server that cannot be reached from the start.
+        """
+        began = _now()
         for number in itertools.count(1):
             try:
                 return await self._try(request)
             except TransientFailure as failure:
                 last = failure
-            if number > self.retries:
+            self._reached = self._reached or not last.unreachable
+            pause = backoff(number, last.retry_after, self.draw)
+            spent = number > self.retries
+            if not self._reached and (spent or _now() - began + pause > _FIRST_CONTACT):
+                raise InfrastructureError(
+                    f"The {request.role} model cannot be reached: {last.message}",
+                    hint=f"Check that its server runs, {self.section}.base_url, the network and "
+                    "its proxy.",
+                ) from last
+            if spent:
                 break
+            if last.message not in self._told:
+                self._told.add(last.message)
+                text = f"The {request.role} model does not answer: {last.message}. Trying again."
+                self.observe(Note(text, level="warning"))
             with off_the_clock():
-                await self.sleep(backoff(number, last.retry_after, self.draw))
+                await self.sleep(pause)
         if last.reply is not None:
             return last.reply
         tries = "1 try" if number == 1 else f"{number} tries"
@@ -197,4 +227,5 @@ class RetryingClient:
                     self._throttle.overloaded(since, bearable)
                 raise
             self._throttle.answered()
+            self._reached = True
             return reply

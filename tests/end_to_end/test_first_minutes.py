@@ -137,7 +137,7 @@ def test_a_step_says_that_all_answers_were_empty(
 def test_nobody_listens(checkout: Checkout, command: Command, provider: str) -> None:
     where = provider.replace("127.0.0.1", "no-such-host.invalid") + "/v1"
     done = command(checkout, "step", *at(where))
-    refused(done, checkout, 5, "the connection failed", where, "fix the cause, then rerun")
+    refused(done, checkout, 5, "the connection failed", where, "Check that its server runs")
 
 
 def test_without_a_key_validation_passes_but_promises_nothing(

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.aio import TimeUp, working_time
+from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model.retry import RetryingClient, TransientFailure, backoff, retry_after_seconds
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.progress import Event, Note
 
 
 class Naps:
@@ -50,6 +52,38 @@ def test_tries_run_out_with_the_last_failure_named(scripted: Any, ask: Any) -> N
     with pytest.raises(ModelUnavailable, match=r"target .* after 4 tries: status 500: boom"):
         asyncio.run(client(inner, naps).complete(ask()))
     assert (len(inner.asked), len(naps.seconds)) == (4, 3)
+
+
+def test_a_server_that_was_never_reached_is_given_up_within_seconds(
+    scripted: Any, ask: Any
+) -> None:
+    inner = scripted(TransientFailure("refused", unreachable=True))
+
+    async def work() -> float:
+        began, told = asyncio.get_running_loop().time(), list[Event]()
+        never = RetryingClient(inner, 20, 4, "model.judge", told.append, draw=lambda: 1.0)
+        with pytest.raises(InfrastructureError, match="cannot be reached: refused") as caught:
+            await never.complete(ask())
+        assert not isinstance(caught.value, ModelUnavailable)  # which costs one attempt only
+        assert "model.judge.base_url" in caught.value.hint
+        (note,) = told
+        assert isinstance(note, Note)
+        assert "refused. Trying again." in note.text
+        return asyncio.get_running_loop().time() - began
+
+    assert virtual_time.run(work()) < 5
+
+
+def test_a_server_that_was_reached_gets_all_tries(scripted: Any, ask: Any, reply: Any) -> None:
+    gone = [TransientFailure("refused", unreachable=True)] * 9
+    inner = scripted(reply(), *gone, reply("back"))
+
+    async def work() -> str:
+        late = RetryingClient(inner, 9, 4, draw=lambda: 1.0)
+        await late.complete(ask())
+        return (await late.complete(ask())).text
+
+    assert virtual_time.run(work()) == "back"
 
 
 def test_an_empty_answer_counts_when_tries_run_out(scripted: Any, ask: Any, reply: Any) -> None:
