@@ -146,15 +146,16 @@ class ProgressDisplay:
                 told = " ".join(filter(None, (harmless_line(summary), took)))
                 if not self._stages.tasks:
                     self.close()
-                return self._line("✓", name, told or "done")
+                style = verdict_style(told) if name == "gate" else "default"
+                return self._line("✓", name, told or "done", style)
         if self._draws:
             self._stages.start()
         return None
 
-    def _line(self, mark: str, name: str, text: str) -> None:
+    def _line(self, mark: str, name: str, text: str, style: str = "default") -> None:
         self._last_line = self._clock()
         head = Text(f"{mark} ", "green").append(f"{name:<{_NAME_WIDTH}} ", "bold")
-        self._write(head.append(text, "default"))
+        self._write(head.append(text, style))
 
     def _write(self, line: Text) -> None:
         if self._live:
@@ -193,6 +194,11 @@ class ProgressDisplay:
             if len(" · ".join(parts.values())) > width:
                 parts.pop(spare, None)
         return " · ".join(parts.values())
+
+
+def verdict_style(verdict: str) -> str:
+    """The colour of a verdict: green for what was merged."""
+    return "green" if verdict.startswith("merged") else "yellow"
 
 
 def _step_text(step: StepStarted) -> str:
@@ -250,7 +256,8 @@ def print_rows(settings: Globals, title: str, rows: Sequence[tuple[str, str]]) -
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for label, value in rows:
-        table.add_row(Text(harmless(label)), Text(harmless(value)))
+        style = verdict_style(value) if label == "verdict" else ""
+        table.add_row(Text(harmless(label)), Text(harmless(value), style))
     print_drawn(settings, [table])
 
 

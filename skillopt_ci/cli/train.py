@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,8 +13,15 @@ from types import MappingProxyType
 import click
 
 from skillopt_ci.cli.build import opened
-from skillopt_ci.cli.console import print_rows, print_table
-from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json
+from skillopt_ci.cli.console import print_rows, print_table, verdict_style
+from skillopt_ci.cli.options import (
+    FILE,
+    Globals,
+    command,
+    nothing_to_do,
+    print_json,
+    wants_colour,
+)
 from skillopt_ci.config.config import Budget
 from skillopt_ci.estimate.estimate import Estimate, estimate
 from skillopt_ci.ledger.records import Decision
@@ -29,7 +37,7 @@ from skillopt_ci.report.terminal import (
 )
 from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import arrow, boundary_verdict, usage_text
-from skillopt_ci.text import plural
+from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.run_context import Run
@@ -94,7 +102,7 @@ def step_command(
         facts = {"kind": "candidate", "step": record.step, "candidate": candidate}
         settings.tell(
             {**facts, "cost_usd": record.usage.cost_usd},
-            f"Step {record.step}: the candidate {candidate[:10]} waits to be measured.",
+            f"Step {record.step}: the candidate waits to be measured.",
         )
     elif not outcomes:
         nothing_to_do(_ALL_TRAINED)
@@ -170,11 +178,18 @@ def finish_command(settings: Globals) -> None:
 
 
 def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
-    """Print the run's summary as a table, beside the JSON if that was asked for."""
+    """Print the run's summary as a table, beside the JSON if that was asked for.
+
+    ``-q`` leaves the test score.
+    """
+    found = outcome.summary
+    note = " (simulated models)" if found.simulated else ""
     if settings.verbosity >= 0:
-        note = " (simulated models)" if outcome.summary.simulated else ""
-        rows = tuple(summary_rows(outcome.summary, outcome.seconds))
-        print_rows(settings, f"Run {outcome.summary.run}{note}", rows)
+        print_rows(settings, f"Run {found.run}{note}", tuple(summary_rows(found, outcome.seconds)))
+    elif found.best.test is not None and found.initial.test is not None and not settings.json:
+        before, after = found.initial.test, found.best.test
+        told = f"{score(before.hard)} → {score_text(after.hard, after.n)}"
+        click.echo(f"Run {found.run}{note}: {told} on the test tasks")
 
 
 @command("slow-update")
@@ -209,7 +224,8 @@ def print_outcome(outcome: Outcome, settings: Globals) -> None:
     ``-q`` leaves one line of the table, ``-v`` adds all that `show` tells.
     """
     if settings.json or settings.verbosity < 0:
-        settings.tell(outcome_json(outcome), summary(outcome))
+        colour = wants_colour(sys.stdout, settings.environ)
+        settings.tell(outcome_json(outcome), summary(outcome, colour=colour))
     if settings.verbosity < 0:
         return
     view = event_view(outcome.record, StepPlace(seconds=outcome.seconds))
@@ -223,13 +239,14 @@ def _title(outcome: Outcome) -> str:
     return title(outcome.record, outcome.total if isinstance(outcome, StepOutcome) else None)
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: Outcome, *, colour: bool = False) -> str:
     """What it did, in one line."""
     if isinstance(outcome, StepOutcome):
-        told = f"{outcome.decision.verdict}, {arrow(outcome.decision)}"
+        verdict, more = outcome.decision.verdict, arrow(outcome.decision)
     else:
-        told = f"{boundary_verdict(outcome.record)}, {outcome.record.gist}"
-    return f"{_title(outcome)}: {told}"
+        verdict, more = boundary_verdict(outcome.record), outcome.record.gist
+    shown = click.style(verdict, fg=verdict_style(verdict)) if colour else verdict
+    return f"{_title(outcome)}: {shown}, {more}"
 
 
 def outcome_json(outcome: Outcome) -> dict[str, object]:

@@ -9,7 +9,7 @@ from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
-from skillopt_ci.text import plural
+from skillopt_ci.text import plural, score
 from skillopt_ci.training.gate import decide
 from skillopt_ci.training.measure import Scores, measure, measurement_of, rounds, tallies
 from skillopt_ci.training.memory import measured_before, past_tallies
@@ -158,6 +158,11 @@ async def evaluate_text(
             "incumbent": incumbent,
         }
     )
+    told = f"{len(measured.candidate)} of {plural(planned, 'task')} measured"
+    clear = "" if outcome.end == "measured" else ", then the verdict was clear"
+    after = score(decision.score_after, estimated=len(names) < planned)
+    change = f"{score(decision.score_before)} → {after}"
+    run.observer(StageFinished(STAGE, f"{change}, {told}{clear}"))
     run.observer(StageFinished("gate", decision.verdict))
     return await _remeasured(run, decision, skill, models, evaluation)
 
@@ -262,9 +267,6 @@ async def _roll_out(
         except StopIteration as done:
             outcome: Outcome = done.value
     made.refuse_errors(limit, STAGE)
-    measured = f"{len(outcome.measured.candidate)} of {plural(planned, 'task')} measured"
-    clear = "" if outcome.end == "measured" else ", then the verdict was clear"
-    run.observer(StageFinished(STAGE, measured + clear))
     return outcome, arrived
 
 

@@ -247,7 +247,7 @@ async def finish(run: Run) -> FinishOutcome | None:
     files = {run.folder.best_skill: texts["best"]} if promoted else {}
     event = Event(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
     commit = record_events(run, checkout, event).commit
-    run.observer(StageFinished("finish", commit[:10]))
+    run.observer(StageFinished("finish", "recorded"))
     return FinishOutcome(summary, commit, state, seconds)
 
 

@@ -182,10 +182,8 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     )
     commit, state = decided.commit, decided.state
     if isinstance(record, BoundaryRecord):
-        run.observer(StageFinished("epoch end", commit[:10]))
         return BoundaryOutcome(record, commit, state, seconds)
     assert decision is not None  # noqa: S101 - a step always comes to one
-    run.observer(StageFinished("decide", commit[:10]))
     return StepOutcome(record, decision, commit, state, last_step(run), seconds)
 
 
@@ -270,7 +268,7 @@ async def _candidate(
     if not candidate.changed:
         return candidate
     candidate = await asyncio.to_thread(push_candidate, run, checkout, candidate)
-    run.observer(StageFinished("candidate", (candidate.commit or "")[:10]))
+    run.observer(StageFinished("candidate", "recorded"))
     return candidate
 
 

@@ -357,3 +357,16 @@ def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order(
     cells, headings = [("1", "x" * 20, "y" * 20, "12")], ("n", "least", "less", "what")
     lines = table(headings, cells, dispensable=("least", "less"), COLUMNS=columns)
     assert lines[0].split() == shown.split()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "colour"), [("merged, new best", "\x1b[32m"), ("reverted", "\x1b[33m")]
+)
+def test_a_verdict_has_its_colour_on_a_terminal(verdict: str, colour: str) -> None:
+    terminal, settings = Terminal(), Globals({}, Path())
+    display = ProgressDisplay(terminal, settings, Clock())
+    display(StageFinished("gate", verdict))
+    display.close()
+    with redirect_stdout(terminal):
+        print_rows(settings, "Step 1", [("verdict", verdict)])
+    assert terminal.getvalue().count(f"{colour}{verdict}") == 2

@@ -90,11 +90,12 @@ def test_a_server_that_is_gone_is_exit_code_5(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-this-test")
     base = f"http://127.0.0.1:{closed_port()}/v1"
-    role = {"provider": "openai", "api_key_env": "OPENAI_API_KEY", "base_url": base, "retries": "0"}
+    role = {"provider": "openai", "api_key_env": "OPENAI_API_KEY", "base_url": base}
     over = [word for key, value in role.items() for word in ("-o", f"model.target.{key}={value}")]
     done = cli(fresh, "step", *over)
     assert done.code == 5
-    assert "16 of 16 selection tasks could not be measured" in done.err
+    assert "warning: The target model does not answer: the connection failed" in done.err
+    assert "error: The target model cannot be reached: the connection failed" in done.err
     assert "sk-secret" not in done.err + done.out
 
 
@@ -198,6 +199,24 @@ def test_the_summary_is_a_table_or_one_object(cli, ended: Path) -> None:
     assert found.json["seconds"] > 0
     for told in ("best − initial", "epoch 1", "simulated models", "n=8"):
         assert told in found.err
+
+
+def test_quiet_leaves_verdicts_and_the_test_score(cli, fresh: Path) -> None:
+    done = cli(fresh, "-q", "run", *TESTED, "--no-progress")
+    *steps, test = done.out.splitlines()
+    assert [line.partition(":")[0] for line in steps] == [
+        "Step 1 of 2, epoch 1 (simulated models)",
+        "Step 2 of 2, epoch 1 (simulated models)",
+    ]
+    told = r"Run quickstart .*: 0\.\d{3} → 0\.\d{3} \[.*\] n=\d+ on the test tasks"
+    assert re.fullmatch(told, test)
+
+
+def test_the_score_stands_beside_what_was_measured_and_no_hash_does(cli, fresh: Path) -> None:
+    done = cli(fresh, "step")
+    (line,) = [one for one in done.err.splitlines() if "16 of 16 tasks measured" in one]
+    assert re.fullmatch(r"✓ selection +0\.\d{3} → 0\.\d{3}, 16 of 16 tasks measured", line)
+    assert not re.search(r"\b[0-9a-f]{10}\b", done.out + done.err)
 
 
 def test_without_a_test_the_run_ends_with_its_last_step(
