@@ -82,8 +82,9 @@ _NOT_FOUND = (126, 127)
 
 @command()
 @click.option("--probe", is_flag=True, help="Also call each model once, with a small question.")
+@click.option("--files", is_flag=True, help="Check the files only, not git, keys and programs.")
 @click.option("--offline", is_flag=True, hidden=True)  # of `doctor`, for one release more
-def check_command(settings: Globals, probe: bool, offline: bool) -> ExitCode:
+def check_command(settings: Globals, probe: bool, files: bool, offline: bool) -> ExitCode:
     """Check that everything is ready to train, and say what to fix.
 
     Files come first: configuration, tasks, scorers, skill. Then the machine: git and whether the
@@ -92,7 +93,7 @@ def check_command(settings: Globals, probe: bool, offline: bool) -> ExitCode:
     and no secret is printed. Ends with 2 if you have something to fix, and with 5 if only a server
     or a remote failed.
     """
-    told, answers = check_run(settings, probe=probe and not offline)
+    told, answers = check_run(settings, probe=probe and not offline, files=files)
     code = exit_code(told)
     if settings.json:
         # `validate` goes on calling it as it did
@@ -101,11 +102,13 @@ def check_command(settings: Globals, probe: bool, offline: bool) -> ExitCode:
         roles = {one.role: one.facts for one in answers}
         print_json({verdict: code is ExitCode.DONE, "findings": rows, "roles": roles})
     else:
-        print_findings(told, settings)
+        print_findings(told, settings, files=files)
     return code
 
 
-def check_run(settings: Globals, *, probe: bool = False) -> tuple[list[Finding], list[Answer]]:
+def check_run(
+    settings: Globals, *, probe: bool = False, files: bool = False
+) -> tuple[list[Finding], list[Answer]]:
     """Everything there is to say of the run, and how its models answered if they were asked."""
     environ = settings.environ
     try:
@@ -140,6 +143,9 @@ def check_run(settings: Globals, *, probe: bool = False) -> tuple[list[Finding],
     meter = Meter(step=config.budget.step, run=config.budget.run)
     check("budget", _ok("budget", "", lambda: meter.require_prices(config.model)))
     check("skill", _check_skill(loaded))
+
+    if files:
+        return told, []
 
     # The machine: git and its remote, computers, programs, keys.
     check("git", _check_tools(settings.cwd))

@@ -55,7 +55,7 @@ def exit_code(findings: Sequence[Finding]) -> ExitCode:
     return min(codes - {ExitCode.DONE}, default=ExitCode.DONE)
 
 
-def print_findings(findings: Sequence[Finding], settings: Globals) -> None:
+def print_findings(findings: Sequence[Finding], settings: Globals, *, files: bool = False) -> None:
     """Print a line for each finding, coloured by its level, and a conclusion."""
     colour, wrapper = wants_colour(sys.stdout, settings.environ), None
     if sys.stdout.isatty():
@@ -72,10 +72,12 @@ def print_findings(findings: Sequence[Finding], settings: Globals) -> None:
             text = f"\n{'':<{_TEXT_STARTS}}".join(lines)
             click.echo(f"{mark}  {finding.part:<15}  {text}")
     if settings.verbosity >= 0:
-        click.echo(f"\n{_conclusion(findings, settings.same_run)}")
+        ready = "Ready to train", f": skillopt-ci step{settings.same_run}"
+        ready = ("The files are in order", ".") if files else ready
+        click.echo(f"\n{_conclusion(findings, *ready)}")
 
 
-def _conclusion(findings: Sequence[Finding], same_run: str) -> str:
+def _conclusion(findings: Sequence[Finding], ready: str, then: str) -> str:
     levels = [finding.level for finding in findings]
     errors, warnings = levels.count("error"), levels.count("warning")
     if errors:
@@ -84,4 +86,4 @@ def _conclusion(findings: Sequence[Finding], same_run: str) -> str:
     blocking = dict.fromkeys(finding.part for finding in findings if finding.blocks)
     if blocking:
         return f"Nothing else to mend{besides}, but no step can start: see {', '.join(blocking)}."
-    return f"Ready to train{besides}: skillopt-ci step{same_run}"
+    return f"{ready}{besides}{then}"

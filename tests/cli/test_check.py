@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,14 @@ def test_a_run_that_can_start_is_called_ready(cli: Cli, untrained: Path) -> None
     assert done.out.endswith("\nReady to train (2 warnings): skillopt-ci step\n")
     assert "ok       config           skillopt.yaml: run 'quickstart'\n" in done.out
     assert done.err == ""
+
+
+def test_files_alone_need_no_commit_and_no_git(cli: Cli, fresh: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(fresh, copy, ignore=shutil.ignore_patterns(".git"))
+    done = cli(copy, "check", "--files")
+    assert (done.code, "git " in done.out) == (0, False)
+    assert done.out.endswith("\nThe files are in order (2 warnings).\n")
 
 
 def test_errors_are_counted_and_their_hints_indented(cli: Cli, fresh: Path) -> None:

@@ -51,7 +51,7 @@ TASKS = "tasks: {train: train.jsonl, selection: selection.jsonl, test: test.json
 #: Keys that only workflows have, at their top, in a job or in a step.
 WORKFLOW = {"on", "jobs", "permissions", "steps", "uses", "runs-on", "concurrency", "secrets"}
 #: Other programs' files: read as YAML, and used by the page that shows them.
-FOREIGN = {"promptfooconfig.yaml"}
+FOREIGN = {"promptfooconfig.yaml", ".pre-commit-config.yaml"}
 
 
 def of(*languages: str) -> Any:
