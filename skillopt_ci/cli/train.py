@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
@@ -22,7 +23,9 @@ from skillopt_ci.cli.options import (
     print_json,
     wants_colour,
 )
+from skillopt_ci.cli.read import RunReader, step_places
 from skillopt_ci.config.config import Budget
+from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.estimate.estimate import Estimate, estimate
 from skillopt_ci.ledger.records import Decision
 from skillopt_ci.model.types import Usage
@@ -36,13 +39,14 @@ from skillopt_ci.report.terminal import (
     title,
 )
 from skillopt_ci.report.view import StepPlace, event_view
-from skillopt_ci.report.words import arrow, boundary_verdict, usage_text
+from skillopt_ci.report.words import arrow, boundary_verdict, quoted, rules, usage_text
+from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
-from skillopt_ci.training.state import Candidate, find_checkout
+from skillopt_ci.training.state import Candidate, find_checkout, take_back
 from skillopt_ci.training.trainer import (
     BoundaryOutcome,
     Outcome,
@@ -205,6 +209,56 @@ def slow_update_command(settings: Globals) -> None:
     if outcome is None:
         nothing_to_do("Nothing to do: no epoch's end is due.")
     print_outcome(outcome, settings)
+
+
+@command()
+@click.argument("what", metavar="STEP")
+def revert_command(settings: Globals, what: str) -> None:
+    """Take back a merged step, named by its number or by words of one of its rules.
+
+    One commit undoes in the skill what the step changed; later steps and people's changes stay. The
+    optimizer is told what was taken back, and the skill is scored again before the next step. Ends
+    with 2 if what the step wrote was changed since, and with 3 if nothing of it is left.
+    """
+    with opened(settings, locked=True) as run:
+        checkout = find_checkout(run, run.ledger.sync())
+        if checkout.state is None:
+            raise RepositoryError(
+                "There is nothing to take back: training has not started.",
+                hint="Start it with `skillopt-ci step`.",
+            )
+        reader = RunReader(run.ledger, checkout.commit, checkout.state, checkout.history)
+        step = _named_step(reader, what)
+        place = step_places(reader).get(("step", step))
+        if place is None:
+            raise RepositoryError(
+                f"The commit that merged step {step} is out of reach: its branch was squashed, or "
+                "this clone is shallow.",
+                hint="Fetch all of it (git fetch --unshallow), or edit the skill on "
+                f"skillopt/{run.config.run} by hand: it is measured then.",
+            )
+        by = one_line(settings.environ.get("GITHUB_ACTOR") or "a person", 60)
+        commit = take_back(run, checkout, step, place.verdict, by)
+    if commit is None:
+        nothing_to_do(f"Nothing to do: nothing of step {step} is left in the skill.")
+    told = f"Step {step} is taken back. The next step scores the skill again and knows of it."
+    settings.tell({"kind": "revert", "step": step, "commit": commit, "cost_usd": 0.0}, told)
+
+
+def _named_step(reader: RunReader, what: str) -> int:
+    """The merged step that a number, or words of a rule, name."""
+    merged = [one.step for one in reader.history if one.kind == "step" and one.stays]
+    if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
+        named = [step for step in merged if step == int(found[1])]
+    else:
+        words = quoted(what, 10_000).casefold()
+        told = ((step, rules(reader.step(step).proposal, 10_000)) for step in merged)
+        named = [step for step, all_of in told if words and words in " ".join(all_of).casefold()]
+    if len(named) == 1:
+        return named[0]
+    known = ", ".join(map(str, named or merged)) or "none"
+    which = "several merged steps have these words" if named else "no merged step is that"
+    raise UsageError(f"{what!r} names no step to take back: {which} ({known}).")
 
 
 # What a step, or the end of an epoch, did.

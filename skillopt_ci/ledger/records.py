@@ -665,16 +665,22 @@ class BoundaryRecord(Record):
         return f"notes refused: {meta.refused}" if meta.refused else self.gist
 
 
+EventKind = Literal[
+    "start", "step", "notes", "measure", "set_aside", "slow_update", "revert", "finish"
+]
+
+
 class HistoryEntry(_Decided, Record):
     """One line of ``history.jsonl``: what happened, in the order in which it happened.
 
     ``kind`` is ``start`` (first measurement), ``step``, ``measure`` (the skill, the tasks or the
     configuration changed and the current skill was measured again), ``set_aside`` (of an outdated
     candidate), ``notes`` (of a step whose edits were rejected), ``slow_update`` (the end of an
-    epoch) or ``finish`` (the end of the run).
+    epoch), ``revert`` (a person took back the step; the text is scored next) or ``finish`` (the end
+    of the run).
     """
 
-    kind: Literal["start", "step", "notes", "measure", "set_aside", "slow_update", "finish"]
+    kind: EventKind
     step: int
     epoch: int
     action: str

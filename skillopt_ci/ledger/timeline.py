@@ -42,7 +42,8 @@ def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
             momentum = entry.kind == "slow_update"
             origin = "slow_update_momentum" if momentum else f"step_{entry.step:04}"
         higher = best is not None and now.best_score is not None and best > now.best_score
-        if entry.action in ("accept_new_best", "promote") or (higher and best == score):
+        fallen = now.entry.kind == "revert" and best == score
+        if entry.action in ("accept_new_best", "promote") or fallen or (higher and best == score):
             now = Moment(entry, score, origin, best, entry.step, origin)
         else:
             now = Moment(entry, score, origin, best, now.best_step, now.best_origin)

@@ -160,11 +160,12 @@ class Lesson:
 
 def lessons(run: RunView) -> list[Lesson]:
     """What the branch learned that base has not, what brought most first."""
-    found = []
-    for entry in run.history[run.base_events :]:
+    found, events = [], run.history[run.base_events :]
+    taken = {entry.step for entry in events if entry.kind == "revert"}
+    for entry in events:
         notes = entry.kind == "notes"
         view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
-        if view is None or not entry.stays:
+        if view is None or not entry.stays or (entry.kind == "step" and entry.step in taken):
             continue
         record, told = view.record, tuple[str, ...]()
         if isinstance(record, StepRecord):

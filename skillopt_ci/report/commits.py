@@ -34,6 +34,7 @@ from skillopt_ci.report.words import (
     usage_text,
 )
 from skillopt_ci.sanitize import one_line
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import difference_text, plural, score, score_text
 from skillopt_ci.training.state import Event
 
@@ -62,12 +63,19 @@ def event(event: Event, candidate: str | None) -> CommitText:
     elif entry.kind == "notes":
         words = _notes(record)
         facts |= scores
+    elif entry.kind == "revert":
+        words = _said(
+            f"Take back {entry.reason}: {headline(record.proposal)}",
+            f"This reverts commit {event.work}.",
+            "The skill is measured again before the next step, if its text was not measured yet.",
+        )
     else:
         words = _step(record, candidate)
         facts |= {**scores, "Skillopt-Edits": str(entry.edits)}
     if entry.kind in ("step", "slow_update"):
         last["Skillopt-Seconds"] = f"{event.seconds:.1f}"
-    return _text(entry, words, facts, entry.skill_sha256, entry.config_sha256, last)
+    skill = sha256(event.skill) if entry.kind == "revert" else entry.skill_sha256
+    return _text(entry, words, facts, skill, entry.config_sha256, last)
 
 
 def candidate(record: StepRecord | BoundaryRecord) -> CommitText:

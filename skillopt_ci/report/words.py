@@ -52,6 +52,7 @@ _EVENTS = {
     "measure": "Measured again",
     "set_aside": "Candidate of step {0.step} set aside",
     "slow_update": "End of epoch {0.epoch}",
+    "revert": "Taken back",
     "finish": "End of the run",
 }
 

@@ -23,6 +23,33 @@ def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int =
     return "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in found)
 
 
+def undone(before: str, after: str, now: str) -> str | None:
+    """``now`` without what ``after`` changed of ``before``; None if that was changed since.
+
+    A three-way merge in which changes of neighbouring lines are no conflict: rules are written one
+    below the other.
+    """
+    old, new, lines = (text.splitlines(keepends=True) for text in (before, after, now))
+    found = {
+        block.a + offset: block.b + offset
+        for block in SequenceMatcher(None, new, lines, autojunk=False).get_matching_blocks()
+        for offset in range(block.size)
+    }
+    found |= {-1: -1, len(new): len(lines)}
+    for tag, i, j, first, last in reversed(
+        SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    ):
+        if tag == "equal":
+            continue
+        places = [found.get(number) for number in range(first, last)]
+        above = found.get(first - 1)
+        start = places[0] if places else found.get(last) if above is None else above + 1
+        if start is None or places != [*range(start, start + len(places))]:
+            return None
+        lines[start : start + len(places)] = old[i:j]
+    return "".join(lines)
+
+
 def _lines(text: str) -> list[str]:
     # Not `splitlines`: form feeds and the like are no line breaks to git.
     lines = text.split("\n")

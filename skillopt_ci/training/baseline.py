@@ -17,6 +17,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.text import score
 from skillopt_ci.training.measure import measure
+from skillopt_ci.training.memory import measured_before
 from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -28,6 +29,7 @@ from skillopt_ci.training.state import (
     charged,
     history_entry,
     record_events,
+    taken_back,
 )
 
 #: From this score on most of what candidates differ by is chance.
@@ -101,7 +103,7 @@ def all_solved(step: int, rollouts: Iterable[Rollout]) -> Note | None:
 
 async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
     """Measure and record the current skill if it has no valid score; otherwise change nothing."""
-    why, before = unscored(run, checkout), checkout.state
+    why, before, taken = unscored(run, checkout), checkout.state, taken_back(checkout.history)
     if not why and before is not None:
         return as_scored(checkout, before)
     if before is None and (reason := unloadable(checkout.skill, Path(run.skill_path))):
@@ -110,10 +112,16 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
     run.observer(Note(f"Measuring the current skill: {why}."))
     scope = f"{run.config.run}/measure@{checkout.commit}"
     async with run.models(scope, checkout.spent) as models:
-        measurement = await measure(run, models, checkout.skill, run.selection)
+        known = (
+            taken and before and measured_before(run, as_scored(checkout, before), checkout.skill)
+        )
+        if known and not known[1].partial:
+            measurement = known[1]
+        else:
+            measurement = await measure(run, models, checkout.skill, run.selection)
         origin = "initial" if before is None else before.current.origin
         if before is not None and before.current.sha256 != checkout.sha256:
-            origin = "edited by hand"
+            origin = f"without step {taken[0]}" if taken else "edited by hand"
         current = Snapshot(
             sha256=checkout.sha256,
             step=0 if before is None else before.step,
@@ -169,7 +177,8 @@ def unscored(run: Run, checkout: Checkout) -> str:
     if state is None:
         return "training starts"
     if state.current.sha256 != checkout.sha256:
-        return "the skill was changed by hand"
+        steps = " and ".join(f"step {step}" for step in reversed(taken_back(checkout.history)))
+        return f"{steps} taken back" if steps else "the skill was changed by hand"
     if state.measured_under != run.measured_under:
         return "the selection tasks or the way of measuring changed"
     return ""
@@ -181,6 +190,9 @@ async def _best(
     """The best text and its snapshot: a person's change becomes best only by a higher score."""
     state, text = checkout.state, best_text(run, checkout)
     if state is None or text is None:
+        return checkout.skill, current
+    # what a person took back is not the best any more
+    if any(step <= state.best.step for step in taken_back(checkout.history)):
         return checkout.skill, current
     best = state.best
     if state.measured_under != run.measured_under:

@@ -1,7 +1,7 @@
 """What earlier steps left behind for this one: the step buffer, and skills measured already."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 from skillopt_ci.ledger.records import (
@@ -34,25 +34,42 @@ _INTRODUCTION = (
 )
 
 
-def render(steps: Iterable[StepRecord]) -> str:
-    """Return the text on ``steps`` for a prompt, less those that proposed nothing, as data."""
+def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
+    """What a prompt tells of the steps of ``epoch`` so far, and of all that people took back."""
+    taken = {entry.step for entry in checkout.history if entry.kind == "revert"}
+    steps, read = (
+        step_records(run, checkout, epoch=epoch),
+        partial(run.ledger.read, checkout.commit),
+    )
+    earlier = sorted(taken - {one.step for one in steps})
+    found = (run.folder.read_step(read, step) for step in earlier)
+    return render((*filter(None, found), *steps), taken)
+
+
+def render(steps: Iterable[StepRecord], taken: Collection[int] = ()) -> str:
+    """Return the text on ``steps`` for a prompt, less those that proposed nothing, as data.
+
+    People took back those that are in ``taken``.
+    """
     blocks = [
-        _block(step, step.decision)
+        _block(step, step.decision, step.step in taken)
         for step in steps
         if step.decision and step.decision.action not in ("skip_no_patches", "skip_no_rewrite")
     ]
     return library.joined(_INTRODUCTION, fenced("\n\n".join(blocks))) if blocks else ""
 
 
-def _block(step: StepRecord, decision: Decision) -> str:
+def _block(step: StepRecord, decision: Decision, taken: bool) -> str:
     rollout, before, after = step.proposal.rollout, decision.score_before, decision.score_after
     failed = sum(task.failed for task in rollout.tasks)
     lines = [f"### Step {step.step} — {decision.action.upper()} ({failed}/{rollout.n} failed)"]
     for pattern in step.proposal.patterns or _reasons(rollout.tasks):
         tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
         lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
-    tried = [] if step.merged else list(_tried(step.proposal))
-    if tried:
+    tried = [] if step.merged and not taken else list(_tried(step.proposal))
+    if tried and taken:
+        lines.append("A person took these edits back. Do not propose them again in any words:")
+    elif tried:
         scores = "" if after is None else f" (score {before:.4g} → {after:.4g})"
         lines.append(f"Rejected edits{scores}:")
     return "\n".join([*lines, *(f"{number}. {told}" for number, told in enumerate(tried, start=1))])

@@ -29,8 +29,7 @@ from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.baseline import all_solved
 from skillopt_ci.training.edit_ablation import pool_size, try_edits
 from skillopt_ci.training.guard import guard_context, refuse_document, without_secrets
-from skillopt_ci.training.memory import meta_skill, step_records
-from skillopt_ci.training.memory import render as render_buffer
+from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
     Batch,
     StepPlan,
@@ -64,7 +63,7 @@ async def propose(
         client=models.client,
         prompts=run.prompts,
         observer=run.observer,
-        step_buffer=render_buffer(step_records(run, checkout, epoch=plan.epoch)),
+        step_buffer=step_buffer(run, checkout, plan.epoch),
         meta_skill=meta_skill(run, checkout),
         guidance=render(heard),
         refuse=partial(refuse_document, context=guard),

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import Literal
 
 from skillopt_ci.config.reference import changed_keys, recordable
@@ -20,6 +21,7 @@ from skillopt_ci.ledger.records import (
     Basis,
     BoundaryRecord,
     Decision,
+    EventKind,
     HistoryEntry,
     Snapshot,
     State,
@@ -31,6 +33,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, Accounts, Usage, role_of
 from skillopt_ci.progress import Note
+from skillopt_ci.skill.diff import undone
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
@@ -233,7 +236,7 @@ def finished(history: Sequence[HistoryEntry]) -> bool:
 
 def history_entry(
     run: Run,
-    kind: Literal["start", "step", "notes", "measure", "set_aside", "slow_update", "finish"],
+    kind: EventKind,
     state: State,
     skill: str,
     *,
@@ -419,3 +422,38 @@ def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckou
     )
     event = Event(entry, state, checkout.skill, work=work)
     return record_events(run, checkout, event, candidate=commit, end="set_aside")
+
+
+def take_back(run: Run, checkout: Checkout, step: int, merge: str, by: str) -> str | None:
+    """Revert the merged ``step`` for a person, in one commit; None where nothing of it is left.
+
+    ``merge`` is its commit. Later steps and people's changes stay; the state does, too, so that the
+    next command finds a text without a score. Raises RepositoryError for a conflict.
+    """
+    if any(one.kind == "revert" and one.step == step for one in checkout.history):
+        return None
+    before, after = (
+        run.ledger.read(one, run.skill_path) or ""
+        for one in (parents(run.ledger.git, merge)[0], merge)
+    )
+    skill, state = undone(before, after, checkout.skill), checkout.state
+    if skill is None or state is None:
+        raise RepositoryError(
+            f"Step {step} cannot be taken back by itself: what it wrote into {run.skill_path} was "
+            "changed since.",
+            hint=f"Edit the skill on skillopt/{run.config.run} by hand: it is measured then.",
+        )
+    if skill == checkout.skill:
+        return None
+    entry = history_entry(
+        run, "revert", state, skill, action="revert", step=step, reason=f"step {step}, by {by}"
+    )
+    record = run.folder.read_step(partial(run.ledger.read, checkout.commit), step)
+    event = Event(entry, state, skill, {run.skill_path: skill}, record, work=merge)
+    return record_events(run, checkout, event).commit
+
+
+def taken_back(history: Sequence[HistoryEntry]) -> tuple[int, ...]:
+    """The steps that a person took back since the skill was last scored."""
+    newest = takewhile(lambda one: one.kind == "revert", reversed(history))
+    return tuple(one.step for one in newest)

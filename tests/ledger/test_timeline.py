@@ -52,3 +52,9 @@ def test_a_promoted_skill_is_the_best_one() -> None:
     accepted = entry("step", 2, "accept", 0.5, 0.5, "c")
     *_, moment = timeline([START, BEST, accepted, entry("finish", 2, "promote", 0.5, 0.5, "c")])
     assert moment.best_origin == "step_0002"
+
+
+def test_what_a_person_took_back_is_the_best_no_more() -> None:
+    taken = entry("revert", 1, "revert", None, 0.5, "b")
+    *_, moment = timeline([START, BEST, taken, entry("measure", 1, "measure", 0.3, 0.3, "c")])
+    assert (moment.best_origin, moment.best_score) == ("edited_by_hand", 0.3)

@@ -1,10 +1,11 @@
 import subprocess
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
+from skillopt_ci.skill.diff import DiffRow, diff_rows, undone, unified_diff
 
 lines = st.lists(st.sampled_from(["a", "b", "é", "\x0c", ""]), max_size=6)
 texts = st.tuples(lines, st.sampled_from(["", "\n"])).map(
@@ -83,3 +84,26 @@ def test_removed_and_added_lines_are_those_of_the_texts(before: str, after: str)
 @given(LINES)
 def test_equal_texts_have_no_rows(whole: str) -> None:
     assert diff_rows(whole, whole) == ()
+
+
+@given(before=texts, after=texts)
+def test_a_change_can_be_undone_where_nothing_else_changed(before: str, after: str) -> None:
+    assert undone(before, after, after) == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "now", "found"),
+    [
+        ("a\n", "a\nrule\n", "a\nrule\nlater\n", "a\nlater\n"),
+        ("a\n", "a\nrule\n", "mine\nrule\n", "mine\n"),
+        ("a\nold\nb\n", "a\nnew\nb\n", "a\nnew\nlater\nb\n", "a\nold\nlater\nb\n"),
+        ("a\ngone\n", "a\n", "a\nlater\n", "a\ngone\nlater\n"),
+        ("a\n", "a\none\ntwo\n", "a\none\nmine\ntwo\n", None),
+        ("a\n", "a\nrule\n", "a\nruled\n", None),
+        ("a\ngone\nb\n", "a\nb\n", "x\ny\n", None),
+    ],
+)
+def test_what_came_later_stays_and_what_was_changed_since_is_a_conflict(
+    before: str, after: str, now: str, found: str | None
+) -> None:
+    assert undone(before, after, now) == found

@@ -1,0 +1,122 @@
+"""A person takes back a merged step: one commit, scored and remembered by what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.cli.main import main
+from tests.conftest import RULES
+
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+BRANCH, SKILL = "skillopt/demo", "skills/SKILL.md"
+A, B, C = (RULES[kind] for kind in "abc")
+Revert = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def revert(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Revert:
+    def run(checkout: Checkout, what: str) -> tuple[int, str]:
+        monkeypatch.chdir(checkout.folder)
+        monkeypatch.setenv("DEMO_KEY", "sk-demo-key")
+        monkeypatch.setenv("GITHUB_ACTOR", "wen")
+        capfd.readouterr()
+        return main(["revert", what]), capfd.readouterr().err
+
+    return run
+
+
+@pytest.fixture
+def two_rules(checkout: Checkout, model_server: ModelServer) -> Checkout:
+    model_server.plan = (A, B, C)
+    checkout.step()
+    checkout.step()
+    return checkout
+
+
+def test_a_step_is_taken_back_and_what_others_wrote_stays(
+    two_rules: Checkout, model_server: ModelServer, revert: Revert
+) -> None:
+    skill = two_rules.show(BRANCH)
+    two_rules.commit(SKILL, skill.replace("# Items", "# All items"), branch=BRANCH)
+    before, merge = (
+        two_rules.ref(BRANCH),
+        two_rules.git("log", "--format=%H", "--grep=^Merge step 1", BRANCH),
+    )
+    assert revert(two_rules, "KIND a:  a number") == (0, "")
+    assert two_rules.show(BRANCH) == skill.replace("# Items", "# All items").replace(
+        f"- {A}\n\n", ""
+    )
+    assert two_rules.git("rev-parse", f"{BRANCH}^@") == before
+    assert f"This reverts commit {merge}." in two_rules.git("log", "-1", "--format=%B", BRANCH)
+    changed = two_rules.git("diff", "--name-only", before, BRANCH).split("\n")
+    assert changed == [".skillopt/demo/history.jsonl", SKILL]
+    last = two_rules.history()[-1]
+    assert (last.kind, last.step, last.reason) == ("revert", 1, "step 1, by wen")
+    model_server.prompts.clear()
+    outcome = two_rules.done()
+    assert two_rules.kinds() == ["start", "step", "step", "revert", "measure", "step"]
+    assert two_rules.history()[-2].reason == "step 1 taken back"
+    told = [one for one in model_server.optimizer_prompts if "Stage: analyst" in one]
+    assert told
+    assert all(
+        f'Do not propose them again in any words:\n1. [append] "- {A}"' in one for one in told
+    )
+    assert A not in two_rules.show(BRANCH)
+    assert outcome.decision.stays
+    # it was the best, with what was taken back
+    assert A not in two_rules.show(BRANCH, ".skillopt/demo/best_skill.md")
+    assert outcome.state.best.step == 3
+
+
+def test_a_text_that_was_measured_before_is_not_measured_again(
+    two_rules: Checkout, model_server: ModelServer, revert: Revert
+) -> None:
+    score = two_rules.history()[1].score_after
+    assert revert(two_rules, "step 2") == (0, "")
+    model_server.answered.clear()
+    two_rules.step("cache.path=another.sqlite", "train.num_epochs=1")
+    assert two_rules.history()[-1].kind == "measure"
+    assert (
+        two_rules.state().current.measurement.score
+        == score
+        == two_rules.state().best.measurement.score
+    )
+    assert not model_server.answered
+
+
+def test_twice_is_once_and_what_cannot_be_done_moves_nothing(
+    two_rules: Checkout, revert: Revert
+) -> None:
+    revert(two_rules, "1")
+    tip = two_rules.ref(BRANCH)
+    assert revert(two_rules, "1") == (3, "Nothing to do: nothing of step 1 is left in the skill.\n")
+    for what, why in (("3", "no merged step"), ("number begins", "several"), ("", "no merged")):
+        code, said = revert(two_rules, what)
+        assert (code, why in said) == (2, True)
+    assert two_rules.ref(BRANCH) == tip
+    edited = two_rules.show(BRANCH).replace(B, "Something else.")
+    tip = two_rules.commit(SKILL, edited, branch=BRANCH)
+    code, said = revert(two_rules, "2")
+    assert (code, "was changed since" in said, two_rules.ref(BRANCH)) == (2, True, tip)
+
+
+def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(
+    workshop: Workshop, revert: Revert
+) -> None:
+    workshop.server.plan = (A, B, C)
+    origin = workshop.origin()
+    checkout = workshop.clone(origin, "clone")
+    checkout.step()
+    checkout.stop()
+    assert revert(checkout, A) == (0, "")
+    there = checkout.git("ls-remote", "origin", BRANCH).split()[0]
+    assert there == checkout.ref(BRANCH)
+    other = workshop.clone(origin, "other")
+    other.step()
+    assert other.kinds() == ["start", "step", "revert", "measure", "set_aside", "step"]
+    assert A not in other.show(BRANCH)
