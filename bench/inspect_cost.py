@@ -31,11 +31,12 @@ from skillopt_ci.rollout.solver import Workplace
 LIMIT = 3.0
 FEW = 4
 AT_ONCE = 4
-TASK = '''\
+#: The beginning of a file of tasks: what they import, and a tool.
+TOOL = '''\
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
-from inspect_ai.scorer import includes, match
-from inspect_ai.solver import generate, use_tools
+from inspect_ai.scorer import includes, match, model_graded_qa
+from inspect_ai.solver import generate, solver, use_tools
 from inspect_ai.tool import tool
 
 @tool
@@ -49,12 +50,13 @@ def add():
         """
         return x + y
     return execute
-
+'''
+TASK = f"""{TOOL}
 @task
 def sums():
-    samples = [Sample(f"What is 2 + {i}?", target=str(2 + i)) for i in range(1000)]
+    samples = [Sample(f"What is 2 + {{i}}?", target=str(2 + i)) for i in range(1000)]
     return Task(samples, solver=[use_tools(add()), generate()], scorer=[match(), includes()])
-'''
+"""
 
 
 def reply_to(messages: tuple[Message, ...]) -> ChatReply:

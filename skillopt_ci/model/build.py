@@ -18,7 +18,7 @@ from skillopt_ci.model.cache import CachedClient, CallCache, call_key
 from skillopt_ci.model.command import CommandClient
 from skillopt_ci.model.openai_provider import CHAT, RESPONSES
 from skillopt_ci.model.providers import ServerClient, Wire, connection_pool
-from skillopt_ci.model.retry import RequestPacer, RetryingClient
+from skillopt_ci.model.retry import RetryingClient
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
@@ -135,7 +135,6 @@ async def _open_clients(
         else:
             key, headers = api_key(section, one, environ, root), headers_of(section, one, environ)
             remote.setdefault(one.preset.protocol, []).append((role, one, key, headers))
-    pacer = RequestPacer()
     for group in remote.values():
         size = sum(one.max_concurrency for _, one, _, _ in group)
         with _extra("anthropic", f"model.{group[0][0]}"):
@@ -147,7 +146,6 @@ async def _open_clients(
                     *(f"model.{role}", one, wire_of(one), key, pool),
                     headers=headers,
                     observe=observe,
-                    pacer=pacer,
                 )
             clients[role] = _retrying(client, f"model.{role}", one, observe)
     return clients

@@ -18,7 +18,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.access import NO_KEY, base_url_of, redact, signed_in
-from skillopt_ci.model.retry import RequestPacer, TransientFailure, retry_after_seconds
+from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -399,8 +399,8 @@ class ServerClient:
     ``section`` (``model.target``) names the role in messages, ``pool`` is a
     :func:`connection_pool`. ``headers`` are sent besides the library's, or instead of those of the
     same name. A setting that the server does not support is left out (or the token limit renamed)
-    from then on, and ``observe`` is told. Clients that share a ``pacer`` send one request after the
-    other. Raises :class:`ModuleNotFoundError` where signing in to Azure needs the extra ``azure``.
+    from then on, and ``observe`` is told. Raises :class:`ModuleNotFoundError` where signing in to
+    Azure needs the extra ``azure``.
     """
 
     def __init__(
@@ -413,11 +413,9 @@ class ServerClient:
         *,
         headers: Mapping[str, str] = MappingProxyType({}),
         observe: Observer = silent,
-        pacer: RequestPacer | None = None,
     ) -> None:
         self._section, self._config, self._wire = section, config, wire
-        self._observe, self._pacer = observe, pacer or RequestPacer()
-        self._secrets = [key, *headers.values()]
+        self._observe, self._secrets = observe, [key, *headers.values()]
         self._refused = set[str]()
         azure, self._library = config.azure, library_of(config)
         self._signed_in = signed_in(section, azure) if azure and azure.auth != "key" else None
@@ -443,7 +441,6 @@ class ServerClient:
         Raises :class:`~skillopt_ci.model.retry.TransientFailure` for what may pass, and what
         :meth:`~skillopt_ci.model.types.ChatClient.complete` raises.
         """
-        await self._pacer.turn()
         config, wire = self._config, self._wire
         require_abilities(self._section, config, request)
         while True:

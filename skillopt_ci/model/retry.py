@@ -1,4 +1,4 @@
-"""When a call leaves: in turn, as many as the server bears, and again after failures that pass."""
+"""Trying a call again while its failures may pass, and how many tries a role has under way."""
 
 import asyncio
 import itertools
@@ -66,30 +66,6 @@ class Throttle:
             self._epoch += 1
         if retry_after is not None:
             self._resume_at = max(self._resume_at, _now() + retry_after)
-
-
-class RequestPacer:
-    """Lets requests that are made at once leave one after the other.
-
-    Otherwise the loop takes them through each stage side by side, and the server idles until the
-    last is ready. Each caller goes on alone for some ``turns`` of the event loop, in which its
-    request gets to its socket. A pacer belongs to one loop.
-    """
-
-    def __init__(self, turns: int = 2) -> None:
-        self._turns = turns
-        self._lock = asyncio.Lock()
-
-    async def turn(self) -> None:
-        await self._lock.acquire()
-        self._leave(self._turns)
-
-    def _leave(self, turns: int) -> None:
-        # Counted in turns and not until the request is sent: a slow connection holds up nobody.
-        if turns:
-            asyncio.get_running_loop().call_soon(self._leave, turns - 1)
-        else:
-            self._lock.release()
 
 
 def _now() -> float:

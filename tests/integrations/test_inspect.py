@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from environments import OpenEnvironment, attempt_now, opening, reply
 
+from bench.inspect_cost import TOOL
 from skillopt_ci.errors import BudgetExhausted, EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
 from skillopt_ci.integrations.inspect import InspectEnvironment
@@ -20,26 +21,11 @@ from skillopt_ci.scorers.base import GraderError
 pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
 pytestmark = pytest.mark.integration
 
-FILE = '''
+FILE = (
+    TOOL
+    + """
 import os
-from inspect_ai import Task, task
-from inspect_ai.dataset import Sample
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser
-from inspect_ai.scorer import includes, match, model_graded_qa
-from inspect_ai.solver import generate, solver, use_tools
-from inspect_ai.tool import tool
-
-@tool
-def add():
-    async def execute(x: int, y: int):
-        """Add two numbers.
-
-        Args:
-            x: The first number.
-            y: The second number.
-        """
-        return x + y
-    return execute
 
 @solver
 def broken():
@@ -76,7 +62,8 @@ def failing():
 def environ():
     seen = f"{os.environ.get('SHOWN')} {os.environ.get('HIDDEN')}"
     return Task(dataset=[Sample(f"{i} {seen}") for i in range(8)])
-'''
+"""
+)
 
 
 @pytest.fixture(scope="module")
