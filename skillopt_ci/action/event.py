@@ -15,7 +15,12 @@ from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.errors import UsageError
 
 #: What people may ask for in a comment.
-REQUESTS = ("step", "eval", "slow-update", "status", "note")
+REQUESTS = (
+    *("step", "eval", "slow-update", "note"),
+    *("status", "diff", "report", "apply", "revert"),
+)
+#: Those that say something after their word.
+_SAYING = ("note", "revert")
 #: What :func:`requested` returns for a command that is none of them.
 UNKNOWN = "unknown"
 
@@ -27,16 +32,17 @@ _REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASC
 def requested(comment: str) -> str:
     """Return the word after `/skillopt`: one of :data:`REQUESTS`, or else :data:`UNKNOWN`.
 
-    All but a note stand alone in their line, and a note says something. Empty if the comment does
-    not begin with `/skillopt`.
+    All but a note and a revert stand alone in their line, and these say something. Empty if the
+    comment does not begin with `/skillopt`.
     """
     first, *rest = comment.splitlines() or [""]
     if not _ADDRESSED.match(first):
         return ""
     found = _REQUEST.fullmatch(first)
     word, said = (found[1], bool(found[2])) if found else ("", False)
-    if word == "note":
-        return word if said or any(line.strip() for line in rest) else UNKNOWN
+    if word in _SAYING:
+        more = word == "note" and any(line.strip() for line in rest)
+        return word if said or more else UNKNOWN
     return word if word in REQUESTS and not said else UNKNOWN
 
 
@@ -52,7 +58,10 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment in the conversation of an issue or a pull request, and what it requests."""
+    """A comment in the conversation of an issue or a pull request, and what it requests.
+
+    ``said`` is what stands in its first line after the command.
+    """
 
     id: int
     number: int
@@ -60,6 +69,7 @@ class Comment:
     on_pull_request: bool
     open: bool
     created_at: str = ""
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +144,8 @@ def read_event(name: str, file: Path) -> Event:
             why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UsageError(f"the payload of the event {name!r} cannot be read: {why}") from error
     pull, issue, comment = payload.pull_request, payload.issue, payload.comment
+    body = "" if comment is None else comment.body or ""
+    asked = _REQUEST.fullmatch(body.partition("\n")[0].rstrip("\r"))
     return Event(
         name=name,
         action=payload.action,
@@ -157,10 +169,11 @@ def read_event(name: str, file: Path) -> Event:
         else Comment(
             comment.id,
             issue.number,
-            requested(comment.body or ""),
+            requested(body),
             on_pull_request=issue.pull_request is not None,
             open=issue.state == "open",
             created_at=comment.created_at,
+            said=(asked[2] or "").strip() if asked else "",
         ),
     )
 
@@ -216,6 +229,17 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Reply:
+    """Do what a comment asks for without any model, and say in the thread what came of it.
+
+    ``head_then`` is the pull request's head when the comment was made.
+    """
+
+    comment: Comment
+    head_then: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledge:
     """Show that a note was seen: the next step reads it."""
 
@@ -230,7 +254,7 @@ class Nothing:
     refused: Comment | None = None
 
 
-Activity = Perform | Evaluate | Conclude | Answer | Acknowledge | Nothing
+Activity = Perform | Evaluate | Conclude | Answer | Reply | Acknowledge | Nothing
 
 #: Events by which a repository's own people or its clock start a job on its own code.
 _OWN_EVENTS = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
@@ -313,7 +337,8 @@ def _evaluation(pull: Pull, facts: Facts) -> Activity:
 
 _COMMANDS = (
     "That is no command. `/skillopt` takes one of these words, alone in the comment's first line: "
-    "`step`, `eval`, `slow-update`, `status`; or `note`, followed by what you have to say."
+    "`step`, `eval`, `slow-update`, `status`, `diff`, `report`, `apply`; or `note`, followed by "
+    "what you have to say, or `revert`, followed by a step's number or words of a rule."
 )
 
 
@@ -337,4 +362,6 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
             f"`{inputs.label}` instead: it applies to the commit that it is added to."
         )
         return Answer(comment, why)
-    return Perform(Command(comment.request), comment)
+    if comment.request in ("step", "slow-update"):
+        return Perform(Command(comment.request), comment)
+    return Reply(comment, facts.head_then)

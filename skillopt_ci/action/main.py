@@ -91,7 +91,12 @@ def gather(job: Job, event: Event) -> Facts:
     if event.name == "issue_comment" and (said := event.comment) is not None:
         may = bool(said.request) and _may_write(job, event.actor)
         head = None
-        if may and said.request == "eval" and said.on_pull_request and job.client is not None:
+        if (
+            may
+            and said.request in ("eval", "apply")
+            and said.on_pull_request
+            and job.client is not None
+        ):
             head = head_before(job.client, said.number, said.created_at)
         return Facts(may, head_then=head)
     if event.pull is None:

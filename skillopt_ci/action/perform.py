@@ -13,6 +13,7 @@ from skillopt_ci.action.event import (
     Evaluate,
     Nothing,
     Perform,
+    Reply,
 )
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Ended, Job, Outcome, announce, command_line, execute, meaning
@@ -20,18 +21,27 @@ from skillopt_ci.action.outputs import Outputs, Result, fold
 from skillopt_ci.action.review import review_pull_request
 from skillopt_ci.cli.build import learn_secrets, load_configured, skill_path
 from skillopt_ci.cli.comment import links_of, note_id, noting, publish_run
+from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client
 from skillopt_ci.github.comments import keep_comment, react, review_notes
-from skillopt_ci.github.pull_requests import find_open
-from skillopt_ci.github.types import CommentRef, Reaction
+from skillopt_ci.github.pull_requests import (
+    closed_note,
+    find_declined,
+    find_open,
+    merge_pull_request,
+)
+from skillopt_ci.github.types import CommentRef, Merging, Reaction
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.report.comment import marker
+from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
 from skillopt_ci.report.evaluation import unevaluated_check
-from skillopt_ci.report.markdown import code, inline, join, table
+from skillopt_ci.report.markdown import COMMENT_BYTES, Links, block, code, cut, inline, join, table
+from skillopt_ci.report.sections import event_line
+from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, one_line
+from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 
 
@@ -46,7 +56,11 @@ def perform(job: Job, activity: Activity) -> Outcome:
             outcome = _skipped(job, "the note is read by the next training step")
         case Answer(comment, text):
             _react(job, comment, "confused")
-            outcome = _answer(job, comment, text)
+            outcome = _answer(job, comment, text, _skipped(job, text))
+        case Reply(comment):
+            _react(job, comment, "eyes")
+            outcome = _reply(job, activity)
+            _react(job, comment, "confused" if outcome.outputs.result == "skipped" else "rocket")
         case Conclude():
             outcome = _conclude(job, activity)
         case Evaluate(comment=comment) | Perform(comment=comment):
@@ -75,13 +89,82 @@ def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
             react(job.client, CommentRef("issue", comment.id), reaction)
 
 
-def _answer(job: Job, comment: Comment, text: str) -> Outcome:
-    outcome, notes = _skipped(job, text), list[str]()
+def _answer(job: Job, comment: Comment, text: str, outcome: Outcome) -> Outcome:
+    notes = list(outcome.notes)
     with noting(notes):
         if job.client is not None:
             answer = f"{marker('answer', str(comment.id))}\n\n{text}"
             keep_comment(job.client, comment.number, answer)
     return replace(outcome, notes=tuple(notes))
+
+
+def _reply(job: Job, asked: Reply) -> Outcome:
+    """What a refusal says is no failure of the job: the thread has it."""
+    comment, notes, page = asked.comment, tuple[str, ...](), ""
+    try:
+        reader = open_reader(job.settings)
+        if comment.request == "report":
+            ended = execute(job, command_line(job, Command.REPORT))
+            page = _leave_page(job, Command.REPORT, ended)
+        if comment.request == "revert":
+            text, notes = _revert(job, comment.said)
+        elif comment.request == "apply":
+            text = _apply(job, view(reader), asked)
+        else:
+            text = _told(reader, comment.request, links_of(job.environ))
+    except SkilloptError as error:
+        text = inline(f"Nothing was done: {error}", 1_000)
+        return _answer(job, comment, text, _skipped(job, str(error)))
+    outputs = Outputs(result="done", page=page)
+    return _answer(job, comment, text, Outcome(outputs, text + "\n", notes=notes))
+
+
+def _told(reader: RunReader, word: str, links: Links) -> str:
+    run, path = view(reader), reader.skill_path
+    if word == "diff":
+        # what is checked out is the default branch
+        before, after = reader.ledger.read("HEAD", path) or "", reader.read(path) or ""
+        change = unified_diff(before, after, path)
+        text = block(change, "diff", lines=200) if change else "Nothing: base has this skill."
+    elif word == "report":
+        text = lessons_text(run, links) or "Nothing was learned yet that base has not."
+    else:
+        text = join(event_line(run.history[-1]), results(run))
+    return cut(join(f"### {code(run.skill_name)}: {word}", text, footer(run, links)), COMMENT_BYTES)
+
+
+def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
+    """Take back a step and show the run without it; raises UsageError for one that stays."""
+    # the status command has the options that all have, and no other
+    options = command_line(job, Command.STATUS)[1:]
+    ended = execute(job, ["revert", *options, "--", what])
+    if ended.error is not None and not isinstance(ended.error, SkilloptError):
+        raise ended.error
+    if ended.failure is not None:
+        raise UsageError(ended.failure.message)
+    if not ended.results:
+        raise UsageError("nothing of that step is left in the skill")
+    step, commit = ended.results[-1]["step"], ended.results[-1]["commit"]
+    where = links_of(job.environ).commit(commit)
+    text = f"Step {step} is taken back in {where}. The next step scores the skill again."
+    return text, _publish(job, "").notes
+
+
+def _apply(job: Job, run: RunView, asked: Reply) -> str:
+    """Merge the run's pull request as it was when somebody asked for that."""
+    number, wishes = asked.comment.number, load_configured(job.settings).config.github
+    if job.client is None or asked.head_then is None:
+        raise UsageError("GitHub does not tell what was this pull request's head when you asked")
+    own = find_open(job.client, f"skillopt/{run.state.run}", run.base)
+    if own is None or own.number != number:
+        raise UsageError(f"#{number} is not the pull request of run '{run.state.run}'")
+    merged = merge_pull_request(
+        job.client, number, asked.head_then, wishes.merge_method, title(run)
+    )
+    if merged.merging is Merging.WITHHELD:
+        raise UsageError(merged.note)
+    waits = merged.merging is Merging.SCHEDULED
+    return "It is merged as soon as its checks allow that." if waits else "Merged."
 
 
 def _conclude(job: Job, asked: Conclude) -> Outcome:
@@ -98,6 +181,10 @@ def _conclude(job: Job, asked: Conclude) -> Outcome:
 
 def _command(job: Job, command: Command) -> Outcome:
     """Run a command, publish the run after each commit of it, and leave the run as a page."""
+    if command.works_for_training and (why := _paused(job)):
+        nothing = {"phase": "", "matrix": {"shard": []}}
+        outputs = fold([nothing] if command is Command.PLAN else [])
+        return replace(_skipped(job, why), outputs=replace(outputs, result="nothing-to-do"))
     shown: list[Outcome] = []
 
     def on_result(result: Result) -> None:
@@ -124,6 +211,17 @@ def _command(job: Job, command: Command) -> Outcome:
     return replace(
         last, outputs=outputs, report=last.report or _report(ended, outputs), exit_code=exit_code
     )
+
+
+def _paused(job: Job) -> str:
+    """Why training waits: a person closed the run's pull request. Empty if it goes on."""
+    with suppress(SkilloptError):  # the command itself says what is wrong
+        if job.client is not None and (loaded := job.configured) is not None:
+            ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
+            head = f"skillopt/{loaded.config.run}"
+            number = find_declined(job.client, head, ledger.base)
+            return "" if number is None else closed_note(number, head)
+    return ""
 
 
 def _report(ended: Ended, outputs: Outputs) -> str:

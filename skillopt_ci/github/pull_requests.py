@@ -92,13 +92,24 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     current = _open_one(pulls)
     if current is not None:
         return _update(client, current, wanted)
-    if pulls and _declined(client, pulls[0]):
-        note = (
-            f"#{pulls[0].number} was closed without a merge and is left alone: open it again to "
-            f"go on, or delete the branch {wanted.head} to start over."
+    if (closed := _declined(client, pulls)) is not None:
+        return KeptPullRequest(
+            _value(closed), Change.DECLINED, (closed_note(closed.number, wanted.head),)
         )
-        return KeptPullRequest(_value(pulls[0]), Change.DECLINED, (note,))
     return _create(client, wanted)
+
+
+def closed_note(number: int, head: str) -> str:
+    return (
+        f"#{number} was closed without a merge, so training waits and it is left alone: open it "
+        f"again to go on, or delete the branch {head} to start over."
+    )
+
+
+def find_declined(client: Client, head: str, base: str) -> int | None:
+    """The number of the pull request of our branch ``head`` that a person closed for now."""
+    found = _declined(client, _of_branch(client, head, base))
+    return None if found is None else found.number
 
 
 def merge_pull_request(
@@ -194,16 +205,16 @@ def _open_one(pulls: list[HubPullRequest]) -> HubPullRequest | None:
     return next((pull for pull in pulls if pull.state == "open"), None)
 
 
-def _declined(client: Client, pull: HubPullRequest) -> bool:
-    """Say whether a person closed it and its branch was not deleted since."""
-    if pull.merged_at is not None:
-        return False
-    branch_gone = False
+def _declined(client: Client, pulls: list[HubPullRequest]) -> HubPullRequest | None:
+    """The newest of them if a person closed it and its branch was not deleted since."""
+    if not pulls or _open_one(pulls) is not None or pulls[0].merged_at is not None:
+        return None
+    pull, branch_gone = pulls[0], False
     with asking(f"show the history of pull request #{pull.number}", _READ):
         for event in client.repo.get_issue(pull.number).get_events():
             if event.event in _BRANCH_EVENTS:
                 branch_gone = event.event == "head_ref_deleted"
-    return not branch_gone
+    return None if branch_gone else pull
 
 
 def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:

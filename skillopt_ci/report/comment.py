@@ -78,7 +78,9 @@ evidence, merged if it scored higher on the same tasks and reverted otherwise.
 into the next step. A commit pushed to this branch is measured and trained on.
 - **Merge it** whenever the skill is worth having, also by squashing: training goes on from the \
 base branch, and its next step opens a new pull request.
-- **Stop it:** close it, and training goes on without it; disable the workflow to stop training.\
+- **Undo a step:** `/skillopt revert 3`, or words of a rule instead of the number; the optimizer \
+is told. `/skillopt status`, `diff` and `report` answer here, `/skillopt apply` merges.
+- **Stop it:** close this, and training waits until it is opened again.\
 """
 
 
@@ -131,7 +133,7 @@ def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
         f"### What {code(run.skill_name)} learned: {_gain(run)}",
         SIMULATED if run.state.simulated else "",
         interruption(inconclusive),
-        _lessons_text(run, links),
+        lessons_text(run, links),
         results(run),
         chart(run),
         details("How to review, guide, merge or stop this", _REVIEW),
@@ -180,7 +182,7 @@ def lessons(run: RunView) -> list[Lesson]:
     return sorted(found, key=lambda one: -one.gain)
 
 
-def _lessons_text(run: RunView, links: Links) -> str:
+def lessons_text(run: RunView, links: Links) -> str:
     learned = lessons(run)
     lines = [
         "\n  - ".join(

@@ -21,6 +21,7 @@ from skillopt_ci.action.event import (
     Nothing,
     Perform,
     Pull,
+    Reply,
     decide,
     read_event,
     requested,
@@ -156,7 +157,7 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (target(replace(TRAINED, from_fork=True)), "", WRITER, Evaluate(7, "head")),
     (said(asking("step")), "", WRITER, Perform(Command.STEP, asking("step"))),
     (said(asking("slow-update")), "", WRITER, Perform(Command.SLOW_UPDATE, asking("slow-update"))),
-    (said(asking("status")), "", WRITER, Perform(Command.STATUS, asking("status"))),
+    (said(asking("status")), "", WRITER, Reply(asking("status"))),
     (said(asking("eval")), "", replace(WRITER, head_then="h"), Evaluate(7, "h", asking("eval"))),
     (said(asking("eval")), "", WRITER, "answer"),
     (said(asking("unknown")), "", WRITER, "answer"),
@@ -215,7 +216,9 @@ def test_missing_keys_are_named() -> None:
     assert "A_KEY, B_KEY" in found.reason
 
 
-@pytest.mark.parametrize("word", ["step", "eval", "slow-update", "status"])
+@pytest.mark.parametrize(
+    "word", ["step", "eval", "slow-update", "status", "diff", "report", "apply"]
+)
 def test_commands_are_words_of_their_own(word: str) -> None:
     assert requested(f"/skillopt {word}") == word
     assert requested(f"/skillopt \t{word} \r\nPlease.") == word
@@ -252,6 +255,9 @@ def test_everything_else_is_talk(comment: str) -> None:
         "/skillopt ",
         "/skillopt note",
         "/skillopt note \n\t\n",
+        "/skillopt revert",
+        "/skillopt revert\n3",
+        "/skillopt apply now",
         "/skillopt steps",
         "/skillopt step now",
         "/skillopt Step",

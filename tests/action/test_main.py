@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 import pytest
-from action_world import SMALL, World
+from action_world import SMALL, Finished, World
 
 ADA = {"login": "ada", "type": "User"}
 OURS = {"full_name": "octo/skills"}
@@ -30,6 +30,64 @@ def test_a_schedule_trains_a_step_and_opens_the_pull_request(world: World) -> No
     report = (world.workspace / done.outputs["report"]).read_text(encoding="utf-8")
     assert report.strip() == done.summary.strip()
     assert report.strip() in [body.strip() for body in world.hub.own_comments()]
+
+
+def ask(world: World, body: str) -> Finished:
+    """Comment on the run's pull request and let the workflow answer."""
+    number = next(iter(world.hub.pulls))
+    said = {"id": world.hub.say("ada", body, number), "body": body}
+    comment = {**said, "created_at": "2999-01-01T00:00:00Z"}
+    issue = {"number": number, "state": "open", "pull_request": {"url": "…"}}
+    payload = {"action": "created", "issue": issue, "comment": comment, "sender": ADA}
+    return world.start("issue_comment", payload)
+
+
+def test_what_takes_no_model_is_done_and_answered_in_the_thread(world: World) -> None:
+    world.start("schedule", SCHEDULE)
+    for word, said in (("status", "| score |"), ("diff", "\n```diff\n"), ("report", "[step 1]")):
+        done = ask(world, f"/skillopt {word}")
+        assert (done.code, done.outputs["result"]) == (0, "done"), done.log
+        assert f"### <code>ledger</code>: {word}" in world.hub.own_comments()[-1]
+        assert said in world.hub.own_comments()[-1]
+    tip = world.hub.bare.tip("skillopt/quickstart")
+    refused = ask(world, "/skillopt revert 9")
+    assert (refused.code, refused.outputs["result"]) == (0, "skipped"), refused.log
+    assert "Nothing was done: &#39;9&#39;" in world.hub.own_comments()[-1].replace("'", "&#39;")
+    assert world.hub.bare.tip("skillopt/quickstart") == tip
+    assert ask(world, "/skillopt revert 1").code == 0
+    assert world.hub.bare.git("rev-parse", "skillopt/quickstart^").strip() == tip
+    assert "Step 1 is taken back in [" in world.hub.own_comments()[-1]
+    assert "▫️ Taken back: step 1" in world.hub.own_comments()[0]
+    assert [content for _, _, content in world.hub.reactions].count("rocket") == 4
+
+
+def test_apply_merges_what_was_there_when_somebody_asked(world: World) -> None:
+    world.start("schedule", SCHEDULE)
+    (pull,) = world.hub.pulls.values()
+    tip = world.hub.bare.tip("skillopt/quickstart") or ""
+    world.hub.push("skillopt/quickstart", tip, "2026-01-02T00:00:00Z")
+    pull["draft"] = True
+    assert ask(world, "/skillopt apply").outputs["result"] == "skipped"
+    assert "it is a draft" in world.hub.own_comments()[-1]
+    pull["draft"] = False
+    assert ask(world, "/skillopt apply").outputs["result"] == "done"
+    assert world.hub.own_comments()[-1].endswith("\n\nMerged.")
+    assert pull["merged_at"]
+
+
+def test_a_closed_pull_request_pauses_the_run_and_reopening_goes_on(world: World) -> None:
+    world.start("schedule", SCHEDULE)
+    (pull,), tip = world.hub.pulls.values(), world.hub.bare.tip("skillopt/quickstart")
+    pull["state"] = "closed"
+    world.hub.event(pull["number"], "closed")
+    waits = world.start("schedule", SCHEDULE)
+    assert (waits.code, waits.outputs["result"]) == (0, "nothing-to-do")
+    assert "open it again to go on" in waits.log
+    assert world.hub.bare.tip("skillopt/quickstart") == tip
+    planned = world.start("schedule", SCHEDULE, command="plan").outputs
+    assert (planned["matrix"], planned.get("phase", "")) == ('{"shard":[]}', "")
+    pull["state"] = "open"
+    assert world.start("schedule", SCHEDULE).outputs["step"] == "2"
 
 
 def test_commits_are_the_bots_unless_the_checkout_says_otherwise(world: World) -> None:
