@@ -4,14 +4,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field, is_dataclass
 from datetime import UTC, datetime
 from io import FileIO
 from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 from skillopt_ci.progress import Note, Observer, silent
@@ -87,7 +84,7 @@ def ignore_event(event: RolloutEvent) -> None:
 
 @dataclass(eq=False)
 class EventLog:
-    """Appends events to ``file``, whole lines only; a thread of its own waits for the disk.
+    """Appends events to ``file``, whole lines only, which then survive this process.
 
     Each carries the run, the labels of its attempt, its number and its time. ``redact`` takes the
     secrets out. A disk that is full ends the record, not the work: ``observe`` is
@@ -102,35 +99,28 @@ class EventLog:
 
     def __post_init__(self) -> None:
         self._numbers = count()
-        self._queue = SimpleQueue[str | None]()
+        self._stream: FileIO | None = None
         self._known: set[str] = set()
         self._failure = ""
-        self._writer = Thread(target=self._write, name="events", daemon=True)
-        self._writer.start()
 
     def __call__(self, event: RolloutEvent) -> None:
-        self._queue.put(self._line(event))
+        if self._failure:
+            return
+        rest = memoryview(self._line(event).encode())
+        try:
+            if self._stream is None:  # work that makes no attempt leaves no file
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                self._stream = FileIO(self.file, "ab")
+            while rest:
+                rest = rest[self._stream.write(rest) :]
+        except OSError as error:
+            self._failure = str(error)
 
     def close(self) -> None:
-        self._queue.put(None)
-        self._writer.join()
+        if self._stream is not None:
+            self._stream.close()
         if self._failure:
             self.observe(Note(f"The record of events is incomplete: {self._failure}", "warning"))
-
-    def _write(self) -> None:
-        with ExitStack() as opened:
-            stream: FileIO | None = None
-            for line in iter(self._queue.get, None):
-                try:
-                    if stream is None:  # work that makes no attempt leaves no file
-                        self.file.parent.mkdir(parents=True, exist_ok=True)
-                        # without a buffer: what is written survives this process
-                        stream = opened.enter_context(FileIO(self.file, "ab"))
-                    rest = memoryview(line.encode())
-                    while rest and not self._failure:
-                        rest = rest[stream.write(rest) :]
-                except OSError as error:
-                    self._failure = str(error)
 
     def _line(self, event: RolloutEvent) -> str:
         content = {
