@@ -7,8 +7,9 @@ import shutil
 import sys
 import tempfile
 import textwrap
+import webbrowser
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
@@ -20,9 +21,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.config import survey
-from skillopt_ci.cli.evaluate import print_evaluation
 from skillopt_ci.cli.options import FILE, Globals, command, print_json
-from skillopt_ci.cli.read import find_skill
+from skillopt_ci.cli.read import open_reader
+from skillopt_ci.cli.report import page_evidence
 from skillopt_ci.cli.scaffold import (
     ENVIRONMENTS,
     WORKFLOW,
@@ -35,22 +36,18 @@ from skillopt_ci.cli.scaffold import (
     workflow_file,
     write_new,
 )
-from skillopt_ci.cli.train import print_outcome
+from skillopt_ci.cli.train import print_finish, print_outcome, train_to_end
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.config.models import PROVIDERS, Preset, ProviderName
 from skillopt_ci.demo import write_example
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.git.process import Git
-from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.model.access import required_variables
+from skillopt_ci.report.html_page import build_page
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.skill.validation import unloadable
-from skillopt_ci.training.offline_eval import Evaluation, evaluate
-from skillopt_ci.training.prefetcher import prefetching
-from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.trainer import train
-from skillopt_ci.util import read_text
+from skillopt_ci.util import read_text, write_atomically
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
 PRESETS: Mapping[ProviderName, Preset] = MappingProxyType(
@@ -344,21 +341,33 @@ _GIT_SETTINGS = (
 
 @command()
 @click.argument("folder", type=FILE, required=False)
-def quickstart_command(settings: Globals, folder: Path | None) -> None:
+@click.option("--open", "shown", is_flag=True, help="Open the report in a browser at the end.")
+def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> None:
     """Train the bundled example skill in a new repository: offline, free, in a minute.
 
-    The repository is made in FOLDER, or in a new temporary folder.
+    The repository is made in FOLDER, or in a new temporary folder. It ends with the score on tasks
+    that training never saw, and the run's report. With -v, steps are shown as `run` shows them.
     """
     target = settings.cwd / (folder or tempfile.mkdtemp(prefix="skillopt-quickstart-"))
     target = target.resolve()
     make_repository(target)
-    inside = replace(settings, config=target / "skillopt.yaml")
+    # a line for each step, unless more is asked for
+    inside = replace(settings, config=target / "skillopt.yaml", verbosity=settings.verbosity - 1)
     with opened(inside, locked=True) as run:
-        asyncio.run(_train(run, inside))
-        named = [find_skill(run, word, target) for word in ("initial", "best")]
-        result = asyncio.run(evaluate(run, named, "test"))
-    click.echo(err=True)
-    _print_result(run, result, inside, target)
+        finished = asyncio.run(train_to_end(run, lambda outcome: print_outcome(outcome, inside)))
+    report = target / "skillopt-report.html"
+    write_atomically(report, build_page(page_evidence(open_reader(inside), settings.redact)))
+    if settings.verbosity >= 0:
+        click.echo("\nWhere to look next:", file=settings.people)
+        for line in _where_next(run.config.run, settings.environ, target):
+            click.echo(f"  {line}", file=settings.people)
+        click.echo(file=settings.people)
+    if finished is not None:
+        print_finish(finished, inside)
+    if settings.verbosity >= 0:
+        click.echo(f"Report: {report.as_uri()}", file=settings.people)
+    if shown:
+        webbrowser.open(report.as_uri())
 
 
 def make_repository(target: Path) -> None:
@@ -372,28 +381,6 @@ def make_repository(target: Path) -> None:
     git.run("commit", "--quiet", "--message", "Write down how ledger lines look")
 
 
-async def _train(run: Run, settings: Globals) -> None:
-    async with prefetching(run) as ready, aclosing(train(ready)) as outcomes:
-        async for outcome in outcomes:
-            print_outcome(outcome, settings)
-
-
-def _print_result(run: Run, result: Evaluation, settings: Globals, target: Path) -> None:
-    def heading(text: str) -> None:
-        click.echo(f"{text}\n{'─' * len(text)}", file=settings.people)
-
-    heading("The training log is the skills branch")
-    for commit in run.ledger.log(newest(run.ledger), first_parent=True):
-        click.echo(f"{commit.sha[:7]} {harmless_line(commit.subject)}", file=settings.people)
-    click.echo(file=settings.people)
-    heading("Before and after, on tasks that training never saw")
-    print_evaluation(result, settings)
-    click.echo(file=settings.people)
-    heading("Where to look next")
-    for line in _where_next(run.config.run, settings.environ, target):
-        click.echo(f"  {line}", file=settings.people)
-
-
 def _where_next(run: str, environ: Mapping[str, str], target: Path) -> Iterator[str]:
     yield f"cd {shlex.quote(str(target))}"
     if shutil.which("skillopt-ci", path=environ.get("PATH")) is None:
@@ -402,7 +389,6 @@ def _where_next(run: str, environ: Mapping[str, str], target: Path) -> Iterator[
     for command_line, what in (
         (f"git log --first-parent {branch}", "each step's evidence"),
         (f"git diff main {branch} skills", "what was learned"),
-        ("skillopt-ci log", "the training log as a table"),
         ("skillopt-ci show 2", "one step: edits, flips, scores"),
         ("skillopt-ci init", "in a repository of your own"),
     ):

@@ -140,7 +140,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     """
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
-        finished = asyncio.run(_train(run, _teller(outcomes, settings)))
+        finished = asyncio.run(train_to_end(run, _teller(outcomes, settings)))
     if finished is not None:
         print_finish(finished, settings)
     elif not outcomes:
@@ -153,7 +153,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         click.echo(f"All epochs are trained: {done} in this run.", err=True)
 
 
-async def _train(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
+async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
+    """Do all that is left, the tests at the end included; ``tell`` hears of each outcome."""
     async with prefetching(run) as ready:
         async with aclosing(train(ready)) as outcomes:
             async for outcome in outcomes:
@@ -190,10 +191,10 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     if settings.verbosity >= 0:
         print_rows(settings, f"Run {found.run}{note}", tuple(summary_rows(found, outcome.seconds)))
-    elif found.best.test is not None and found.initial.test is not None and not settings.json:
+    elif found.best.test is not None and found.initial.test is not None:
         before, after = found.initial.test, found.best.test
         told = f"{score(before.hard)} → {score_text(after.hard, after.n)}"
-        click.echo(f"Run {found.run}{note}: {told} on the test tasks")
+        click.echo(f"Test score{note}: {told}", file=settings.people)
 
 
 @command("slow-update")
@@ -296,11 +297,12 @@ def _title(outcome: Outcome) -> str:
 def summary(outcome: Outcome, *, colour: bool = False) -> str:
     """What it did, in one line."""
     if isinstance(outcome, StepOutcome):
-        verdict, more = outcome.decision.verdict, arrow(outcome.decision)
+        verdict, decision = outcome.decision.verdict, outcome.decision
+        scores = "" if decision.score_after is None else f", {arrow(decision)}"
     else:
-        verdict, more = boundary_verdict(outcome.record), outcome.record.gist
+        verdict, scores = boundary_verdict(outcome.record), ""
     shown = click.style(verdict, fg=verdict_style(verdict)) if colour else verdict
-    return f"{_title(outcome)}: {shown}, {more}"
+    return f"{_title(outcome)}: {shown}{scores}"
 
 
 def outcome_json(outcome: Outcome) -> dict[str, object]:

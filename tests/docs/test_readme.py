@@ -74,9 +74,16 @@ def test_the_first_screen_leads_from_what_it_is_to_a_command_to_try() -> None:
 
 
 @pytest.mark.end_to_end
-def test_the_transcript_is_what_the_quickstart_prints(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "skillopt_ci", "-q", "quickstart", str(tmp_path / "example")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    transcript = blocks("console")[0].splitlines()[1:]
+def test_the_transcript_is_the_quickstart_s_log(tmp_path: Path) -> None:
+    quickstart = [sys.executable, "-m", "skillopt_ci", "-q", "quickstart", "example"]
+    subprocess.run(quickstart, capture_output=True, check=True, cwd=tmp_path)
+    shown, *transcript = blocks("console")[0].splitlines()
+    printed = subprocess.run(
+        shown.removeprefix("$ ").split(),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path / "example",
+    ).stdout
     subjects = [line.partition(" ")[2] for line in transcript if line != "…"]
     assert [subject for subject in subjects if subject not in printed] == []

@@ -84,7 +84,7 @@ def test_a_bare_clone_elsewhere_reads_the_whole_run(run: Run, tmp_path: Path) ->
     assert re.search(
         r"^last step +2 ", run(tmp_path / "read", "skillopt-ci", "status").stdout, re.MULTILINE
     )
-    assert run(tmp_path / "read", "skillopt-ci", "log").stdout.count("\n") == 6
+    assert run(tmp_path / "read", "skillopt-ci", "log").stdout.count("\n") == 7
     assert "+++ b/SKILL.md" in run(tmp_path / "read", "skillopt-ci", "show", "1").stdout
 
 
@@ -93,9 +93,9 @@ def test_a_bare_clone_elsewhere_reads_the_whole_run(run: Run, tmp_path: Path) ->
 def test_a_terminal_is_given_back_with_its_cursor(
     run: Run, tmp_path: Path, environ: dict[str, str], coloured: bool
 ) -> None:
-    command = " ".join([str(SCRIPT), "quickstart", "made", *SMALL])
+    command = " ".join([str(SCRIPT), "-v", "quickstart", "made", *SMALL])
     env = {"TERM": "xterm-256color", "COLUMNS": "80", **environ}
     drawn = run(tmp_path, "script", "--quiet", "--return", "-c", command, "/dev/null", **env).stdout
     assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") > 0
     assert ("\x1b[32m" in drawn) is coloured
-    assert "Where to look next" in drawn
+    assert "Report: file://" in drawn
