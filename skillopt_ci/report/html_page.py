@@ -164,7 +164,7 @@ def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[st
     yield (
         "Tasks",
         {
-            "train": state.basis and f"{state.basis.train_size}, {batch} in a step",
+            "train": state.basis and f"{state.basis.train_size}, {batch} a step",
             "selection": state.current.measurement.n,
             "test": tested.n if tested else "",
             "scorer": known("scorer.type"),

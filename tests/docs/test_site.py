@@ -14,6 +14,7 @@ from shutil import copytree, which
 
 import pytest
 from http_server import http_server
+from playwright.sync_api import Browser, sync_playwright
 from script_module import script
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,44 @@ def test_nothing_is_fetched_from_another_server(site: Path) -> None:
     assert found == {}
 
 
+@pytest.mark.integration
+def test_the_demo_is_the_report_of_a_run_made_now(site: Path) -> None:
+    report = (site / "demo" / "report.html").read_text(encoding="utf-8")
+    assert "0.100" in report
+    assert "0.950" in report
+    assert 'src="report.html"' in (site / "demo" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.integration
+def test_every_page_is_there_as_markdown_and_in_the_list_for_programs(site: Path) -> None:
+    pages = {file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")}
+    listed = (site / "llms.txt").read_text(encoding="utf-8")
+    assert set(re.findall(r"\]\(([^)]*)\): \w", listed)) == pages
+    for name in pages:
+        assert (site / name).read_text(encoding="utf-8").strip()
+    assert "github.com" in (site / "parity.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# T\n\nOne *two* `three`. Four.", "One two three."),
+        (
+            "<!-- no -->\n\n# T\n\n2026-01-01\n\n## Part\n- See [it](a.md), e.g. there:\n\n- x",
+            "See it, e.g. there",
+        ),
+    ],
+)
+def test_a_page_is_described_by_its_first_sentence(text: str, words: str) -> None:
+    assert script("docs_site").first_words(text) == words
+
+
+def test_long_names_break_where_words_meet() -> None:
+    jointed = script("docs_site").jointed
+    assert jointed("short_name") == "short_name"
+    assert jointed("evaluation.max_error_rate") == "evaluation.<wbr>max_<wbr>error_<wbr>rate"
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A documentation of two pages, under the real settings but for the list of pages."""
@@ -98,7 +137,7 @@ def test_a_broken_link_stops_the_build(small: Path, link: str, complaint: str) -
 
 
 def test_a_link_out_of_the_documentation_leads_to_the_repository() -> None:
-    outward = script("docs_links").outward
+    outward = script("docs_site").outward
     docs, home = ROOT / "docs", "https://example.org/r"
     text = "[a](../README.md) [b](../../scripts) [c](other.md) [d](../tutorial.md#x) [e](../no.md)"
     assert outward(text, docs / "how-to" / "page.md", docs, home) == (
@@ -134,26 +173,70 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.mark.end_to_end
-def test_search_finds_a_key_and_asks_nobody_else(address: str) -> None:
+#: Words of tables that stand on two lines, and how far the page is wider than the screen.
+_LOOK = """() => {
+  const broken = [];
+  for (const cell of document.querySelectorAll("article td, article th")) {
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walker.nextNode());) {
+      for (const word of node.data.matchAll(/[A-Za-z0-9]{2,}/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (lines.size > 1) broken.push(word[0]);
+      }
+    }
+  }
+  const drawn = [...document.querySelectorAll("article img")];
+  const cut = drawn.filter((one) => getComputedStyle(one).display !== "none" && !one.naturalWidth);
+  return [broken, document.documentElement.scrollWidth - innerWidth, cut.map((one) => one.src)];
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
     program = which("chromium") or which("chromium-browser") or which("google-chrome")
     if program is None and not os.environ.get("CI"):
         pytest.skip("no Chromium on the path")
-    from playwright.sync_api import sync_playwright
-
-    asked: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program,
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
         )
-        page = browser.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(address)
-        # typed, not filled in: the page listens to keys
-        page.get_by_role("textbox", name="Search").first.press_sequentially("max_error_rate")
-        found = page.locator('.md-search-result a[href*="/reference/configuration/"]').first
-        found.wait_for(state="attached")
+        yield browser
         browser.close()
+
+
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("width", [400, 1280])
+def test_no_word_of_a_table_is_broken_and_nothing_is_cut_off(
+    browser: Browser, address: str, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    for name in (
+        "",
+        "architecture/",
+        "agents/",
+        "providers/",
+        "parity/",
+        "reference/configuration/",
+    ):
+        page.goto(f"{address}/{name}")
+        assert page.evaluate(_LOOK) == [[], 0, []], name
+    page.close()
+
+
+@pytest.mark.end_to_end
+def test_search_finds_a_key_and_asks_nobody_else(browser: Browser, address: str) -> None:
+    asked: list[str] = []
+    page = browser.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    # typed, not filled in: the page listens to keys
+    page.get_by_role("textbox", name="Search").first.press_sequentially("max_error_rate")
+    found = page.locator('.md-search-result a[href*="/reference/configuration/"]').first
+    found.wait_for(state="attached")
+    page.close()
     assert asked
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []

@@ -143,7 +143,7 @@ def test_one_panel_tells_of_models_settings_dates_and_cost(show: Callable[..., P
         "target openai · gpt, reasoning effort low",
         "steps 2 merged, 1 reverted",
         "epochs 1 of 3",
-        "train 48, 16 in a step",
+        "train 48, 16 a step",
         "selection 40",
         "date 2026-01-30 to 2026-02-01",
         "used 12 calls, 3,000 tokens, cost $1.25",
