@@ -99,8 +99,8 @@ def listed(name: str, description: str, pages: dict[str, tuple[str, str]]) -> st
 def first_words(text: str) -> str:
     """The first sentence of a page, in plain words."""
     parts = re.sub(r"(?ms)<!--.*?-->|^#.*?$", "", text).split("\n\n")
-    prose = (" ".join(part.removeprefix("- ").split()) for part in parts)
+    prose = (" ".join(part.strip().removeprefix("- ").split()) for part in parts)
     # no picture, table or date
     first = next((one for one in prose if re.match(r"(?!\d)[\w*`\[].*[.:]", one)), "")
-    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`]", r"\1", first)
+    plain = re.sub(r"[*`]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first))
     return re.split(r"(?<=[^.][\w)]\.)\s", plain)[0].rstrip(":")
