@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
@@ -21,20 +21,19 @@ from skillopt_ci.cli.build import events_path
 from skillopt_ci.cli.options import FILE, Globals, command
 from skillopt_ci.cli.read import RunReader, gather, open_reader
 from skillopt_ci.errors import SkilloptError, UsageError
-from skillopt_ci.ledger.records import HistoryEntry, StepRecord
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
 from skillopt_ci.report.html_charts import anchor
 from skillopt_ci.report.html_page import build_page
-from skillopt_ci.report.html_skill import Effects, Evidence, Version
+from skillopt_ci.report.html_skill import Evidence, Version
 from skillopt_ci.report.terminal import course_lines, shortened
 from skillopt_ci.report.view import RunRecords, RunView
 from skillopt_ci.report.words import event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
-from skillopt_ci.stats import believe
 from skillopt_ci.text import plural, score
-from skillopt_ci.training.edit_ablation import PRIOR_SD, compared_in, rules_of
 from skillopt_ci.util import write_atomically
 
 #: Writers of other programs' run folders, imported only by the export.
@@ -55,8 +54,6 @@ _TEXT, _ATTEMPT = 1_600, 6_000
 _KINDS = ("system", "user", "model", "result", "outcome")
 _SOLVED = 1 - 1e-9
 _MEASURED = tuple(one.value for one in Status if one.measured)
-#: Beyond so many rules only the newest steps are looked at: a regression takes their third power.
-_MOST_RULES = 120
 
 
 @command()
@@ -264,23 +261,6 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
     left_out = len(turns) - len(turns[:2]) - len(last)
     gap = (Turn("gap", "", f"{left_out} turns left out"),) if left_out > 0 else ()
     return (*turns[:2], *gap, *last)
-
-
-def edit_effects(steps: Sequence[StepRecord]) -> Effects:
-    """What comparisons of the newest steps say of every edit."""
-    rules, start = set[str](), len(steps)
-    for record in reversed(steps):
-        rules |= {rule for edit in record.proposal.edits for rule in rules_of(edit)}
-        if len(rules) > _MOST_RULES:
-            break
-        start -= 1
-    known = believe(list(compared_in(steps[start:])), PRIOR_SD)
-    return {
-        (record.step, number): known.effect(rules_of(edit))
-        for record in steps[start:]
-        for number, edit in enumerate(record.proposal.edits)
-        if any(rule in known.means for rule in rules_of(edit))
-    }
 
 
 # The page served on this machine, made again whenever the run has moved.

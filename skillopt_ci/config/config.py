@@ -22,26 +22,11 @@ from skillopt_ci.config.scorers import ScorerSpec
 class GateConfig(Section):
     """The gate: how a candidate is compared with the current skill, and at what expense."""
 
-    policy: Literal["strict", "paired", "sequential"] = "strict"
-    """`strict` accepts any higher mean, `paired` only one that chance does not explain on the same
-    tasks; `sequential` also attempts close cases again, up to `attempts` times per skill."""
-    confidence: float = Field(default=0.8, ge=0.5, lt=1)
-    """One minus the chance that `paired` and `sequential` accept a skill that is no better."""
-    min_effect: float = Field(default=0.0, ge=0, lt=1)
-    """The gain of the mean score that `paired` and `sequential` must be sure of."""
-    effect: float = Field(default=0.1, gt=0, le=1)
-    """`paired` and `sequential` stop where even a gain of this size would hardly be accepted."""
-    futility: float = Field(default=0.1, ge=0, lt=0.5)
-    """The chance of being accepted below which they stop; 0 stops only where none is left."""
-    attempts: int = Field(default=3, ge=1, le=20)
-    """Most attempts at a task under each skill with `policy: sequential`."""
     early_stop: bool = True
     """Stop measuring a candidate when its rejection is certain."""
     look_every: int = Field(default=16, gt=0)
     """Tasks measured between two looks at the results: at best as many as are worked on at once
     (`model.target.max_concurrency`), fewer to save calls, more to save time."""
-    remeasure: bool = False
-    """Measure an accepted skill again, so that later candidates need not beat a lucky draw."""
     max_type_loss: float | None = Field(default=None, ge=0, le=1)
     """Largest loss of the mean score that an accepted skill may bring to any type of task."""
 
@@ -74,27 +59,6 @@ class GitHub(Section):
     def _off_is_a_word(cls, value: object) -> object:
         """YAML of old reads a bare `off` as false."""
         return "off" if value is False else value
-
-
-class Race(Section):
-    """The race: which of the proposed edits go into the candidate, by what they do on tasks.
-
-    It needs single edits, hence `skill_update_mode: patch`.
-    """
-
-    arms: int = Field(default=0, ge=0, le=64)
-    """Subsets of the edits that are tried in each heat; 0 means no race."""
-    tasks: int = Field(default=8, gt=0)
-    """Tasks of the step's batch on which each of them is tried."""
-    heats: int = Field(default=2, gt=0, le=8)
-    """Rounds; edits that are unlikely to help drop out after each."""
-    pool: int = Field(default=12, ge=0, le=48)
-    """Most edits that enter a race, in place of the learning rate; 0 leaves that in force."""
-    keep: float = Field(default=0.5, ge=0, lt=1)
-    """The probability of being helpful that an edit needs to go into the candidate."""
-    prune: float = Field(default=0.8, ge=0.5, le=1)
-    """Rules of the document enter the race as deletions when they are harmful with this
-    probability, by all that was measured so far; 1 means never."""
 
 
 class EnvironmentConfig(Section):
@@ -274,8 +238,6 @@ class Evaluation(Section):
     """Share of tasks that may end in infrastructure or grader errors before a step stops."""
     gate: GateConfig = GateConfig()
     """How a candidate is compared with the current skill, and at what expense."""
-    race: Race = Race()
-    """Which of the proposed edits go into the candidate, by what they do on tasks."""
 
 
 class Guard(Section):

@@ -316,7 +316,14 @@ def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
 
 
 #: Keys that did not pay and are gone: people still have them in their files.
-_RETIRED = {
+_TESTED = "the gate takes any higher mean"
+_RETIRED: dict[tuple[str, ...], str] = {
+    **{
+        ("evaluation", "gate", key): _TESTED
+        for key in ("policy", "confidence", "min_effect", "effect", "futility", "attempts")
+    },
+    ("evaluation", "gate", "remeasure"): "it cost more than it gained",
+    ("evaluation", "race"): "races of edits cost more than they gained",
     ("evaluation", "gate", "subset"): "every candidate is compared on all selection tasks",
     ("evaluation", "gate", "max_consultations"): "the number of candidates is not limited",
     ("train", "staleness"): "it lowered the score; batches are attempted under the current skill",

@@ -185,10 +185,26 @@ def influences(config: Config) -> dict[str, Any]:
     gate = facts["evaluation"]["gate"]
     # where they stood: a basis is hashed in the order of its keys
     facts["evaluation"]["gate"] = {
-        **{key: gate[key] for key in gate if key != "max_type_loss"},
+        "policy": "strict",
+        "confidence": 0.8,
+        "min_effect": 0.0,
+        "effect": 0.1,
+        "futility": 0.1,
+        "attempts": 3,
+        "early_stop": gate["early_stop"],
+        "look_every": gate["look_every"],
+        "remeasure": False,
         "subset": 0,
         "max_consultations": 0,
         "max_type_loss": gate["max_type_loss"],
+    }
+    facts["evaluation"]["race"] = {
+        "arms": 0,
+        "tasks": 8,
+        "heats": 2,
+        "pool": 12,
+        "keep": 0.5,
+        "prune": 0.8,
     }
     usual = RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS)
     if facts["rollout"] == usual:

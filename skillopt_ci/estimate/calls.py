@@ -13,14 +13,11 @@ from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.config.rollout import ChatConfig, HumanConfig, ScriptedConfig
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.model.types import Account
-from skillopt_ci.training.edit_ablation import races
 from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
 from skillopt_ci.training.update import notes_from
 
-ATTEMPTS = [
-    Account("target", stage) for stage in ("rollout", "selection", "race", "slow_rollout", "test")
-]
-ROLLOUT, SELECTION, RACE, SLOW_ROLLOUT, TEST = ATTEMPTS
+ATTEMPTS = [Account("target", stage) for stage in ("rollout", "selection", "slow_rollout", "test")]
+ROLLOUT, SELECTION, SLOW_ROLLOUT, TEST = ATTEMPTS
 JUDGE = Account("judge", "judge")
 ANALYST = Account("optimizer", "analyst")
 MERGE = Account("optimizer", "merge")
@@ -31,9 +28,9 @@ CONSOLIDATE = Account("optimizer", "appendix_consolidate")
 SLOW_UPDATE = Account("optimizer", "slow_update")
 META_SKILL = Account("optimizer", "meta_skill")
 
-#: Before there is any history: the share of candidates that is accepted where any gain is enough
-#: and where chance must not explain it, and of steps that propose nothing.
-_ACCEPTED, _CONVINCING, _EMPTY = 0.5, 0.35, 0.1
+#: Before there is any history: the shares of candidates that are accepted, and of steps that
+#: propose nothing.
+_ACCEPTED, _EMPTY = 0.5, 0.1
 #: How many observations these are worth.
 _WEIGHT = 4
 #: An accepted candidate closes this share of the gap to a perfect score.
@@ -41,10 +38,8 @@ _GAIN = 0.4
 #: Answers of an agent on a task, as long as none was seen; and the most where nothing limits them.
 _AGENT_STEPS, _UNLIMITED_STEPS = 10, 200
 #: Shares of: minibatches of successes that lead to a patch, choices that the pool is too large
-#: for, slow updates that write something, arms of a race that are documents of their own.
-_SUCCESS_PATCHES, _TOO_MANY, _GUIDED, _DISTINCT = 0.5, 0.4, 0.7, 0.7
-#: Share of the tasks on which attempts come to different scores.
-_UNDECIDED = 0.1
+#: for, slow updates that write something.
+_SUCCESS_PATCHES, _TOO_MANY, _GUIDED = 0.5, 0.4, 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +100,9 @@ def assumed(
     done = [one for one in history if one.kind == "step"]
     judged = [one for one in done if not one.action.startswith("skip")]
     kept = sum(one.action.startswith("accept") for one in judged)
-    before = _ACCEPTED if config.evaluation.gate.policy == "strict" else _CONVINCING
     return Assumed(
         solved=0.5 if solved is None else solved,
-        accepted=(kept + _WEIGHT * before) / (len(judged) + _WEIGHT),
+        accepted=(kept + _WEIGHT * _ACCEPTED) / (len(judged) + _WEIGHT),
         empty=(len(done) - len(judged) + _WEIGHT * _EMPTY) / (len(done) + _WEIGHT),
         calls=_calls_of_attempt(config, steps),
     )
@@ -155,15 +149,14 @@ class Forecast:
         return {SELECTION: Range(count, count, count)}
 
     def step(self, plan: StepPlan) -> Calls:
-        """One training step. In the first epoch, without races, no attempt was made before."""
+        """One training step. In the first epoch no attempt was made before."""
         config, train = self.config, self.situation.train
         each = config.rollout.attempts
         sizes = [len(batch.tasks) * each for batch in plan.batches]
         tasks = len({task.id for batch in plan.batches for task in batch.tasks})
-        fresh = plan.epoch == 1 and not races(config)
-        # a race or a comparison has made the first round of some already
+        # an epoch's end has made the first round of some already
         new = tasks * (1 - self._ahead / train)
-        rollout = _between(tasks * each if fresh else 0, new * each, tasks * each)
+        rollout = _between(tasks * each if plan.epoch == 1 else 0, new * each, tasks * each)
         if analyst_budget(config.optimizer) == 0:
             return {ROLLOUT: rollout, SELECTION: self._selection(0.0)}
         reflected = self._reflection(sizes)
@@ -171,7 +164,7 @@ class Forecast:
         self._known = min(train, self._known + tasks)
         self._rolled = min(train, self._rolled + tasks)
         self._known_last = min(train, self._known_last + self._same * tasks)
-        return {ROLLOUT: rollout, **reflected, **self._candidate(plan, tasks)}
+        return {ROLLOUT: rollout, **reflected, **self._candidate(plan)}
 
     def epoch_end(self, epoch: int) -> Calls:
         """The end of an epoch; that of the first one asks no model."""
@@ -232,69 +225,49 @@ class Forecast:
             MERGE: _between(0, merges, 2 * merged(alone, alone, gradient)),
         }
 
-    def _candidate(self, plan: StepPlan, tasks: int) -> Calls:
+    def _candidate(self, plan: StepPlan) -> Calls:
         """What choosing, writing and measuring the candidate takes, if the step has one."""
-        optimizer, race = self.config.optimizer, self.config.evaluation.race
-        each, proposed = self.config.rollout.attempts, 1 - self.assumed.empty
-        control, raced = lr_control(optimizer), races(self.config)
+        optimizer, proposed = self.config.optimizer, 1 - self.assumed.empty
+        control = lr_control(optimizer)
         budget = edit_budget(optimizer, plan.step, self.situation.total_steps)
         calls: dict[Account, Range] = {}
         if control == "autonomous":
             calls[LEARNING_RATE] = Range(0, proposed, 2)
         if control == "autonomous" or (control == "fixed" and budget > 0):
-            roomy = raced and race.pool > budget
-            calls[RANKING] = Range(0, 0 if roomy else proposed * _TOO_MANY, 2)
+            calls[RANKING] = Range(0, proposed * _TOO_MANY, 2)
         if optimizer.skill_update_mode == "rewrite_from_suggestions":
             calls[REWRITE] = Range(0, proposed, 2)
         if notes_from(optimizer) and optimizer.skill_aware_consolidate_threshold:
             calls[CONSOLIDATE] = Range(0, 0, 2)
-        tried = min(race.tasks, tasks) if raced else 0
-        if raced:
-            # few arms leave more in doubt, which another heat has to tell
-            arms = _DISTINCT * (race.arms + (race.heats > 1))
-            most = race.arms * race.heats * tried * each
-            calls[RACE] = _between(0, proposed * arms * tried * each, most)
         gated = self.config.evaluation.use_gate
-        calls[SELECTION] = self._selection(self._judge(proposed, gated=gated, tried=tried))
+        calls[SELECTION] = self._selection(self._judge(proposed, gated=gated))
         return calls
 
-    def _judge(self, proposed: float, *, gated: bool, tried: int = 0) -> float:
-        """Attempts that a candidate takes which there is with the probability ``proposed``.
-
-        It becomes the current skill if it is accepted, with ``tried`` tasks attempted before.
-        """
+    def _judge(self, proposed: float, *, gated: bool) -> float:
+        """Attempts that a candidate takes which there is with the probability ``proposed``."""
         gate = self.config.evaluation.gate
         planned = tasks = self.situation.selection
-        # both skills meet the undecided tasks again, in each round that the gate may still call for
-        rounds = gate.attempts - 1 if gated and gate.policy == "sequential" else 0
-        again = 2 * _UNDECIDED * planned * rounds
         if gate.early_stop:
             # those that the current skill fails come first; after them nothing can be gained
             looks = math.ceil(((1 - self._solved) * planned + 1) / gate.look_every)
             tasks = min(planned, looks * gate.look_every)
-        rejected = tasks + again + planned * bool(notes_from(self.config.optimizer))
-        # whoever is accepted is measured on all tasks
-        kept = planned + again + planned * (gate.remeasure and gated)
+        rejected = tasks + planned * bool(notes_from(self.config.optimizer))
         share = self.assumed.accepted if gated else 1.0
         changed = proposed * share
         self._solved += changed * _GAIN * (1 - self._solved)
         self._made = {made: one * (1 - changed) for made, one in self._made.items()}
         self._made[0] = self._made.get(0, 0.0) + changed
-        self._known = (1 - changed) * self._known + changed * tried
+        self._known *= 1 - changed
         self._rolled *= 1 - changed
         self._ahead *= 1 - changed
         self._same *= 1 - changed
-        attempts = share * kept + (1 - share) * rejected
+        # whoever is accepted is measured on all tasks
+        attempts = share * planned + (1 - share) * rejected
         return proposed * attempts * self.config.rollout.attempts
 
     def _selection(self, attempts: float) -> Range:
         """A candidate is measured, unless its text was; rejected edits leave notes to measure."""
-        evaluation, planned = self.config.evaluation, self.situation.selection
-        gate = evaluation.gate
-        rounds = gate.attempts if evaluation.use_gate and gate.policy == "sequential" else 1
-        most = planned + planned * 2 * (rounds - 1)
-        most += planned * (gate.remeasure and evaluation.use_gate)
-        most += planned * bool(notes_from(self.config.optimizer))
+        most = self.situation.selection * (1 + bool(notes_from(self.config.optimizer)))
         return _between(0, attempts, most * self.config.rollout.attempts)
 
 

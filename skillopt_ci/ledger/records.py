@@ -193,8 +193,7 @@ class GateRecord(Record):
     """How a candidate was compared with the current skill, and what that took.
 
     ``difference`` is the mean of candidate minus current over the ``compared`` of ``planned``
-    tasks. ``p_value`` is that of the sign-flip test; a round accepts at ``alpha`` or less, and
-    ``margin`` is the gain that it must be sure of.
+    tasks. Other policies than `strict`, further rounds and what belongs to them are retired.
     """
 
     policy: Literal["strict", "paired", "sequential"]
@@ -207,57 +206,16 @@ class GateRecord(Record):
     margin: float = 0.0
     confidence: float | None = None
     rounds: int = 1
-    """Rounds of attempts that were begun."""
     end: Literal["measured", "certain", "futile", "convinced"] = "measured"
     """Why measuring ended: all was measured; no outcome could have changed the verdict; another
     verdict was unlikely; the candidate was sure enough to be better."""
     candidate_attempts: int = 0
     current_attempts: int = 0
-    """Fresh attempts under the current skill, beside those that were known."""
     baseline_attempts: int = 0
-    """Attempts that measured the accepted skill afresh, or completed its measurement."""
     saved: int = 0
     """Attempts at planned tasks that were not needed."""
     losses: dict[str, float] = Field(default_factory=dict)
     """Types of task whose mean score fell by more than is allowed, and by how much."""
-
-
-class ArmRecord(Record):
-    """A subset of the edits, by their numbers from 0, and its score on each task that was tried."""
-
-    edits: tuple[int, ...]
-    scores: dict[str, float] = Field(default_factory=dict)
-
-
-class HeatRecord(Record):
-    """Subsets that were tried on the same tasks; ``errors`` counts attempts without a score."""
-
-    arms: tuple[ArmRecord, ...] = ()
-    errors: int = 0
-
-
-class EffectRecord(Record):
-    """What an edit adds to the mean score, give or take, and how likely it adds anything."""
-
-    mean: float
-    sd: float
-    helpful: float
-    kept: bool
-
-
-class RaceRecord(Record):
-    """How the edits of a step were tried against each other on training tasks.
-
-    ``effects`` has one entry for each edit of the proposal, in order.
-    """
-
-    heats: tuple[HeatRecord, ...] = ()
-    effects: tuple[EffectRecord, ...] = ()
-
-    @property
-    def attempts(self) -> int:
-        scored = sum(len(arm.scores) for heat in self.heats for arm in heat.arms)
-        return scored + sum(heat.errors for heat in self.heats)
 
 
 class PatternRecord(Record):
@@ -402,8 +360,8 @@ class ProposalRecord(Record):
     """Reminders for the appendix, where they were asked for and there were any."""
     reviewer_notes: tuple[ReviewerNoteRecord, ...] = ()
     """What reviewers asked for, where they did."""
-    race: RaceRecord | None = None
-    """How `edits` were tried against each other, where they were."""
+    race: JsonValue = None
+    """Retired: how `edits` were tried against each other."""
     outcome: Literal["updated", "skip_no_rewrite"] = "updated"
     refused: str = ""
     """Why the guard refused the rewritten document, if it did."""
@@ -519,9 +477,9 @@ class Decision(_Decided, Record):
     gate: GateRecord | None = None
     """The arithmetic; absent in records of before it was kept."""
     baseline: Measurement | None = None
-    """What later candidates are held against if this one stays, where it is not `measurement`."""
+    """Retired: what later candidates were held against where it was not `measurement`."""
     incumbent: Measurement | None = None
-    """The current skill's measurement with the attempts that this verdict added."""
+    """Retired: the current skill's measurement with the attempts that this verdict added."""
     notes: "Decision | None" = None
     """The verdict on the notes alone, where they came with edits that were rejected."""
 

@@ -25,7 +25,6 @@ from skillopt_ci.report.words import (
     note_outcomes,
     notes_gist,
     notes_verdict,
-    race_text,
     refusal_lines,
     reminders,
     reservations,
@@ -174,7 +173,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
     """What became of a step: its ``candidate`` (None: there was none) is merged or reverted."""
     proposal, decision = record.proposal, record.decision
     assert decision is not None  # noqa: S101 - a step that is recorded was decided on
-    raced, known = race_text(proposal), decision.reused_from
+    known = decision.reused_from
     did = "Merge" if decision.stays else "Revert"
     subject = f"{did} step {record.step} ({arrow(decision)}): {headline(proposal)}"
     if candidate is None:
@@ -185,7 +184,6 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
         f"Verdict: {decision.verdict}. {_sentence(decision.reason)}",
         "" if decision.measurement is None else _flips(decision),
         arithmetic(decision),
-        f"Race: {raced}" if raced else "",
         *reservations(decision.measurement),
         _guidance(record),
         notes_verdict(proposal, decision),

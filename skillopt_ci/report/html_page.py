@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from skillopt_ci import __version__
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import by_role
+from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import (
     Column,
@@ -35,7 +36,7 @@ from skillopt_ci.report.words import (
 )
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
-from skillopt_ci.stats import Effect, Interval, wilson
+from skillopt_ci.stats import Interval, wilson
 from skillopt_ci.text import cost_text, difference_text, plural, score, score_text
 
 

@@ -6,9 +6,9 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from skillopt_ci.ledger.records import Decision, Measurement, StepRecord
+from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_attempts import Recorded
 from skillopt_ci.report.view import RunView
-from skillopt_ci.stats import Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,6 @@ class Version:
     label: str
     text: str
     anchor: str = ""
-
-
-#: What an edit adds to the mean score, by the step that proposed it and its number from 0.
-Effects = Mapping[tuple[int, int], Effect]
 
 
 @dataclass(frozen=True, slots=True)

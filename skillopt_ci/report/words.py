@@ -1,4 +1,4 @@
-"""Phrases for what a record holds: usage, the gate's arithmetic, caveats, edits, notes, the race.
+"""Phrases for what a record holds: usage, the gate's arithmetic, caveats, edits, notes.
 
 Text of models in them is cut and made inert for one line (:func:`~skillopt_ci.sanitize.one_line`).
 """
@@ -13,7 +13,6 @@ from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
     EditRecord,
-    EffectRecord,
     GateRecord,
     HistoryEntry,
     Measurement,
@@ -22,8 +21,8 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.model.types import Accounts, Usage, by_role, by_stage, total
+from skillopt_ci.report.effects import Effect
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.stats import Effect
 from skillopt_ci.text import (
     cost_text,
     difference_text,
@@ -41,7 +40,6 @@ _MOST_FOLLOWED = 5
 _ENDS = {
     "certain": "no outcome of the rest could have changed the verdict",
     "futile": "a gain was unlikely to be shown",
-    "convinced": "the gain was sure enough",
 }
 
 
@@ -151,25 +149,14 @@ def arithmetic(decision: Decision) -> str:
 
 
 def _sentences(gate: GateRecord) -> Iterator[str]:
-    sure = "" if gate.confidence is None else f" at {100 * gate.confidence:g}% confidence"
     difference = difference_text(gate.difference, gate.standard_error, gate.compared)
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"
-    yield f"Policy {gate.policy}{sure}: {difference} over {over}."
-    if gate.p_value is not None and gate.alpha is not None:
-        beyond = f" beyond {gate.margin:g}" if gate.margin else ""
-        yield f"Chance alone does so with p = {gate.p_value:.3f}{beyond}; {gate.alpha:.3g} is sure."
+    yield f"Policy {gate.policy}: {difference} over {over}."
     if gate.candidate_attempts:
-        count = gate.current_attempts
-        fresh = f" and {count} under the current skill" if count else ""
         saved = f", {gate.saved} saved: {_ENDS.get(gate.end, '')}" if gate.saved else ""
-        yield f"It took {plural(gate.candidate_attempts, 'attempt')}{fresh}{saved}."
+        yield f"It took {plural(gate.candidate_attempts, 'attempt')}{saved}."
     else:
         yield "No attempt was needed."
-    if gate.baseline_attempts:
-        yield (
-            f"{plural(gate.baseline_attempts, 'further attempt')} measured the accepted skill, "
-            "for later comparisons."
-        )
     if gate.losses:
         lost = ", ".join(f"{one_line(kind, 40)} -{loss:.3f}" for kind, loss in gate.losses.items())
         yield f"Types of task that lost too much: {lost}."
@@ -208,7 +195,7 @@ def with_pessimistic(text: str, measurement: Measurement) -> str:
     return f"{text}, {score(measurement.pessimistic_hard)} if errors count as failed"
 
 
-# Edits, rewritten documents, reminders, the race.
+# Edits, rewritten documents, reminders.
 
 
 def quoted(text: str, limit: int) -> str:
@@ -249,8 +236,6 @@ def edit_evidence(edit: EditRecord) -> str:
 def edit_fate(edit: EditRecord) -> str:
     if edit.reason:
         return f"refused because {edit.reason}"
-    if edit.status == "skipped_race":
-        return "left out by the race"
     return "applied" if edit.applied else edit.status.replace("_", " ")
 
 
@@ -283,21 +268,7 @@ def suggestion_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
         yield f"suggestion {number}", f"{kind}, {name}: {quoted(one.instruction, 200)}"
 
 
-def race_text(proposal: ProposalRecord) -> str:
-    """What became of the edits in their race; empty where there was none."""
-    race = proposal.race
-    if race is None:
-        return ""
-    arms = sum(len(heat.arms) for heat in race.heats)
-    kept = sum(effect.kept for effect in race.effects)
-    edits = plural(len(race.effects), "edit")
-    if not arms:
-        return f"{kept} of {edits} kept by what earlier steps had measured."
-    effort = f"{plural(arms, 'subset')} in {plural(len(race.heats), 'heat')}"
-    return f"{kept} of {edits} kept, raced as {effort} ({plural(race.attempts, 'attempt')})."
-
-
-def effect_text(effect: Effect | EffectRecord) -> str:
+def effect_text(effect: Effect) -> str:
     """What an edit adds to the mean score: ``+0.042 ± 0.061 (95 %), helps with 91%``."""
     spread = rounded(_NORMAL_95 * effect.sd)
     return f"{effect.mean:+.3f} ± {spread} (95 %), helps with {percent(effect.helpful)}"

@@ -78,7 +78,6 @@ class EditStatus(StrEnum):
     EMPTY = "skipped_empty_content"
     UNKNOWN_OP = "skipped_unknown_op"
     REFUSED = "skipped_guard"
-    RACED_OUT = "skipped_race"
 
     @property
     def applied(self) -> bool:

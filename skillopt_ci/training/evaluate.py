@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from skillopt_ci.aio import Begun, map_ordered
+from skillopt_ci.aio import Begun
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Action, BoundaryRecord, Decision, Measurement, ProposalRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
@@ -11,14 +11,11 @@ from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural, score
 from skillopt_ci.training.gate import decide
-from skillopt_ci.training.measure import Scores, measure, measurement_of, rounds, tallies
+from skillopt_ci.training.measure import Scores, measurement_of, rounds, tallies
 from skillopt_ci.training.memory import measured_before, past_tallies
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.sequential_test import (
-    Answer,
     Ask,
-    Lot,
-    Measured,
     Outcome,
     Setup,
     Test,
@@ -92,13 +89,11 @@ def _without_candidate(proposal: ProposalRecord) -> tuple[Action, str]:
         return "skip_no_patches", why
     if proposal.outcome == "skip_no_rewrite":
         return "skip_no_rewrite", "nobody wrote a usable document"
-    rate, race = proposal.learning_rate, proposal.race
+    rate = proposal.learning_rate
     if proposal.refused:
         return "reject", f"the guard refused the document: {proposal.refused}"
-    if not proposal.n_edits_merged and race is None:
+    if not proposal.n_edits_merged:
         return "reject", "no proposed edit was left after merging"
-    if race is not None and not any(one.kept for one in race.effects):
-        return "reject", "no edit proved itself in the race"
     if rate is not None and not rate.learning_rate:
         why = "gave no usable learning rate" if rate.fallback else "chose to apply no edit"
         return "reject", f"the optimizer {why}"
@@ -120,17 +115,15 @@ async def evaluate_text(
     """
     reused, known = known_measurement(run, checkout, skill) or (None, None)
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
-    if known is not None and known.asked >= set(terms.order):
-        whole = terms.settings.model_copy(update={"early_stop": False})
-        terms = replace(terms, settings=whole)
-    before = checkout.state.current.measurement
-    first = 0 if known is None else known.first_attempt
-    sides = ((skill, first), (checkout.skill, before.first_attempt))
-    test = sequential_test(terms, tallies(before), {} if known is None else tallies(known))
+    first, found_before = 0, {}
+    if known is not None:
+        first, found_before = known.first_attempt, tallies(known)
+        if known.asked >= set(terms.order):
+            terms = replace(terms, stop=False)
     planned = len(terms.order)
-    outcome, scores = await _roll_out(run, models, test, sides, planned)
-    measured = outcome.measured
-    asked, tallied = set(measured.asked), measured.candidate
+    test = sequential_test(terms, found_before)
+    outcome, scores = await _roll_out(run, models, test, (skill, first), planned)
+    asked, tallied = set(outcome.asked), outcome.candidate
     names = [task.id for task in run.selection if task.id in asked]
     found = measurement_of(
         {name: tallied[name] for name in names if name in tallied},
@@ -142,8 +135,7 @@ async def evaluate_text(
     )
     if scores.made:
         found = scores.described(found, models.runner.caveat)
-    incumbent = _of_current(measured, before, evaluation, checkout.skill)
-    flips = paired((incumbent or before).hard_scores, found.hard_scores)
+    flips = paired(checkout.state.current.measurement.hard_scores, found.hard_scores)
     types = {task.id: task.task_type for task in run.selection}
     decision = decide(
         terms, outcome, found, checkout.state, types, evaluation, notes_only=notes_only
@@ -154,17 +146,16 @@ async def evaluate_text(
             "fixed": flips.fixed,
             "broken": flips.broken,
             "measured_under": run.measured_under,
-            "reused_from": None if measured.candidate_attempts else reused,
-            "incumbent": incumbent,
+            "reused_from": None if outcome.attempts else reused,
         }
     )
-    told = f"{len(measured.candidate)} of {plural(planned, 'task')} measured"
+    told = f"{len(tallied)} of {plural(planned, 'task')} measured"
     clear = "" if outcome.end == "measured" else ", then the verdict was clear"
     after = score(decision.score_after, estimated=len(names) < planned)
     change = f"{score(decision.score_before)} → {after}"
     run.observer(StageFinished(STAGE, f"{change}, {told}{clear}"))
     run.observer(StageFinished("gate", decision.verdict))
-    return await _remeasured(run, decision, skill, models, evaluation)
+    return decision
 
 
 def known_measurement(
@@ -204,51 +195,38 @@ def first_attempts(
     """The attempts with which a comparison begins, if nothing is known of the candidate yet."""
     if known_measurement(run, checkout, skill) is not None:
         return ()
-    current = checkout.state.current.measurement
-    first = next(sequential_test(_setup(run, checkout, skill, evaluation), tallies(current), {}))
-    sides = ((skill, 0), (checkout.skill, current.first_attempt))
-    return tuple(
-        request
-        for ask in (first, *first.sure({}))
-        for side, lot in zip(sides, (ask.candidate, ask.current), strict=True)
-        for request in _requests(run, side, lot)
-    )
+    first = next(sequential_test(_setup(run, checkout, skill, evaluation), {}))
+    asks = (first, *first.sure({}))
+    return tuple(request for ask in asks for request in _requests(run, (skill, 0), ask))
 
 
-def _requests(run: Run, side: Side, lot: Lot) -> tuple[AttemptRequest, ...]:
-    (skill, first), tasks = side, {task.id: task for task in run.selection}
-    numbered = ((tasks[name], first + earlier) for name, earlier in lot)
+def _requests(run: Run, side: Side, ask: Ask) -> tuple[AttemptRequest, ...]:
+    (skill, number), tasks = side, {task.id: task for task in run.selection}
+    numbered = ((tasks[name], number) for name in ask.tasks)
     return rounds(numbered, skill, STAGE, run.config.rollout.attempts)
 
 
 async def _roll_out(
-    run: Run, models: OpenModels, test: Test, sides: tuple[Side, Side], planned: int
+    run: Run, models: OpenModels, test: Test, side: Side, planned: int
 ) -> tuple[Outcome, Scores]:
     """Make what ``test`` asks for until it ends, and early what it is sure to ask for next."""
     run.observer(StageStarted(STAGE, planned))
     limit, each = run.config.evaluation.max_error_rate, models.runner.attempts
     made, arrived = Scores(), Scores()
 
-    async def attempt(work: tuple[Side, Lot]) -> tuple[Rollout, ...]:
-        side, lot = work
+    def done(rollout: Rollout) -> None:
+        run.observer(StageAdvanced(STAGE, rollout.task_id))
+        arrived.add(rollout)
+        look()
 
-        def done(rollout: Rollout) -> None:
-            run.observer(StageAdvanced(STAGE, rollout.task_id))
-            if side is sides[0]:
-                arrived.add(rollout)
-                look()
-
-        return await models.runner.carry_out(_requests(run, side, lot), done)
-
-    async def put(asked: Ask) -> list[tuple[Rollout, ...]]:
-        work = zip(sides, (asked.candidate, asked.current), strict=True)
-        return await map_ordered(attempt, work, limit=2)
+    async def put(asked: Ask) -> tuple[Rollout, ...]:
+        return await models.runner.carry_out(_requests(run, side, asked), done)
 
     def look(*, first: bool = False) -> None:
         # each look costs as much as some answers: it is worth it where few answers are out
-        tasks = [task for task, _ in ask.candidate]
-        missing = sum(arrived.made[task] < each for task in tasks)
-        if first or missing in {len(tasks) >> n for n in range(1, len(tasks).bit_length())}:
+        missing = sum(arrived.made[task] < each for task in ask.tasks)
+        count = len(ask.tasks)
+        if first or missing in {count >> n for n in range(1, count.bit_length())}:
             for one in ask.sure(arrived.means(each)):
                 under_way.begin(one)
 
@@ -258,41 +236,13 @@ async def _roll_out(
             while True:
                 under_way.begin(ask)
                 look(first=True)
-                sides_made = await under_way.result(ask)
-                for rollout in (one for side in sides_made for one in side):
+                rollouts = await under_way.result(ask)
+                for rollout in rollouts:
                     made.add(rollout)
                 if made.failed.total() > limit * max(planned, made.made.total()):
                     made.refuse_errors(limit, STAGE)
-                ask = test.send(Answer(*(Scores(rollouts=side).means() for side in sides_made)))
-        except StopIteration as done:
-            outcome: Outcome = done.value
+                ask = test.send(Scores(rollouts=rollouts).means())
+        except StopIteration as done_with:
+            outcome: Outcome = done_with.value
     made.refuse_errors(limit, STAGE)
     return outcome, arrived
-
-
-def _of_current(
-    measured: Measured, before: Measurement, evaluation: Evaluation, skill: str
-) -> Measurement | None:
-    """The current skill's measurement with the attempts that were added, if there are any."""
-    if not measured.current_attempts:
-        return None
-    ordered = {name: measured.current[name] for name in (*before.tasks, *measured.current)}
-    errors = [name for name in before.errors if name not in ordered]
-    return measurement_of(ordered, errors, evaluation, skill, 0, before.first_attempt)
-
-
-async def _remeasured(
-    run: Run, decision: Decision, skill: str, models: OpenModels, evaluation: Evaluation
-) -> Decision:
-    """With ``evaluation.gate.remeasure``, measure an accepted ``skill`` on fresh attempts.
-
-    A score that won a comparison is on average too high (the winner's curse).
-    """
-    found, gate = decision.measurement, decision.gate
-    wanted = evaluation.gate.remeasure and evaluation.use_gate
-    if not (wanted and decision.stays and found is not None and gate is not None):
-        return decision
-    attempt = found.first_attempt + max(found.attempts.values(), default=1)
-    baseline = await measure(run, models, skill, run.selection, attempt=attempt)
-    gate = gate.model_copy(update={"baseline_attempts": len(baseline.asked)})
-    return decision.model_copy(update={"baseline": baseline, "gate": gate})

@@ -10,7 +10,7 @@ from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.records import Action, Decision, GateRecord, Measurement, State
 from skillopt_ci.text import plural
 from skillopt_ci.training.measure import Tallies, exact, gate_score
-from skillopt_ci.training.sequential_test import Measured, Outcome, Setup
+from skillopt_ci.training.sequential_test import Outcome, Setup
 
 
 def decide(
@@ -27,16 +27,12 @@ def decide(
     current, best = state.current.measurement, state.best.measurement
     if not _shared(candidate, current, best):
         raise TooManyErrors("No selection task was measured under both skills.")
-    if outcome.end in ("certain", "futile") and candidate.partial:
+    if candidate.partial:
         decision = _partial_rejection(outcome, setup, current, evaluation)
-    elif setup.settings.policy == "strict":
-        decision = compare(candidate, current, best, evaluation, notes_only=notes_only)
     else:
-        beats = state.best.sha256 == state.current.sha256
-        ours, _, record = scores(candidate, current, best, evaluation)
-        decision = _tested(outcome, setup, current, evaluation, beats_best=beats or ours > record)
+        decision = compare(candidate, current, best, evaluation, notes_only=notes_only)
     allowed = evaluation.gate.max_type_loss if evaluation.use_gate else None
-    lost = losses(outcome.measured, setup, types, allowed)
+    lost = losses(outcome.candidate, setup, types, allowed)
     if lost and decision.action != "reject" and not notes_only:
         told = ", ".join(f"{kind} by {loss:.4g}" for kind, loss in lost.items())
         reason = f"{decision.reason}, but types of task lost more than {allowed:g}: {told}"
@@ -146,62 +142,33 @@ def _told(ours: Fraction, theirs: Fraction, count: int) -> str:
     )
 
 
-_ENDS = {"futile": "a gain was unlikely to be shown by the rest", "certain": "no gain was in reach"}
-
-
 def _partial_rejection(
     outcome: Outcome, setup: Setup, current: Measurement, evaluation: Evaluation
 ) -> Decision:
     """The verdict where tasks were left out: there it is taken to do as the current skill does."""
-    before = _mean_worth(outcome.measured.current, setup) + _bonus(current, evaluation)
-    differences = outcome.measured.differences(setup)
+    counting = [task for task in setup.order if task in setup.eligible]
+    before = _mean([setup.worth(setup.current[task]) for task in counting])
+    before += _bonus(current, evaluation)
+    differences = setup.differences(outcome.candidate)
     total = sum(differences, Fraction())
-    gain = total / max(1, len(setup.eligible)) + setup.bonus
+    gain = total / max(1, len(counting)) + setup.bonus
     told = (
-        f"after {len(differences)} of {len(setup.eligible)} tasks "
-        f"({float(total):+.4g} in sum) {_ENDS[outcome.end]}"
+        f"after {len(differences)} of {len(counting)} tasks "
+        f"({float(total):+.4g} in sum) no gain was in reach"
     )
     return _decision(evaluation, "reject", told, before, before + gain)
 
 
-def _tested(
-    outcome: Outcome,
-    setup: Setup,
-    current: Measurement,
-    evaluation: Evaluation,
-    *,
-    beats_best: bool,
-) -> Decision:
-    """The verdict of the paired test on a candidate that was measured on all tasks."""
-    measured = outcome.measured
-    differences = measured.differences(setup)
-    before = _mean_worth(measured.current, setup, measured.candidate) + _bonus(current, evaluation)
-    gain = _mean(differences) + setup.bonus
-    sure = "more than chance explains" if outcome.convincing else "not more than chance explains"
-    over = f" beyond {setup.settings.min_effect:g}" if setup.settings.min_effect else ""
-    p_value = 1.0 if outcome.p_value is None else outcome.p_value
-    rounds = "" if outcome.rounds == 1 else f" after {outcome.rounds} rounds of attempts"
-    told = (
-        f"the difference of {float(gain):+.4g} on {plural(len(differences), 'task')}{rounds} is "
-        f"{sure}{over} (p = {p_value:.3f}, accepted at {setup.alpha:.3g} or less)"
-    )
-    beats_best = beats_best and outcome.convincing
-    action: Action = "accept" if outcome.convincing else "reject"
-    if beats_best:
-        action = "accept_new_best"
-    return _decision(evaluation, action, told, before, before + gain, beats_best=beats_best)
-
-
 def losses(
-    measured: Measured, setup: Setup, types: Mapping[str, str], allowed: float | None
+    candidate: Tallies, setup: Setup, types: Mapping[str, str], allowed: float | None
 ) -> dict[str, float]:
     """The types of task whose mean fell by more than ``allowed`` (None: any), and by how much."""
     if allowed is None:
         return {}
     groups: dict[str, list[Fraction]] = {}
     for task in setup.order:
-        if task in setup.eligible and task in measured.candidate and types.get(task):
-            ours, theirs = measured.candidate[task], measured.current[task]
+        if task in setup.eligible and task in candidate and types.get(task):
+            ours, theirs = candidate[task], setup.current[task]
             groups.setdefault(types[task], []).append(setup.worth(ours) - setup.worth(theirs))
     limit = Fraction(allowed).limit_denominator(1_000_000)
     lost = {kind: -_mean(differences) for kind, differences in sorted(groups.items())}
@@ -209,36 +176,20 @@ def losses(
 
 
 def _gate_record(outcome: Outcome, setup: Setup, lost: dict[str, float]) -> GateRecord:
-    measured, settings = outcome.measured, setup.settings
-    differences = measured.differences(setup)
-    doubts, count = settings.policy != "strict", len(differences)
-    error = math.sqrt(variance(differences) / count) if count > 1 else None
+    differences = setup.differences(outcome.candidate)
+    count = len(differences)
     return GateRecord(
-        policy=settings.policy,
+        policy="strict",
         planned=len(setup.order),
-        compared=len(differences),
+        compared=count,
         difference=float(_mean(differences)),
-        standard_error=error,
-        p_value=outcome.p_value,
-        alpha=setup.alpha if doubts else None,
-        margin=settings.min_effect if doubts else 0.0,
-        confidence=settings.confidence if doubts else None,
-        rounds=outcome.rounds,
+        standard_error=math.sqrt(variance(differences) / count) if count > 1 else None,
         end=outcome.end,
-        candidate_attempts=measured.candidate_attempts,
-        current_attempts=measured.current_attempts,
-        saved=len(setup.order) - len(measured.asked),
+        candidate_attempts=outcome.attempts,
+        saved=len(setup.order) - len(outcome.asked),
         losses=lost,
     )
 
 
 def _mean(values: Sequence[Fraction]) -> Fraction:
     return sum(values, Fraction()) / max(1, len(values))
-
-
-def _mean_worth(tallies: Tallies, setup: Setup, among: Tallies | None = None) -> Fraction:
-    """The mean over the tasks that count, ``among`` those that were measured on a side."""
-    counting = [task for task in setup.order if task in setup.eligible]
-    return _mean(
-        [setup.worth(tallies[task]) for task in counting if among is None or task in among]
-    )

@@ -108,7 +108,7 @@ def _quoted(text: str) -> str:
 
 #: Candidates of which it is remembered how they fared on each task.
 _REMEMBERED = 8
-#: Steps whose races and verdicts still say something about single rules.
+#: Steps whose attempts are still looked for.
 _REMEMBERED_STEPS = 60
 
 

@@ -27,7 +27,6 @@ from skillopt_ci.text import plural
 from skillopt_ci.training.aggregate import merge, select
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.baseline import all_solved
-from skillopt_ci.training.edit_ablation import pool_size, try_edits
 from skillopt_ci.training.guard import guard_context, refuse_document, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
@@ -89,17 +88,14 @@ async def propose(
             skill, merged.edits, means, mode=mode, chat=chat
         )
         limit = rate.learning_rate
-    else:
-        if control == "fixed":
-            limit = edit_budget(optimizer, plan.step, total)
-        limit = pool_size(run.config, limit)
+    elif control == "fixed":
+        limit = edit_budget(optimizer, plan.step, total)
     selected = await select(skill, merged, limit, mode=mode, chat=chat)
     most = "without limit" if limit is None else f"of at most {limit}"
     count = plural(len(selected.patch.edits), mode.noun)
     run.observer(StageFinished("select", f"{count} {most}"))
-    patch, race = await try_edits(run, checkout, plan, selected.patch, models, chat)
-    kept = None if race is None else [n for n, one in enumerate(race.effects) if one.kept]
-    updated = await update(skill, patch.edits, mode=mode, chat=chat, keep=kept)
+    patch = selected.patch
+    updated = await update(skill, patch.edits, mode=mode, chat=chat)
     run.observer(StageFinished("update", _updated_text(updated)))
     threshold = optimizer.skill_aware_consolidate_threshold
     notes = await take_notes(skill, updated.skill, reflections, threshold, chat)
@@ -129,7 +125,6 @@ async def propose(
         change_summary=updated.change_summary,
         notes=notes,
         reviewer_notes=note_records(heard, proposed, _followed(_taken(patch, updated))),
-        race=race,
         outcome=updated.outcome,
         refused=updated.refused,
         screened=tuple(reason for one in reflections for reason in one.refused),

@@ -189,20 +189,14 @@ def charged(checkout: Checkout, usage: Usage, accounts: Accounts) -> dict[str, o
 
 
 def decided_snapshots(
-    state: State, decision: Decision | None, skill: str, step: int, origin: str
+    decision: Decision | None, skill: str, step: int, origin: str
 ) -> dict[str, object]:
-    """What a decision changes in the state, attempts added to the current measurement included."""
-    if decision is None:
+    """What a decision changes in the state."""
+    if decision is None or not decision.stays or decision.measurement is None:
         return {}
-    if not decision.stays:
-        if decision.incumbent is None:
-            return {}
-        again = state.current.model_copy(update={"measurement": decision.incumbent})
-        return {"current": again, **({"best": again} if state.best == state.current else {})}
-    measurement = decision.baseline or decision.measurement
-    if measurement is None:
-        return {}
-    after = Snapshot(sha256=sha256(skill), step=step, origin=origin, measurement=measurement)
+    after = Snapshot(
+        sha256=sha256(skill), step=step, origin=origin, measurement=decision.measurement
+    )
     return {"current": after, "best": after} if decision.beats_best else {"current": after}
 
 

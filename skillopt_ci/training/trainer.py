@@ -349,7 +349,7 @@ def commit_decision(
         "config_sha256": run.config_sha256,
         "simulated": run.simulated,
         **charged(checkout, record.usage, record.accounts),
-        **decided_snapshots(checkout.state, decision, candidate.skill, record.step, origin),
+        **decided_snapshots(decision, candidate.skill, record.step, origin),
     }
     facts: dict[str, object] = {
         "step": record.step,
@@ -401,7 +401,7 @@ def _notes_event(
     """Reminders whose edits were rejected: a commit of their own on top of the revert."""
     assert kept is not None  # noqa: S101 - they stay by a decision of their own
     origin = f"notes of step {record.step}"
-    state = state.model_copy(update=decided_snapshots(state, kept, skill, record.step, origin))
+    state = state.model_copy(update=decided_snapshots(kept, skill, record.step, origin))
     entry = history_entry(
         run,
         "notes",

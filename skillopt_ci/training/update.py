@@ -11,7 +11,7 @@ from skillopt_ci.ledger.records import NotesRecord, RefusedNote
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.prompts import library
-from skillopt_ci.skill.edits import Edit, EditReport, EditStatus, Source, apply_edits
+from skillopt_ci.skill.edits import Edit, EditReport, Source, apply_edits
 from skillopt_ci.skill.regions import merge_notes, notes_of, restore_regions, with_notes
 from skillopt_ci.text import plural
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Lost, OptimizerChat
@@ -138,24 +138,12 @@ async def update(
     *,
     mode: UpdateMode[Any],
     chat: OptimizerChat,
-    keep: Sequence[int] | None = None,
 ) -> Updated:
     """Return ``skill`` with ``edits`` carried out, its protected parts byte for byte as before.
 
-    ``keep`` are the numbers of the edits that a race left over; the others are reported as raced
-    out. A document that the guard refuses as a whole is given up.
+    A document that the guard refuses as a whole is given up.
     """
-    kept = range(len(edits)) if keep is None else keep
-    updated = await mode.carry_out(skill, [edits[n] for n in kept], chat)
-    if keep is not None:
-        fates = dict(zip(keep, updated.reports, strict=True))
-        reports = tuple(
-            replace(fates[n], index=n + 1)
-            if n in fates
-            else EditReport(n + 1, edit, EditStatus.RACED_OUT)
-            for n, edit in enumerate(edits)
-        )
-        updated = replace(updated, reports=reports)
+    updated = await mode.carry_out(skill, edits, chat)
     document = restore_regions(skill, updated.skill)
     reason = chat.refuse(skill, document)
     if reason is not None:

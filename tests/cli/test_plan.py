@@ -128,9 +128,6 @@ CONFIGS = {
     "small minibatches": ("gradient.minibatch_size=4", "optimizer.use_slow_update=false"),
     "accumulation": ("train.batch_size=8", "train.accumulation=2"),
     "attempts": ("rollout.attempts=2",),
-    "race": ("evaluation.race.arms=8",),
-    "sequential": ("evaluation.gate.policy=sequential",),
-    "paired": ("evaluation.gate.policy=paired",),
     "measured to the end": ("evaluation.gate.early_stop=false",),
     "rewrite": ("optimizer.skill_update_mode=rewrite_from_suggestions",),
 }

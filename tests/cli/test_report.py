@@ -18,7 +18,6 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.report import (
     at_work,
-    edit_effects,
     page_evidence,
     recorded_attempts,
     trajectory,
@@ -26,6 +25,7 @@ from skillopt_ci.cli.report import (
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.records import EditRecord, GateRecord, StepRecord
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
+from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import viewer
 from skillopt_ci.rollout.events import AttemptTrace
 

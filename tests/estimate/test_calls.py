@@ -14,7 +14,6 @@ from skillopt_ci.estimate.calls import (
     ANALYST,
     JUDGE,
     LEARNING_RATE,
-    RACE,
     RANKING,
     REWRITE,
     ROLLOUT,
@@ -103,26 +102,9 @@ def test_several_attempts_are_counted_wherever_they_are_made() -> None:
     assert calls_of(twice)[SELECTION].high == 20
 
 
-def test_a_race_is_counted_and_may_foresee_rollouts() -> None:
-    race = {"race": {"arms": 4, "tasks": 5, "heats": 2}}
-    found = calls_of(config(evaluation=race))
-    assert (found[RACE].low, found[RACE].high) == (0, 40)
-    assert 10 < found[RACE].likely < 40
-    assert found[ROLLOUT].low == 0
-    assert RACE not in joined([calls_of(config())])
-
-
-@pytest.mark.parametrize(
-    ("gate", "most"),
-    [
-        ({}, 10),
-        ({"policy": "sequential", "attempts": 3}, 50),
-        ({"remeasure": True}, 20),
-    ],
-)
-def test_a_gate_says_how_much_a_candidate_is_measured(gate: Any, most: int) -> None:
-    found = calls_of(config(evaluation={"gate": gate}))[SELECTION]
-    assert (found.low, found.high) == (0, most)
+def test_a_candidate_is_measured_on_each_task_at_most_once() -> None:
+    found = calls_of(config())[SELECTION]
+    assert (found.low, found.high) == (0, 10)
 
 
 def test_an_attempt_of_an_agent_is_many_calls() -> None:
@@ -259,21 +241,11 @@ def test_rejections_are_told_early_where_little_is_to_gain() -> None:
     assert measured(0.9, 0.0) == 8
     assert measured(0.5, 0.0) == 24
     assert measured(0.5, 1.0) == measured(0.5, 0.0, early_stop=False) == 40
-    assert measured(0.5, 1.0, remeasure=True) == 80
-    assert measured(0.5, 1.0, policy="sequential") > 40
 
 
 def test_a_skill_that_stays_need_not_be_compared_anew() -> None:
     assert likely(Assumed(accepted=0.0)).epochs[2][SLOW_ROLLOUT] == 0
     assert likely(Assumed(accepted=1.0, empty=0.0)).epochs[2][SLOW_ROLLOUT] > 20
-
-
-def test_a_race_foresees_rollouts_of_what_it_has_chosen() -> None:
-    race = {"evaluation": {"race": {"arms": 8, "tasks": 8}}}
-    found = likely(Assumed(accepted=1.0, empty=0.0), **race)
-    assert 20 < found.steps[1][RACE] < 128
-    assert sum(found.steps[n][ROLLOUT] for n in found.steps) < 48
-    assert sum(likely(Assumed(accepted=0.0), **race).steps[n][ROLLOUT] for n in range(1, 7)) == 48
 
 
 def settings(**sections: Any) -> Config:
@@ -296,9 +268,7 @@ def record(attempts: int, calls: int) -> Any:
 
 def test_without_history_a_rule_of_thumb_holds() -> None:
     assert assumed(settings(), None, (), ()) == Assumed()
-    careful = settings(evaluation={"gate": {"policy": "paired"}})
-    assert assumed(careful, 0.8, (), ()).accepted == 0.35
-    assert assumed(careful, 0.8, (), ()).solved == 0.8
+    assert assumed(settings(), 0.8, (), ()).solved == 0.8
 
 
 def test_history_speaks_the_louder_the_longer_it_is() -> None:

@@ -25,12 +25,12 @@ from skillopt_ci.ledger.records import (
     Summary,
     TaskOutcome,
 )
+from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.html_skill import Evidence, Version
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.types import Status
-from skillopt_ci.stats import Effect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

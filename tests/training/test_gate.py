@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.config import Evaluation, GateConfig
+from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Decision, Measurement
 from skillopt_ci.training.gate import compare, losses
 from skillopt_ci.training.measure import Tally, gate_score, worth_in
-from skillopt_ci.training.sequential_test import Measured, Setup, setup
+from skillopt_ci.training.sequential_test import Setup, setup
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")
@@ -198,17 +198,11 @@ AFTER = {"a": 1.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": 1.0}
 def test_types_that_lost_more_than_allowed_are_named(
     allowed: float | None, lost: dict[str, float]
 ) -> None:
-    measured = Measured(
-        *({task: Tally(s, s) for task, s in side.items()} for side in (AFTER, BEFORE))
+    before, after = (
+        {task: Tally(score, score) for task, score in side.items()} for side in (BEFORE, AFTER)
     )
-    terms = Setup(
-        order=tuple(BEFORE),
-        eligible=frozenset(BEFORE),
-        rates=BEFORE,
-        worth=worth_in(Evaluation()),
-        settings=GateConfig(),
-    )
-    assert losses(measured, terms, TYPES, allowed) == lost
+    terms = Setup(tuple(BEFORE), frozenset(BEFORE), before, worth_in(Evaluation()), look_every=16)
+    assert losses(after, terms, TYPES, allowed) == lost
 
 
 PLANNED = ("a", "b", "c", "d")
@@ -236,17 +230,15 @@ def test_tasks_that_some_side_has_no_score_of_come_last_and_do_not_count() -> No
     assert terms.eligible == {"a", "c", "d"}
 
 
-def test_reminders_are_judged_strictly_and_may_tie() -> None:
-    evaluation = Evaluation(gate=GateConfig(policy="paired"))
-    notes = setup("# S", PLANNED, CURRENT, CURRENT, (), evaluation, notes_only=True)
-    edits = setup("# S", PLANNED, CURRENT, CURRENT, (), evaluation)
-    assert (notes.settings.policy, notes.tie_wins) == ("strict", True)
-    assert (edits.settings.policy, edits.tie_wins) == ("paired", False)
+def test_reminders_may_tie() -> None:
+    notes = setup("# S", PLANNED, CURRENT, CURRENT, (), Evaluation(), notes_only=True)
+    edits = setup("# S", PLANNED, CURRENT, CURRENT, (), Evaluation())
+    assert (notes.tie_wins, edits.tie_wins) == (True, False)
 
 
 def test_an_open_gate_measures_everything() -> None:
     terms = setup("# S", PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False))
-    assert (terms.settings.policy, terms.settings.early_stop) == ("strict", False)
+    assert not terms.stop
 
 
 def test_a_shorter_document_may_tie_where_that_is_preferred() -> None:

@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 BRANCH = "skillopt/demo"
 RULES = [f"Kind {kind}: a number begins with {kind}." for kind in "abcd"]
 SOON = "evaluation.gate.look_every=2"
-AFRESH = "evaluation.gate.remeasure=true"
-PAIRED = ("evaluation.gate.policy=paired", "evaluation.gate.confidence=0.7", SOON)
-SEQUENTIAL = (
-    "evaluation.gate.policy=sequential",
-    "evaluation.gate.attempts=2",
-    "evaluation.gate.confidence=0.5",
-    SOON,
-)
-RACE = ("evaluation.race.arms=4", "evaluation.race.tasks=4", "evaluation.race.heats=1")
 
 
 def selection_calls(server: ModelServer) -> int:
@@ -116,99 +107,14 @@ def test_a_partial_finding_is_completed_when_the_candidate_comes_again(
     assert outcome.decision.compared == 8
 
 
-def test_an_accepted_skill_is_measured_afresh_where_that_is_wanted(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
-    outcome = checkout.done(AFRESH)
-    decision = outcome.decision
-    assert decision.baseline is not None
-    assert decision.gate is not None
-    assert (decision.baseline.first_attempt, decision.gate.baseline_attempts) == (1, 8)
-    assert outcome.state.current.measurement == outcome.state.best.measurement == decision.baseline
-    asked = {p: n for p, n in model_server.answered.items() if "Item 10" in p.split("\n\n")[-1]}
-    assert max(asked.values()) == 2
-
-
-def test_a_gain_that_chance_explains_is_turned_away(checkout: Checkout) -> None:
-    outcome = checkout.done("evaluation.gate.policy=paired", "evaluation.gate.confidence=0.8")
-    decision = outcome.decision
-    assert decision.gate is not None
-    assert (decision.action, decision.gate.p_value) == ("reject", 0.25)
-    assert "not more than chance explains (p = 0.250, accepted at 0.2 or less)" in decision.reason
-    assert checkout.git("log", "-1", "--format=%s", BRANCH).startswith("Revert step 1")
-
-
-def test_a_gain_that_chance_does_not_explain_is_merged(checkout: Checkout) -> None:
-    outcome = checkout.done(*PAIRED)
-    assert outcome.decision.action == "accept_new_best"
-    assert "p = 0.250, accepted at 0.3 or less" in checkout.git("log", "-1", "--format=%b", BRANCH)
-
-
-def test_close_cases_are_attempted_again_under_both_skills(checkout: Checkout) -> None:
-    outcome = checkout.done(
-        *SEQUENTIAL[:2], "evaluation.gate.confidence=0.8", "evaluation.gate.futility=0"
-    )
-    decision = outcome.decision
-    assert decision.gate is not None
-    assert (decision.gate.rounds, decision.gate.current_attempts) == (2, 2)
-    assert decision.measurement is not None
-    assert decision.measurement.attempts == {"a100": 2, "a104": 2}
-    assert decision.incumbent is not None
-    assert outcome.state.current.measurement.attempts == {"a100": 2, "a104": 2}
-    assert outcome.state.current.measurement == decision.incumbent
-
-
-@pytest.fixture
-def broad(model_server: ModelServer) -> ModelServer:
-    """Analysts who propose all rules at once, with a harmful one among them."""
-    lines = [*RULES, "Leave out every answer."]
-    plain = model_server.answer
-
-    def answer(system: str, prompt: str) -> str:
-        if "analyst_error" not in system and "merge" not in system:
-            return plain(system, prompt)
-        edits = [f'{{"op": "append", "content": "- {line}"}}' for line in lines]
-        return f'{{"patch": {{"reasoning": "all", "edits": [{", ".join(edits)}]}}}}'
-
-    model_server.answer = answer  # type: ignore[method-assign]
-    return model_server
-
-
-def test_one_harmful_edit_sinks_the_others_without_a_race(
-    checkout: Checkout, broad: ModelServer
-) -> None:
-    outcome = checkout.done("optimizer.learning_rate=9")
-    assert outcome.decision.action == "reject"
-
-
-def test_a_race_keeps_the_edits_that_help(checkout: Checkout, broad: ModelServer) -> None:
-    outcome = checkout.done(
-        "optimizer.learning_rate=9", "evaluation.race.arms=16", "evaluation.race.tasks=4"
-    )
-    proposal = outcome.record.proposal
-    assert proposal.race is not None
-    *helpful, harmful = proposal.race.effects
-    assert not harmful.kept
-    assert proposal.edits[-1].status == "skipped_race"
-    assert sum(one.kept for one in helpful) >= 3
-    assert outcome.decision.action == "accept_new_best"
-    assert "Leave out" not in checkout.show(BRANCH)
-    assert "Race: " in checkout.git("log", "-1", "--format=%b", BRANCH)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [PAIRED, (*SEQUENTIAL, AFRESH), (*RACE, SOON)],
-    ids=["paired", "sequential", "race"],
-)
 def test_an_interrupted_run_ends_with_the_trees_of_an_uninterrupted_one(
-    workshop: Workshop, overrides: tuple[str, ...]
+    workshop: Workshop,
 ) -> None:
     """The target fails now and then; what was answered is not asked again."""
     # what fails ahead of its turn interrupts nothing
-    strict, calls = ("evaluation.max_error_rate=0", "schedule.ahead=none"), 0
+    strict, calls = ("evaluation.max_error_rate=0", "schedule.ahead=none", SOON), 0
     whole, torn = workshop.checkout("whole"), workshop.checkout("torn")
-    whole.run(*strict, *overrides)
+    whole.run(*strict)
     server, before = workshop.server, workshop.server.answered.total()
 
     def fail(prompt: str) -> tuple[int, str] | None:
@@ -219,7 +125,7 @@ def test_an_interrupted_run_ends_with_the_trees_of_an_uninterrupted_one(
     server.trouble, interruptions = fail, 0
     while True:
         try:
-            torn.run(*strict, *overrides)
+            torn.run(*strict)
             break
         except TooManyErrors:
             interruptions += 1

@@ -1,0 +1,57 @@
+import random
+from math import inf, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_ci.report.effects import Effect, Observation, believe
+
+
+@given(
+    value=st.floats(-1, 1),
+    variance=st.floats(0.001, 1),
+    prior=st.floats(0.01, 1),
+)
+def test_one_observation_of_one_effect(value: float, variance: float, prior: float) -> None:
+    found = believe([Observation({"a": 1.0}, value, variance)], prior).effect({"a": 1.0})
+    share = prior**2 / (prior**2 + variance)
+    assert found.mean == pytest.approx(share * value)
+    assert found.sd == pytest.approx(sqrt(share * variance))
+
+
+def test_a_sum_that_is_known_says_little_about_its_parts() -> None:
+    belief = believe([Observation({"a": 1.0, "b": 1.0}, 0.2, 1e-6)], 0.1)
+    assert belief.effect({"a": 1.0}).mean == pytest.approx(0.1, abs=1e-3)
+    assert belief.effect({"a": 1.0}).sd == pytest.approx(0.1 / sqrt(2), abs=1e-3)
+    assert belief.effect({"a": 1.0, "b": 1.0}).sd == pytest.approx(0.001, rel=0.01)
+    assert belief.effect({"a": 1.0, "b": -1.0}).mean == pytest.approx(0, abs=1e-9)
+
+
+def test_the_order_of_observations_does_not_matter() -> None:
+    dice = random.Random(3)
+    seen = [
+        Observation({n: dice.choice((0.0, 1.0)) for n in "abcde"}, dice.gauss(0, 1), 0.5)
+        for _ in range(30)
+    ]
+    one, other = believe(seen, 0.3), believe(seen[::-1], 0.3)
+    assert one.means == pytest.approx(other.means)
+
+
+def test_enough_observations_find_the_truth() -> None:
+    dice, truth = random.Random(5), {"a": 0.1, "b": -0.05, "c": 0.0, "d": 0.2}
+    seen = []
+    for _ in range(3000):
+        weights = {name: float(dice.random() < 0.5) for name in truth}
+        value = sum(weights[name] * truth[name] for name in truth) + dice.gauss(0, 0.3)
+        seen.append(Observation(weights, value, 0.09))
+    belief = believe(seen, 1.0)
+    for name, effect in truth.items():
+        found = belief.effect({name: 1.0})
+        assert abs(found.mean - effect) < 4 * found.sd < 0.1
+
+
+def test_certainty_has_no_spread() -> None:
+    assert Effect(0.0, 0.0).helpful == 0.5
+    assert Effect(1.0, 1e-9).helpful == 1.0
+    assert Effect(-inf, 1.0).helpful == 0.0
