@@ -36,9 +36,14 @@ def read_file(file: Path) -> bytes:
 
 
 def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """The text of a regular file, as :func:`read_file`."""
+    """The text of a regular file, as :func:`read_file`; OSError as well for what is no text."""
     _refuse_endless(file)
-    return file.read_text(encoding=encoding)
+    try:
+        return file.read_text(encoding=encoding)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        said = f"Line {line} is not UTF-8 text: save the file in that encoding"
+        raise OSError(errno.EILSEQ, said, str(file)) from error
 
 
 def _refuse_endless(file: Path) -> None:

@@ -227,9 +227,8 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
         meant = "" if other is None else f"\nDid you mean {other}?"
         yield mend("skill", f"{name}: there is no such file{meant}")
         return
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        yield mend("skill", f"{name}: {reason}")
+    except OSError as error:
+        yield mend("skill", f"{name}: {error.strerror}")
         return
     faults = problems(text, file)
     for problem in faults:

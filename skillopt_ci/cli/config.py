@@ -17,6 +17,7 @@ from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError
 from skillopt_ci.git.process import Git
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.skill.document import documents, word_count
+from skillopt_ci.util import read_text
 
 
 @command(cls=click.Group, invoke_without_command=True)
@@ -125,8 +126,8 @@ def _read_run(top: Path, config: str, name: str, cwd: Path) -> FoundRun:
 
 def _count_words(file: Path) -> int | None:
     try:
-        return word_count(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
+        return word_count(read_text(file))
+    except OSError:
         return None
 
 

@@ -18,6 +18,7 @@ from skillopt_ci.cli.options import FILE, Globals, command, print_json, wants_co
 from skillopt_ci.cli.read import find_skill
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import ConfigError, UsageError
+from skillopt_ci.estimate.estimate import estimate_measuring
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.terminal import (
     as_values,
@@ -41,6 +42,7 @@ from skillopt_ci.training.offline_eval import (
     rescore,
     tasks_of,
 )
+from skillopt_ci.training.state import find_checkout
 from skillopt_ci.util import did_you_mean, pick, read_text
 
 
@@ -209,7 +211,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
 def _scorer(file: Path) -> object:
     try:
         content = load_yaml(read_text(file))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"the scorer cannot be read: {reason}", file=file) from error
     if not isinstance(content, dict):
@@ -299,7 +301,9 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
     better, with the selection tasks there are and with more of them.
     """
     with opened(settings) as run:
-        run.ledger.sync()
+        price = estimate_measuring(run, find_checkout(run, run.ledger.sync(), publish=False), draws)
+        if settings.verbosity >= 0:
+            click.echo(f"{draws} attempts at each selection task: {price}", err=True)
         text = find_skill(run, skill, settings.cwd).text
         found = asyncio.run(calibrate(run, text, effect, draws))
     if settings.json:
@@ -317,6 +321,15 @@ def _print_calibration(found: Calibration, settings: Globals) -> None:
         f"Of {plural(found.same_compared, 'comparison')} of the skill with itself the gate took "
         f"{found.same_accepted} for a gain.\n"
     )
+    if found.mean in (0, 1):
+        why = "Every attempt at every task solved it: no edit can score higher. Add harder tasks."
+        if not found.mean:
+            why = (
+                "No attempt solved any task: the scorer is wrong, or all are too hard to show "
+                "a better skill. Look at one: skillopt-ci trace TASK"
+            )
+        click.echo(f"{why}\nUsed {usage_text(found.usage)}.")
+        return
     shares = ((one.tasks, one.same, one.worse, one.better) for one in found.rates)
     print_table(
         settings,

@@ -1,22 +1,19 @@
 """What a check finds, and how a command prints all of it."""
 
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import click
 
-from skillopt_ci.cli.options import Globals, wants_colour
+from skillopt_ci.cli.options import Globals, wants_colour, wrapped
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.text import plural
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 _TEXT_STARTS = 26
-_NARROWEST = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +54,12 @@ def exit_code(findings: Sequence[Finding]) -> ExitCode:
 
 def print_findings(findings: Sequence[Finding], settings: Globals, *, files: bool = False) -> None:
     """Print a line for each finding, coloured by its level, and a conclusion."""
-    colour, wrapper = wants_colour(sys.stdout, settings.environ), None
-    if sys.stdout.isatty():
-        width = max(shutil.get_terminal_size().columns - _TEXT_STARTS, _NARROWEST)
-        # paths and addresses stay whole, to be copied
-        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    colour = wants_colour(sys.stdout, settings.environ)
     for finding in findings:
         if settings.verbosity >= 0 or finding.level != "ok":
             mark = f"{finding.level:<7}"
             mark = click.style(mark, fg=_COLOURS[finding.level]) if colour else mark
-            lines = harmless(finding.text).split("\n")
-            if wrapper is not None:
-                lines = [part for line in lines for part in wrapper.wrap(line) or [""]]
-            text = f"\n{'':<{_TEXT_STARTS}}".join(lines)
+            text = wrapped(harmless(finding.text), sys.stdout, _TEXT_STARTS)
             click.echo(f"{mark}  {finding.part:<15}  {text}")
     if settings.verbosity >= 0:
         ready = "Ready to train", f": skillopt-ci step{settings.same_run}"

@@ -114,7 +114,7 @@ def init_command(
         if code is ExitCode.NOTHING_TO_DO:
             click.echo("\nTo add a run: skillopt-ci init --run NAME --skill PATH")
         # say at once what the skill lacks; that it cannot be read is for `check`
-        with suppress(OSError, UnicodeDecodeError):
+        with suppress(OSError):
             reason = unloadable(read_text(root / choices.skill), Path(choices.skill))
             if reason:
                 click.echo(f"\n! warning: {harmless_line(reason)}", err=True)

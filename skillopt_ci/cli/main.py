@@ -22,7 +22,7 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from skillopt_ci import __version__
-from skillopt_ci.cli.options import Globals, command, wants_colour
+from skillopt_ci.cli.options import Globals, command, wants_colour, wrapped
 from skillopt_ci.confinement import close_process
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.redaction import Redact, RedactedStream, unchanged
@@ -218,12 +218,14 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
     colour = wants_colour(sys.stderr, environ)
     # that there is nothing to do is no error, though it ends the command
     nothing = failure.exit_code is ExitCode.NOTHING_TO_DO
-    label = click.style(
-        "stopped:" if nothing else "error:", fg="yellow" if nothing else "red", bold=True
+    label, hue = ("stopped:", "yellow") if nothing else ("error:", "red")
+    message = wrapped(f"{label} {harmless(failure.message)}", sys.stderr)
+    click.echo(
+        message.replace(label, click.style(label, fg=hue, bold=True), 1), err=True, color=colour
     )
-    click.echo(f"{label} {harmless(failure.message)}", err=True, color=colour)
     if failure.hint:
-        click.echo(click.style(harmless(failure.hint), dim=True), err=True, color=colour)
+        hint = wrapped(harmless(failure.hint), sys.stderr)
+        click.echo(click.style(hint, dim=True), err=True, color=colour)
     if as_json:
         error = {"type": failure.kind, "message": failure.message, "hint": failure.hint}
         about = {"error": error, "exit_code": int(failure.exit_code), **failure.details}

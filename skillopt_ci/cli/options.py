@@ -2,10 +2,12 @@
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 #: The configuration that no option names.
 DEFAULT_CONFIG = Path("skillopt.yaml")
+_NARROWEST = 30
 #: A file that an option or argument names; relative ones start at ``Globals.cwd``.
 FILE = click.Path(path_type=Path)
 
@@ -180,6 +183,17 @@ def nothing_to_do(text: str) -> NoReturn:
     """End the command: say on standard error that, and why, there is nothing left to do."""
     click.echo(text, err=True)
     raise click.exceptions.Exit(ExitCode.NOTHING_TO_DO)
+
+
+def wrapped(text: str, stream: TextIO, indent: int = 0) -> str:
+    """``text``, its further lines indented; on a terminal broken between words, never inside."""
+    lines = text.split("\n")
+    if stream.isatty():
+        width = max(shutil.get_terminal_size().columns - indent, _NARROWEST)
+        # paths and addresses stay whole, to be copied
+        wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        lines = [part for line in lines for part in wrapper.wrap(line) or [""]]
+    return f"\n{'':<{indent}}".join(lines)
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:

@@ -23,7 +23,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.util import is_lfs_pointer, nearest
+from skillopt_ci.util import is_lfs_pointer, nearest, read_text
 
 #: Steps that a view has with their evidence; a comment holds no more of them.
 _NEWEST = 25
@@ -234,9 +234,9 @@ def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
         text = _kept(source, word)
     elif (cwd / word).is_file():
         try:
-            text = (cwd / word).read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{cwd / word} is not UTF-8 text (byte {error.start}).") from error
+            text = read_text(cwd / word)
+        except OSError as error:
+            raise UsageError(f"{cwd / word}: {error.strerror}.") from error
     else:
         ref, _, path = word.partition(":")
         commit = resolve(source.ledger, ref)

@@ -77,8 +77,6 @@ def _read(file: Path, asked: Mark) -> Node:
     except OSError as error:
         name = f"{file} " if asked.line else ""
         raise _invalid_base(asked, f"{name}cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise _invalid_base(Mark(file), f"not UTF-8 text (byte {error.start})") from error
     tree = parse_yaml(text, Mark(file, 1))
     if not isinstance(tree.value, dict):
         text = "expected a mapping of sections, such as `run:` and `skill:`"

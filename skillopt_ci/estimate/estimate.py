@@ -21,6 +21,7 @@ from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import plan_step, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
@@ -95,9 +96,7 @@ class Estimate:
 def estimate(run: Run, checkout: Checkout) -> Estimate:
     """Estimate what the run has still to do from ``checkout``; no model is asked."""
     config, state, train = run.config, checkout.state, run.splits.train
-    tasks = (*train, *run.selection)
-    measured = measured_sizes({} if state is None else state.accounts)
-    sizes = {**sizes_by_texts(config, run.prompts, checkout.skill, tasks), **measured}
+    sizes = _sizes(run, checkout)
     if state is None:
         supposed, made, first, done = assumed(config, None, (), ()), 0, 1, 0
     else:
@@ -109,7 +108,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
         selection=len(run.selection),
         test=len(run.test),
         total_steps=total_steps(len(train), config.train),
-        judged=max((_rubrics(task.scorer or config.scorer) for task in tasks), default=0),
+        judged=_judged(run),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
 
@@ -144,8 +143,36 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
         part(f"epoch {epoch}", of_epoch),
         part("rest of the run", [*begin, *steps, *ends, forecast.finish()]),
         prices,
-        _assumptions(supposed, prices, anything_measured=bool(measured)),
+        _assumptions(supposed, prices, known=any(one.measured for one in sizes.values())),
     )
+
+
+def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
+    """In words, what so many attempts at each selection task take at most."""
+    made = rounds * len(run.selection) * run.config.rollout.attempts
+    supposed = assumed(run.config, None, (), ())
+    account = Account("target", "selection")
+    calls = in_calls({account: Range(made, made, made)}, supposed.calls, _judged(run))
+    sizes, prices = _sizes(run, checkout), tariffs(run.config.model)
+    stages = tuple(_stage(one, count, sizes, prices) for one, count in calls.items())
+    part = Part("calibration", stages)
+    dollars = part.cost_usd()
+    cost = cost_text(None if dollars is None else dollars[1])
+    asked, tokens = round(part.calls().likely), round(part.tokens().likely)
+    said = f"about {plural(asked, 'call')}, {tokens:,} tokens, {cost}"
+    return f"{said}; those that are cached cost nothing."
+
+
+def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
+    state, tasks = checkout.state, (*run.splits.train, *run.selection)
+    measured = measured_sizes({} if state is None else state.accounts)
+    return {**sizes_by_texts(run.config, run.prompts, checkout.skill, tasks), **measured}
+
+
+def _judged(run: Run) -> int:
+    """Questions to the judge that the scorer of an attempt asks at most."""
+    tasks = (*run.splits.train, *run.selection)
+    return max((_rubrics(task.scorer or run.config.scorer) for task in tasks), default=0)
 
 
 def _stage(
@@ -228,7 +255,7 @@ def _tokens(text: str) -> int:
 
 
 def _assumptions(
-    supposed: Assumed, prices: Mapping[str, Tariff], *, anything_measured: bool
+    supposed: Assumed, prices: Mapping[str, Tariff], *, known: bool
 ) -> tuple[str, ...]:
     told = [
         "What is in the cache is not paid for again; the most has every question asked twice.",
@@ -238,7 +265,7 @@ def _assumptions(
     _, usual, most = supposed.calls
     if most > 1:
         told.append(f"An attempt takes {usual:.1f} answers of the target, at most {most}.")
-    if not anything_measured:
+    if not known:
         told.append(
             f"No call of this run is known yet: a token has {CHARACTERS_PER_TOKEN} characters, "
             f"an answer {ANSWER} tokens, a proposal {PROPOSAL}. Models that reason write more."

@@ -318,5 +318,5 @@ def _data(path: Path) -> Any:
 def _text(path: Path) -> str:
     try:
         return read_text(path, "utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error

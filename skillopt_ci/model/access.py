@@ -127,10 +127,9 @@ def _key_in_file(section: str, name: str, environ: Mapping[str, str], root: Path
     file = Path(home, name[2:]) if home else root / name
     try:
         value = read_text(file).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+    except OSError as error:
         raise ModelSetupError(
-            f"{section}.api_key_file: {name} cannot be read: {reason}",
+            f"{section}.api_key_file: {name} cannot be read: {error.strerror}",
             hint="It must hold the key and nothing else; relative paths start at the folder of "
             "the configuration.",
         ) from error

@@ -396,8 +396,8 @@ def import_answers(cache: CallCache, files: Iterable[Path], take: Take) -> int:
         try:
             # only "\n" ends a line: JSON strings may hold other line breaks
             sources[file] = read_text(file).split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"The answers in {file} cannot be read: {error}") from error
+        except OSError as error:
+            raise UsageError(f"The answers in {file} cannot be read: {error.strerror}") from error
     return import_lines(cache, sources, take)
 
 

@@ -113,8 +113,8 @@ def _overrides(folder: Path) -> dict[str, str]:
 def _own_text(file: Path) -> str:
     try:
         text = read_text(file, "utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: cannot be read as UTF-8 text: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
     if not text:
         raise UsageError(f"{file}: the prompt is blank.", hint="Delete it to use the built-in one.")
     if file.stem in FOR_THE_TARGET and PLACEHOLDER not in text:

@@ -205,7 +205,7 @@ def test_a_misspelt_word_gets_the_nearest(trained: Path) -> None:
 
 def test_a_file_that_is_no_text_is_refused(done: Path) -> None:
     (done / "picture.md").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match=r"picture\.md is not UTF-8"):
+    with pytest.raises(UsageError, match=r"picture\.md: Line 1 is not UTF-8 text"):
         find_skill(session(done), "picture.md", done)
 
 

@@ -239,8 +239,9 @@ def test_a_skill_that_is_not_committed_says_how(fresh: Path) -> None:
 
 
 def test_a_skill_that_is_not_text_is_an_error(fresh: Path) -> None:
-    (fresh / "skills/ledger/SKILL.md").write_bytes(b"\xff")
-    assert "utf-8" in errors(look(fresh))["skill"]
+    (fresh / "skills/ledger/SKILL.md").write_bytes("# Bücher\n".encode("latin-1"))
+    said = "Line 1 is not UTF-8 text: save the file in that encoding"
+    assert errors(look(fresh))["skill"] == f"skills/ledger/SKILL.md: {said}"
 
 
 def test_unsaved_changes_of_the_skill_are_warned_about(fresh: Path, edit: Edit) -> None:

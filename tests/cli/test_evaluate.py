@@ -196,6 +196,8 @@ def test_events_can_be_switched_off(cli: Cli, fresh: Path) -> None:
 
 def test_calibrate_says_how_often_the_gate_errs(cli: Cli, trained: Path) -> None:
     done = cli(trained, "calibrate", "--draws", "3")
+    price = r"3 attempts at each selection task: about 48 calls, [\d,]+ tokens, \$0\.00; .*"
+    assert re.search(price, done.err)
     assert done.out.startswith(
         "Calibration on 16 selection tasks (simulated models): each attempted"
     )
@@ -211,3 +213,17 @@ def test_calibrate_json_is_one_object_and_can_be_repeated(cli: Cli, trained: Pat
     assert [one["tasks"] for one in found["rates"]] == [16, 32, 64]
     assert all(one["worse"] <= one["same"] <= one["better"] for one in found["rates"])
     assert found["same_compared"] == 12
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [("nothing like it", "No attempt solved any task"), (".", "no edit can score higher")],
+)
+def test_calibrate_explains_tasks_that_tell_nothing(
+    cli: Cli, trained: Path, pattern: str, said: str
+) -> None:
+    scorer = f"scorer={{type: regex, pattern: '{pattern}'}}"
+    done = cli(trained, "calibrate", "--draws", "2", "-o", scorer)
+    assert done.code == 0, done.err
+    assert said in done.out
+    assert "simulated comparisons" not in done.out

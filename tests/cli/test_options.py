@@ -8,7 +8,7 @@ import click
 import pytest
 
 from skillopt_ci.cli.main import main
-from skillopt_ci.cli.options import Globals, build_console, command, wants_colour
+from skillopt_ci.cli.options import Globals, build_console, command, wants_colour, wrapped
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli
@@ -149,3 +149,14 @@ def test_a_shell_completes_commands_options_and_values(
     monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
     assert main([]) == 0
     assert capsys.readouterr().out.split() == [f"plain,{word}" for word in completed]
+
+
+def test_a_text_breaks_between_words_on_a_terminal_and_not_in_a_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = "error: " + "a few words and " * 9 + "/a/path/" + "that-is-longer" * 9 + "\nhint"
+    lines = wrapped(text, Terminal(), 4).split("\n")
+    assert " ".join(line.strip() for line in lines) == text.replace("\n", " ")
+    assert sum(len(line) > 80 for line in lines) == 1
+    assert wrapped(text, io.StringIO()) == text
