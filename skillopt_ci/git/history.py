@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -140,6 +141,15 @@ def parents(git: Git, commit: str) -> tuple[str, ...]:
     found = objects.find(git, f"{commit}^{{commit}}")
     head = b"" if found is None else found.content.partition(b"\n\n")[0]
     return tuple(parent.decode() for parent in re.findall(rb"^parent (.+)$", head, re.MULTILINE))
+
+
+def day(git: Git, commit: str) -> str:
+    """The day on which ``commit`` was made, in UTC."""
+    found = objects.find(git, f"{commit}^{{commit}}")
+    time = re.search(
+        rb"^committer .*> (\d+) ", b"" if found is None else found.content, re.MULTILINE
+    )
+    return datetime.fromtimestamp(int(time[1]) if time else 0, UTC).date().isoformat()
 
 
 def cut_off(git: Git, shallow_file: Path, one: str, other: str) -> bool:

@@ -1,5 +1,6 @@
 """The run's folder in the tree, ``.skillopt/<run>/``: which file holds what, read and written."""
 
+import json
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar, cast
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
+from skillopt_ci.text import rounded
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -45,6 +47,8 @@ class RunFolder:
         self.summary = f"{self.path}/summary.json"
         self.best_skill = f"{self.path}/best_skill.md"
         self.initial_skill = f"{self.path}/initial_skill.md"
+        self.badge, self.card = f"{self.path}/badge.json", f"{self.path}/card.json"
+        """For shields.io and for registries: the score, on how many tasks, of which model, when."""
         self.meta_skill = f"{self.path}/meta_skill.md"
         """The optimizer's memory of earlier epochs."""
 
@@ -106,6 +110,43 @@ def _record(
             hint="It may come from a newer version (upgrade), or from an edit by hand (undo "
             f"it: `git log -- {where.partition(':')[0]}` shows who changed it).",
         ) from error
+
+
+def standing_files(
+    folder: RunFolder, state: State, summary: Summary | None, model: str, day: str
+) -> dict[str, str | None]:
+    """The badge and the card of a skill whose text has the score of ``state``."""
+    measured = state.current.measurement
+    tested = () if summary is None else (summary.best, summary.last)
+    test = next((one.test for one in tested if one.sha256 == state.current.sha256), None)
+    score, n, what = measured.score, measured.n, "tasks"
+    if test is not None:
+        score, n, what = test.hard, test.n, "test tasks"
+    simulated = ", simulated" if state.simulated else ""
+    badge = {
+        "schemaVersion": 1,
+        "label": f"skill {state.run}",
+        "message": f"{rounded(score, 2)} on {n} {what}, {model}{simulated}, {day}",
+        "color": "lightgrey" if state.simulated else "blue",
+    }
+    card = {
+        "version": 1,
+        "skill": state.skill,
+        "run": state.run,
+        "sha256": state.current.sha256,
+        "score": measured.score,
+        "n": measured.n,
+        "test_score": None if test is None else test.hard,
+        "test_n": 0 if test is None else test.n,
+        "model": model,
+        "date": day,
+        "steps": state.step,
+        "simulated": state.simulated,
+    }
+    files = {folder.badge: badge, folder.card: card}
+    return {
+        path: json.dumps(told, ensure_ascii=False, indent=1) + "\n" for path, told in files.items()
+    }
 
 
 def document(record: BaseModel) -> str:

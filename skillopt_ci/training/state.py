@@ -14,8 +14,8 @@ from typing import Literal
 
 from skillopt_ci.config.reference import changed_keys, recordable
 from skillopt_ci.errors import RepositoryError, SkillError
-from skillopt_ci.git.history import message, parents
-from skillopt_ci.ledger.folder import document, line
+from skillopt_ci.git.history import day, message, parents
+from skillopt_ci.ledger.folder import document, line, standing_files
 from skillopt_ci.ledger.ledger import Position
 from skillopt_ci.ledger.records import (
     Basis,
@@ -295,6 +295,14 @@ def record_events(
         }
         if event.summary is not None:
             files[folder.summary] = document(event.summary)
+        if event.entry.kind != "revert":
+            # the day of what it stands on: whoever does interrupted work again writes the same
+            when, model = (
+                day(ledger.git, candidate or checkout.commit),
+                run.config.model.target.model,
+            )
+            summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
+            files |= standing_files(folder, event.state, summary, model, when)
         words = message(*run.render.event(event, decided))
         tip = tree = ledger.commit(parents, tree, files, words)
         parents = (tip,)

@@ -414,9 +414,14 @@ def _number(tip: str, parents: Mapping[str, Sequence[str]], order: dict[str, int
             order.setdefault(waiting.pop(), len(order))
 
 
+#: What commit 3e9ec45 did not write: all that a later version may add to its trees.
+ADDED = ("badge.json", "card.json")
+
+
 def _files(place: Place, commit: str) -> dict[str, str]:
     lines = place.git("ls-tree", "-r", "--full-tree", commit).splitlines()
-    return {path: about.split(" ")[2] for about, path in (line.split("\t") for line in lines)}
+    files = {path: about.split(" ")[2] for about, path in (line.split("\t") for line in lines)}
+    return {path: oid for path, oid in files.items() if not path.endswith(ADDED)}
 
 
 def _read(place: Place, oids: Sequence[str], blobs: dict[str, str]) -> None:

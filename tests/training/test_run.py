@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,8 @@ import pytest
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.progress import StageFinished
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.training.final_evaluation import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +95,37 @@ def test_empty_skill_can_be_trained(workshop: Workshop) -> None:
     assert outcome.record.merged
     assert checkout.show(BRANCH).strip() == "- Kind a: a number begins with a."
     assert checkout.show(BRANCH, ".skillopt/demo/initial_skill.md") == ""
+
+
+def test_badge_and_card_tell_the_score_of_the_skill_beside_them(checkout: Checkout) -> None:
+    checkout.step()
+    day = checkout.git("log", "-1", "--format=%cs", f"{BRANCH}^2")
+    badge, card = (
+        json.loads(checkout.show(BRANCH, f".skillopt/demo/{name}.json"))
+        for name in ("badge", "card")
+    )
+    assert badge == {
+        "schemaVersion": 1,
+        "label": "skill demo",
+        "message": f"0.25 on 8 tasks, m, {day}",
+        "color": "blue",
+    }
+    assert {key: card[key] for key in ("sha256", "score", "n", "test_score", "model", "date")} == {
+        "sha256": sha256(checkout.show(BRANCH)),
+        "score": 0.25,
+        "n": 8,
+        "test_score": None,
+        "model": "m",
+        "date": day,
+    }
+    checkout.run()
+    session = checkout.session()
+    with session.ledger.lock():
+        asyncio.run(finish(session))
+    tested = json.loads(checkout.show(BRANCH, ".skillopt/demo/card.json"))
+    message = json.loads(checkout.show(BRANCH, ".skillopt/demo/badge.json"))["message"]
+    assert (tested["test_n"], tested["sha256"]) == (8, sha256(checkout.show(BRANCH)))
+    assert message.startswith(f"{tested['test_score']:.2f} on 8 test tasks, m, ")
 
 
 def meanwhile(stage: str, act: Callable[[], object]) -> Observer:
