@@ -47,6 +47,7 @@ SIMULATED = (
 _MOST_EDITS = 10
 _MOST_POINTS = 40
 _TITLE = 120
+_UNSCORED = "to be scored again, since a step was taken back"
 #: Characters of a rule.
 _RULE = 200
 #: What the chart calls events.
@@ -205,6 +206,8 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
     The test tasks say it, which no decision looked at, where this very text was tested.
     """
     current, found = run.state.current, run.summary
+    if run.unscored:
+        return _UNSCORED
     if found is not None and not run.base_events:
         for skill, gain in ((found.best, found.best_gain), (found.last, found.last_gain)):
             if gain is not None and skill.sha256 == current.sha256:
@@ -222,7 +225,8 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
 def _standing(run: RunView, inconclusive: str) -> str:
     current = run.state.current.measurement
     scores = f"{score(run.first_score)} → {score(current.score)}"
-    heading = f"### {code(run.skill_name)}: {scores} on {plural(current.n, 'task')}"
+    told = _UNSCORED if run.unscored else f"{scores} on {plural(current.n, 'task')}"
+    heading = f"### {code(run.skill_name)}: {told}"
     simulated = SIMULATED if run.state.simulated else ""
     return join(heading, interruption(inconclusive), simulated)
 
@@ -314,10 +318,13 @@ def step_check(
     neutral.
     """
     newest = run.newest
-    decision = None if newest is None or inconclusive else newest.record.decision
+    judged = newest is not None and not inconclusive and not run.unscored
+    decision = newest.record.decision if newest is not None and judged else None
     told = f"Training starts at {score(run.state.current.measurement.score)}"
     if inconclusive:
         told = f"Inconclusive: {clip(single_line(inconclusive), 200)}"
+    elif run.unscored:
+        told = f"The skill is {_UNSCORED}"
     elif newest is not None:
         told = newest.headline
     remarks: list[tuple[str, str, str]] = []

@@ -323,9 +323,14 @@ class RunView:
         return f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
 
     @property
+    def unscored(self) -> bool:
+        """Whether a person took back a step, and the skill was not scored since."""
+        return bool(self.history) and self.history[-1].kind == "revert"
+
+    @property
     def improved(self) -> bool:
         """Whether the branch has something better that base has not."""
-        return any(entry.better for entry in self.history[self.base_events :])
+        return not self.unscored and any(entry.better for entry in self.history[self.base_events :])
 
     @property
     def newest(self) -> EventView | None:
@@ -388,6 +393,8 @@ def run_facts(run: RunView) -> Iterator[Fact]:
             yield Fact("test", f"{' → '.join(told)} ({after})")
     yield Fact("score", f"{started} → {now} ({state.current.origin})")
     yield from (Fact("beware", sentence) for sentence in reservations(current))
+    if run.unscored:
+        yield Fact("beware", "a step was taken back since: the next step scores the skill again")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
     yield Fact("steps", run.counts_text)

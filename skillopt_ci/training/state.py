@@ -297,11 +297,9 @@ def record_events(
             files[folder.summary] = document(event.summary)
         if event.entry.kind != "revert":
             # the day of what it stands on: whoever does interrupted work again writes the same
-            when, model = (
-                day(ledger.git, candidate or checkout.commit),
-                run.config.model.target.model,
-            )
+            when = day(ledger.git, candidate or checkout.commit)
             summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
+            model = run.config.model.target.model
             files |= standing_files(folder, event.state, summary, model, when)
         words = message(*run.render.event(event, decided))
         tip = tree = ledger.commit(parents, tree, files, words)
@@ -451,7 +449,9 @@ def take_back(run: Run, checkout: Checkout, step: int, merge: str, by: str) -> s
         run, "revert", state, skill, action="revert", step=step, reason=f"step {step}, by {by}"
     )
     record = run.folder.read_step(partial(run.ledger.read, checkout.commit), step)
-    event = Event(entry, state, skill, {run.skill_path: skill}, record, work=merge)
+    # nobody knows the score of this text
+    unknown = dict.fromkeys((run.folder.badge, run.folder.card))
+    event = Event(entry, state, skill, {run.skill_path: skill, **unknown}, record, work=merge)
     return record_events(run, checkout, event).commit
 
 

@@ -23,6 +23,7 @@ from skillopt_ci.report.comment import (
     marker,
     note_answers,
     pinned_comment,
+    step_check,
     step_comment,
     title,
 )
@@ -197,6 +198,18 @@ def test_title_and_body_lead_with_the_rules_and_what_they_brought() -> None:
         "  - Tax is &#96;VAT&#96; plus the number\n  - Dates are ISO\n"
         f"- **+0.100** on 40 tasks · [step 1]({link})\n  - new\n"
     )
+
+
+def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_one() -> None:
+    taken = entry(3, kind="revert", action="revert", score_before=None, reason="step 3, by ada")
+    run = plain_run(3)
+    run = replace(run, history=(*run.history, taken))
+    assert "step 3" not in learned(run)
+    assert title(run).endswith("new, to be scored again, since a step was taken back")
+    assert "0.300 on 40 tasks" not in pinned_comment(run, LINKS).split("<details>", 1)[0]
+    check = step_check(run, LINKS)
+    assert (check.conclusion, "to be scored again" in check.title) == ("neutral", True)
+    assert not run.improved
 
 
 def test_only_what_base_lacks_was_learned() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.cli.main import main
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.read import open_reader, view
 from tests.conftest import RULES
 
 if TYPE_CHECKING:
@@ -54,7 +56,10 @@ def test_a_step_is_taken_back_and_what_others_wrote_stays(
     assert two_rules.git("rev-parse", f"{BRANCH}^@") == before
     assert f"This reverts commit {merge}." in two_rules.git("log", "-1", "--format=%B", BRANCH)
     changed = two_rules.git("diff", "--name-only", before, BRANCH).split("\n")
-    assert changed == [".skillopt/demo/history.jsonl", SKILL]
+    # badge and card wait for a score
+    names = ("badge.json", "card.json", "history.jsonl")
+    assert changed == [*(f".skillopt/demo/{name}" for name in names), SKILL]
+    assert not view(open_reader(Globals({}, two_rules.folder))).improved
     last = two_rules.history()[-1]
     assert (last.kind, last.step, last.reason) == ("revert", 1, "step 1, by wen")
     model_server.prompts.clear()
