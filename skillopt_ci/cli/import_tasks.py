@@ -1,6 +1,7 @@
 """``skillopt-ci import``: make task files of evaluations that were written for other tools."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def import_command(
     for name, entries in files.items():
         lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
         write_atomically(settings.cwd / name, "".join(lines))
-    keys = {"tasks": names, **({"scorer": found.scorer} if found.scorer else {})}
+    root = settings.config_file.parent
+    tasks = {key: os.path.relpath(settings.cwd / name, root) for key, name in names.items()}
+    keys = {"tasks": tasks, **({"scorer": found.scorer} if found.scorer else {})}
     told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
     if lost:
         more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []

@@ -172,6 +172,13 @@ def test_rows_share_one_scorer_and_are_divided_alike_each_time(
     assert list(tasks(tmp_path, "again")) == list(found)
 
 
+def test_the_keys_fit_the_configuration_above(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path, {"skillopt.yaml": "run: a\n", "skills/a/rows.json": ROWS})
+    told = cli(tmp_path / "skills" / "a", "import", "rows.json", "--json").json
+    assert told["tasks"]["test"] == "skills/a/tasks/test.jsonl"
+    assert list(told["files"])[-1] == "tasks/test.jsonl"
+
+
 def test_a_file_that_exists_is_replaced_only_by_force(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, {"rows.json": ROWS, "tasks/test.jsonl": "mine\n"})
     done = cli(tmp_path, "import", "rows.json")
