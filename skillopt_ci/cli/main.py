@@ -256,6 +256,7 @@ COMMANDS = {
         ("CI", "discover", "config", "List the skills here and the runs that train them."),
         ("CI", "plan", "train", "Split the next attempts for several machines."),
         ("CI", "rollout", "train", "Roll out one machine's share of the next attempts."),
+        ("Advanced", "replay", "show", "Recompute every verdict from the recorded scores."),
         ("Advanced", "calibrate", "evaluate", "Estimate how often the gate errs on your tasks."),
         ("Advanced", "rescore", "evaluate", "Grade recorded attempts with the current scorer."),
         ("Advanced", "finish", "train", "Test the skills and summarize the run (`run` does it)."),

@@ -1,9 +1,11 @@
-"""``skillopt-ci status``, ``log``, ``show``, ``diff`` and ``best``: a run, read from git alone."""
+"""``skillopt-ci status``, ``log``, ``show``, ``diff``, ``best``, ``replay``: from git alone."""
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import click
 from rich.text import Text
@@ -19,11 +21,11 @@ from skillopt_ci.cli.options import (
     wants_colour,
 )
 from skillopt_ci.cli.read import RunReader, find_skill, open_reader, step_places
-from skillopt_ci.config.config import GeneratedTasks
+from skillopt_ci.config.config import Evaluation, GateConfig, GeneratedTasks
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.inspect import candidate
-from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
 from skillopt_ci.report.terminal import (
     LOG_HEADINGS,
     log_row,
@@ -38,6 +40,7 @@ from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import plural
+from skillopt_ci.training.gate import replay
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import pick, write_atomically
@@ -293,3 +296,97 @@ def best_command(settings: Globals, output: Path | None) -> None:
                 hint="Write it with --output FILE, or set PYTHONIOENCODING=utf-8.",
             )
         click.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
+
+
+# ``skillopt-ci replay``: every verdict again, from what git has recorded.
+
+
+@command()
+def replay_command(settings: Globals) -> None:
+    """Recompute every verdict of the gate from the recorded scores, read from git alone.
+
+    No model is asked. Ends with exit code 2 if a verdict is not what the scores make of it.
+    """
+    reader = open_reader(settings)
+    rows = list(_replayed(reader))
+    wrong = [name for name, _, _, outcome in rows if outcome.startswith("differs")]
+    if settings.json:
+        print_json([dict(zip(_REPLAY_HEADINGS, row, strict=True)) for row in rows])
+    else:
+        print_table(settings, _REPLAY_HEADINGS, rows, _title(reader))
+    if wrong:
+        raise RepositoryError(f"The records do not support the verdict on {', '.join(wrong)}.")
+
+
+_REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
+
+
+def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
+    """What was decided on, the verdict, its number of tasks, and what came of replaying it."""
+    read = partial(partial, reader.ledger.read)
+    for (kind, number), place in sorted(step_places(reader).items(), key=lambda one: one[0][1]):
+        ends = kind == "slow_update"
+        record = reader.boundary(number) if ends else reader.step(number)
+        verdicts = [record.decision, record.decision and record.decision.notes]
+        before = place.candidate and reader.folder.read_state(read(place.candidate))
+        after = reader.folder.read_state(read(place.verdict))
+        for alone, decision in enumerate(verdicts):
+            if decision is None or decision.measurement is None:
+                continue
+            notes = bool(alone) or (isinstance(record, StepRecord) and _only_notes(record))
+            name = f"end of epoch {number}" if ends else f"step {number}"
+            outcome = "the commits are gone"
+            if before and after and after.basis:
+                evaluation = _evaluation_of(after.basis, record, notes=notes)
+                outcome = _compared(decision, before, evaluation, notes_only=notes)
+            yield (
+                name + ", its reminders" * alone,
+                decision.verdict,
+                str(decision.compared),
+                outcome,
+            )
+
+
+def _only_notes(record: StepRecord) -> bool:
+    return record.proposal.notes is not None and record.proposal.notes.alone
+
+
+def _evaluation_of(
+    basis: Basis, record: StepRecord | BoundaryRecord, *, notes: bool
+) -> Evaluation | None:
+    """The settings of the gate then, as they are recorded; None for one that is retired."""
+    facts: Any = basis.config
+    evaluation, optimizer, gate = (
+        facts["evaluation"],
+        facts["optimizer"],
+        facts["evaluation"]["gate"],
+    )
+    if gate.get("policy", "strict") != "strict":
+        return None
+    gate = {name: value for name, value in gate.items() if name in GateConfig.model_fields}
+    known = {name: one for name, one in evaluation.items() if name in Evaluation.model_fields}
+    found = Evaluation.model_validate({**known, "gate": gate})
+    forced = notes and optimizer["skill_aware_appendix_gate"] == "forced"
+    if isinstance(record, BoundaryRecord):
+        slow = record.slow_update
+        forced = not optimizer["slow_update_gate_with_selection"] or (
+            slow is not None and slow.action == "inject_placeholder"
+        )
+    return found.model_copy(update={"use_gate": False}) if forced else found
+
+
+def _compared(
+    decision: Decision, before: State, evaluation: Evaluation | None, *, notes_only: bool
+) -> str:
+    if evaluation is None:
+        return "not replayed: its gate is retired"
+    found = replay(decision, before, evaluation, notes_only=notes_only)
+    if found is None:
+        return "differs: the scores leave the verdict open"
+    if decision.gate is not None and decision.gate.losses:
+        return "not replayed: types of task lost too much"
+    facts = "action score_before score_after beats_best"
+    if pick(found, facts) == pick(decision, facts):
+        return "the same"
+    scores = f"{found.score_before:.4f} → {found.score_after:.4f}"
+    return f"differs: {found.verdict}, {scores}"

@@ -11,7 +11,7 @@ from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural, score
 from skillopt_ci.training.gate import decide
-from skillopt_ci.training.measure import Scores, measurement_of, rounds, tallies
+from skillopt_ci.training.measure import Scores, measurement_of, rounds, tallies, text_of
 from skillopt_ci.training.memory import measured_before, past_tallies
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.sequential_test import (
@@ -176,7 +176,7 @@ def _setup(
     notes_only: bool = False,
 ) -> Setup:
     return setup(
-        skill,
+        text_of(skill, evaluation),
         [task.id for task in run.selection],
         checkout.state.current.measurement,
         checkout.state.best.measurement,

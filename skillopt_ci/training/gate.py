@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from statistics import variance
 
@@ -9,8 +10,8 @@ from skillopt_ci.config.config import Evaluation
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.records import Action, Decision, GateRecord, Measurement, State
 from skillopt_ci.text import plural
-from skillopt_ci.training.measure import Tallies, exact, gate_score
-from skillopt_ci.training.sequential_test import Outcome, Setup
+from skillopt_ci.training.measure import Tallies, exact, gate_score, tallies
+from skillopt_ci.training.sequential_test import Outcome, Setup, sequential_test, setup
 
 
 def decide(
@@ -40,6 +41,33 @@ def decide(
             update={"action": "reject", "reason": reason, "beats_best": False}
         )
     return decision.model_copy(update={"gate": _gate_record(outcome, setup, lost)})
+
+
+def replay(
+    decision: Decision, state: State, evaluation: Evaluation, *, notes_only: bool = False
+) -> Decision | None:
+    """What the recorded measurements make of a ``decision``, with the ``state`` before it.
+
+    None if they leave the verdict open: a rejection that stopped early was not certain.
+    """
+    found, current, best = decision.measurement, state.current.measurement, state.best.measurement
+    if found is None:
+        return None
+    text, seen = (found.density, found.words), (*found.tasks, *found.errors)
+    rest = [task for task in current.tasks if task not in found.asked]
+    terms = setup(text, (*seen, *rest), current, best, (), evaluation, notes_only=notes_only)
+    if terms.stop:  # where it ended then, not where the order of the tasks would have it end
+        terms = replace(terms, order=(*seen, *rest), look_every=max(1, len(seen)))
+    test, outcome = sequential_test(terms, tallies(found)), None
+    try:
+        ask = next(test)
+        while not set(ask.tasks) & set(rest):
+            ask = test.send({})  # these ended in errors
+    except StopIteration as done:
+        outcome = done.value
+    if outcome is None:
+        return None
+    return decide(terms, outcome, found, state, {}, evaluation, notes_only=notes_only)
 
 
 def compare(

@@ -9,7 +9,7 @@ from typing import Literal
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.training.measure import Tallies, Tally, Worth, exact, tallies, text_of, worth_in
+from skillopt_ci.training.measure import Tallies, Tally, Worth, exact, tallies, worth_in
 
 #: Why a test ended: all was measured, or no outcome could have led to acceptance.
 End = Literal["measured", "certain"]
@@ -134,7 +134,7 @@ def _out_of_reach(setup: Setup, candidate: Tallies, lots: Sequence[Sequence[str]
 
 
 def setup(
-    skill: str,
+    text: tuple[float, int],
     planned: Sequence[str],
     current: Measurement,
     best: Measurement,
@@ -143,13 +143,13 @@ def setup(
     *,
     notes_only: bool = False,
 ) -> Setup:
-    """The setup on which the candidate ``skill`` meets the ``current`` one on ``planned`` tasks.
+    """The setup on which a candidate meets the ``current`` skill on ``planned`` tasks.
 
-    Tasks that the skills so far solve least come first: there a candidate shows soonest that it
-    gains nothing. ``notes_only`` needs to do no harm; an open gate wants to know the whole score.
+    ``text`` is its density of leading words and its length. Tasks that the skills so far solve
+    least come first: there a candidate shows soonest that it gains nothing. ``notes_only`` needs to
+    do no harm; an open gate wants to know the whole score.
     """
-    worth, (density, words) = worth_in(evaluation), text_of(skill, evaluation)
-    known = tallies(current)
+    worth, (density, words), known = worth_in(evaluation), text, tallies(current)
     mean = float(sum(map(worth, known.values())) / max(1, len(known)))
 
     def rate(task: str) -> float:

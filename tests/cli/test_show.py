@@ -4,6 +4,7 @@ import io
 import json
 import re
 import stat
+import subprocess
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from itertools import takewhile
@@ -359,3 +360,30 @@ def test_programs_get_it_with_its_score(cli, done: Path) -> None:
     found = cli(done, "best", "--json").json
     assert found["text"] == cli(done, "best").out
     assert (found["run"], found["tasks"], found["simulated"]) == ("quickstart", 16, True)
+
+
+def test_replay_makes_every_verdict_again(cli: Cli, finished: Path) -> None:
+    done = cli(finished, "replay")
+    assert (done.code, done.err) == (0, "")
+    rows = cli(finished, "replay", "--json").json
+    assert {"step 1", "step 2", "end of epoch 1"} <= {row["what"] for row in rows}
+    assert {row["replayed"] for row in rows} == {"the same"}
+
+
+def test_replay_finds_a_verdict_that_the_scores_do_not_support(
+    cli: Cli, done: Path, tmp_path: Path
+) -> None:
+    branch, tree = "skillopt/quickstart", tmp_path / "tree"
+    git = ["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", "-C"]
+    subprocess.run([*git, done, "worktree", "add", "-q", tree, branch], check=True)
+    (file,) = tree.rglob("0001.json")
+    record = json.loads(file.read_text())
+    verdict = record["decision"]
+    told = verdict["action"]
+    verdict["action"] = "reject" if told.startswith("accept") else "accept"
+    file.write_text(json.dumps(record))
+    subprocess.run([*git, tree, "commit", "-qam", "Forge"], check=True)
+    found = cli(done, "replay")
+    assert found.code == ExitCode.USAGE
+    assert "The records do not support the verdict on step 1." in found.err
+    assert "differs: " in found.out

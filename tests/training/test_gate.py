@@ -214,41 +214,42 @@ def measured(**tasks: float) -> Measurement:
     return Measurement(hard=mean, soft=mean, score=mean, tasks=scores, words=3)
 
 
+TEXT = (0.0, 1)
 CURRENT = measured(a=1.0, b=0.0, c=1.0, d=0.0)
 
 
 def test_tasks_that_are_seldom_solved_come_first() -> None:
     past = [{"d": Tally(1.0, 1.0), "c": Tally(0.0, 0.0)}]
-    terms = setup("# S", PLANNED, CURRENT, CURRENT, past, Evaluation())
+    terms = setup(TEXT, PLANNED, CURRENT, CURRENT, past, Evaluation())
     assert terms.order == ("b", "c", "d", "a")
 
 
 def test_tasks_that_some_side_has_no_score_of_come_last_and_do_not_count() -> None:
     best = measured(a=1.0, c=0.0, d=0.0)
-    terms = setup("# S", PLANNED, CURRENT, best, (), Evaluation())
+    terms = setup(TEXT, PLANNED, CURRENT, best, (), Evaluation())
     assert terms.order[-1] == "b"
     assert terms.eligible == {"a", "c", "d"}
 
 
 def test_reminders_may_tie() -> None:
-    notes = setup("# S", PLANNED, CURRENT, CURRENT, (), Evaluation(), notes_only=True)
-    edits = setup("# S", PLANNED, CURRENT, CURRENT, (), Evaluation())
+    notes = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(), notes_only=True)
+    edits = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation())
     assert (notes.tie_wins, edits.tie_wins) == (True, False)
 
 
 def test_an_open_gate_measures_everything() -> None:
-    terms = setup("# S", PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False))
+    terms = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False))
     assert not terms.stop
 
 
 def test_a_shorter_document_may_tie_where_that_is_preferred() -> None:
     evaluation = Evaluation(ties="prefer_shorter")
-    shorter = setup("# S", PLANNED, CURRENT, CURRENT, (), evaluation)
-    longer = setup("# S with words", PLANNED, CURRENT, CURRENT, (), evaluation)
+    shorter = setup(TEXT, PLANNED, CURRENT, CURRENT, (), evaluation)
+    longer = setup((0.0, 5), PLANNED, CURRENT, CURRENT, (), evaluation)
     assert (shorter.tie_wins, longer.tie_wins) == (True, False)
 
 
 def test_density_puts_a_candidate_ahead() -> None:
     evaluation = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
-    terms = setup("ALWAYS verify", PLANNED, CURRENT, CURRENT, (), evaluation)
+    terms = setup((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation)
     assert terms.bonus == pytest.approx(0.5)

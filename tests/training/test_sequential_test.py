@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records import Measurement, Snapshot, State
 from skillopt_ci.training.calibrate import accepted_share, lifted
-from skillopt_ci.training.gate import compare
-from skillopt_ci.training.measure import Tally, worth_in
-from skillopt_ci.training.sequential_test import Ask, Outcome, Setup, sequential_test
+from skillopt_ci.training.gate import compare, decide, replay
+from skillopt_ci.training.measure import Tally, measurement_of, tallies, worth_in
+from skillopt_ci.training.sequential_test import Ask, Outcome, Setup, sequential_test, setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,6 +154,44 @@ def test_known_results_take_the_place_of_attempts() -> None:
     assert [task for ask in asked for task in ask.tasks] == ["t1", "t2"]
     assert (outcome.candidate["t3"], outcome.attempts) == (Tally(0.0, 0.0), 2)
     assert outcome.asked == ("t0", "t1", "t2", "t3")
+
+
+def state_of(current: Measurement) -> State:
+    snapshot = Snapshot(sha256="a" * 64, step=0, origin="initial", measurement=current)
+    facts = {"run": "r", "skill": "s", "step": 0, "epoch": 0, "config_sha256": ""}
+    return State(**facts, measured_under="", current=snapshot, best=snapshot)  # type: ignore[arg-type]
+
+
+@given(outcomes, st.booleans())
+def test_replay_makes_the_verdict_of_the_recorded_scores(
+    pairs: list[tuple[float, float | None]], notes: bool
+) -> None:
+    current = side(named([before for before, _ in pairs]), 0.0)
+    after = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
+    quick = Evaluation.model_validate({"gate": {"look_every": 3}})
+    about = setup((0.0, 0), tuple(after), current, current, (), quick, notes_only=notes)
+    outcome, _ = run_test(about, after.__getitem__)
+    errors = [task for task in outcome.asked if after[task] is None]
+    planned = len(after) if len(outcome.asked) < len(after) else 0
+    found = measurement_of(outcome.candidate, errors, quick, "", planned)
+    if not found.tasks:
+        return
+    state = state_of(current)
+    decision = decide(about, outcome, found, state, {}, quick, notes_only=notes)
+    again = replay(
+        decision.model_copy(update={"measurement": found}), state, quick, notes_only=notes
+    )
+    assert again is not None
+    assert again.model_copy(update={"gate": None}) == decision.model_copy(update={"gate": None})
+
+
+def test_replay_knows_a_rejection_that_was_not_certain() -> None:
+    current = side(named([0, 0, 0, 1]), 0.0)
+    state, about = state_of(current), terms(named([0, 0, 0, 1]))
+    found = measurement_of({"t0": Tally(0.0, 0.0)}, (), HARD, "", 4)
+    outcome = Outcome("certain", tallies(found), ("t0",), 1)
+    decision = decide(about, outcome, found, state, {}, HARD)
+    assert replay(decision.model_copy(update={"measurement": found}), state, HARD) is None
 
 
 SHARES = [0.2, 0.5, 0.8] * 10
