@@ -1,6 +1,7 @@
 """``skillopt-ci init``, ``new-env`` and ``quickstart``: begin with a run of one's own, or look."""
 
 import asyncio
+import json
 import os
 import shlex
 import shutil
@@ -15,6 +16,7 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Any, cast
+from urllib.request import Request, urlopen
 
 import click
 from pydantic import TypeAdapter, ValidationError
@@ -47,13 +49,17 @@ from skillopt_ci.model.access import required_variables
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.skill.validation import unloadable
-from skillopt_ci.util import read_text, write_atomically
+from skillopt_ci.text import plural
+from skillopt_ci.util import nearest, read_text, write_atomically
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
 PRESETS: Mapping[ProviderName, Preset] = MappingProxyType(
     {name: preset for name, preset in PROVIDERS.items() if name != "command"}
 )
 _NO_KEY = "none"
+#: Seconds to wait for a server's list of models, and how many of them are named.
+_PATIENCE = 5
+_MOST_SHOWN = 8
 
 
 @command()
@@ -79,6 +85,7 @@ def init_command(
         raise click.UsageError("--pages belongs to --github: its workflow publishes the report.")
     config, root = settings.cwd / settings.config, (settings.cwd / settings.config).parent
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
+    look = ask_server(settings.environ) if asking else None
     given["run"] = None if settings.run is None else run_name(settings.run)
     repository = _repository(root)
     names, trained = _known_runs(root, repository)
@@ -86,11 +93,13 @@ def init_command(
     if not config.exists():
         own_name = config.name.partition(".")[0]
         usual = root.resolve().name if own_name == "skillopt" else own_name
-        choices = choose(root, decider(given, asking=asking), _free(usual, names), trained)
+        decide = decider(given, asking=asking)
+        choices = choose(root, decide, _free(usual, names), trained, look=look)
         files = scaffold(choices, config.name)
     elif (more := _another_run(config, given, names)) is not None:
         own = any(given[key] for key in given.keys() - {"run", "skill"})
-        choices = choose(root, decider(given, asking=asking), more, trained, models=own)
+        decide = decider(given, asking=asking)
+        choices = choose(root, decide, more, trained, models=own, look=look)
         files, changed = add_run(config, choices), [config.name]
     else:
         first = load(config, run=run_names(config)[0]).config
@@ -198,12 +207,49 @@ def decider(given: Mapping[str, str | None], *, asking: bool) -> Decide:
     return decide
 
 
+#: Says which models are at an address, by preset, address and variable of the key; none if unknown.
+Look = Callable[[Preset, str, str], Collection[str]]
+
+
+def ask_server(environ: Mapping[str, str]) -> Look:
+    """Build what asks a server for its models, and says what came of it."""
+
+    def look(preset: Preset, address: str, variable: str) -> Collection[str]:
+        key = environ.get(variable, "")
+        if variable != _NO_KEY and not key:
+            click.echo(f"  {variable} is not set: whether the models exist is not known", err=True)
+            return ()
+        headers, url = {"Authorization": f"Bearer {key}"} if key else {}, address.rstrip("/")
+        if preset.protocol == "messages":
+            url, headers = f"{url}/v1", {"x-api-key": key, "anthropic-version": "2023-06-01"}
+        try:
+            with urlopen(Request(f"{url}/models", headers=headers), timeout=_PATIENCE) as answer:  # noqa: S310 - the user's own address
+                names = [harmless_line(str(one["id"])) for one in json.load(answer)["data"]]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            text = harmless_line(f"{address} does not say which models it has: {error}")
+            click.echo(f"! warning: {text}", err=True)
+            return ()
+        more = ", …" if len(names) > _MOST_SHOWN else ""
+        shown = f"{', '.join(names[:_MOST_SHOWN])}{more}"
+        click.echo(f"  {plural(len(names), 'model')} there: {shown}", err=True)
+        return names
+
+    return look
+
+
 def choose(
-    root: Path, decide: Decide, usual: str, trained: Collection[str] = (), *, models: bool = True
+    root: Path,
+    decide: Decide,
+    usual: str,
+    trained: Collection[str] = (),
+    *,
+    models: bool = True,
+    look: Look | None = None,
 ) -> Choices:
     """Decide what a run in the folder ``root`` is about, by default a skill not yet ``trained``.
 
-    Without ``models`` it has those of the other runs.
+    Without ``models`` it has those of the other runs. With ``look``, no model is a default unless
+    its server has it; that of a provider whose models everybody gets may be.
     """
     run = decide("run", "Name of the run", usual, run_name)
     found = existing_skill(root, trained) or f"skills/{slug(run)}/SKILL.md"
@@ -212,16 +258,28 @@ def choose(
         return Choices(run, skill, {}, {})
     asked = decide("provider", "Provider", "openai", click.Choice(list(PRESETS)))
     provider = cast("ProviderName", asked)
-    preset = PRESETS[provider]
-    target = decide("target_model", "Model that reads the skill", preset.target)
-    optimizer = decide("optimizer_model", "Model that proposes edits", preset.optimizer)
-    place: dict[str, object] = {}
+    preset, place, there = PRESETS[provider], dict[str, object](), cast("Collection[str]", ())
     if preset.protocol not in ("command", "simulated"):
-        place["base_url"] = decide("base_url", "Root of the API", preset.base_url)
+        place["base_url"] = address = decide("base_url", "Root of the API", preset.base_url)
         question = f"Environment variable that holds the key, or {_NO_KEY}"
         default = _NO_KEY if preset.key_optional or not preset.key else preset.key
         if (variable := decide("api_key_env", question, default)) != _NO_KEY:
             place["api_key_env"] = variable
+        if look is not None and provider != "azure":  # which lists models, not deployments
+            there = look(preset, address, variable)
+
+    def model(key: str, question: str, example: str) -> str:
+        def known(name: str) -> str:
+            if there and name not in there:
+                raise click.BadParameter(f"there is no model {name!r}. {nearest(name, there)}")
+            return name
+
+        own = preset.key_optional or provider in ("azure", "compatible")
+        default = "" if look is not None and (own or there) and example not in there else example
+        return known(decide(key, question, default, known))
+
+    target = model("target_model", "Model that reads the skill", preset.target)
+    optimizer = model("optimizer_model", "Model that proposes edits", preset.optimizer)
     if provider in ("ollama", "llamacpp"):  # small servers
         place |= {"max_concurrency": 2, "timeout": 900}
     return Choices(

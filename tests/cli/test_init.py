@@ -15,8 +15,17 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from http_server import Handler, http_server
 
-from skillopt_ci.cli.init import PRESETS, choose, decider, init_command, make_repository
+from skillopt_ci.cli.init import (
+    PRESETS,
+    Look,
+    ask_server,
+    choose,
+    decider,
+    init_command,
+    make_repository,
+)
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.scaffold import WORKFLOW, class_name
 from skillopt_ci.config.loading import load
@@ -125,10 +134,11 @@ def test_what_cannot_be_written_down_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def answered(folder: Path, text: str) -> Result:
+def answered(folder: Path, text: str, look: Look | None = None) -> Result:
     @click.command()
     def ask() -> None:
-        choices = choose(folder, decider(dict.fromkeys(KEYS), asking=True), "usual")
+        decide = decider(dict.fromkeys(KEYS), asking=True)
+        choices = choose(folder, decide, "usual", look=look)
         click.echo(f"{choices.run} {choices.skill} {json.dumps(choices.target)}")
 
     return CliRunner().invoke(ask, input=text)
@@ -141,11 +151,48 @@ def test_questions_have_defaults(tmp_path: Path) -> None:
 
 
 def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
-    answers = "a b\nnotes\n\nnowhere\nollama\ntiny\n\n\n\n"
+    answers = "a b\nnotes\n\nnowhere\nollama\n\n\ntiny\n\n"
     last = answered(tmp_path, answers).stdout.splitlines()[-1]
     assert last.startswith("notes ")
     assert '"model": "tiny"' in last
     assert "api_key_env" not in last
+
+
+class Models(Handler):
+    """A server that has two models, for whoever has the key."""
+
+    def respond(self) -> None:
+        right = self.headers["Authorization"] == "Bearer sk-1"
+        assert self.path == "/v1/models"
+        models = [{"id": "small"}, {"id": "large"}]
+        self.answer(json.dumps({"data": models}).encode(), 200 if right else 401)
+
+
+def test_models_are_asked_of_the_address_and_checked(tmp_path: Path) -> None:
+    with http_server(Models) as url:
+        words = ("notes", "", "compatible", f"{url}/v1", "MY_KEY", "smal", "small", "large")
+        look = ask_server({"MY_KEY": "sk-1"})
+        done = answered(tmp_path, "\n".join(words) + "\n", look)
+    assert "2 models there: small, large" in done.stderr
+    assert "there is no model 'smal'. Did you mean 'small'?" in done.stderr
+    assert '"model": "small"' in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({}, "MY_KEY is not set"),
+        ({"MY_KEY": "wrong"}, "does not say which models it has: HTTP Error 401"),
+    ],
+)
+def test_where_models_cannot_be_checked_none_is_offered(
+    tmp_path: Path, environ: dict[str, str], said: str
+) -> None:
+    with http_server(Models) as url:
+        words = ("notes", "", "ollama", f"{url}/v1", "MY_KEY", "", "own", "", "other")
+        done = answered(tmp_path, "\n".join(words) + "\n", ask_server(environ))
+    assert said in done.stderr
+    assert '"model": "own"' in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.integration
