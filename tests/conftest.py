@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from http_server import Handler, http_server
+from hypothesis import HealthCheck, settings
 from training_runs import train_all, train_once
 
 from skillopt_ci import confinement
@@ -45,6 +46,9 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # a busy machine is no fault of a test
+    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -198,7 +198,7 @@ def test_folded_trailer_is_unfolded() -> None:
     assert parse_trailers("S\n\nA: one\n  two\nB: 3\n") == {"A": "one two", "B": "3"}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(subject=st.text(max_size=90), body=st.text(max_size=300), value=st.text(max_size=30))
 def test_no_text_forges_a_trailer(subject: str, body: str, value: str) -> None:
     text = message(subject, body, {**FACTS, "Skillopt-Note": value})

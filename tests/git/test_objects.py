@@ -175,9 +175,7 @@ def without_clashes(paths: list[str]) -> list[str]:
     return kept
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PATHS, max_size=8, unique=True), st.data())
 def test_tree_is_that_of_git_s_index(bare: Git, paths: list[str], data: st.DataObject) -> None:
     known = without_clashes(paths)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
@@ -87,7 +87,6 @@ def test_half_a_character_is_left_out(here: CallCache, tmp_path: Path) -> None:
     assert export_answers(here, KEYS, tmp_path / "answers.jsonl") == 0
 
 
-@settings(deadline=None)  # two files on a disk that others use too
 @given(text=st.text(), trace=st.text(), cost=st.none() | st.floats(0, 1e6))
 def test_any_answer_survives(
     tmp_path_factory: pytest.TempPathFactory, text: str, trace: str, cost: float | None

@@ -3,7 +3,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Limits
@@ -237,7 +237,6 @@ def test_calls_are_lent_until_there_are_none() -> None:
             asyncio.run(meter.reserve())
 
 
-@settings(deadline=None)  # machines are busy at times
 @given(limit=st.integers(1, 500), parts=st.integers(1, 40), borrowers=st.integers(1, 60))
 def test_loans_together_never_exceed_what_is_left(limit: int, parts: int, borrowers: int) -> None:
     meter, lent = Meter(run=Limits(calls=limit)), 0

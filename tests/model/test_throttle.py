@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import virtual_time
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.aio import siblings
@@ -144,7 +144,6 @@ def test_a_wait_that_is_cancelled_takes_no_place_away() -> None:
     assert simulated(work)[0] == ["a", "c"]
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 6),
     st.lists(st.tuples(st.sampled_from(["ok", "busy", "cancel"]), st.integers(0, 3)), max_size=25),

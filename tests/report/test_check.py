@@ -64,7 +64,7 @@ def test_no_more_annotations_than_github_takes_at_once() -> None:
     assert len(check(replace(run, steps=(step,))).annotations) == 50
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(run=runs())
 def test_any_record_makes_a_summary_that_fits(run: RunView) -> None:
     assert len(check(run).summary) <= 65_535

@@ -33,7 +33,7 @@ from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import Fate, note_outcomes
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
-slow = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=12, suppress_health_check=list(HealthCheck))
 
 
 @slow
@@ -295,7 +295,7 @@ def test_the_body_explains_review_merge_and_stop() -> None:
     assert "xychart" in text
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(run=runs())
 def test_any_record_makes_a_body_that_is_inert_and_fits(run: RunView) -> None:
     text = body(run, LINKS)

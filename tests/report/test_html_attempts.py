@@ -1,7 +1,7 @@
 import shlex
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from run_views import plain_run, runs
 
 from skillopt_ci.report.html_attempts import (
@@ -173,7 +173,6 @@ def test_cells_of_the_map_lead_to_the_candidates_attempts() -> None:
     assert cells[f"{rows['task-3']},0"] == found.links["step-1", "task-3"]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(runs())
 def test_any_run_can_be_chosen_from(run: RunView) -> None:
     asked = wishes(run)

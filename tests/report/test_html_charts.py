@@ -2,7 +2,7 @@ import re
 from itertools import pairwise
 
 import run_views
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from run_views import runs
 
@@ -85,7 +85,6 @@ def test_what_was_spent_is_told_in_dollars_or_else_in_tokens() -> None:
     assert bars[2][1] == "First measurement: 2 calls, 0 tokens, cost $1.00"
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(runs())
 def test_everything_is_inside_of_the_picture(run: RunView) -> None:
     drawn = curve(run.history)

@@ -503,7 +503,7 @@ def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
     assert not re.search("[\u202e\u200b\u2066\x1b\x07]", page.content())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(runs())
 def test_any_run_that_a_branch_could_hold_makes_a_page(run: RunView) -> None:
     page = build_page(Evidence(run, (), {}))

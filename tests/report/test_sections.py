@@ -169,7 +169,7 @@ def test_an_end_without_a_candidate_has_no_scores() -> None:
     assert "task" not in section.short
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(end=boundaries(3))
 def test_any_end_is_inert(end: BoundaryRecord) -> None:
     assert problems(epoch_section(end).full) == []

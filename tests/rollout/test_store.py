@@ -122,7 +122,7 @@ def test_a_damaged_file_is_moved_aside_and_told(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=50), st.binary(max_size=500))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_was_said_and_left_is_found_again(
     store: AttemptStore, text: str, left: bytes
 ) -> None:

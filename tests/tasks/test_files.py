@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import TaskFileError
@@ -45,7 +45,6 @@ def test_source_text_knows_lines_of_positions(write: Write):
 
 
 @given(st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=5))
-@settings(deadline=None)
 def test_json_records_and_keys_know_their_lines(values: list[dict[str, object]]):
     text = json.dumps(values, indent=1)
     with TemporaryDirectory() as folder:

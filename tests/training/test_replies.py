@@ -3,7 +3,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.ledger.records import PatternRecord
@@ -60,7 +60,6 @@ def test_an_object_is_found_whatever_stands_around_it(
     assert extract_json(before + fence[0] + written + fence[1] + "\n" + after) == value
 
 
-@settings(deadline=None)  # the first repair loads a library
 @given(st.text() | noise)
 def test_any_text_gives_an_object_or_a_wire_error(text: str) -> None:
     try:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recorded_streams import recorded, scrubbed
 
@@ -366,7 +366,6 @@ EVENTS = st.builds(
 
 @pytest.mark.parametrize("agent", READERS)
 @given(events=st.lists(EVENTS, max_size=4))
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_stream_makes_a_reader_fail(agent: str, events: list[dict[str, object]]) -> None:
     account = READERS[agent]("\n".join(json.dumps(event) for event in events))
     for step in account.steps:
