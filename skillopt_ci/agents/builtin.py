@@ -16,9 +16,9 @@ from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role, Tool
 from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.limits import LimitReached, LimitTracker, Transcript
+from skillopt_ci.rollout.limits import Transcript
 from skillopt_ci.rollout.solver import Workplace, conversation
-from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, Nudged, Step, ToolUsed
+from skillopt_ci.rollout.types import Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.tasks.task import Task
 
 SUBMIT = "submit"
@@ -208,18 +208,12 @@ class AgentSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        """Work until a submission is accepted, patience is used up, or a limit is reached."""
-        toolbox, tracker = Toolbox(place.computer, self.settings), LimitTracker(place.limits)
+        """Work until a submission is accepted, or patience is used up."""
+        toolbox = Toolbox(place.computer, self.settings)
         talk = Transcript(conversation(task, skill, self.prompts, "agent"))
-        reminders, nudges, response = self.settings.reminders, place.nudges, ""
-        limit: Limit | None = None
+        reminders, nudges = self.settings.reminders, place.nudges
         yield Asked(talk.opening)
         while True:
-            try:
-                tracker.admit()
-            except LimitReached as reached:
-                limit = reached.limit
-                break
             reply = await self.client.complete(
                 ChatRequest(
                     Role.TARGET,
@@ -229,10 +223,8 @@ class AgentSolver:
                     tools=tools(toolbox.names),
                 )
             )
-            tracker.usage += reply.usage
             said = Message("assistant", reply.text, tool_calls=reply.tool_calls)
             yield talk.add(ModelSaid(said, reply.usage))
-            response = reply.text
             if not reply.tool_calls and reminders:
                 reminders -= 1
                 yield talk.add(Nudged(self.prompts.text("agent_reminder")))
@@ -251,7 +243,7 @@ class AgentSolver:
             nudges -= 1
             # With a submission the model has read it as the result of its call.
             yield Nudged(objection) if ending else talk.add(Nudged(objection))
-        yield Attempt(talk.messages, response, n_turns=talk.turns, limit=limit, usage=talk.usage)
+        yield Attempt(talk.messages, response, n_turns=talk.turns, usage=talk.usage)
 
     def first_request(self, task: Task, skill: str, stage: str, attempt: int) -> ChatRequest:
         """The question with which an attempt at ``task`` begins."""

@@ -1,7 +1,5 @@
 """The prompts of a run: the built-in files, each replaceable by one of the user's own."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -82,11 +80,6 @@ class Prompts:
         sections = _SECTION_START.split(template)
         kept = "".join(section for section in sections if PLACEHOLDER not in section)
         return kept.strip() or template.replace(PLACEHOLDER, "").strip()
-
-    @property
-    def prompts_sha256(self) -> str:
-        canonical = json.dumps(dict(self.texts), sort_keys=True, ensure_ascii=False)
-        return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _built_in(name: str) -> str:

@@ -99,10 +99,10 @@ def one_line(text: str, limit: int = REASON_CHARS) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def last_words(text: str, limit: int = REASON_CHARS) -> str:
+def last_words(text: str) -> str:
     """The end of ``text`` on one line: where programs say what went wrong."""
     line = " ".join(text.split())
-    return line if len(line) <= limit else f"…{line[1 - limit :]}"
+    return line if len(line) <= REASON_CHARS else f"…{line[1 - REASON_CHARS :]}"
 
 
 def quote(text: str) -> str:

@@ -166,12 +166,6 @@ def test_an_unusable_file_is_refused(
     assert str(folder / name) in caught.value.message
 
 
-def test_the_fingerprint_follows_the_texts(folder: Path) -> None:
-    (folder / "ranking.md").write_text("Rank.", encoding="utf-8")
-    assert Prompts.load().prompts_sha256 == Prompts.load(None).prompts_sha256
-    assert Prompts.load(folder).prompts_sha256 != Prompts.load().prompts_sha256
-
-
 # Sections of a prompt.
 
 

@@ -11,6 +11,7 @@ from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message
+from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.tasks.task import Task
@@ -45,11 +46,12 @@ def play(
     files: Mapping[str, str] = {},
     script: str = "",
     computer: bool = True,
+    held: bool = False,
 ) -> Played:
     """Play a solver (or what makes one in the event loop) on a task, in a workspace of its own.
 
     ``files`` are there before it works, and ``script`` as ``agent``; those that are to ``look`` at
-    are read afterwards.
+    are read afterwards. If it is ``held`` to its limits, the runner does so.
     """
     asked = task or Task("t", (Message("user", prompt),))
 
@@ -64,12 +66,22 @@ def play(
             at = replace(place, computer=opened if computer else None)
             if limits:
                 at = replace(at, limits=AttemptLimits.model_validate(limits))
-            async for step in ready.solve(asked, skill, at):
-                if isinstance(step, Attempt):
-                    played.attempts.append(step)
-                else:
-                    assert not played.attempts, "a step after the result"
-                    played.steps.append(step)
+            if held:
+                working = run_solver(
+                    *(ready, asked, skill, at),
+                    limits=at.limits,
+                    grade_every_step=False,
+                    told=played.steps.append,
+                    so_far=Transcript(asked.messages),
+                )
+                played.attempts.append(await working)
+            else:
+                async for step in ready.solve(asked, skill, at):
+                    if isinstance(step, Attempt):
+                        played.attempts.append(step)
+                    else:
+                        assert not played.attempts, "a step after the result"
+                        played.steps.append(step)
             played.files = {name: (await opened.read(name)).decode() for name in look}
         return played
 

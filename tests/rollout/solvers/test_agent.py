@@ -22,6 +22,7 @@ from skillopt_ci.model.build import wire_of
 from skillopt_ci.model.providers import ServerClient, connection_pool
 from skillopt_ci.model.types import Role
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.limits import LimitedClient
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Asked, Limit, ModelSaid, Nudged, ToolUsed
 
@@ -61,10 +62,10 @@ class Agent:
             tariffs = {Role.TARGET: tariff_of(config)}
             client = BudgetedClient({Role.TARGET: server}, Meter(), tariffs)
             chosen = AgentConfig.model_validate({"type": "agent", **settings})
-            yield AgentSolver(client, Prompts.load(), chosen)
+            yield AgentSolver(LimitedClient(client), Prompts.load(), chosen)
 
     def play(self, settings: Mapping[str, object] = {}, **how: Any) -> Played:
-        return play(partial(self.opened, **settings), **how)
+        return play(partial(self.opened, **settings), held="limits" in how, **how)
 
 
 @pytest.fixture
