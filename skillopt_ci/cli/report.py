@@ -150,12 +150,14 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     The attempts come from this machine's record, and pass ``redact``.
     """
     run = gather(reader)
+    attempts, count = recorded_attempts(reader, run, redact)
     return Evidence(
         run=run,
         versions=tuple(_versions(run)),
         candidates=dict(_candidates(run)),
         meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
-        attempts=recorded_attempts(reader, run, redact),
+        attempts=attempts,
+        count=count,
         effects=edit_effects(run.steps),
         first=run.baseline,
         dates=_dates(reader),
@@ -197,12 +199,12 @@ def _candidates(run: RunRecords) -> Iterator[tuple[str, tuple[str, str]]]:
             yield name, (run.texts[before], run.texts[after])
 
 
-def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> Recorded:
-    """The attempts on this machine's record that the sections of the report could show.
+def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[Recorded, int]:
+    """The attempts on this machine's record that the report could show, and how many there are.
 
     Nothing is kept of other attempts, so that memory does not grow with the record.
     """
-    wanted = {(one.stage, one.task, one.skill) for own in wishes(run).values() for one in own}
+    wanted = {one for own in wishes(run).values() for one in own}
     count = 0
 
     def wished() -> Iterator[Trajectory]:
@@ -212,8 +214,7 @@ def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> Record
             if (trace.stage, trace.task, trace.skill_sha256) in wanted:
                 yield trajectory(trace, redact)
 
-    found = recorded(wished())
-    return Recorded(found.attempts, count)
+    return recorded(wished()), count
 
 
 def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:

@@ -8,8 +8,8 @@ from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
 from skillopt_ci.ledger.records import BoundaryRecord, ProposalRecord, StepRecord
-from skillopt_ci.report.html_charts import Column, Outcome, Row
-from skillopt_ci.report.view import RunView, event_view
+from skillopt_ci.report.html_charts import Outcome
+from skillopt_ci.report.view import EventView, RunView, event_view
 from skillopt_ci.rollout.types import FAILURE_BELOW
 from skillopt_ci.skill.diff import Span, diff_rows
 
@@ -50,18 +50,12 @@ class Wish(NamedTuple):
     skill: str
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The attempts that are on record here: the last one of each kind, and how many in all."""
-
-    attempts: Mapping[Wish, Trajectory] = field(default_factory=dict)
-    count: int = 0
+#: The last attempt of each kind that is on record here.
+Recorded = Mapping[Wish, Trajectory]
 
 
-def recorded(attempts: Iterable[Trajectory], count: int = 0) -> Recorded:
-    """Keep the last attempt of each stage, task and skill."""
-    kept = {Wish(one.stage, one.task, one.skill): one for one in attempts}
-    return Recorded(kept, max(count, len(kept)))
+def recorded(attempts: Iterable[Trajectory]) -> Recorded:
+    return {Wish(one.stage, one.task, one.skill): one for one in attempts}
 
 
 #: A section asks for so many attempts at most.
@@ -76,14 +70,11 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
     the skill has trained on them.
     """
     found: dict[str, tuple[Wish, ...]] = {}
-    made: ProposalRecord | BoundaryRecord
-    records: list[StepRecord | BoundaryRecord] = [*run.epochs, *run.steps]
-    for record in sorted(records, key=_moment, reverse=True):
-        if isinstance(record, BoundaryRecord):
-            made, stage, under = record, "slow_rollout", record.skill_before
-        else:
-            made, stage, under = record.proposal, "rollout", record.proposal.attempted_under
-        view, decision = event_view(record), record.decision
+    for view in _newest_first(run):
+        made, decision = _made(view), view.record.decision
+        stage, under = "slow_rollout", made.skill_before
+        if isinstance(made, ProposalRecord):
+            stage, under = "rollout", made.attempted_under
         learned, flips, still = [Wish(stage, task, under) for task in view.failed], [], []
         if decision is not None:
             both = (made.skill_after, made.skill_before)
@@ -100,8 +91,17 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
     return found
 
 
-def _moment(record: StepRecord | BoundaryRecord) -> tuple[int, bool, int]:
-    return record.epoch, isinstance(record, BoundaryRecord), record.step
+def _newest_first(run: RunView) -> list[EventView]:
+    records: tuple[StepRecord | BoundaryRecord, ...] = (*run.steps, *run.epochs)
+
+    def moment(view: EventView) -> tuple[int, bool, int]:
+        return view.record.epoch, isinstance(view.record, BoundaryRecord), view.record.step
+
+    return sorted(map(event_view, records), key=moment, reverse=True)
+
+
+def _made(view: EventView) -> ProposalRecord | BoundaryRecord:
+    return view.record if isinstance(view.record, BoundaryRecord) else view.record.proposal
 
 
 #: How our graders say that an answer is not the one that was expected.
@@ -191,35 +191,25 @@ class Viewer:
     links: Mapping[tuple[str, str], str] = field(default_factory=dict)
     before: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
-    def cells(self, columns: Sequence[Column], rows: Sequence[Row]) -> dict[str, str]:
-        """The ids of attempts by ``row,column`` of the outcome map."""
-        return {
-            f"{y},{x}": found
-            for x, column in enumerate(columns)
-            for y, row in enumerate(rows)
-            if (found := self.links.get((column.anchor, row.task)))
-        }
 
+def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
+    """Choose from what is ``known``: each section its most telling attempt, then its second, …
 
-def viewer(run: RunView, known: Recorded) -> Viewer:
-    """Choose from what is recorded: each section its most telling attempt, then its second, …
-
-    Where a verdict changed comes first, then what is newest.
+    Where a verdict changed comes first, then what is newest. ``count`` is the number of attempts on
+    record.
     """
-    asked = wishes(run)
+    asked, views = wishes(run), _newest_first(run)
     order = {section: number for number, section in enumerate(asked)}
     # the first to make a text counts, and the newest to wish for an attempt
-    made = {one.skill_after: f"epoch-{one.epoch}" for one in reversed(run.epochs)}
-    made |= {one.proposal.skill_after: f"step-{one.step}" for one in reversed(run.steps)}
+    made = {_made(view).skill_after: view.anchor for view in views}
     wished = {wish: section for section, own in reversed(asked.items()) for wish in own}
-    records: tuple[StepRecord | BoundaryRecord, ...] = (*run.steps, *run.epochs)
-    decided = {event_view(one).anchor: one.decision for one in records}
+    decided = {view.anchor: view.record.decision for view in views}
 
     now, before = dict[tuple[str, str], Trajectory](), dict[tuple[str, str], Trajectory]()
     for section, own in asked.items():
         for wish in own:
             earlier = wish.stage == "selection" and made.get(wish.skill) != section
-            if (one := known.attempts.get(wish)) is not None:
+            if (one := known.get(wish)) is not None:
                 (before if earlier else now).setdefault((section, wish.task), one)
 
     def section_of(one: Trajectory) -> str:
@@ -251,13 +241,13 @@ def viewer(run: RunView, known: Recorded) -> Viewer:
         then = before.get((section, one.task)) if change else None
         return Shown(name, one, section, what, made_with, change, then)
 
-    rounds = zip_longest(*(filter(None, map(known.attempts.get, own)) for own in asked.values()))
+    rounds = zip_longest(*(filter(None, map(known.get, own)) for own in asked.values()))
     chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)
     names = {one: f"attempt-{number}" for number, one in enumerate(chosen, start=1)}
     links, earlier_ones = (
         {key: names[one] for key, one in found.items() if one in names} for found in (now, before)
     )
-    left_out = known.count - len(names)
+    left_out = max(count, len(known)) - len(names)
     return Viewer(tuple(shown(*one) for one in names.items()), left_out, links, earlier_ones)
 
 

@@ -189,14 +189,9 @@ class OutcomeMap:
     head: int = _HEAD
 
     @property
-    def labels(self) -> tuple[tuple[float, str], ...]:
-        """Short names of columns and where they stand, as far as there is room."""
-        every = -(-_LABEL // self.cell)
-        return tuple(
-            (self.cell * (number + 0.5), column.label)
-            for number, column in enumerate(self.columns)
-            if number % every == 0
-        )
+    def every(self) -> int:
+        """For one column in so many there is room for its label."""
+        return -(-_LABEL // self.cell)
 
 
 def outcome_map(columns: Sequence[Column]) -> OutcomeMap:

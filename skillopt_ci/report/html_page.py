@@ -57,7 +57,7 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
         for name, (_, after) in evidence.candidates.items()
         if after not in known
     )
-    drawn, shown = outcome_map(columns), viewer(run, evidence.attempts)
+    drawn, shown = outcome_map(columns), viewer(run, evidence.attempts, evidence.count)
     found = tuple(passages([version.text for version in evidence.versions]))
     return (
         _environment()
@@ -70,7 +70,7 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             spent=spending(run.history),
             history=[(entry, event_name(entry), anchor(entry)) for entry in reversed(run.history)],
             map=drawn,
-            learned=learned(evidence, found),
+            learned=learned(evidence, {view.anchor: view for view in views}, found),
             blame=[(evidence.versions[origin], lines) for origin, lines in found],
             views=views[::-1],
             candidates=evidence.candidates,
@@ -89,23 +89,11 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     )
 
 
-class Score(NamedTuple):
-    """A mean score of the skill as it was at ``label``."""
-
-    label: str
-    mean: float
-    n: int
-
-    @property
-    def interval(self) -> Interval:
-        return wilson(min(max(self.mean, 0.0), 1.0), self.n)
-
-
 class Result(NamedTuple):
-    """Scores of the skill on one kind of tasks, the first and the newest, and what they mean."""
+    """Scores on one kind of tasks, the first and the newest: of which skill, and on how many."""
 
     name: str
-    scores: tuple[Score, ...]
+    scores: tuple[tuple[str, float, int], ...]
     told: tuple[str, ...]
 
 
@@ -119,7 +107,7 @@ def _results(run: RunView) -> Iterator[Result]:
             told.append(f"{difference}, {len(gain.fixed)} fixed, {len(gain.broken)} broken")
         if run.state.step > found.step:
             told.append(f"measured after step {found.step}; training has gone on since")
-        scores = (Score(name, one.hard, one.n) for name, one in tested if one is not None)
+        scores = ((name, one.hard, one.n) for name, one in tested if one is not None)
         yield Result("Test", tuple(scores), tuple(told))
     current, best, origin = run.state.current, run.state.best, run.origin
     told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
@@ -127,8 +115,8 @@ def _results(run: RunView) -> Iterator[Result]:
         kept = score_text(best.measurement.score, best.measurement.n)
         told.append(f"best so far: {kept} ({best.origin})")
     told += reservations(current.measurement)
-    now = Score(current.origin, current.measurement.score, current.measurement.n)
-    first = () if origin is None else (Score("at the start", run.first_score, origin.tasks),)
+    now = (current.origin, current.measurement.score, current.measurement.n)
+    first = () if origin is None else (("at the start", run.first_score, origin.tasks),)
     yield Result("Selection", (*first, now), tuple(told))
 
 
@@ -189,7 +177,17 @@ def _environment() -> Environment:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    shown = (score, score_text, plural, cost_text, section_name, failures, edit_evidence, edit_fate)
+    shown = (
+        score,
+        score_text,
+        interval,
+        plural,
+        cost_text,
+        section_name,
+        failures,
+        edit_evidence,
+        edit_fate,
+    )
     told = (effect_text, follows, wishes, diff_rows, effect_kind)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment
@@ -236,6 +234,7 @@ def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict
         for version in versions
     ]
     places = {column.anchor: number for number, column in enumerate(drawn.columns)}
+    tasks = {row.task: number for number, row in enumerate(drawn.rows)}
     return {
         # each text as indices into the lines of all: they are much alike
         "lines": list(lines),
@@ -247,11 +246,21 @@ def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict
         ],
         "columns": [[visible(column.title), column.anchor] for column in drawn.columns],
         "rows": [[visible(row.task), row.letters] for row in drawn.rows],
-        "cells": shown.cells(drawn.columns, drawn.rows),
+        # the ids of attempts by row and column
+        "cells": {
+            f"{y},{places[anchor]}": found
+            for (anchor, task), found in shown.links.items()
+            if anchor in places and (y := tasks.get(task)) is not None
+        },
     }
 
 
 # What the page shows besides records and their views.
+
+
+def interval(mean: float, n: int) -> Interval:
+    return wilson(min(max(mean, 0.0), 1.0), n)
+
 
 #: A rule is called helpful or harmful from this probability on.
 _SURE = 0.9

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from skillopt_ci.ledger.records import Decision, Measurement, StepRecord
+from skillopt_ci.ledger.records import Measurement, StepRecord
 from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_attempts import Recorded
-from skillopt_ci.report.view import RunView
+from skillopt_ci.report.view import EventView, RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,17 @@ class Evidence:
     """A run with every step's evidence, the skill's ``versions`` oldest first (the last is now).
 
     ``candidates`` has the text before and after each candidate, by the anchor of its section; a
-    candidate whose commits cannot be reached any more is missing there. ``attempts`` are those that
-    this machine has on record, ``first`` is the measurement that training began with, ``dates`` are
-    the days of its first and its newest commit.
+    candidate whose commits cannot be reached any more is missing there. ``attempts`` are some of
+    the ``count`` that this machine has on record, ``first`` is the measurement that training began
+    with, ``dates`` are the days of its first and its newest commit.
     """
 
     run: RunView
     versions: tuple[Version, ...]
     candidates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     meta_skill: str = ""
-    attempts: Recorded = field(default_factory=Recorded)
+    attempts: Recorded = field(default_factory=dict)
+    count: int = 0
     effects: Effects = field(default_factory=dict)
     first: Measurement | None = None
     dates: tuple[str, ...] = ()
@@ -47,27 +48,18 @@ class Rule(NamedTuple):
     effect: Effect | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What one version brought to the newest text; ``record`` is the step, if it was one."""
+class Learned(NamedTuple):
+    """What one version brought to the newest text; ``view`` is its step, if that is known."""
 
     version: Version
     rules: tuple[Rule, ...]
-    decision: Decision | None = None
-    record: StepRecord | None = None
-
-    @property
-    def gain(self) -> float | None:
-        if self.decision is None or self.decision.score_after is None:
-            return None
-        return self.decision.score_after - self.decision.score_before
+    view: EventView | None = None
 
 
-def learned(evidence: Evidence, found: Iterable[tuple[int, Sequence[str]]]) -> list[Learned]:
+def learned(
+    evidence: Evidence, views: Mapping[str, EventView], found: Iterable[tuple[int, Sequence[str]]]
+) -> list[Learned]:
     """The rules in the passages that were ``found``, the versions that gained most first."""
-    run = evidence.run
-    steps = {f"step-{one.step}": one for one in run.steps}
-    ends = {f"epoch-{one.epoch}": one.decision for one in run.epochs}
     brought: dict[int, list[str]] = {}
     for origin, lines in found:
         brought.setdefault(origin, []).extend(line for line in lines if _says(line))
@@ -76,19 +68,19 @@ def learned(evidence: Evidence, found: Iterable[tuple[int, Sequence[str]]]) -> l
         version = evidence.versions[origin]
         if not lines or not version.anchor:
             continue
-        record = steps.get(version.anchor)
-        decision = ends.get(version.anchor) if record is None else record.decision
-        rules, shown = [], set[str]()
-        for number, edit in enumerate(record.proposal.edits if record else ()):
+        view, rules, shown = views.get(version.anchor), list[Rule](), set[str]()
+        record = view.record if view else None
+        edits = record.proposal.edits if isinstance(record, StepRecord) else ()
+        for number, edit in enumerate(edits):
             own = {line.strip() for line in edit.content.split("\n")}
-            if edit.applied and own & {line.strip() for line in lines}:
+            if record and edit.applied and own & {line.strip() for line in lines}:
                 shown |= own
-                effect = evidence.effects.get((record.step, number)) if record else None
+                effect = evidence.effects.get((record.step, number))
                 rules.append(Rule(edit.content.strip().removeprefix("- "), effect))
         if rest := [line for line in lines if line.strip() not in shown]:
             rules.append(Rule("\n".join(rest)))
-        told.append(Learned(version, tuple(rules), decision, record))
-    return sorted(told, key=lambda one: -(one.gain or 0.0))
+        told.append(Learned(version, tuple(rules), view))
+    return sorted(told, key=lambda one: -((one.view and one.view.gain) or 0.0))
 
 
 def _says(line: str) -> bool:

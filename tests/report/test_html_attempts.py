@@ -16,7 +16,6 @@ from skillopt_ci.report.html_attempts import (
     wishes,
 )
 from skillopt_ci.report.html_attempts import WISHES_MOST as MOST_WISHES
-from skillopt_ci.report.html_charts import Column, outcome_map
 from skillopt_ci.report.view import RunView
 from skillopt_ci.scorers.base import mismatch
 
@@ -69,7 +68,7 @@ def test_the_newest_step_asks_first() -> None:
 
 def test_the_last_of_several_records_of_an_attempt_counts() -> None:
     one, other = (attempt("t", "rollout", "s", solved=False, size=size) for size in (1, 2))
-    assert list(recorded(iter([one, other])).attempts.values()) == [other]
+    assert list(recorded([one, other]).values()) == [other]
 
 
 def test_attempts_before_and_after_a_change_are_told_apart() -> None:
@@ -161,18 +160,6 @@ def test_a_hostile_name_stays_one_word_of_the_command() -> None:
     assert shlex.split(shown.trace)[2] == made.task
 
 
-def test_cells_of_the_map_lead_to_the_candidates_attempts() -> None:
-    run = grown(1)
-    decision = run.steps[0].decision
-    assert decision is not None
-    assert decision.measurement is not None
-    drawn = outcome_map([Column("step 1", "step-1", "merged", decision.measurement)])
-    found = viewer(run, everything(run))
-    cells = found.cells(drawn.columns, drawn.rows)
-    rows = {row.task: number for number, row in enumerate(drawn.rows)}
-    assert cells[f"{rows['task-3']},0"] == found.links["step-1", "task-3"]
-
-
 @given(runs())
 def test_any_run_can_be_chosen_from(run: RunView) -> None:
     asked = wishes(run)
@@ -180,5 +167,5 @@ def test_any_run_can_be_chosen_from(run: RunView) -> None:
     known = everything(run)
     found = viewer(run, known)
     assert len({one.id for one in found.shown}) == len(found.shown)
-    assert len(found.shown) + found.left_out == known.count
+    assert len(found.shown) + found.left_out == len(known)
     assert {*found.links.values(), *found.before.values()} <= {one.id for one in found.shown}

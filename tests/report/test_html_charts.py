@@ -1,5 +1,4 @@
 import re
-from itertools import pairwise
 
 import run_views
 from hypothesis import given
@@ -112,12 +111,10 @@ def test_the_hardest_task_is_at_the_top() -> None:
 
 
 def test_columns_are_named_as_far_as_there_is_room() -> None:
-    few = outcome_map([Column("", "", "merged", column(a=(1, 1)).measurement, "1")] * 3)
-    assert [name for _, name in few.labels] == ["1", "1"]
-    many = outcome_map([Column("", "", "merged", column(a=(1, 1)).measurement, "1")] * 200)
-    places = [x for x, _ in many.labels]
-    assert all(later - one >= 24 for one, later in pairwise(places))
-    assert len(places) > 20
+    few, many = (outcome_map([column(a=(1, 1))] * count) for count in (3, 200))
+    assert few.every == 2
+    assert many.every * many.cell >= 24
+    assert 200 // many.every > 20
 
 
 def test_without_measurements_there_is_nothing_to_draw() -> None:

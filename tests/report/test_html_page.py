@@ -26,7 +26,7 @@ from skillopt_ci.ledger.records import (
     TaskOutcome,
 )
 from skillopt_ci.report.effects import Effect
-from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded
+from skillopt_ci.report.html_attempts import Trajectory, Turn, recorded
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.html_skill import Evidence, Version
 from skillopt_ci.report.view import RunView
@@ -63,7 +63,8 @@ def evidence(run: RunView | None = None, **changes: object) -> Evidence:
         "versions": (Version("at the start", OLD), Version("step 1", NEW, "step-1")),
         "candidates": {"step-1": (OLD, NEW)},
         "meta_skill": "Short rules help.",
-        "attempts": recorded(iter(ATTEMPTS), 9),
+        "attempts": recorded(ATTEMPTS),
+        "count": 9,
     }
     return Evidence(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -353,7 +354,7 @@ def test_a_cell_of_the_map_leads_to_its_attempt(show: Callable[..., Page]) -> No
 
 
 def test_without_attempts_it_says_where_they_are_recorded(show: Callable[..., Page]) -> None:
-    page = show(evidence(attempts=Recorded()))
+    page = show(evidence(attempts={}, count=0))
     assert "rollout.events" in page.inner_text("#trajectories")
     assert page.locator("#find").count() == 0
 
@@ -454,7 +455,7 @@ def test_two_hundred_steps_are_small_and_quick(show: Callable[..., Page], writte
     )
     pairs = pairwise(versions)
     texts = {f"step-{n}": (a.text, b.text) for n, (a, b) in enumerate(pairs, start=1)}
-    page = show(evidence(plain_run(200), versions=versions, candidates=texts, attempts=Recorded()))
+    page = show(evidence(plain_run(200), versions=versions, candidates=texts, attempts={}, count=0))
     assert page.locator("details.card").count() == 200
     assert written.stat().st_size < 1_500_000
     assert page.evaluate("document.querySelectorAll('*').length") < 30_000
