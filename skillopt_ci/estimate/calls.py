@@ -233,7 +233,7 @@ class Forecast:
         calls: dict[Account, Range] = {}
         if control == "autonomous":
             calls[LEARNING_RATE] = Range(0, proposed, 2)
-        if control == "autonomous" or (control == "fixed" and budget > 0):
+        if control == "autonomous" or budget:
             calls[RANKING] = Range(0, proposed * _TOO_MANY, 2)
         if optimizer.skill_update_mode == "rewrite_from_suggestions":
             calls[REWRITE] = Range(0, proposed, 2)

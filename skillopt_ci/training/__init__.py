@@ -4,6 +4,6 @@
 - a step: ``plan``, ``rollout_stage``, ``reflect``, ``aggregate`` (and select), ``update``, all
   called by ``propose``; then ``evaluate`` with ``sequential_test`` and ``gate``
 - an epoch's end: ``slow_update``; the end of a run: ``final_evaluation``
-- beside them: ``prefetcher``, ``edit_ablation``, ``guard``, ``shard``
+- beside them: ``prefetcher``, ``guard``, ``shard``
 - without training: ``offline_eval``, ``calibrate``
 """

@@ -36,7 +36,14 @@ from skillopt_ci.training.memory import record_of
 from skillopt_ci.training.offline_eval import by_type
 from skillopt_ci.training.plan import last_step
 from skillopt_ci.training.run_context import OpenModels, Run
-from skillopt_ci.training.state import Event, charged, finished, history_entry, record_events
+from skillopt_ci.training.state import (
+    Checkout,
+    Event,
+    charged,
+    finished,
+    history_entry,
+    record_events,
+)
 from skillopt_ci.training.trainer import prepare
 
 # The test at the end of a run: initial, best and last skill on tasks that training never used.
@@ -211,15 +218,37 @@ async def finish(run: Run) -> FinishOutcome | None:
         tasks=before.current.measurement.n,
         usage=rounded(total(used.values())),
     )
+    skills = texts["first"], state.best, state.current
+    summary = _summary(run, checkout, state, entry, skills, tests)
+    commits = run.ledger.log(checkout.commit, paths=(run.folder.history,))
+    seconds = sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
+    seconds += run.clock() - began
+    files = {run.folder.best_skill: texts["best"]} if promoted else {}
+    event = Event(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
+    commit = record_events(run, checkout, event).commit
+    run.observer(StageFinished("finish", "recorded"))
+    return FinishOutcome(summary, commit, state, seconds)
+
+
+def _summary(
+    run: Run,
+    checkout: Checkout,
+    state: State,
+    entry: HistoryEntry,
+    skills: tuple[str, Snapshot, Snapshot],
+    tests: Mapping[str, Measurement],
+) -> Summary:
+    """The run as of its last event ``entry``; ``skills`` are the first text, the best, the last."""
+    text, *later = skills
     first, history = checkout.history[0], (*checkout.history, entry)
-    initial = FinalSkill(
-        sha256=sha256(texts["first"]), step=0, origin="initial", score=first.score_after
-    )
+    initial = FinalSkill(sha256=sha256(text), step=0, origin="initial", score=first.score_after)
     initial, best, last = (
-        with_test(skill, tests, run.test)
-        for skill in (initial, _final(state.best), _final(state.current))
+        with_test(skill, tests, run.test) for skill in (initial, *map(_final, later))
     )
-    summary = Summary(
+    records = (
+        (one, None if one.kind == "notes" else record_of(run, checkout, one)) for one in history
+    )
+    return Summary(
         run=state.run,
         skill=state.skill,
         simulated=run.simulated,
@@ -230,25 +259,15 @@ async def finish(run: Run) -> FinishOutcome | None:
         initial=initial,
         best=best,
         last=last,
-        promoted=promoted,
+        promoted=entry.action == "promote",
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
         epochs=tuple(epoch_summaries(history)),
-        stages=usage_by_stage(
-            (one, None if one.kind == "notes" else record_of(run, checkout, one)) for one in history
-        ),
+        stages=usage_by_stage(records),
         usage=state.usage,
         accounts=state.accounts,
-        tested_under=under,
+        tested_under=tested_under(run),
     )
-    commits = run.ledger.log(checkout.commit, paths=(run.folder.history,))
-    seconds = sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
-    seconds += run.clock() - began
-    files = {run.folder.best_skill: texts["best"]} if promoted else {}
-    event = Event(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
-    commit = record_events(run, checkout, event).commit
-    run.observer(StageFinished("finish", "recorded"))
-    return FinishOutcome(summary, commit, state, seconds)
 
 
 def _final(skill: Snapshot) -> FinalSkill:

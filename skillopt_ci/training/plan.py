@@ -153,12 +153,14 @@ def analyst_budget(optimizer: Optimizer) -> int | None:
     return None if lr_control(optimizer) == "none" else optimizer.learning_rate
 
 
-def edit_budget(optimizer: Optimizer, step: int, total: int) -> int:
-    """Most edits that step ``step`` of ``total`` may apply, where the schedule is in control.
+def edit_budget(optimizer: Optimizer, step: int, total: int) -> int | None:
+    """Most edits that step ``step`` of ``total`` may apply; None where no schedule says.
 
     Falls from ``learning_rate`` to ``min_learning_rate`` along a line or half a cosine, and is at
     the bottom in the last step. A run of one step keeps the maximum.
     """
+    if lr_control(optimizer) != "fixed":
+        return None
     top = optimizer.learning_rate
     bottom = min(optimizer.min_learning_rate, top)
     if optimizer.lr_scheduler == "constant" or total <= 1:

@@ -27,7 +27,7 @@ from skillopt_ci.text import plural
 from skillopt_ci.training.aggregate import merge, select
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.baseline import all_solved
-from skillopt_ci.training.guard import guard_context, refuse_document, without_secrets
+from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
     Batch,
@@ -81,15 +81,13 @@ async def propose(
         run.observer(note)
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
     run.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
-    control, rate, limit, undecided = lr_control(optimizer), None, None, None
-    if control == "autonomous" and merged.edits:
+    limit, rate, undecided = edit_budget(optimizer, plan.step, total), None, None
+    if lr_control(optimizer) == "autonomous" and merged.edits:
         means = mean_of(rollouts)
         rate, undecided = await decide_learning_rate(
             skill, merged.edits, means, mode=mode, chat=chat
         )
         limit = rate.learning_rate
-    elif control == "fixed":
-        limit = edit_budget(optimizer, plan.step, total)
     selected = await select(skill, merged, limit, mode=mode, chat=chat)
     most = "without limit" if limit is None else f"of at most {limit}"
     count = plural(len(selected.patch.edits), mode.noun)
@@ -135,11 +133,15 @@ async def propose(
         config_sha256=run.config_sha256,
         usage={stage: rounded(one) for stage, one in models.meter.usage_by_stage().items()},
     )
-    if guard.rules.secrets:  # what the guard refused must not enter git beside it
-        clean = partial(without_secrets, keys=guard.keys)
-        facts = redacted_values(record.model_dump(mode="json"), clean)
-        record = ProposalRecord.model_validate(facts)
-    return Proposal(after, record)
+    return Proposal(after, _cleaned(record, guard))
+
+
+def _cleaned(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
+    """What the guard refused must not enter git beside it."""
+    if not guard.rules.secrets:
+        return record
+    clean = partial(without_secrets, keys=guard.keys)
+    return ProposalRecord.model_validate(redacted_values(record.model_dump(mode="json"), clean))
 
 
 def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:

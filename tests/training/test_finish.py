@@ -65,7 +65,8 @@ def test_the_end_is_one_commit_in_the_training_log(checkout: Checkout) -> None:
     assert checkout.git("rev-parse", f"{BRANCH}^@") == before
     assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on 8 test tasks"
     changed = checkout.git("diff", "--name-only", before, outcome.commit).split("\n")
-    assert sorted(changed) == [FOLDER.history, FOLDER.state, FOLDER.summary]
+    shown = {FOLDER.badge, FOLDER.card}
+    assert set(changed) == {FOLDER.history, FOLDER.state, FOLDER.summary, *shown}
     assert checkout.kinds()[-1] == "finish"
 
 
