@@ -145,9 +145,11 @@ def chart(mermaid: str) -> str:
 
 def terminal(said: str, dark: bool) -> str:
     """The end of what a command printed, as an SVG that fetches nothing."""
-    lines = said.rstrip().split("\n")[-_LINES:]
+    lines = said.rstrip().split("\n")
+    cut = ["…", *lines[-_LINES:]] if len(lines) > _LINES else lines
+    shown = steady("\n".join(["$ skillopt-ci quickstart", *cut]))
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(steady("\n".join(["$ skillopt-ci quickstart", "…", *lines]))))
+    console.print(Text.from_ansi(shown))
     theme = DIMMED_MONOKAI if dark else DEFAULT_TERMINAL_THEME
     svg = console.export_svg(title="", theme=theme, unique_id="terminal")
     return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)

@@ -161,8 +161,8 @@ def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[st
     )
     spent = by_role(state.accounts).items()
     roles = {role: f"{plural(one.calls, 'call')}, {cost_text(one.cost_usd)}" for role, one in spent}
-    used = usage_text(state.usage)
-    yield "Time and cost", {"date": " to ".join(dates), "used": used, **roles}
+    days = dict(zip(("began", "newest") if len(dates) > 1 else ("date",), dates, strict=False))
+    yield "Time and cost", {**days, "used": usage_text(state.usage), **roles}
 
 
 def _environment() -> Environment:

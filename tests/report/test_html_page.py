@@ -146,7 +146,7 @@ def test_one_panel_tells_of_models_settings_dates_and_cost(show: Callable[..., P
         "epochs 1 of 3",
         "train 48, 16 a step",
         "selection 40",
-        "date 2026-01-30 to 2026-02-01",
+        "began 2026-01-30 newest 2026-02-01",
         "used 12 calls, 3,000 tokens, cost $1.25",
     ):
         assert words in panel
