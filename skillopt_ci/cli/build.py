@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 from skillopt_ci.cli.console import build_observer
@@ -52,8 +51,8 @@ def load_configured(settings: Globals) -> Loaded:
     if file.exists():
         return load(file, settings.overrides, settings.environ, settings.run, cwd)
     hint = "Write one with `skillopt-ci init`, or name yours with --config."
-    if below := sorted(chain(cwd.glob(f"*/{file.name}"), cwd.glob(f"*/*/{file.name}"))):
-        hint = f"There is one elsewhere: --config {below[0].relative_to(cwd)}"
+    if near := [one for above in ("", "*/", "*/*/") for one in cwd.glob(f"{above}{file.name}")]:
+        hint = f"There is one elsewhere: --config {near[0].relative_to(cwd)}"
     raise ConfigError("there is no such file", file=file, hint=hint)
 
 

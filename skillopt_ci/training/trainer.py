@@ -182,8 +182,10 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     )
     commit, state = decided.commit, decided.state
     if isinstance(record, BoundaryRecord):
+        run.observer(StageFinished("epoch end", "recorded"))
         return BoundaryOutcome(record, commit, state, seconds)
     assert decision is not None  # noqa: S101 - a step always comes to one
+    run.observer(StageFinished("decide", "recorded"))
     return StepOutcome(record, decision, commit, state, last_step(run), seconds)
 
 
