@@ -50,6 +50,11 @@ OPERATIONS = (
     "POST /git/commits",
     "POST /git/refs",
     "DELETE /git/refs/{ref}",
+    "GET /activity",
+    "GET /actions/permissions/workflow",
+    "GET /actions/secrets",
+    "GET /actions/organization-secrets",
+    "GET /rules/branches/{branch}",
 )
 #: Prose and pictures of the description: most of its size, nothing that could be checked.
 PROSE = {"description", "summary", "example", "examples", "externalDocs", "tags", "title"}

@@ -48,7 +48,12 @@ from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.model.access import api_key, headers_of, resolved_key_values
+from skillopt_ci.model.access import (
+    api_key,
+    headers_of,
+    required_variables,
+    resolved_key_values,
+)
 from skillopt_ci.model.budget import Meter, tariff_of
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import can_be_hidden
@@ -83,8 +88,11 @@ _NOT_FOUND = (126, 127)
 @command()
 @click.option("--probe", is_flag=True, help="Also call each model once, with a small question.")
 @click.option("--files", is_flag=True, help="Check the files only, not git, keys and programs.")
+@click.option("--github", is_flag=True, help="Also ask GitHub whether Actions can train there.")
 @click.option("--offline", is_flag=True, hidden=True)  # of `doctor`, for one release more
-def check_command(settings: Globals, probe: bool, files: bool, offline: bool) -> ExitCode:
+def check_command(
+    settings: Globals, probe: bool, files: bool, github: bool, offline: bool
+) -> ExitCode:
     """Check that everything is ready to train, and say what to fix.
 
     Files come first: configuration, tasks, scorers, skill. Then the machine: git and whether the
@@ -94,6 +102,8 @@ def check_command(settings: Globals, probe: bool, files: bool, offline: bool) ->
     or a remote failed.
     """
     told, answers = check_run(settings, probe=probe and not offline, files=files)
+    if github:
+        told += up_to_error("github", _check_github(settings))
     code = exit_code(told)
     if settings.json:
         # `validate` goes on calling it as it did
@@ -162,6 +172,22 @@ def check_run(
         return told, []
     answers = asyncio.run(ask_models(config.model, environ, root, settings.redact))
     return told + [one for answer in answers for one in answer.findings], answers
+
+
+def _check_github(settings: Globals) -> Iterator[Finding]:
+    loaded, environ = load_configured(settings), dict(settings.environ)
+    remote = Git(loaded.root).attempt("remote", "get-url", "origin").text
+    if found := re.search(r"([\w.-]+/[\w.-]+?)(\.git)?/?$", remote):
+        environ.setdefault("GITHUB_REPOSITORY", found[1])
+    # Imported late: PyGithub takes half a second.
+    from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
+    from skillopt_ci.github.settings import setup_of  # noqa: PLC0415
+
+    client = connect(from_environ(environ), redact=settings.redact)
+    keys, branch = required_variables(loaded.config.model), f"skillopt/{loaded.config.run}"
+    for level, text in setup_of(client, keys, branch):
+        mended = ExitCode.USAGE if level == "error" else ExitCode.DONE
+        yield Finding("github", level, text, mended)
 
 
 def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:

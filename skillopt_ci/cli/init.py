@@ -328,6 +328,7 @@ def _github_steps(place: Path, keys: Iterable[str], *, pages: bool) -> Iterator[
         site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
         yield f"Let Actions publish the site:\n     {site}"
     yield "git push --set-upstream origin HEAD"
+    yield "GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github"
     run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
     yield f"The push started the first step, the schedule goes on. For another one now:\n     {run}"
 

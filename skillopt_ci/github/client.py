@@ -63,7 +63,8 @@ def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
     found = token or environ.get("GITHUB_TOKEN") or environ.get("GH_TOKEN") or ""
     if not found:
         raise UsageError(
-            "there is no GitHub token", hint="Set GITHUB_TOKEN, or `token` of the action."
+            "there is no GitHub token",
+            hint="Set GITHUB_TOKEN (GITHUB_TOKEN=$(gh auth token)), or `token` of the action.",
         )
     url = environ.get("GITHUB_API_URL") or PUBLIC_API
     return Access(repository, found.strip(), url.rstrip("/"))

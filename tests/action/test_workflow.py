@@ -1,5 +1,6 @@
 """What `init --github` writes, with the reusable workflows that it calls, run event by event."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -157,3 +158,17 @@ def test_the_models_key_gets_where_the_configuration_looks_for_it(
     masked, _, rest = job.done.log.partition("::group::")
     assert "::add-mask::sk-planted-0123" in masked
     assert "planted" not in rest + job.done.summary
+
+
+def test_check_asks_github_whether_all_that_is_there(github: Runner) -> None:
+    world = github.world
+    environ = world.variables("", {}) | {"GITHUB_TOKEN": "pat"}
+    del environ["GITHUB_REPOSITORY"]  # the remote says it
+    words = ["-m", "skillopt_ci", "check", "--github", "--json"]
+    done = forked.run(words, cwd=world.workspace, env=environ)
+    told = [one for one in json.loads(done.stdout)["findings"] if one["part"] == "github"]
+    assert [one["level"] for one in told] == ["ok", "ok", "ok"], told
+    environ["GITHUB_TOKEN"] = ""
+    done = forked.run(words[:-1], cwd=world.workspace, env=environ)
+    assert done.returncode == 2
+    assert "GITHUB_TOKEN=$(gh auth token)" in done.stdout

@@ -208,7 +208,9 @@ def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path: Pa
         line.partition(". ")[2] or line.strip()
         for line in told.partition("Next:\n")[2].splitlines()
     ]
-    commands = [line for line in left if line.startswith(("git ", "gh ", "skillopt-ci "))]
+    commands = [
+        line for line in left if line.startswith(("git ", "gh ", "skillopt-ci ", "GITHUB_"))
+    ]
     assert commands == [
         (
             "git add skillopt.yaml tasks skills/bots/SKILL.md ../.github/workflows/skillopt.yml"
@@ -223,6 +225,7 @@ def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path: Pa
         ),
         "gh api repos/{owner}/{repo}/pages -f build_type=workflow",
         "git push --set-upstream origin HEAD",
+        "GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github",
         "gh workflow run skillopt.yml",
     ]
     assert "--pages belongs to --github" in str(init(tmp_path, "--pages").exception)

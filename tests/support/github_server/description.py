@@ -49,7 +49,7 @@ def _templates() -> tuple[tuple[re.Pattern[str], str], ...]:
     """The paths, those with more fixed words first."""
     found = []
     for template in sorted(_document()["paths"], key=lambda path: path.count("{")):
-        pattern = re.sub(r"\{(path|ref)\}", r"(?P<\1>.+)", template)
+        pattern = re.sub(r"\{(path|ref|branch)\}", r"(?P<\1>.+)", template)
         found.append((re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern)), template))
     return tuple(found)
 

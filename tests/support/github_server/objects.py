@@ -35,12 +35,35 @@ def contents(request: Request) -> Answer:
         raise Refusal(404, "Not Found") from None
     facts = {"type": "file", "path": path, "name": path.rsplit("/", 1)[-1], "sha": oid}
     if bare.git("cat-file", "-t", oid) == "tree":
-        return Answer(200, [{**facts, "name": "x", "path": f"{path}/x", "size": 1}])
+        names = bare.git("ls-tree", "--name-only", oid).splitlines()
+        listed = [{**facts, "name": name, "path": f"{path}/{name}", "size": 1} for name in names]
+        return Answer(200, listed)
     data = bare.run("cat-file", "blob", oid).stdout
     small = len(data) < _LARGE
     content = b64encode(data).decode() if small else ""
     encoding = "base64" if small else "none"
     return Answer(200, {**facts, "size": len(data), "content": content, "encoding": encoding})
+
+
+def workflow_permissions(request: Request) -> Answer:
+    may = request.hub.actions_may_open
+    shown = {"default_workflow_permissions": "read", "can_approve_pull_request_reviews": may}
+    return Answer(200, shown)
+
+
+def secrets(request: Request) -> Answer:
+    at = {"created_at": "2026-01-02T00:00:00Z", "updated_at": "2026-01-02T00:00:00Z"}
+    listed = [{"name": name, **at} for name in request.hub.secrets]
+    return Answer(200, {"total_count": len(listed), "secrets": listed})
+
+
+def organization_secrets(request: Request) -> Answer:
+    del request
+    raise Refusal(404, "Not Found")
+
+
+def rules(request: Request) -> Answer:
+    return Answer(200, [{"type": kind} for kind in request.hub.rules])
 
 
 def show_blob(request: Request) -> Answer:
@@ -96,6 +119,10 @@ ROUTES = {
     "GET ": repository,
     "GET /collaborators/{username}/permission": permission,
     "GET /contents/{path}": contents,
+    "GET /actions/permissions/workflow": workflow_permissions,
+    "GET /actions/secrets": secrets,
+    "GET /actions/organization-secrets": organization_secrets,
+    "GET /rules/branches/{branch}": rules,
     "GET /git/blobs/{file_sha}": show_blob,
     "POST /git/blobs": blob,
     "POST /git/trees": tree,

@@ -52,6 +52,9 @@ class Hub:
     auto_merge: bool = True
     drafts: bool = True
     actions_may_open: bool = True
+    secrets: list[str] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+    """Kinds of the rules that every branch has."""
     looks_until_mergeable: int = 0
     """How often a pull request is shown before GitHub knows whether it can be merged."""
     lock: threading.RLock = field(default_factory=threading.RLock)
