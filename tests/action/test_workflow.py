@@ -142,6 +142,28 @@ def test_comments_of_members_are_obeyed_and_only_what_trains_waits(github: Runne
     assert asked.done.outputs["result"] == "done", asked.done.log
 
 
+def test_the_whole_way_to_a_merge_that_a_person_asked_for(github: Runner) -> None:
+    """Two scheduled steps, the pull request, a question, an undo, and the merge."""
+    hub, steps, branch = github.world.hub, [], "skillopt/quickstart"
+    for _ in range(2):
+        _, job = next(iter(github.fire("schedule", {"sender": ADA}).items()))
+        assert job.done is not None
+        steps.append((job.done.outputs["step"], job.done.outputs["result"]))
+    assert [number for number, _ in steps] == ["1", "2"]
+    (pull,) = hub.pulls.values()
+    assert pull["title"].startswith("ledger: ")
+    for said in ("/skillopt status", "/skillopt revert 1", "/skillopt apply"):
+        payload = comment(said)
+        payload["issue"]["number"] = pull["number"]
+        payload["comment"]["created_at"] = "2999-01-01T00:00:00Z"
+        hub.push(branch, hub.bare.tip(branch) or "", hub.moment())
+        _, answered = only(github.fire("issue_comment", payload))
+        assert answered.done is not None
+        assert answered.done.outputs["result"] == "done", answered.done.log
+    assert pull["merged_at"]
+    assert hub.bare.git("diff", "--stat", "main", branch) == ""
+
+
 def test_the_models_key_gets_where_the_configuration_looks_for_it(
     github: Runner, model_server: ModelServer
 ) -> None:
