@@ -42,6 +42,8 @@ lock: setup ## pin anew, by hash, what the image and the composite action instal
 	  --no-header --no-annotate --extra anthropic --extra azure pyproject.toml -o requirements/run.txt
 	echo hatchling | $(venv)/uv pip compile --quiet --universal --python-version 3.13 \
 	  --generate-hashes --upgrade --no-header --no-annotate - -o requirements/build.txt
+	echo uv | $(venv)/uv pip compile --quiet --universal --python-version 3.13 \
+	  --generate-hashes --upgrade --no-header --no-annotate - -o requirements/uv.txt
 
 image: ## build the action's image, with or without Docker, and train a step in it
 	scripts/build-image.sh
