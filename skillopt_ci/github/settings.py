@@ -9,13 +9,11 @@ from skillopt_ci.github.errors import Refused, asking
 
 _PLACE = ".github/workflows"
 #: Rules that keep Actions from moving a branch on, unless they let it pass.
-_IN_THE_WAY = ("creation", "update", "pull_request", "required_signatures")
-_UNSEEN = "this token may not see"
+_IN_THE_WAY = {"creation", "update", "pull_request", "required_signatures"}
+Line = tuple[Literal["ok", "warning", "error"], str]
 
 
-def setup_of(
-    client: Client, secrets: Iterable[str], branch: str
-) -> Iterator[tuple[Literal["ok", "warning", "error"], str]]:
+def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Line]:
     """A line for each thing that training needs there, with the remedy where it is missing.
 
     ``secrets`` are the keys that a job needs, ``branch`` is the skills branch. Raises the errors of
@@ -24,45 +22,34 @@ def setup_of(
     with asking(f"show the repository {client.name}"):
         default = client.send("GET", "")["default_branch"]
     there = [each["name"] for each in _seen(client, f"/contents/{_PLACE}") or ()]
-    if found := next((name for name in there if "skillopt" in name), None):
-        yield "ok", f"{_PLACE}/{found} is on {default}"
-    else:
-        push = "`skillopt-ci init --github` writes one; commit it there and push"
-        yield "error", f"no workflow {_PLACE}/*skillopt*.yml is on {default}: {push}"
-
+    found = next((name for name in there if "skillopt" in name), "*skillopt*.yml")
+    write = "`skillopt-ci init --github` writes one; commit it there and push"
+    yield _line(found in there, f"{_PLACE}/{found} is on {default}", write)
     path = "/actions/permissions/workflow"
-    may = _seen(client, path)
-    remedy = f"gh api -X PUT repos/{client.name}{path} -F can_approve_pull_request_reviews=true"
-    if may is None:
-        yield "warning", f"{_UNSEEN} whether Actions may open pull requests. To let them: {remedy}"
-    elif may["can_approve_pull_request_reviews"]:
-        yield "ok", "Actions may open pull requests"
-    else:
-        yield "error", f"Actions may not open pull requests: {remedy}"
-
-    lists = [
-        _seen(client, f"/actions/{whose}secrets?per_page=100") for whose in ("", "organization-")
-    ]
+    may = _seen(client, path) or {}
+    allow = f"gh api -X PUT repos/{client.name}{path} -F can_approve_pull_request_reviews=true"
+    opening = may.get("can_approve_pull_request_reviews")
+    yield _line(opening, "Actions may open pull requests", allow)
+    kinds = ("secrets", "organization-secrets")
+    lists = [_seen(client, f"/actions/{kind}?per_page=100") for kind in kinds]
     names = {each["name"] for one in lists if one is not None for each in one["secrets"]}
     for key in secrets:
-        if key in names:
-            yield "ok", f"the secret {key} is set"
-        elif lists[0] is None:
-            yield (
-                "warning",
-                f"{_UNSEEN} whether the secret {key} is set. To set it: gh secret set {key}",
-            )
-        else:
-            yield "error", f"the secret {key} is not set: gh secret set {key}"
-
+        is_set = key in names or (None if lists[0] is None else False)
+        yield _line(is_set, f"the secret {key} is set", f"gh secret set {key}")
     guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}") or ()
-    rules = {each["type"] for each in guards}
-    if stopped := [rule for rule in _IN_THE_WAY if rule in rules]:
+    if stopped := sorted(_IN_THE_WAY & {each["type"] for each in guards}):
         let = "let GitHub Actions bypass it (Settings → Rules), or training cannot push"
         yield "warning", f"rules guard {branch} ({', '.join(stopped)}): {let}"
     else:
-        guarded = "rules keep it from being rewritten" if rules else "no rule guards it"
+        guarded = "rules keep it from being rewritten" if guards else "no rule guards it"
         yield "ok", f"Actions may push {branch}; {guarded}"
+
+
+def _line(holds: bool | None, what: str, remedy: str) -> Line:
+    """Whether ``what`` is so; None if the token may not see it."""
+    if holds is None:
+        return "warning", f"{what}: this token may not see it; if not: {remedy}"
+    return ("ok", what) if holds else ("error", f"{what}: no. To mend it: {remedy}")
 
 
 def _seen(client: Client, path: str) -> Any:

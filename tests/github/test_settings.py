@@ -26,7 +26,7 @@ def test_what_is_missing_is_told_with_its_remedy(github_hub: Hub) -> None:
     assert allowed[0] == "error"
     assert allowed[1].endswith(f": {allow} -F can_approve_pull_request_reviews=true")
     assert one == ("ok", "the secret A_KEY is set")
-    assert other == ("error", "the secret B_KEY is not set: gh secret set B_KEY")
+    assert other == ("error", "the secret B_KEY is set: no. To mend it: gh secret set B_KEY")
     assert branch == ("ok", f"Actions may push {BRANCH}; no rule guards it")
 
 
@@ -55,7 +55,7 @@ def test_what_the_token_may_not_see_is_told_and_no_error(github_hub: Hub) -> Non
         github_hub.faults.append(Fault(name, 403, words))
     lines = told(github_hub, ["A_KEY"])
     assert [level for level, _ in lines] == ["ok", "warning", "warning", "ok"]
-    assert all("this token may not see whether" in text for _, text in lines[1:3])
+    assert all("this token may not see it" in text for _, text in lines[1:3])
 
 
 def test_a_repository_that_is_not_shown_is_an_error(github_hub: Hub) -> None:
