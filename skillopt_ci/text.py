@@ -34,9 +34,20 @@ def difference_text(mean: float, error: float | None, n: int) -> str:
     That is the only meaning of ``±`` wherever people read it. ``error`` is the standard error,
     ``n`` the number of values (or clusters) behind it.
     """
+    half = _half_width(error, n)
+    return _signed(mean) if half is None else f"{_signed(mean)} ± {rounded(half)} (95 %)"
+
+
+def within_noise(mean: float, error: float | None, n: int) -> bool:
+    """Whether the 95 % interval of a mean difference reaches 0; False where it is not known."""
+    half = _half_width(error, n)
+    return half is not None and abs(mean) <= half
+
+
+def _half_width(error: float | None, n: int) -> float | None:
     if error is None or n < 2:  # noqa: PLR2004 - one value has no spread
-        return _signed(mean)
-    return f"{_signed(mean)} ± {rounded(t_quantile(0.95, n - 1) * error)} (95 %)"
+        return None
+    return t_quantile(0.95, n - 1) * error
 
 
 def _signed(value: float) -> str:

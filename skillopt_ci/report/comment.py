@@ -38,7 +38,7 @@ from skillopt_ci.report.words import (
     rules,
 )
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.text import difference_text, plural, rounded, score
+from skillopt_ci.text import difference_text, plural, rounded, score, within_noise
 
 #: Belongs to every simulated number.
 SIMULATED = (
@@ -156,9 +156,17 @@ class Lesson:
 
     rules: tuple[str, ...]
     gain: float
+    error: float | None
     tasks: int
     name: str
     commit: str
+
+    @property
+    def text(self) -> str:
+        """``+0.225 ± 0.135 (95 %) on 40 tasks``, and whether chance alone could have brought it."""
+        noise = within_noise(self.gain, self.error, self.tasks)
+        gain = difference_text(self.gain, self.error, self.tasks)
+        return f"**{gain}** on {plural(self.tasks, 'task')}{', within noise' if noise else ''}"
 
 
 def lessons(run: RunView) -> list[Lesson]:
@@ -178,8 +186,12 @@ def lessons(run: RunView) -> list[Lesson]:
         elif record.slow_update and record.slow_update.content:
             told = (record.gist,)
         gain = (entry.score_after or 0.0) - (entry.score_before or 0.0)
+        decision = record.decision.notes if notes and record.decision else record.decision
+        gate = None if decision is None else decision.gate
+        error = None if gate is None else gate.standard_error
         if told:
-            found.append(Lesson(told, gain, entry.tasks, view.name.lower(), view.place.verdict))
+            name = view.name.lower()
+            found.append(Lesson(told, gain, error, entry.tasks, name, view.place.verdict))
     return sorted(found, key=lambda one: -one.gain)
 
 
@@ -188,7 +200,7 @@ def lessons_text(run: RunView, links: Links) -> str:
     lines = [
         "\n  - ".join(
             (
-                f"- **{difference_text(one.gain, None, 0)}** on {plural(one.tasks, 'task')} · "
+                f"- {one.text} · "
                 + (links.commit(one.commit, one.name) if one.commit else one.name),
                 *(inline(rule, _RULE) for rule in one.rules[:_MOST_EDITS]),
             )

@@ -11,6 +11,7 @@ from skillopt_ci.ledger.records import (
     DifferenceRecord,
     EditRecord,
     FinalSkill,
+    GateRecord,
     Measurement,
     ReviewerNoteRecord,
     StepRecord,
@@ -198,6 +199,26 @@ def test_title_and_body_lead_with_the_rules_and_what_they_brought() -> None:
         "  - Tax is &#96;VAT&#96; plus the number\n  - Dates are ISO\n"
         f"- **+0.100** on 40 tasks · [step 1]({link})\n  - new\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (0.02, "**+0.100 ± 0.040 (95 %)** on 40 tasks · "),
+        (0.05, "**+0.100 ± 0.101 (95 %)** on 40 tasks, within noise · "),
+        (None, "**+0.100** on 40 tasks · "),
+    ],
+)
+def test_a_gain_says_how_sure_it_is(error: float | None, told: str) -> None:
+    run = plain_run(1)
+    (step,) = run.steps
+    assert step.decision is not None
+    gate = GateRecord(
+        policy="strict", planned=40, compared=40, difference=0.1, standard_error=error
+    )
+    decision = step.decision.model_copy(update={"gate": gate})
+    run = replace(run, steps=(step.model_copy(update={"decision": decision}),))
+    assert f"- {told}[step 1](" in learned(run)
 
 
 def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_one() -> None:
