@@ -105,7 +105,7 @@ def test_a_key_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
     [
         (None, r"model\.target\.api_key_file: key cannot be read: No such file"),
         (b" \n", "key is empty"),
-        (b"\xff\xfe", "it is no UTF-8 text"),
+        (b"\xff\xfe", "Line 1 is not UTF-8 text"),
         (b"KEY=sk-1\nOTHER=2\n", "holds U\\+000A"),
     ],
 )
