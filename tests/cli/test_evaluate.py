@@ -220,10 +220,10 @@ def test_calibrate_json_is_one_object_and_can_be_repeated(cli: Cli, trained: Pat
     [("nothing like it", "No attempt solved any task"), (".", "no edit can score higher")],
 )
 def test_calibrate_explains_tasks_that_tell_nothing(
-    cli: Cli, trained: Path, pattern: str, said: str
+    cli: Cli, done: Path, pattern: str, said: str
 ) -> None:
     scorer = f"scorer={{type: regex, pattern: '{pattern}'}}"
-    done = cli(trained, "calibrate", "--draws", "2", "-o", scorer)
-    assert done.code == 0, done.err
-    assert said in done.out
-    assert "simulated comparisons" not in done.out
+    told = cli(done, "calibrate", "--draws", "2", "-o", scorer)
+    assert told.code == 0, told.err
+    assert said in told.out
+    assert "simulated comparisons" not in told.out

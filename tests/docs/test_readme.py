@@ -59,8 +59,8 @@ def test_every_file_that_is_linked_is_there() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_figures_are_those_of_the_page_on_gates() -> None:
-    page = (ROOT / "docs" / "gates.md").read_text(encoding="utf-8")
+def test_the_figures_are_those_of_their_page() -> None:
+    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     figures = re.findall(r"0\.\d{3} ± 0\.\d{3}", README)
     assert len(figures) == 4
     assert [figure for figure in figures if figure not in page] == []
