@@ -338,7 +338,7 @@ def _evaluation(pull: Pull, facts: Facts) -> Activity:
 _COMMANDS = (
     "That is no command. `/skillopt` takes one of these words, alone in the comment's first line: "
     "`step`, `eval`, `slow-update`, `status`, `diff`, `report`, `apply`; or `note`, followed by "
-    "what you have to say, or `revert`, followed by a step's number or words of a rule."
+    "what you have to say, or `revert`, followed by a step's number or words of its rule."
 )
 
 

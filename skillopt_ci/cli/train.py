@@ -215,7 +215,7 @@ def slow_update_command(settings: Globals) -> None:
 @command()
 @click.argument("what", metavar="STEP")
 def revert_command(settings: Globals, what: str) -> None:
-    """Take back a merged step, named by its number or by words of one of its rules.
+    """Take back a merged step, named by its number or by words of the one rule that it brought.
 
     One commit undoes in the skill what the step changed; later steps and people's changes stay. The
     optimizer is told what was taken back, and the skill is scored again before the next step. Ends
@@ -247,14 +247,20 @@ def revert_command(settings: Globals, what: str) -> None:
 
 
 def _named_step(reader: RunReader, what: str) -> int:
-    """The merged step that a number, or words of a rule, name."""
+    """The merged step that a number, or words of its only rule, name."""
     merged = [one.step for one in reader.history if one.kind == "step" and one.stays]
     if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
         named = [step for step in merged if step == int(found[1])]
     else:
         words = quoted(what, 10_000).casefold()
-        told = ((step, rules(reader.step(step).proposal, 10_000)) for step in merged)
-        named = [step for step, all_of in told if words and words in " ".join(all_of).casefold()]
+        told = {step: rules(reader.step(step).proposal, 10_000) for step in merged}
+        named = [step for step in merged if words and words in " ".join(told[step]).casefold()]
+        if len(named) == 1 and (others := len(told[named[0]]) - 1):
+            raise UsageError(
+                f"{what!r} names a rule of step {named[0]}, which would take {others} more along.",
+                hint=f"`revert {named[0]}` takes all back. To drop only this one, delete it "
+                f"on skillopt/{reader.state.run}; the next step scores the skill again.",
+            )
     if len(named) == 1:
         return named[0]
     known = ", ".join(map(str, named or merged)) or "none"

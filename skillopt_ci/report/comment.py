@@ -79,7 +79,7 @@ evidence, merged if it scored higher on the same tasks and reverted otherwise.
 into the next step. A commit pushed to this branch is measured and trained on.
 - **Merge it** whenever the skill is worth having, also by squashing: training goes on from the \
 base branch, and its next step opens a new pull request.
-- **Undo a step:** `/skillopt revert 3`, or words of a rule instead of the number; the optimizer \
+- **Undo a step:** `/skillopt revert 3`, or words of the rule that it brought; the optimizer \
 is told. `/skillopt status`, `diff` and `report` answer here, `/skillopt apply` merges.
 - **Stop it:** close this, and training waits until it is opened again.\
 """

@@ -125,3 +125,25 @@ def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(
     other.step()
     assert other.kinds() == ["start", "step", "revert", "measure", "set_aside", "step"]
     assert A not in other.show(BRANCH)
+
+
+def test_one_of_several_rules_does_not_take_the_others_along(
+    checkout: Checkout, model_server: ModelServer, revert: Revert
+) -> None:
+    plain = model_server.answer
+
+    def answer(system: str, prompt: str) -> str:
+        if "analyst_error" not in system and "merge" not in system:
+            return plain(system, prompt)
+        edits = ", ".join(f'{{"op": "append", "content": "- {line}"}}' for line in (A, B))
+        return f'{{"patch": {{"reasoning": "both", "edits": [{edits}]}}}}'
+
+    model_server.answer = answer  # type: ignore[method-assign]
+    checkout.step()
+    assert [rule for rule in (A, B) if rule not in checkout.show(BRANCH)] == []
+    before = checkout.ref(BRANCH)
+    code, told = revert(checkout, "KIND a:  a number")
+    assert (code, checkout.ref(BRANCH)) == (2, before)
+    assert "which would take 1 more along" in " ".join(told.split())
+    assert revert(checkout, "1") == (0, "")
+    assert [rule for rule in (A, B) if rule in checkout.show(BRANCH)] == []
