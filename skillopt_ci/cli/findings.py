@@ -75,5 +75,5 @@ def _conclusion(findings: Sequence[Finding], ready: str, then: str) -> str:
     besides = f" ({plural(warnings, 'warning')})" if warnings else ""
     blocking = dict.fromkeys(finding.part for finding in findings if finding.blocks)
     if blocking:
-        return f"Nothing else to mend{besides}, but no step can start: see {', '.join(blocking)}."
+        return f"Nothing else to fix{besides}, but no step can start: see {', '.join(blocking)}."
     return f"{ready}{besides}{then}"

@@ -49,7 +49,7 @@ def _line(holds: bool | None, what: str, remedy: str) -> Line:
     """Whether ``what`` is so; None if the token may not see it."""
     if holds is None:
         return "warning", f"{what}: this token may not see it; if not: {remedy}"
-    return ("ok", what) if holds else ("error", f"{what}: no. To mend it: {remedy}")
+    return ("ok", what) if holds else ("error", f"{what}: no. To fix it: {remedy}")
 
 
 def _seen(client: Client, path: str) -> Any:

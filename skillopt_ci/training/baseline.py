@@ -112,10 +112,10 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
     run.observer(Note(f"Measuring the current skill: {why}."))
     scope = f"{run.config.run}/measure@{checkout.commit}"
     async with run.models(scope, checkout.spent) as models:
-        known = (
-            taken and before and measured_before(run, as_scored(checkout, before), checkout.skill)
-        )
-        if known and not known[1].partial:
+        known = None
+        if taken and before is not None:  # the text that is left may be one of before
+            known = measured_before(run, as_scored(checkout, before), checkout.skill)
+        if known is not None and not known[1].partial:
             measurement = known[1]
         else:
             measurement = await measure(run, models, checkout.skill, run.selection)

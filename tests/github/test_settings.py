@@ -26,7 +26,7 @@ def test_what_is_missing_is_told_with_its_remedy(github_hub: Hub) -> None:
     assert allowed[0] == "error"
     assert allowed[1].endswith(f": {allow} -F can_approve_pull_request_reviews=true")
     assert one == ("ok", "the secret A_KEY is set")
-    assert other == ("error", "the secret B_KEY is set: no. To mend it: gh secret set B_KEY")
+    assert other == ("error", "the secret B_KEY is set: no. To fix it: gh secret set B_KEY")
     assert branch == ("ok", f"Actions may push {BRANCH}; no rule guards it")
 
 
