@@ -99,47 +99,16 @@ def github_page(said: str, text: str, title: str = "") -> str:
 
 
 def markdown(text: str) -> str:
-    """GitHub's Markdown as HTML, with its alerts, and the curve that it draws by Mermaid."""
+    """GitHub's Markdown as HTML, with its alerts."""
     for mark, plain in _MARKS.items():
         text = text.replace(mark, plain)
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     alert = r"<blockquote>\s*<p>\[!(\w+)\]\s*(.*?)</blockquote>"
-    html = re.sub(
+    return re.sub(
         alert,
         lambda found: f"<div class=alert><p><b>{found[1].title()}</b></p><p>{found[2]}</div>",
         html,
         flags=re.DOTALL,
-    )
-    block = r'<pre><code class="language-mermaid">(.*?)</code></pre>'
-    return re.sub(block, lambda found: chart(found[1]), html, flags=re.DOTALL)
-
-
-def chart(mermaid: str) -> str:
-    """The bars and the line of one of our curves."""
-    series = {
-        kind: [float(number) for number in numbers.split(",")]
-        for kind, numbers in re.findall(r"^\s*(bar|line) \[(.*)\]$", mermaid, re.MULTILINE)
-    }
-    title = re.search(r"title &quot;(.*?)&quot;", mermaid)
-    names = re.findall(r"&quot;(.*?)&quot;", re.search(r"x-axis.*", mermaid)[0])  # type: ignore[index]
-    room = 600 / max(len(names), 1)
-    places = [30 + room * (number + 0.5) for number in range(len(names))]
-    bars = "".join(
-        f'<rect class=bars x="{x - room * 0.4:.1f}" y="{190 - 160 * value:.1f}" '
-        f'width="{room * 0.8:.1f}" height="{160 * value:.1f}" />'
-        for x, value in zip(places, series.get("bar", ()), strict=False)
-    )
-    points = (
-        f"{x:.1f},{190 - 160 * value:.1f}"
-        for x, value in zip(places, series.get("line", ()), strict=False)
-    )
-    labels = "".join(
-        f'<text x="{x:.1f}" y="208">{name}</text>' for x, name in zip(places, names, strict=True)
-    )
-    return (
-        f'<figure><figcaption>{title[1] if title else ""}</figcaption><svg viewBox="0 0 640 216">'
-        f'{bars}<path class=axis d="M30 30V190H630" fill="none" /><polyline class=line '
-        f'points="{" ".join(points)}" />{labels}</svg></figure>'
     )
 
 

@@ -1,11 +1,9 @@
 """``skillopt-ci report`` and ``export``: a run as an HTML page, or as another program's files."""
 
 import http.server
-import json
 import os
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -38,14 +36,6 @@ from skillopt_ci.util import write_atomically
 
 #: Writers of other programs' run folders, imported only by the export.
 _EXPORTS = MappingProxyType({"skillopt": "skillopt_ci.integrations.skillopt.export:skillopt_files"})
-#: Stages in the words of the live page.
-_WORDS = MappingProxyType(
-    {
-        "rollout": "training tasks",
-        "selection": "selection tasks",
-        "slow_rollout": "training tasks at the end of the epoch",
-    }
-)
 #: Only this machine may ask: the page shows tasks and models' words.
 _HOST = "127.0.0.1"
 #: Characters of one text, and of all texts of one attempt.
@@ -74,9 +64,9 @@ _MEASURED = tuple(one.value for one in Status if one.measured)
 def report_command(settings: Globals, output: Path, serve: bool, port: int) -> None:
     """Write one self-contained HTML file that shows what the run has learned, read from git alone.
 
-    It needs no network and no server, and shows the learning curve, the tasks, the steps, the
-    origin of each rule of the skill, and a diff of any two versions. With --serve it is a page on
-    this machine that follows the run until you interrupt it.
+    It needs no network and no server, and shows the learning curve, the tasks, the steps and the
+    origin of each rule of the skill. With --serve it is a page on this machine that follows the run
+    until you interrupt it.
     """
     if serve:
         _serve(settings, port)
@@ -301,13 +291,8 @@ class LiveReport:
         self._page, self._version = b"", ""
 
     def version(self) -> bytes:
-        """The commit that the run has come to, and what it is at.
-
-        Raises SkilloptError if it cannot be told.
-        """
-        reader = open_reader(self._settings)
-        attempts = at_work(events_path(reader.ledger, reader.state.run))
-        return f"{reader.commit}\n{attempts}".encode()
+        """The commit that the run has come to; raises SkilloptError if it cannot be told."""
+        return open_reader(self._settings).commit.encode()
 
     def page(self) -> bytes:
         """The page of that commit; raises SkilloptError if the run cannot be read."""
@@ -325,7 +310,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     report: LiveReport
 
     def do_GET(self) -> None:
-        """Answer with the page, or with its version and what the run is at."""
+        """Answer with the page, or with its version."""
         status, kind, body = HTTPStatus.OK, "text/plain", b""
         try:
             if self.headers.get("Host", "").partition(":")[0] not in (_HOST, "localhost"):
@@ -350,22 +335,3 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Print nothing: each second has a request."""
-
-
-def at_work(folder: Path) -> str:
-    """What was attempted in the newest piece of work, by stage; empty if nothing was."""
-    ended, solved, lines = Counter[str](), Counter[str](), list[str]()
-    newest = max(folder.glob("*.jsonl"), default=None)
-    with suppress(OSError):  # the run removes all but the newest files
-        lines = [] if newest is None else newest.read_text("utf-8", "replace").split("\n")
-    for line in lines:
-        with suppress(ValueError, RecursionError):  # the last line may be half written
-            event = json.loads(line) if '"attempt_ended"' in line else None
-            if isinstance(event, dict) and event.get("type") == "attempt_ended":
-                ended[str(event.get("stage"))] += 1
-                solved[str(event.get("stage"))] += event.get("hard") == 1
-    return ", ".join(
-        f"{plural(count, 'attempt')} at {_WORDS.get(stage, f'{stage} tasks')} "
-        f"({solved[stage]} solved)"
-        for stage, count in ended.items()
-    )

@@ -38,39 +38,17 @@ from skillopt_ci.report.words import (
     rules,
 )
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.text import difference_text, plural, rounded, score, within_noise
+from skillopt_ci.text import difference_text, plural, score, within_noise
 
 #: Belongs to every simulated number.
 SIMULATED = (
     "> [!WARNING]\n> The models were **simulated**: these scores say nothing about a real model."
 )
 _MOST_EDITS = 10
-_MOST_POINTS = 40
 _TITLE = 120
 _UNSCORED = "to be scored again, since a step was taken back"
 #: Characters of a rule.
 _RULE = 200
-#: What the chart calls events.
-_POINTS = {
-    "start": "start",
-    "measure": "again",
-    "step": "{0.step}",
-    "notes": "{0.step} notes",
-    "slow_update": "end of {0.epoch}",
-}
-_CHART = """\
-```mermaid
-%%{{init: {{"themeVariables": {{"xyChart": {{"plotColorPalette": "#b6c2cf, #1f883d"}}}}}}}}%%
-xychart-beta
-  title "Score on {tasks} selection tasks"
-  x-axis [{labels}]
-  y-axis "score" 0 --> 1
-  bar [{candidates}]
-  line [{current}]
-```
-
-<sub>Line: the skill as it stands. Bars: each step's candidate; those below the line were \
-reverted. Steps without a candidate are left out.</sub>"""
 _REVIEW = """\
 - **Files changed** shows what the skill would become; the folder `.skillopt` is the trainer's \
 memory, folded by GitHub. **Commits** is the training log: each step is one commit with its \
@@ -136,7 +114,6 @@ def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
         interruption(inconclusive),
         lessons_text(run, links),
         results(run),
-        chart(run),
         details("How to review, guide, merge or stop this", _REVIEW),
         f"[skillopt-ci](https://pypi.org/project/skillopt-ci/) trains on this branch, "
         f"{code(branch)}: a model works on tasks, edits are proposed from what went wrong, and an "
@@ -271,26 +248,6 @@ def results(run: RunView) -> str:
     )
 
 
-def chart(run: RunView) -> str:
-    """The current skill's score as a line, candidates as bars; nothing before the first step."""
-    points: list[tuple[str, float | None, float | None]] = []
-    for number, one in enumerate(run.since_base):
-        if not number and run.base_events:
-            points.append(("base", one.current_score, one.current_score))
-        elif one.entry.kind in _POINTS and one.entry.score_after is not None:
-            label = _POINTS[one.entry.kind].format(one.entry)
-            points.append((label, one.entry.score_after, one.current_score))
-    points = points[-_MOST_POINTS:]
-    if len(points) < 2:  # noqa: PLR2004 - a line takes two points
-        return ""
-    return _CHART.format(
-        tasks=run.state.current.measurement.n,
-        labels=", ".join(f'"{label}"' for label, _, _ in points),
-        candidates=", ".join(_number(candidate) for _, candidate, _ in points),
-        current=", ".join(_number(current) for _, _, current in points),
-    )
-
-
 def footer(run: RunView, links: Links) -> str:
     parts = (
         f"as of {links.commit(run.commit)}" if run.commit else "",
@@ -298,10 +255,6 @@ def footer(run: RunView, links: Links) -> str:
         "scores are means with 95 % intervals over selection tasks that training does not see",
     )
     return f"<sub>{join(*parts, by=' · ')}</sub>"
-
-
-def _number(value: float | None) -> str:
-    return rounded(value or 0.0).rstrip("0").rstrip(".")
 
 
 # The check on a commit: what a step came to, where people look for what blocks a merge.

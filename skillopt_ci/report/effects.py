@@ -20,7 +20,7 @@ Effects = Mapping[tuple[int, int], "Effect"]
 _PRIOR_SD = 0.08
 #: The variance of a score is never believed to be less, for want of attempts to show it.
 _LEAST_VARIANCE = 0.04
-#: Beyond so many rules only the newest steps are looked at: a regression takes their third power.
+#: Beyond so many rules only the newest steps are looked at: each evaluation takes their square.
 _MOST_RULES = 120
 
 
@@ -94,61 +94,42 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """A joint normal distribution of named effects: means, and the root of the precision."""
+    """A joint normal distribution of named effects: their means and covariances."""
 
     means: Mapping[str, float]
-    root: Sequence[Sequence[float]]
+    covariances: Mapping[str, Mapping[str, float]]
 
     def effect(self, weights: Mapping[str, float]) -> Effect:
         """That of all effects in their ``weights``; unknown ones count nothing."""
-        row = [weights.get(name, 0.0) for name in self.means]
-        mean = sum(a * b for a, b in zip(row, self.means.values(), strict=True))
-        half = _forward(self.root, row)
-        return Effect(mean, math.sqrt(sum(value * value for value in half)))
+        known = {name: weight for name, weight in weights.items() if name in self.means}
+        mean = sum(weight * self.means[name] for name, weight in known.items())
+        variance = sum(
+            weight * other_weight * self.covariances[name][other]
+            for name, weight in known.items()
+            for other, other_weight in known.items()
+        )
+        return Effect(mean, math.sqrt(max(variance, 0.0)))
 
 
 def believe(observations: Sequence[Observation], prior_sd: float) -> Belief:
-    """The posterior of effects with a normal prior around 0.
+    """The posterior of effects with a normal prior around 0, one observation after the other.
 
     The conjugate update of normal beliefs by normal measurements (Bishop, Pattern Recognition and
-    Machine Learning, 2006, 3.3).
+    Machine Learning, 2006, 3.3), in the form that inverts no matrix (Kalman's).
     """
-    names = chain.from_iterable(one.weights for one in observations)
-    places = {name: n for n, name in enumerate(dict.fromkeys(names))}
-    size = len(places)
-    precision = [[float(i == j) / prior_sd**2 for j in range(size)] for i in range(size)]
-    pull = [0.0] * size
+    names = tuple(dict.fromkeys(chain.from_iterable(one.weights for one in observations)))
+    means = dict.fromkeys(names, 0.0)
+    shared = {one: {other: (one == other) * prior_sd**2 for other in names} for one in names}
     for seen in observations:
-        told = [(places[name], weight) for name, weight in seen.weights.items() if weight]
-        for i, weight in told:
-            pull[i] += weight * seen.value / seen.variance
-            for j, other in told:
-                precision[i][j] += weight * other / seen.variance
-    root = _cholesky(precision)
-    means = _backward(root, _forward(root, pull))
-    return Belief(dict(zip(places, means, strict=True)), root)
-
-
-def _cholesky(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The lower triangle whose product with itself is ``matrix``."""
-    lower: list[list[float]] = []
-    for i, row in enumerate(matrix):
-        mine = _forward(lower, row[:i])
-        mine.append(math.sqrt(row[i] - sum(value * value for value in mine)))
-        lower.append(mine)
-    return lower
-
-
-def _forward(lower: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    solved: list[float] = []
-    for row, value in zip(lower, right, strict=True):
-        solved.append((value - sum(a * b for a, b in zip(row, solved, strict=False))) / row[-1])
-    return solved
-
-
-def _backward(lower: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    solved = [0.0] * len(right)
-    for i in reversed(range(len(right))):
-        later = sum(lower[j][i] * solved[j] for j in range(i + 1, len(right)))
-        solved[i] = (right[i] - later) / lower[i][i]
-    return solved
+        told = seen.weights.items()
+        with_sum = {
+            name: sum(shared[name][part] * weight for part, weight in told) for name in names
+        }
+        surprise = seen.value - sum(means[part] * weight for part, weight in told)
+        variance = seen.variance + sum(with_sum[part] * weight for part, weight in told)
+        for name in names:
+            gain = with_sum[name] / variance
+            means[name] += gain * surprise
+            for other in names:
+                shared[name][other] -= gain * with_sum[other]
+    return Belief(means, shared)

@@ -1,8 +1,7 @@
 """What the target did, as far as this machine remembers it."""
 
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
@@ -11,7 +10,6 @@ from skillopt_ci.ledger.records import BoundaryRecord, ProposalRecord, StepRecor
 from skillopt_ci.report.html_charts import Outcome
 from skillopt_ci.report.view import EventView, RunView, event_view
 from skillopt_ci.rollout.types import FAILURE_BELOW
-from skillopt_ci.skill.diff import Span, diff_rows
 
 
 class Turn(NamedTuple):
@@ -104,12 +102,6 @@ def _made(view: EventView) -> ProposalRecord | BoundaryRecord:
     return view.record if isinstance(view.record, BoundaryRecord) else view.record.proposal
 
 
-#: How our graders say that an answer is not the one that was expected.
-_MISMATCH = re.compile(
-    r"expected (?:choice )?'(.*)'(?: \(or [^()]*\))?, got (?:'(.*)'|(an empty answer))", re.DOTALL
-)
-_BOTH = 2
-
 # The attempts that the report shows: a choice in bounds, and where they are linked from.
 
 #: So many attempts are shown, of so many characters in all: the page has to stay small.
@@ -122,22 +114,11 @@ _STAGES = {
 }
 
 
-class Answer(NamedTuple):
-    """A wrong answer beside the right one, each in parts that are the same and parts that differ.
-
-    ``when`` says which attempt gave it.
-    """
-
-    when: str
-    expected: Sequence[Span]
-    came: Sequence[Span]
-
-
 @dataclass(frozen=True, slots=True)
 class Shown:
     """An attempt on the page: ``section`` is where the skill that it was made with is told of.
 
-    ``change`` is what that section's verdict said of the task, ``before`` the attempt at it before.
+    ``change`` is what that section's verdict said of the task.
     """
 
     id: str
@@ -146,20 +127,6 @@ class Shown:
     what: str
     made_with: str
     change: Literal["broken", "fixed", ""] = ""
-    before: Trajectory | None = None
-
-    @property
-    def answer(self) -> Answer | None:
-        """What was expected and what came instead, as far as the grader's reason says so."""
-        for when, one in (("came", self.attempt), ("came before", self.before)):
-            found = one and _MISMATCH.match(one.reason)
-            if found:
-                expected, came = found[1], found[2] or found[3]
-                rows = diff_rows(expected, came)
-                if len(rows) != _BOTH:
-                    return Answer(when, (Span(expected),), (Span(came),))
-                return Answer(when, rows[0].spans, rows[1].spans)
-        return None
 
     @property
     def trace(self) -> str:
@@ -237,9 +204,8 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
             made_with = "the skill at the start"
         elif one.skill in made:
             made_with = f"the skill of {section_name(made[one.skill])}"
-        what, section, change = _STAGES.get(one.stage, one.stage), section_of(one), change_of(one)
-        then = before.get((section, one.task)) if change else None
-        return Shown(name, one, section, what, made_with, change, then)
+        what = _STAGES.get(one.stage, one.stage)
+        return Shown(name, one, section_of(one), what, made_with, change_of(one))
 
     rounds = zip_longest(*(filter(None, map(known.get, own)) for own in asked.values()))
     chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)

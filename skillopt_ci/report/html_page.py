@@ -22,7 +22,7 @@ from skillopt_ci.report.html_charts import (
     outcome_map,
     spending,
 )
-from skillopt_ci.report.html_skill import Evidence, Version, learned, passages
+from skillopt_ci.report.html_skill import Evidence, learned, passages
 from skillopt_ci.report.view import EventView, RunView, failures
 from skillopt_ci.report.words import (
     edit_evidence,
@@ -51,12 +51,6 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     run = replace(evidence.run, base_events=0)
     views = [view for entry in run.history if (view := run.told(entry)) is not None]
     columns = tuple(_columns(evidence, views))
-    known = {version.text for version in evidence.versions}
-    others = tuple(
-        Version(section_name(name).removeprefix("the "), after, name)
-        for name, (_, after) in evidence.candidates.items()
-        if after not in known
-    )
     drawn, shown = outcome_map(columns), viewer(run, evidence.attempts, evidence.count)
     found = tuple(passages([version.text for version in evidence.versions]))
     return (
@@ -76,12 +70,11 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             candidates=evidence.candidates,
             effects=evidence.effects,
             versions=evidence.versions,
-            others=others,
             meta_skill=evidence.meta_skill,
             viewer=shown,
             sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
             stages=_choices((one.attempt.stage, one.what) for one in shown.shown),
-            data=_data((*evidence.versions, *others), drawn, shown),
+            data=_data(drawn, shown),
             policy=_policy(live=live),
             live=live,
             version=__version__,
@@ -226,24 +219,11 @@ def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]
             yield Column(title, view.anchor, fate, decision.measurement, label)
 
 
-def _data(versions: Sequence[Version], drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
-    """What the script works on. ``places`` has the column of each text, -1 where there is none."""
-    lines: dict[str, int] = {}
-    texts = [
-        [lines.setdefault(line, len(lines)) for line in visible(version.text).split("\n")]
-        for version in versions
-    ]
+def _data(drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
+    """What the script works on: the map, and the attempts that its cells lead to."""
     places = {column.anchor: number for number, column in enumerate(drawn.columns)}
     tasks = {row.task: number for number, row in enumerate(drawn.rows)}
     return {
-        # each text as indices into the lines of all: they are much alike
-        "lines": list(lines),
-        "texts": texts,
-        # without a section: the first text, which has a column, or one that a person wrote
-        "places": [
-            places.get(version.anchor, -1) if version.anchor or not number else -1
-            for number, version in enumerate(versions)
-        ],
         "columns": [[visible(column.title), column.anchor] for column in drawn.columns],
         "rows": [[visible(row.task), row.letters] for row in drawn.rows],
         # the ids of attempts by row and column

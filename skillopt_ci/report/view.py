@@ -285,11 +285,6 @@ class RunView:
         return max(self._rescaled_at, self.base_events - 1)
 
     @property
-    def since_base(self) -> tuple[Moment, ...]:
-        """How things stood in base and after each event since, as far as scores compare."""
-        return tuple(timeline(self.history))[self._told_from :]
-
-    @property
     def start(self) -> HistoryEntry | None:
         return next((entry for entry in self.history if entry.kind == "start"), None)
 

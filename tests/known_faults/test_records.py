@@ -157,19 +157,6 @@ def test_the_title_of_a_pull_request_rounds_half_up() -> None:
     assert "+0.875" in title(run)
 
 
-def test_a_step_without_a_candidate_is_no_bar_at_zero() -> None:
-    from run_views import entry, plain_run
-
-    from skillopt_ci.report.comment import chart
-
-    run = plain_run(3)
-    start, first, _, third = run.history
-    without = entry(2, action="skip_no_patches", score_before=0.2, score_after=None)
-    drawn = chart(replace(run, history=(start, first, without, third)))
-    (bars,) = re.findall(r"bar \[(.*)\]", drawn)
-    assert "0" not in bars.split(", ")
-
-
 def test_an_evaluation_that_measured_nothing_says_so_in_json(
     checkout: Checkout, model_server: ModelServer
 ) -> None:

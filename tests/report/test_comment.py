@@ -20,7 +20,6 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.comment import (
     body,
-    chart,
     marker,
     note_answers,
     pinned_comment,
@@ -125,41 +124,6 @@ def test_each_step_has_a_comment_of_its_own() -> None:
     first = [text.split("\n", 1)[0] for text in texts]
     assert first == [marker("demo", part) for part in ("start", "step-1", "step-2")]
     assert [text.count("<details>") for text in texts] == [0, 1, 1]
-
-
-def series(run: RunView, name: str) -> list[str]:
-    found = re.search(rf"^  {name} \[(.*)\]$", chart(run), re.MULTILINE)
-    assert found is not None
-    return found[1].split(", ")
-
-
-def test_there_is_none_before_the_first_step() -> None:
-    assert chart(plain_run(0)) == ""
-
-
-def test_the_line_is_the_current_skill_and_the_bars_are_the_candidates() -> None:
-    run = plain_run(3)
-    assert series(run, "line") == ["0.1", "0.2", "0.2", "0.3"]
-    assert series(run, "bar") == ["0.1", "0.2", "0.15", "0.3"]
-
-
-def test_a_step_without_a_candidate_has_no_bar() -> None:
-    run = plain_run(1)
-    empty = entry(2, action="skip_no_patches", score_before=0.2)
-    grown = replace(run, history=(*run.history, empty))
-    assert series(grown, "bar") == series(run, "bar")
-    assert series(grown, "line")[-1] == "0.2"
-
-
-def test_ends_of_epochs_have_a_place() -> None:
-    run = plain_run(1)
-    end = entry(1, kind="slow_update", action="force_accept", score_before=0.2, score_after=0.4)
-    assert series(replace(run, history=(*run.history, end)), "x-axis")[-1] == '"end of 1"'
-
-
-def test_a_long_run_shows_its_newest_part() -> None:
-    run = plain_run(100)
-    assert len(series(run, "line")) == len(series(run, "bar")) == len(series(run, "x-axis")) == 40
 
 
 def with_skill(path: str) -> RunView:
@@ -313,7 +277,6 @@ def test_the_body_compares_the_branches() -> None:
 def test_the_body_explains_review_merge_and_stop() -> None:
     text = body(plain_run(1), LINKS)
     assert "How to review, guide, merge or stop this" in text
-    assert "xychart" in text
 
 
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))

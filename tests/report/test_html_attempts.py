@@ -1,6 +1,5 @@
 import shlex
 
-import pytest
 from hypothesis import given
 from run_views import plain_run, runs
 
@@ -17,7 +16,6 @@ from skillopt_ci.report.html_attempts import (
 )
 from skillopt_ci.report.html_attempts import WISHES_MOST as MOST_WISHES
 from skillopt_ci.report.view import RunView
-from skillopt_ci.scorers.base import mismatch
 
 
 def attempt(task: str, stage: str, skill: str, *, solved: bool | None, size: int = 5) -> Trajectory:
@@ -89,45 +87,6 @@ def test_what_changed_its_verdict_comes_first_with_what_came_before_it() -> None
         ("fixed", "step-2"),
     ]
     assert {one.change for one in found[6:]} == {""}
-    assert [one.before and one.before.skill for one in found[:2]] == ["s1", "s0"]
-
-
-def told(reason: str, before: str = "") -> tuple[str, str, str] | None:
-    """When, what was expected and what came, what differs in brackets."""
-    one = attempt("t", "selection", "s1", solved=False)._replace(reason=reason)
-    shown = Shown("", one, "", "", "", before=one._replace(reason=before))
-    found = shown.answer
-    if found is None:
-        return None
-    texts = [
-        "".join(f"[{span.text}]" if span.changed else span.text for span in spans)
-        for spans in (found.expected, found.came)
-    ]
-    return found.when, texts[0], texts[1]
-
-
-@pytest.mark.parametrize(
-    ("reason", "expected", "came"),
-    [
-        ("expected 'EUR 12.00', got 'EUR 12'", "EUR 12[.00]", "EUR 12"),
-        ("expected 'a b' (or one of 3 others), got 'a c'", "a [b]", "a [c]"),
-        ("expected choice 'B or C', got 'A'", "B or C", "A"),
-        ("expected '4', got an empty answer", "4", "an empty answer"),
-        ("expected 'it's', got 'what'", "it's", "what"),
-    ],
-)
-def test_what_was_expected_stands_beside_what_came(reason: str, expected: str, came: str) -> None:
-    assert told(reason) == ("came", expected, came)
-    assert told("equals a reference", reason) == ("came before", expected, came)
-
-
-def test_a_reason_in_other_words_is_left_as_it_is() -> None:
-    assert told("the program exited with 1") is None
-
-
-def test_our_own_graders_say_it_in_these_words() -> None:
-    assert told(mismatch(["one two", "x"], "one three")) == ("came", "one [two]", "one [three]")
-    assert told(mismatch(["one"], " ")) == ("came", "one", "an empty answer")
 
 
 def test_every_step_has_its_most_telling_attempt_before_any_has_more() -> None:

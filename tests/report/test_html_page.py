@@ -231,13 +231,12 @@ def test_the_map_works_by_pointer(show: Callable[..., Page]) -> None:
 
 def test_everything_can_be_reached_with_the_tab_key(show: Callable[..., Page]) -> None:
     page = show(evidence())
-    page.evaluate("document.getElementById('compare').open = true")
     reached = set()
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.outerHTML.slice(0, 30)"))
     joined = " ".join(reached)
-    for part in ('class="skip"', 'href="#step-1"', "<summary", 'id="outcomes"', 'id="from"'):
+    for part in ('class="skip"', 'href="#step-1"', "<summary", 'id="outcomes"', 'id="find"'):
         assert part in joined
 
 
@@ -250,48 +249,6 @@ def test_steps_can_be_filtered(show: Callable[..., Page]) -> None:
     page.get_by_role("radio", name="all").check()
     page.get_by_role("button", name="Open all").click()
     assert page.locator("details.card[open]").count() == 3
-
-
-def test_any_two_versions_can_be_compared(show: Callable[..., Page]) -> None:
-    page = show(evidence())
-    page.get_by_role("link", name="Compare").click()
-    assert page.inner_text("#compared") == "3 lines added, 1 removed"
-    assert (
-        page.locator("#difference .added").all_inner_texts()[0].endswith("Write dates year first.")
-    )
-    page.select_option("#from", "1")
-    assert page.inner_text("#compared") == "0 lines added, 0 removed"
-
-
-def test_candidates_that_went_can_be_compared_too(show: Callable[..., Page]) -> None:
-    reverted = NEW + "Shout.\n"
-    page = show(evidence(candidates={"step-1": (OLD, NEW), "step-2": (NEW, reverted)}))
-    page.get_by_role("link", name="Compare").click()
-    page.select_option("#from", label="step 1")
-    page.select_option("#to", label="step 2")
-    assert page.inner_text("#compared") == "1 lines added, 0 removed"
-    told = page.inner_text("#flipped")
-    assert told == (
-        "Of 40 selection tasks that both were measured on, solved by the second alone: 0; "
-        "by the first alone: 0."
-    )
-    page.get_by_role("button", name="Swap").click()
-    assert page.inner_text("#compared") == "0 lines added, 1 removed"
-
-
-def test_a_comparison_names_the_tasks_whose_outcome_changed(show: Callable[..., Page]) -> None:
-    run = plain_run()
-    decision = run.steps[0].decision
-    assert decision is not None
-    measured = Measurement(hard=1, soft=1, score=1, tasks={"easy": (1, 1), "hard": (1, 1)})
-    step = run.steps[0].model_copy(
-        update={"decision": decision.model_copy(update={"measurement": measured})}
-    )
-    first = Measurement(hard=0, soft=0, score=0, tasks={"easy": (1, 1), "hard": (0, 0)})
-    shown = RunView(run.state, run.history, (step,), commit=run.commit)
-    page = show(evidence(shown, first=first))
-    page.get_by_role("link", name="Compare").click()
-    assert "solved by the second alone: 1 (hard)" in page.inner_text("#flipped")
 
 
 def visible(page: Page) -> list[str]:
@@ -544,7 +501,7 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser: Browser, tmp_path: P
         page.locator("#step-1 > summary").click()
         page.fill("#find", "ledger-0")
         page.get_by_role("radio", name="merged", exact=True).check()
-        page.locator("#now", has_text=re.compile(r"Latest work: \d+ attempts at")).wait_for()
+        page.locator("#live", has_text="Following the run").wait_for()
         with subprocess.Popen((*PROGRAM, "-q", "run"), cwd=folder) as run:
             page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
             assert run.wait() == 0
@@ -563,7 +520,7 @@ def test_a_server_that_is_gone_is_told(browser: Browser, tmp_path: Path) -> None
     with closing(browser.new_page()) as page:
         with serving(folder) as address:
             page.goto(address)
-            page.locator("#now", has_text="Latest work").wait_for()
+            page.locator("#live", has_text="Following the run").wait_for()
         page.locator("body.lost").wait_for(timeout=PATIENCE)
         assert "may be old" in page.inner_text("#live")
 
@@ -611,11 +568,3 @@ def test_a_cell_of_the_map_of_200_steps_leads_to_where_it_is_told(long_page: Pag
     opened = long_page.locator("details:target[open]")
     opened.wait_for()
     assert opened.get_attribute("id") == "step-3"
-
-
-def test_any_two_of_its_texts_are_compared(long_page: Page) -> None:
-    assert long_page.locator("#from option").count() > 8
-    long_page.get_by_role("link", name="Compare").click()
-    long_page.locator("#to").select_option(label="step 4")
-    assert "lines added" in long_page.inner_text("#compared")
-    assert "both were measured on" in long_page.inner_text("#flipped")

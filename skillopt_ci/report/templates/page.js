@@ -131,60 +131,6 @@
     });
   }
 
-  // Two versions: a longest common subsequence of their lines, what they share at both ends aside.
-  const difference = (a, b) => {
-    let start = 0, endA = a.length, endB = b.length;
-    while (start < endA && start < endB && a[start] === b[start]) start++;
-    while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) { endA--; endB--; }
-    const rows = endA - start, columns = endB - start, wide = columns + 1;
-    const longest = new Uint32Array((rows + 1) * wide);
-    for (let i = rows - 1; i >= 0; i--) for (let j = columns - 1; j >= 0; j--) {
-      longest[i * wide + j] = a[start + i] === b[start + j]
-        ? longest[(i + 1) * wide + j + 1] + 1
-        : Math.max(longest[(i + 1) * wide + j], longest[i * wide + j + 1]);
-    }
-    const found = a.slice(0, start).map((line) => ["same", line]);
-    let i = 0, j = 0;
-    while (i < rows || j < columns) {
-      if (i < rows && j < columns && a[start + i] === b[start + j]) { found.push(["same", a[start + i]]); i++; j++; }
-      else if (i < rows && (j === columns || longest[(i + 1) * wide + j] >= longest[i * wide + j + 1])) found.push(["removed", a[start + i++]]);
-      else found.push(["added", b[start + j++]]);
-    }
-    for (const line of a.slice(endA)) found.push(["same", line]);
-    return found;
-  };
-  const from = one("from"), to = one("to");
-  // What the two were measured to solve; tasks that only one of them was measured on say nothing.
-  const flips = (a, b) => {
-    if (a < 0 || b < 0 || a === b) return "";
-    const both = data.rows.filter(([, letters]) => letters[a] !== "u" && letters[b] !== "u");
-    const named = (found) => found.length + (found.length ? " (" + found.map(([task]) => task).join(", ") + ")" : "");
-    const fixed = both.filter(([, letters]) => letters[a] !== "s" && letters[b] === "s");
-    const broken = both.filter(([, letters]) => letters[a] === "s" && letters[b] !== "s");
-    return "Of " + both.length + " selection tasks that both were measured on, solved by the second alone: "
-      + named(fixed) + "; by the first alone: " + named(broken) + ".";
-  };
-  const signs = { same: " ", removed: "−", added: "+" };
-  const compare = () => {
-    const found = difference(data.texts[from.value], data.texts[to.value]);
-    const count = (kind) => found.filter(([each]) => each === kind).length;
-    one("compared").textContent = count("added") + " lines added, " + count("removed") + " removed";
-    one("flipped").textContent = flips(data.places[from.value], data.places[to.value]);
-    one("difference").replaceChildren(...found.map(([kind, line]) => {
-      const shown = document.createElement("span"), sign = document.createElement("i");
-      shown.className = kind;
-      sign.textContent = signs[kind];
-      shown.append(sign, data.lines[line]);
-      return shown;
-    }));
-  };
-  if (data.texts.length) {
-    from.addEventListener("change", compare);
-    to.addEventListener("change", compare);
-    one("swap").addEventListener("click", () => { [from.value, to.value] = [to.value, from.value]; compare(); });
-    compare();
-  }
-
   // Live: ask for the version, and load the page again when it is another one, as it was left.
   const live = document.body.dataset.live;
   if (live !== undefined) {
@@ -211,10 +157,8 @@
       try {
         const answer = await fetch("version", { cache: "no-store" });
         if (!answer.ok) throw new Error(answer.statusText);
-        const [version, now] = (await answer.text()).split("\n");
-        if (version !== live) { keep(); location.reload(); return; }
+        if (await answer.text() !== live) { keep(); location.reload(); return; }
         state.textContent = "Following the run.";
-        one("now").textContent = now && "Latest work: " + now + ".";
         document.body.classList.remove("lost");
       } catch {
         state.textContent = "The run cannot be followed at the moment; this page may be old.";
