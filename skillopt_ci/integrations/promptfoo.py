@@ -1,36 +1,37 @@
-"""promptfoo's tests as tasks: the target answers each prompt, and the assertions grade it."""
+"""promptfoo's tests as tasks: the target answers each prompt, scorers of ours grade it."""
 
+import csv
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from skillopt_ci.config.scorers import (
+    AllScorer,
+    JsonScorer,
+    RegexScorer,
+    RubricScorer,
+    ScorerSpec,
+    WeightedScorer,
+)
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.environments.api import Division, read_options
 from skillopt_ci.errors import UsageError
-from skillopt_ci.integrations.promptfoo_assertions import (
-    FILE,
-    AssertionShape,
-    Grading,
-    Shape,
-    unsupported,
-)
 from skillopt_ci.messages import Message
-from skillopt_ci.rollout.environment import Environment, Parts, Split
-from skillopt_ci.rollout.types import Attempt
-from skillopt_ci.scorers.base import Score
-from skillopt_ci.scorers.code import Functions
+from skillopt_ci.rollout.environment import Environment, Split
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import read_text
+from skillopt_ci.util import did_you_mean, read_text
 
+#: What names a file in the place of a value.
+FILE = "file://"
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 
 # A promptfoo configuration, as far as it describes tests.
@@ -42,6 +43,23 @@ def _listed(value: object) -> object:
 
 def _prompt(value: Any) -> object:
     return value.get("raw") or value.get("id") or "" if isinstance(value, dict) else value
+
+
+class Shape(BaseModel):
+    """A mapping of which other keys (providers, outputPath, …) are not our business."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+
+class AssertionShape(Shape):
+    """One assertion, or a set of them."""
+
+    type: str
+    value: Any = None
+    threshold: float | None = None
+    weight: float = Field(default=1.0, ge=0)
+    transform: Any = None
+    assertions: tuple["AssertionShape", ...] = Field(default=(), alias="assert")
 
 
 class OptionsShape(Shape):
@@ -83,34 +101,129 @@ class PromptfooOptions(Division):
 
 
 class PromptfooEnvironment(Environment):
-    """The tests of a promptfoo configuration."""
+    """The tests of a promptfoo configuration; each task has the scorer that its assertions make."""
 
     def __init__(
         self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
     ) -> None:
-        self._functions = Functions(environ)
+        del environ
         super().__init__(options, root)
         read = read_options(PromptfooOptions, options)
-        self._file = root / read.file
-        self._splits = read.divided(read_tests(self._file))
-
-    @property
-    def code(self) -> Literal["confined"]:
-        """Where its code meets answers: an assertion's function has a process of its own."""
-        return "confined"
+        self._splits = read.divided(read_tests(root / read.file))
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         """Return the tests of a split as tasks."""
         return self._splits[split]
 
-    async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
-        """Grade by the test's assertions: hard when it passes, soft is its score."""
-        grading = Grading(task, attempt.response, self._file.parent, parts.judge, self._functions)
-        return await grading.score(assertion_set(task))
 
-    def close(self) -> None:
-        """End the workers of assertions that are functions."""
-        self._functions.close()
+# Assertions as scorers of ours.
+
+_LEVENSHTEIN_THRESHOLD = 5
+
+
+class _Unsupported(Exception):
+    """No scorer of ours grades an assertion as promptfoo does; the text says why."""
+
+
+def _contained(assertion: AssertionShape) -> list[str]:
+    """What ``contains-any`` and ``-all`` look for, escaped: a list, or a line with commas."""
+    value = assertion.value
+    if not isinstance(value, list):
+        rows = csv.reader([_as_text(value)], skipinitialspace=True)
+        value = [text.strip() for row in rows for text in row]
+    return [re.escape(_as_text(one)) for one in value]
+
+
+def _contains_all(assertion: AssertionShape) -> str:
+    return r"(?s)\A" + "".join(f"(?=.*{text})" for text in _contained(assertion))
+
+
+def _near(assertion: AssertionShape) -> str:
+    most = int(assertion.threshold or _LEVENSHTEIN_THRESHOLD)
+    return rf"\A(?:{_escaped(assertion)}){{e<={most}}}\Z"
+
+
+def _escaped(assertion: AssertionShape) -> str:
+    return re.escape(_as_text(assertion.value))
+
+
+#: What an assertion looks for in the answer, as a regular expression. ``not-`` may stand before
+#: each name, and ``i`` before those that contain something.
+_PATTERNS: Mapping[str, Callable[[AssertionShape], str]] = {
+    "equals": lambda one: rf"\A{_escaped(one)}\Z",
+    "contains": _escaped,
+    "contains-any": lambda one: "|".join(_contained(one)),
+    "contains-all": _contains_all,
+    "starts-with": lambda one: rf"\A{_escaped(one)}",
+    "ends-with": lambda one: rf"{_escaped(one)}\Z",
+    "regex": lambda one: _as_text(one.value),
+    "levenshtein": _near,
+}
+#: Every type that is understood.
+SUPPORTED = (
+    *(*_PATTERNS, "icontains", "icontains-any", "icontains-all"),
+    *("is-json", "llm-rubric", "assert-set"),
+)
+#: Known types that cannot be graded here, and why.
+REFUSED: Mapping[str, str] = {
+    "javascript": "only promptfoo runs JavaScript; write a scorer of `type: command`",
+    "python": "its functions take other arguments; write a scorer of `type: python`",
+    "contains-json": "no scorer looks for JSON inside other text; use is-json",
+    "similar": "it needs an embedding model, which no role of the configuration is",
+    "latency": "it judges the server, not the skill",
+    "cost": "it judges the price, not the skill; see `budget`",
+    "webhook": "grading does not ask servers of its own",
+}
+
+
+def _scorer(assertion: AssertionShape) -> ScorerSpec:
+    """The scorer that grades as ``assertion`` does; a value that it cannot have is a ValueError."""
+    name, value, threshold = assertion.type, assertion.value, assertion.threshold
+    structure = isinstance(value, dict | list)
+    if assertion.transform is not None:
+        raise _Unsupported(f"{name}: transform is not supported")
+    match name:
+        case "assert-set":
+            return _combined(assertion.assertions, threshold)
+        case "llm-rubric":
+            hard_at = {} if threshold is None else {"hard_at": threshold}
+            return RubricScorer(type="rubric", rubric=str(value), **hard_at)
+        case "is-json":
+            return _json((load_yaml(value) if isinstance(value, str) else value) or {})
+        case "equals" if structure:
+            return _json({"const": value})
+    kind = name.removeprefix("not-")
+    plain = kind.removeprefix("i")
+    if kind in REFUSED:
+        raise _Unsupported(f"{name} is not supported: {REFUSED[kind]}")
+    if plain not in _PATTERNS or (kind == "equals" and structure):
+        turned = kind in SUPPORTED
+        why = "no scorer turns it around" if turned else did_you_mean(kind, SUPPORTED)
+        raise _Unsupported(f"the assertion {name!r} is not supported; {why}")
+    pattern, folds = _PATTERNS[plain](assertion), plain != kind
+    return RegexScorer(type="regex", pattern=pattern, ignore_case=folds, negate=kind != name)
+
+
+def _json(schema: Any) -> JsonScorer:
+    # the version that promptfoo reads schemas by
+    draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    return JsonScorer.model_validate({"type": "json", "schema": {**draft, **schema}})
+
+
+def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> ScorerSpec:
+    """The scorer of several assertions: all must hold, or their mean reach the ``threshold``."""
+    counted = [one for one in assertions if one.weight]
+    if not counted:
+        raise _Unsupported("no assertion has a weight")
+    parts, weights = tuple(map(_scorer, counted)), tuple(one.weight for one in counted)
+    if threshold is None and len(set(weights)) == 1:
+        return parts[0] if len(parts) == 1 else AllScorer(type="all", of=parts)
+    hard_at = 1.0 if threshold is None else threshold
+    return WeightedScorer(type="weighted", of=parts, weights=weights, hard_at=hard_at)
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # Reading the tests.
@@ -142,8 +255,8 @@ Given = TypeVar("Given", FileShape, TestShape)
 def read_tests(file: Path) -> tuple[Task, ...]:
     """Read the tests of ``file``: each prompt with each test is a task.
 
-    Variables that are lists are spread out. A test with an assertion that cannot be judged here is
-    left out with a warning. Raises UsageError for what cannot be read, and if no test is left.
+    Variables that are lists are spread out. A test with an assertion that no scorer grades is left
+    out with a warning. Raises UsageError for what cannot be read, and if no test is left.
     """
     config = _shaped(FileShape, _data(file), str(file))
     if config.scenarios:
@@ -153,7 +266,7 @@ def read_tests(file: Path) -> tuple[Task, ...]:
     tests = [test for given in config.tests for test in _tests(given, folder)]
     found = tuple(_spread(prompts, [_with(config.default, test) for test in tests], file))
     if not found:
-        raise UsageError(f"{file}: there is no test that can be judged here")
+        raise UsageError(f"{file}: there is no test that can be graded here")
     return found
 
 
@@ -162,24 +275,31 @@ def _spread(prompts: Sequence[str], tests: Sequence[TestShape], file: Path) -> I
         where = f"{file}: test {number}"
         if not test.assertions:
             raise UsageError(f"{where} has no assertions, so that every answer would pass")
-        transformed = test.options.transform is not None
-        why = "options.transform is not supported" if transformed else unsupported(test.assertions)
-        if why:
+        try:
+            yield from [*_of_test(f"test-{number}", prompts, test, file)]
+        except _Unsupported as why:
             logging.getLogger(__name__).warning("%s is left out: %s", where, why)
-            continue
-        choices = [*_choices(test, file.parent)]
-        for variant, chosen in enumerate(choices, 1):
-            for place, prompt in enumerate(prompts, 1):
-                name = f"test-{number}"
-                name += f"-vars-{variant}" if len(choices) > 1 else ""
-                name += f"-prompt-{place}" if len(prompts) > 1 else ""
-                yield _task(name, prompt, test, chosen, file)
+
+
+def _of_test(name: str, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
+    if test.options.transform is not None:
+        raise _Unsupported("options.transform is not supported")
+    choices = [*_choices(test, file.parent)]
+    for variant, chosen in enumerate(choices, 1):
+        for place, prompt in enumerate(prompts, 1):
+            which = f"-vars-{variant}" if len(choices) > 1 else ""
+            which += f"-prompt-{place}" if len(prompts) > 1 else ""
+            yield _task(f"{name}{which}", prompt, test, chosen, file)
 
 
 def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], file: Path) -> Task:
     text = rendered(f"{test.options.prefix}{prompt}{test.options.suffix}", chosen)
     assertions = [_filled(one, chosen, file.parent) for one in test.assertions]
     told = [one.model_dump(mode="json", exclude_defaults=True, by_alias=True) for one in assertions]
+    try:
+        scorer = _combined(assertions, test.threshold)
+    except ValidationError as error:
+        raise _Unsupported(error.errors(include_url=False)[0]["msg"]) from error
     return Task(
         id=name,
         messages=_messages(text),
@@ -191,25 +311,15 @@ def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], fi
         # for the analysts of training tasks
         reference_text=yaml.safe_dump(told, sort_keys=False, allow_unicode=True),
         task_type=str(test.metadata.get("task_type", "")),
-        metadata={
-            "description": test.description,
-            "vars": dict(chosen),
-            "assert": [one.model_dump(mode="json") for one in assertions],
-            "threshold": test.threshold,
-        },
+        metadata={"description": test.description, "vars": dict(chosen)},
+        scorer=scorer,
         file=file,
     )
 
 
-def assertion_set(task: Task) -> AssertionShape:
-    """The assertions that :func:`read_tests` wrote into a task, as a set with its threshold."""
-    facts = {key: task.metadata[key] for key in ("assert", "threshold")}
-    return AssertionShape.model_validate({"type": "assert-set", **facts})
-
-
 def _filled(assertion: AssertionShape, chosen: Mapping[str, Any], folder: Path) -> AssertionShape:
     value = rendered(assertion.value, chosen)
-    if assertion.kind != "python":
+    if assertion.type.removeprefix("not-") not in REFUSED:
         value = _value(value, folder)
     inner = tuple(_filled(one, chosen, folder) for one in assertion.assertions)
     return assertion.model_copy(update={"value": value, "assertions": inner})

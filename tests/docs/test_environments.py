@@ -9,8 +9,7 @@ import yaml
 from skillopt_ci.environments.api import split_tasks
 from skillopt_ci.environments.find import BUILT_IN, open_environment
 from skillopt_ci.integrations.inspect import InspectOptions
-from skillopt_ci.integrations.promptfoo import PromptfooOptions
-from skillopt_ci.integrations.promptfoo_assertions import REFUSED, SUPPORTED
+from skillopt_ci.integrations.promptfoo import REFUSED, SUPPORTED, PromptfooOptions
 from skillopt_ci.integrations.skillopt.adapter import SkillOptOptions
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.tasks.loading import load_tasks

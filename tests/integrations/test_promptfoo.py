@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from environments import OpenEnvironment, attempt_now
-from hypothesis import given
-from hypothesis import strategies as st
+from environments import OpenEnvironment
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.integrations.promptfoo import assertion_set, read_tests
-from skillopt_ci.integrations.promptfoo_assertions import AssertionShape, Grading, combined
+from skillopt_ci.integrations.promptfoo import read_tests
 from skillopt_ci.messages import Message
-from skillopt_ci.scorers.base import GraderError, Score, verdict
-from skillopt_ci.scorers.code import Functions
+from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 
 #: Answers with assertions, and what promptfoo 0.123.1 said of them (its echo provider).
@@ -34,22 +31,18 @@ def write(folder: Path, **config: Any) -> Path:
     return file
 
 
-def judged(
-    assertions: list[dict[str, Any]],
-    answer: str,
-    *,
-    folder: Path = Path(),
-    threshold: float | None = None,
-    says: str = "",
-) -> Score:
+def graded(task: Task, answer: str, says: str = "") -> Score:
     async def judge(prompt: str) -> str:
         assert answer in prompt
         return says
 
-    task = Task("t", (Message("user", "q"),), metadata={"vars": {"q": "q"}})
-    grading = Grading(task, answer, folder, judge, Functions({}))
-    whole = {"type": "assert-set", "assert": assertions, "threshold": threshold}
-    return asyncio.run(grading.score(AssertionShape.model_validate(whole)))
+    scorer = TaskScorers(None, judge=judge, root=Path(), environ={})(task)
+    return asyncio.run(scorer(task, answer))
+
+
+def judged(folder: Path, assertions: list[dict[str, Any]], answer: str, says: str = "") -> Score:
+    (task,) = read_tests(write(folder, tests=[{"vars": {"q": "q"}, "assert": assertions}]))
+    return graded(task, answer, says)
 
 
 @pytest.mark.parametrize("case", VERDICTS, ids=lambda case: json.dumps(case["assert"])[:60])
@@ -62,92 +55,44 @@ def test_verdicts_are_promptfoos(case: dict[str, Any], tmp_path: Path) -> None:
     }
     (read,) = read_tests(write(tmp_path, prompts=["{{answer | safe}}"], tests=[test]))
     assert read.messages == (Message("user", case["answer"]),)
-    grading = Grading(read, case["answer"], tmp_path, unasked, Functions({}))
-    score = asyncio.run(grading.score(assertion_set(read)))
+    score = graded(read, case["answer"])
     assert (score.hard, score.soft) == (case["pass"], pytest.approx(case["score"]))
-
-
-async def unasked(prompt: str) -> str:
-    raise AssertionError(prompt)
 
 
 def test_every_deterministic_type_and_its_negation_is_among_the_cases() -> None:
     types = {one["type"].removeprefix("not-") for case in VERDICTS for one in case["assert"]}
     assert types >= {
         *("equals", "contains", "icontains", "contains-any", "icontains-any", "contains-all"),
-        *("icontains-all", "regex", "starts-with", "is-json", "contains-json", "levenshtein"),
-        "assert-set",
+        *("icontains-all", "regex", "starts-with", "is-json", "levenshtein", "assert-set"),
     }
 
 
-@given(
-    st.lists(st.tuples(st.booleans(), st.floats(0, 1), st.floats(0, 5)), min_size=1, max_size=6),
-    st.none() | st.floats(0, 1),
-)
-def test_a_combination_stays_within_its_parts(
-    parts: list[tuple[bool, float, float]], threshold: float | None
-) -> None:
-    scores = [verdict(passed, "r", "a", soft=soft) for passed, soft, _ in parts]
-    found = combined(scores, [weight for *_, weight in parts], threshold, "a")
-    counted = [score for _, score, weight in parts if weight] or [0.0]
-    assert min(counted) - 1e-9 <= found.soft <= max(counted) + 1e-9
-    if threshold is None:
-        assert found.hard == all(passed for passed, _, weight in parts if weight)
-
-
 @pytest.mark.parametrize("kind", ["regex", "not-regex"])
-def test_a_pathological_pattern_scores_0_in_time(kind: str) -> None:
-    score = judged([{"type": kind, "value": '"(a|aa)+$'}], f'"{"a" * 80}!"')
+def test_a_pathological_pattern_scores_0_in_time(tmp_path: Path, kind: str) -> None:
+    answer = f'"{"a" * 80}!"'
+    score = judged(tmp_path, [{"type": kind, "value": '"(a|aa)+$'}], answer)
     assert (score.hard, "takes more than 1 s" in score.reason) == (0, True)
 
 
-@pytest.mark.parametrize(("kind", "solved"), [("is-json", 0), ("not-is-json", 1)])
-def test_a_pathological_pattern_of_a_schema_is_decided(kind: str, solved: int) -> None:
-    score = judged([{"type": kind, "value": {"pattern": "^(a|aa)+$"}}], f'"{"a" * 80}!"')
-    assert score.hard == solved
+@pytest.mark.parametrize("value", [{"pattern": "^(a|aa)+$"}, {"type": "array"}])
+def test_what_a_schema_refuses_is_decided(tmp_path: Path, value: dict[str, str]) -> None:
+    answer = f'"{"a" * 80}!"' if "pattern" in value else "[" * 100_000
+    assert not judged(tmp_path, [{"type": "is-json", "value": value}], answer).hard
 
 
-@pytest.mark.parametrize("kind", ["is-json", "equals"])
-def test_an_answer_nested_too_deeply_is_no_json(kind: str) -> None:
-    assert not judged([{"type": kind, "value": {"type": "array"}}], "[" * 100_000).hard
+def test_texts_are_looked_for_as_they_are_across_lines(tmp_path: Path) -> None:
+    several = [{"type": "contains-all", "value": ["a.c", "(x"]}]
+    assert judged(tmp_path, several, "(x\n\na.c").hard
+    assert not judged(tmp_path, several, "(x abc").hard
+    assert judged(tmp_path, [{"type": "ends-with", "value": "$ 5"}], "it is $ 5").hard
 
 
-def test_a_rubric_is_judged_by_the_judge() -> None:
+def test_a_rubric_is_judged_by_the_judge(tmp_path: Path) -> None:
     rubric = {"type": "llm-rubric", "value": "is kind"}
     good, poor = '{"score": 0.9, "reason": "kind"}', '{"score": 0.6, "reason": "cold"}'
-    assert judged([rubric], "hello", says=good).hard
-    assert judged([rubric], "hello", says=poor) == Score(0, 0.6, "cold", "hello")
-    assert judged([{**rubric, "threshold": 0.5}], "hello", says=poor).hard
-    turned = judged([{**rubric, "type": "not-llm-rubric"}], "hello", says=poor)
-    assert (turned.hard, turned.soft) == (True, pytest.approx(0.4))
-
-
-@pytest.mark.parametrize(
-    ("returned", "more", "expected"),
-    [
-        ("len(output) == 2", {}, (True, 1.0)),
-        ("False", {}, (False, 0.0)),
-        ("0.4", {}, (True, 0.4)),
-        ("0.4", {"threshold": 0.5}, (False, 0.4)),
-        ("{'pass': True, 'score': 0.7, 'reason': 'fine'}", {}, (True, 0.7)),
-        ("{'pass': False, 'score': 0.7}", {}, (False, 0.7)),
-        ("context['vars']['q'] == 'q'", {}, (True, 1.0)),
-        ("True", {"type": "not-python"}, (False, 0.0)),
-    ],
-)
-def test_python_files_judge(
-    tmp_path: Path, returned: str, more: dict[str, Any], expected: tuple[bool, float]
-) -> None:
-    (tmp_path / "judge.py").write_text(f"def get_assert(output, context):\n    return {returned}\n")
-    found = judged([{"type": "python", "value": "file://judge.py", **more}], "ok", folder=tmp_path)
-    assert (found.hard, found.soft) == expected
-
-
-@pytest.mark.parametrize("body", ["return 'maybe'", "return 7", "raise KeyError('x')"])
-def test_a_python_file_that_gives_no_score_is_the_graders_fault(tmp_path: Path, body: str) -> None:
-    (tmp_path / "judge.py").write_text(f"def mine(output, context):\n    {body}\n")
-    with pytest.raises(GraderError, match=r"judge\.py:mine"):
-        judged([{"type": "python", "value": "file://judge.py:mine"}], "ok", folder=tmp_path)
+    assert judged(tmp_path, [rubric], "hello", good).hard
+    assert judged(tmp_path, [rubric], "hello", poor) == Score(0, 0.6, "cold", "hello")
+    assert judged(tmp_path, [{**rubric, "threshold": 0.5}], "hello", poor).hard
 
 
 def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path: Path) -> None:
@@ -171,8 +116,11 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path: Path) -> Non
         ("test-2-prompt-1", "me: c"),
         ("test-2-prompt-2", "c?"),
     ]
-    assert [one.value for one in assertion_set(found[-1]).assertions] == ["x", "c"]
-    assert [assertion_set(found[n]).threshold for n in (0, -1)] == [0.9, 0.2]
+    first, last = (yaml.safe_load(found[n].reference_text) for n in (0, -1))
+    assert [one["value"] for one in last] == ["x", "c"]
+    assert first == [{"type": "contains", "value": "x"}]
+    half = graded(found[-1], "c alone")
+    assert (half.hard, half.soft) == (1, 0.5)
 
 
 def test_files_are_read_from_beside_the_configuration(tmp_path: Path) -> None:
@@ -202,7 +150,7 @@ def test_files_are_read_from_beside_the_configuration(tmp_path: Path) -> None:
         ("system", "from a file"),
         ("user", "go"),
     ]
-    assert assertion_set(found[0]).assertions[0].value == {"type": "object"}
+    assert [graded(found[0], answer).hard for answer in ("{}", "[]")] == [1, 0]
 
 
 OK = [{"type": "contains", "value": "x"}]
@@ -218,7 +166,7 @@ OK = [{"type": "contains", "value": "x"}]
         ({"tests": "file://tests.csv"}, "tests are read from .yaml"),
         ({"tests": [{"assert": "x"}]}, "promptfooconfig.yaml: tests"),
         ({"tests": [{"assert": OK}], "scenarios": [{}]}, "scenarios are not supported"),
-        ({"tests": [{"assert": [{"type": "cost"}]}]}, "no test that can be judged here"),
+        ({"tests": [{"assert": [{"type": "cost"}]}]}, "no test that can be graded here"),
     ],
 )  # fmt: skip
 def test_read_tests_rejects_files_it_cannot_use(
@@ -237,14 +185,17 @@ def test_read_tests_rejects_files_it_cannot_use(
         ({"assert": [{"type": "latency", "threshold": 5}]}, "judges the server"),
         ({"assert": [{"type": "cost", "threshold": 5}]}, "judges the price"),
         ({"assert": [{"type": "contain", "value": "x"}]}, "did you mean 'contains'?"),
-        ({"assert": [{"type": "python", "value": "len(output) > 3"}]}, "name a file"),
+        ({"assert": [{"type": "python", "value": "file://judge.py"}]}, "`type: python`"),
+        ({"assert": [{"type": "not-is-json"}]}, "no scorer turns it around"),
+        ({"assert": [{**OK[0], "weight": 0}]}, "no assertion has a weight"),
+        ({"assert": [{"type": "is-json", "value": {"type": 7}}]}, "not a JSON Schema"),
         ({"assert": [{"type": "regex", "value": "("}]}, "not a regular expression"),
         ({"assert": [{**OK[0], "transform": "x"}]}, "transform is not supported"),
         ({"assert": [{"type": "assert-set", "assert": [{"type": "cost"}]}]}, "judges the price"),
         ({"assert": OK, "options": {"transform": "x"}}, "options.transform"),
     ],
 )  # fmt: skip
-def test_read_tests_leaves_out_a_test_that_cannot_be_judged(
+def test_read_tests_leaves_out_a_test_that_no_scorer_grades(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, test: dict[str, Any], why: str
 ) -> None:
     found = read_tests(write(tmp_path, tests=[test, {"assert": OK}]))
@@ -276,10 +227,9 @@ def test_an_environment_of_tests(tmp_path: Path, opened: OpenEnvironment) -> Non
     task = tasks[0]
     assert task.task_type == "capitals"
     assert "type: contains" in task.reference_text
-    made = attempt_now(found, task, lambda _: task.references[0])
-    assert (made.score.hard, made.score.soft) == (1.0, 1.0)
-    half = attempt_now(found, task, lambda _: "C")
-    assert (half.score.hard, half.score.soft) == (0.0, 0.5)
+    assert not found.grades
+    whole, half = graded(task, task.references[0]), graded(task, "C")
+    assert (whole.hard, whole.soft, half.hard, half.soft) == (1.0, 1.0, 0.0, 0.5)
 
 
 def test_a_missing_file_is_named(tmp_path: Path, opened: OpenEnvironment) -> None:
