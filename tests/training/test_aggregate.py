@@ -71,16 +71,13 @@ def merged(prompts: Prompts, observer: Observer) -> Merged:
     return run
 
 
-def test_nothing_proposed_is_an_empty_patch(scripted: Scripted, merged: Merged) -> None:
-    client = scripted(joining)
-    assert merged(client, [reflection("failure"), reflection("success")]) == Patch()
-    assert client.requests == []
-
-
-def test_a_single_patch_is_left_alone(scripted: Scripted, merged: Merged) -> None:
-    client = scripted(joining)
-    only = reflection("failure", "a", "b")
-    assert merged(client, [reflection("failure"), only]) == only.patch
+@pytest.mark.parametrize("edits", [(), ("a", "b")])
+def test_a_single_patch_is_left_alone(
+    scripted: Scripted, merged: Merged, edits: tuple[str, ...]
+) -> None:
+    client, only = scripted(joining), reflection("failure", *edits)
+    patch = merged(client, [reflection("failure"), reflection("success"), only])
+    assert patch == (only.patch if edits else Patch())
     assert client.requests == []
 
 
@@ -106,7 +103,7 @@ def test_the_order_of_completion_changes_nothing(scripted: Scripted, merged: Mer
 def test_each_side_has_its_prompt_and_the_final_one_both(
     scripted: Scripted, merged: Merged
 ) -> None:
-    client = scripted(joining)
+    client = scripted(joining, turns=lambda request: 5)
     successes = [reflection("success", content) for content in "xy"]
     patch = merged(client, [*successes, *failures("a", "b")])
     assert contents(patch) == ["((a+b)+(x+y))"]
@@ -116,6 +113,7 @@ def test_each_side_has_its_prompt_and_the_final_one_both(
         "merge_final",
     ]
     assert {one.stage for one in client.requests} == {"merge"}
+    assert client.most_under_way == 2  # both sides at the same time
 
 
 def test_the_final_merge_is_told_which_group_goes_first(scripted: Scripted, merged: Merged) -> None:
@@ -127,12 +125,6 @@ def test_the_final_merge_is_told_which_group_goes_first(scripted: Scripted, merg
         "## Group 1 (failure-driven, HIGH priority): 2 edits",
         "## Group 2 (success-driven, lower priority): 1 edits",
     ]
-
-
-def test_both_sides_are_merged_at_the_same_time(scripted: Scripted, merged: Merged) -> None:
-    client = scripted(joining, turns=lambda request: 5)
-    merged(client, [*failures("a", "b"), *[reflection("success", text) for text in "xy"]])
-    assert client.most_under_way == 2
 
 
 def test_a_side_cannot_be_relabelled(scripted: Scripted, merged: Merged) -> None:
@@ -167,11 +159,6 @@ def test_an_unusable_final_merge_puts_failures_first(scripted: Scripted, merged:
     assert patch.reasoning == "fallback: failure first, then success"
 
 
-def test_a_merge_may_drop_everything(scripted: Scripted, merged: Merged) -> None:
-    patch = merged(scripted(lambda request: '{"edits": []}'), failures(*"abcd"))
-    assert patch.edits == ()
-
-
 def test_a_chunk_merged_away_costs_no_further_call(scripted: Scripted, merged: Merged) -> None:
     client = scripted(
         lambda request: '{"edits": []}' if given(request)[0]["content"] == "a" else joining(request)
@@ -181,9 +168,9 @@ def test_a_chunk_merged_away_costs_no_further_call(scripted: Scripted, merged: M
 
 
 def test_a_side_merged_away_leaves_the_other_as_it_is(scripted: Scripted, merged: Merged) -> None:
-    other = reflection("success", "x")
-    patch = merged(scripted(lambda request: '{"edits": []}'), [*failures("a", "b"), other])
-    assert patch == other.patch
+    other, nothing = reflection("success", "x"), scripted(lambda request: '{"edits": []}')
+    assert merged(nothing, [*failures("a", "b"), other]) == other.patch
+    assert merged(nothing, failures(*"abcd")).edits == ()
 
 
 def test_the_meta_skill_opens_the_prompt(scripted: Scripted, merged: Merged) -> None:
@@ -266,27 +253,24 @@ def taken(result: Selected[Any]) -> str:
     return "".join(edit.content for edit in result.patch.edits)
 
 
-@pytest.mark.parametrize("budget", [4, 5])
+@pytest.mark.parametrize(("budget", "patch"), [(4, POOL), (5, POOL), (None, POOL), (0, Patch())])
 def test_a_patch_within_the_budget_is_untouched(
-    budget: int, scripted: Scripted, selected: Select
+    budget: int | None, patch: Patch[Edit], scripted: Scripted, selected: Select
 ) -> None:
     client = scripted(ranking(0))
-    assert selected(client, budget) == Selected(POOL, "untouched")
+    assert selected(client, budget, patch) == Selected(patch, "untouched")
     assert client.requests == []
 
 
-def test_the_chosen_edits_stand_in_order_of_priority(scripted: Scripted, selected: Select) -> None:
-    result = selected(scripted(ranking(3, 1)), 2)
-    assert (taken(result), result.how) == ("db", "ranked")
-    assert result.patch.reasoning == "so [optimizer-ranked: selected 2/4] best"
-
-
-def test_no_more_than_the_budget_is_taken(scripted: Scripted, selected: Select) -> None:
-    assert taken(selected(scripted(ranking(3, 1, 0, 2)), 2)) == "db"
-
-
-def test_fewer_than_the_budget_may_be_chosen(scripted: Scripted, selected: Select) -> None:
-    assert taken(selected(scripted(ranking(2)), 3)) == "c"
+@pytest.mark.parametrize(
+    ("chosen", "budget", "kept"), [((3, 1), 2, "db"), ((3, 1, 0, 2), 2, "db"), ((2,), 3, "c")]
+)
+def test_the_chosen_edits_stand_in_order_of_priority(
+    scripted: Scripted, selected: Select, chosen: tuple[int, ...], budget: int, kept: str
+) -> None:
+    result = selected(scripted(ranking(*chosen)), budget)
+    assert (taken(result), result.how) == (kept, "ranked")
+    assert result.patch.reasoning == f"so [optimizer-ranked: selected {len(kept)}/4] best"
 
 
 def test_a_budget_of_zero_takes_nothing_and_asks_nobody(
@@ -298,23 +282,14 @@ def test_a_budget_of_zero_takes_nothing_and_asks_nobody(
     assert client.requests == events == []
 
 
-def test_a_budget_of_zero_leaves_an_empty_patch_untouched(
-    scripted: Scripted, selected: Select
-) -> None:
-    assert selected(scripted(ranking(0)), 0, Patch()) == Selected(Patch(), "untouched")
-
-
+@pytest.mark.parametrize("reply", [ranking(9), lambda request: ModelUnavailable("down")])
 def test_without_a_usable_ranking_the_first_edits_are_taken(
-    scripted: Scripted, selected: Select, events: list[Event]
+    scripted: Scripted, selected: Select, events: list[Event], reply: Any
 ) -> None:
-    result = selected(scripted(ranking(9)), 3)
+    result = selected(scripted(reply), 3)
     assert (taken(result), result.how) == ("abc", "truncated")
     assert result.patch.reasoning == "so [fallback truncated 4->3]"
     assert any(isinstance(event, Note) for event in events)
-
-
-def test_an_outage_is_survived(scripted: Scripted, selected: Select) -> None:
-    assert taken(selected(scripted(lambda request: ModelUnavailable("down")), 1)) == "a"
 
 
 def test_the_pool_is_listed_with_encoded_values(scripted: Scripted, selected: Select) -> None:
@@ -336,14 +311,6 @@ def test_the_stage_and_the_prompt_are_the_ranking_s(
     assert client.requests[0].messages[0].content == prompts.text("ranking")
     assert client.prompts[0].startswith("## Optimizer Meta Skill")
     assert events == [StageStarted("select")]
-
-
-def test_without_a_limit_all_are_taken_and_nobody_is_asked(
-    scripted: Scripted, selected: Select
-) -> None:
-    client = scripted(ranking(0))
-    assert selected(client, None) == Selected(POOL, "untouched")
-    assert client.requests == []
 
 
 def test_suggestions_are_ranked_under_a_prompt_of_their_own(

@@ -17,7 +17,6 @@ from skillopt_ci.training.guard import (
     added_text,
     hidden_character,
     new_address,
-    normalised,
     order_to_the_optimizer,
     refuse_document,
     screened,
@@ -130,27 +129,22 @@ def found(text: str, *tasks: Task, known: str = "") -> str:
     return Answers.of(tasks).given_away(text, known)
 
 
-def test_an_answer_is_found_in_other_letters_and_punctuation() -> None:
-    one = task("t1", "Blue Heron Press | 12.50 EUR")
-    assert found("Write *blue heron press, 12.50 eur*!", one, task("t2", "other")) == "t1"
-
-
-def test_only_whole_words_are_found() -> None:
-    assert found("Nine hundred thousandths", task("t1", "nine hundred thousand")) == ""
-
-
-def test_short_answers_and_numbers_tell_nothing() -> None:
-    tasks = [task("t1", "yes"), task("t2", "4"), task("t3", "New York"), task("t4", "12.50")]
-    assert found("yes, 4 of New York at 12.50", *tasks) == ""
-
-
-def test_a_long_number_tells_something() -> None:
-    assert found("It is 48,213.", task("t1", "48213"), task("t2", "48,213")) == "t2"
-
-
-def test_labels_that_several_tasks_share_are_no_answers() -> None:
-    tasks = [task("t1", "Not enough information"), task("t2", "not enough information")]
-    assert found("Else say: not enough information.", *tasks) == ""
+@pytest.mark.parametrize(
+    ("text", "references", "told"),
+    [
+        ("Write *blue heron press, 12.50 eur*!", ["Blue Heron Press | 12.50 EUR", "other"], "t0"),
+        ("Nine hundred thousandths", ["nine hundred thousand"], ""),
+        ("yes, 4 of New York at 12.50", ["yes", "4", "New York", "12.50"], ""),
+        ("It is 48,213.", ["48213", "48,213"], "t1"),
+        ("Say: not enough information.", ["Not enough information", "not enough information"], ""),
+    ],
+    ids=["other letters", "whole words", "too short", "long number", "shared by tasks"],
+)
+def test_short_answers_and_numbers_tell_nothing(
+    text: str, references: list[str], told: str
+) -> None:
+    tasks = [task(f"t{number}", reference) for number, reference in enumerate(references)]
+    assert found(text, *tasks) == told
 
 
 def test_vocabulary_of_other_prompts_is_no_answer() -> None:
@@ -177,10 +171,6 @@ def test_a_run_of_words_gives_a_long_reference_away() -> None:
 def test_boilerplate_of_long_references_tells_nothing() -> None:
     tasks = [task("t1", LONG + " Four."), task("t2", LONG + " Five.")]
     assert found("then divide the result by seven and round it", *tasks) == ""
-
-
-def test_normalised_text_has_its_words_between_spaces() -> None:
-    assert normalised("Ａ—b,  C_d!") == " a b c_d "
 
 
 @pytest.mark.parametrize(
@@ -405,18 +395,11 @@ def test_refused_suggestions_are_dropped_with_their_reasons() -> None:
     assert (left.patch.edits, left.patch.reasoning) == ((GOOD,), "why")
     assert left.refused == ("it is evil",)
     assert events == [Note("A proposal is refused: it is evil.", level="warning")]
-
-
-def test_refused_documents_are_dropped() -> None:
-    (left,) = screened([reflection(SkillCandidate("evil"))], "", refuse, lambda _: None)
+    (left,) = screened([reflection(SkillCandidate("evil"))], "", refuse, events.append)
     assert left.patch.edits == ()
 
 
-def test_edits_are_left_to_their_application() -> None:
-    whole = reflection(Edit("append", content="evil"))
-    assert screened([whole], "", refuse, lambda _: None) == (whole,)
-
-
-def test_nothing_refused_nothing_changed() -> None:
-    whole = reflection(GOOD)
+@pytest.mark.parametrize("item", [Edit("append", content="evil"), GOOD])
+def test_edits_are_left_to_their_application(item: object) -> None:
+    whole = reflection(item)
     assert screened([whole], "", refuse, lambda _: None) == (whole,)

@@ -28,7 +28,6 @@ from skillopt_ci.training.plan import (
     edit_budget,
     lr_control,
     plan_step,
-    steps_per_epoch,
     total_steps,
 )
 from tests.support.update_modes import PATCH
@@ -54,18 +53,12 @@ def test_a_batch_seed_counts_the_batches_of_its_epoch() -> None:
 
 
 def test_steps_go_on_counting_across_epochs() -> None:
-    plan = plan_step(TASKS, Train(batch_size=4, num_epochs=2), 5)
-    assert (plan.step, plan.epoch, plan.step_in_epoch) == (5, 2, 2)
-
-
-def test_only_the_last_step_of_an_epoch_says_so() -> None:
     train = Train(batch_size=4, num_epochs=2)
+    plan = plan_step(TASKS, train, 5)
+    assert (plan.step, plan.epoch, plan.step_in_epoch) == (5, 2, 2)
     lasts = [step for step in range(1, 7) if plan_step(TASKS, train, step).is_last_of_epoch]
     assert lasts == [3, 6]
-
-
-def test_the_last_batch_of_an_epoch_may_be_short() -> None:
-    assert len(plan_step(TASKS, Train(batch_size=4), 3).batches[0].tasks) == 2
+    assert len(plan_step(TASKS, train, 3).batches[0].tasks) == 2  # the last one may be short
 
 
 def test_a_batch_with_nothing_left_is_drawn_from_the_epochs_order() -> None:
@@ -93,10 +86,6 @@ def test_a_contradicting_train_size_is_a_configuration_error() -> None:
         total_steps(10, Train(train_size=12))
 
 
-def test_steps_are_rounded_up() -> None:
-    assert steps_per_epoch(41, batch_size=10, accumulation=2) == 3
-
-
 @given(
     n=st.integers(1, 30),
     size=st.integers(1, 12),
@@ -111,17 +100,9 @@ def test_every_epoch_goes_through_all_tasks(
     train = Train(batch_size=size, accumulation=accumulation, num_epochs=epochs, seed=seed)
     plans = [plan_step(tasks, train, step + 1) for step in range(total_steps(n, train))]
     for epoch in range(1, epochs + 1):
-        seen = chain(*(chain(*ids(plan)) for plan in plans if plan.epoch == epoch))
-        assert sorted(list(seen)[:n]) == sorted(task.id for task in tasks)
-
-
-@given(n=st.integers(1, 20), size=st.integers(1, 9), accumulation=st.integers(1, 5))
-def test_every_batch_has_tasks_and_no_task_twice(n: int, size: int, accumulation: int) -> None:
-    tasks = tuple(Task(str(number), ()) for number in range(n))
-    train = Train(batch_size=size, accumulation=accumulation, num_epochs=1)
-    for step in range(total_steps(n, train)):
-        for batch in ids(plan_step(tasks, train, step + 1)):
-            assert 0 < len(batch) == len(set(batch)) <= size
+        batches = [*chain(*(ids(plan) for plan in plans if plan.epoch == epoch))]
+        assert sorted([*chain(*batches)][:n]) == sorted(task.id for task in tasks)
+        assert all(0 < len(batch) == len(set(batch)) <= size for batch in batches)
 
 
 def test_generated_batches_are_shuffled_whole_and_keep_their_seeds(make_task) -> None:
@@ -144,30 +125,24 @@ def budgets(optimizer: Optimizer, total: int) -> list[int]:
     return [edit_budget(optimizer, step, total) for step in range(1, total + 1)]
 
 
-def test_constant_stays_at_the_maximum() -> None:
-    optimizer = Optimizer(learning_rate=8, lr_scheduler="constant")
-    assert budgets(optimizer, 3) == [8, 8, 8]
-
-
-def test_linear_falls_evenly_to_the_minimum() -> None:
-    optimizer = Optimizer(learning_rate=8, min_learning_rate=2, lr_scheduler="linear")
-    assert budgets(optimizer, 6) == [7, 6, 5, 4, 3, 2]
-
-
-def test_cosine_falls_slowly_then_fast_then_slowly() -> None:
-    optimizer = Optimizer(learning_rate=16, min_learning_rate=2, lr_scheduler="cosine")
-    assert budgets(optimizer, 8) == [15, 14, 12, 9, 6, 4, 3, 2]
-
-
-def test_halves_are_rounded_to_the_even_number() -> None:
-    optimizer = Optimizer(learning_rate=3, min_learning_rate=2, lr_scheduler="linear")
-    assert budgets(optimizer, 2) == [2, 2]
-
-
-@pytest.mark.parametrize("scheduler", ["constant", "linear", "cosine"])
-def test_a_run_of_one_step_keeps_the_maximum(scheduler: str) -> None:
-    optimizer = Optimizer.model_validate({"learning_rate": 4, "lr_scheduler": scheduler})
-    assert edit_budget(optimizer, 1, 1) == 4
+@pytest.mark.parametrize(
+    ("scheduler", "most", "least", "expected"),
+    [
+        ("constant", 8, 2, [8, 8, 8]),
+        ("linear", 8, 2, [7, 6, 5, 4, 3, 2]),
+        ("cosine", 16, 2, [15, 14, 12, 9, 6, 4, 3, 2]),
+        ("linear", 3, 2, [2, 2]),  # halves are rounded to the even number
+        ("cosine", 9, 2, [7, 2]),
+        *((scheduler, 4, 2, [4]) for scheduler in ("constant", "linear", "cosine")),
+    ],
+)
+def test_the_edit_budget_follows_its_schedule(
+    scheduler: str, most: int, least: int, expected: list[int]
+) -> None:
+    optimizer = Optimizer.model_validate(
+        {"learning_rate": most, "min_learning_rate": least, "lr_scheduler": scheduler}
+    )
+    assert budgets(optimizer, len(expected)) == expected
 
 
 def test_steps_beyond_the_last_stay_at_the_minimum() -> None:
@@ -175,12 +150,9 @@ def test_steps_beyond_the_last_stay_at_the_minimum() -> None:
     assert edit_budget(optimizer, 15, 10) == 2
 
 
-def test_an_unset_minimum_never_lifts_a_smaller_maximum() -> None:
-    assert budgets(Optimizer(learning_rate=1), 4) == [1, 1, 1, 1]
-
-
-def test_a_maximum_of_zero_applies_nothing() -> None:
-    assert budgets(Optimizer(learning_rate=0), 3) == [0, 0, 0]
+@pytest.mark.parametrize("most", [0, 1])
+def test_an_unset_minimum_never_lifts_a_smaller_maximum(most: int) -> None:
+    assert budgets(Optimizer(learning_rate=most), 4) == [most] * 4
 
 
 @given(
@@ -257,14 +229,13 @@ def test_the_choice_is_recorded_with_its_reasons(scripted: Scripted, decided: De
     )
 
 
-def test_more_than_there_are_is_clamped(scripted: Scripted, decided: Decide) -> None:
-    record = decided(scripted(choosing(9)))
-    assert (record.learning_rate, record.raw, record.clamped) == (4, 9, True)
-
-
-def test_zero_is_a_choice_and_no_fallback(scripted: Scripted, decided: Decide) -> None:
-    record = decided(scripted(choosing(0)))
-    assert (record.learning_rate, record.raw, record.fallback) == (0, 0, False)
+@pytest.mark.parametrize(("number", "taken"), [(9, 4), (0, 0)])
+def test_more_than_there_are_is_clamped(
+    scripted: Scripted, decided: Decide, number: int, taken: int
+) -> None:
+    record = decided(scripted(choosing(number)))
+    assert (record.learning_rate, record.raw, record.fallback) == (taken, number, False)
+    assert record.clamped == (number != taken)
 
 
 @pytest.mark.parametrize("number", [True, None, [2], "many"])
@@ -331,9 +302,3 @@ def test_the_optimizer_is_told_the_pessimistic_number_and_the_other(
 )
 def test_a_number_is_read_however_it_is_written(written: object, read: int | None) -> None:
     assert coerced(written) == read
-
-
-@given(st.integers() | st.floats() | st.text() | st.booleans() | st.none())
-def test_no_value_makes_a_negative_learning_rate(value: object) -> None:
-    number = coerced(value)
-    assert number is None or number >= 0

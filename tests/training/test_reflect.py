@@ -85,23 +85,14 @@ def test_failures_and_successes_are_dealt_apart_in_the_order_given(rollouts: lis
     ids = [[rollout.task_id for rollout in part.rollouts] for part in found]
     assert ids == [failed[:4], failed[4:], solved]
     assert [part.source_type for part in found] == ["failure", "failure", "success"]
+    only = minibatches(rollouts, Gradient(minibatch_size=4, failure_only=True))
+    assert [part.rollouts for part in only] == [part.rollouts for part in found[:2]]
 
 
 def test_a_half_right_answer_is_a_success(make_rollout: Callable[..., Rollout]) -> None:
-    found = minibatches([make_rollout("t", 0.5)], Gradient())
-    assert found[0].source_type == "success"
-
-
-def test_failure_only_leaves_successes_out(rollouts: list[Rollout]) -> None:
-    found = minibatches(rollouts, Gradient(failure_only=True))
-    assert {part.source_type for part in found} == {"failure"}
-
-
-def test_an_attempt_without_conversation_is_not_counted(
-    make_rollout: Callable[..., Rollout],
-) -> None:
-    found = minibatches([make_rollout("a"), make_rollout("b", messages=())], Gradient())
-    assert [rollout.task_id for rollout in found[0].rollouts] == ["a"]
+    unsaid = make_rollout("b", messages=())  # an attempt without conversation is not counted
+    (found,) = minibatches([make_rollout("t", 0.5), unsaid], Gradient())
+    assert (found.source_type, [one.task_id for one in found.rollouts]) == ("success", ["t"])
 
 
 def test_results_keep_minibatch_order_whatever_comes_first(
@@ -129,8 +120,11 @@ def test_a_reflection_names_the_tasks_that_were_shown(
 
 
 def test_edits_are_clipped_to_the_learning_rate(scripted: Scripted, reflected: Reflect) -> None:
-    found = reflected(scripted(lambda request: proposing("a", "b", "c")), learning_rate=2)
-    assert [[edit.content for edit in one.patch.edits] for one in found] == [["a", "b"]] * 5
+    client = scripted(lambda request: proposing("a", "b", "c"))
+    for limit, count in ((2, 2), (None, 3)):
+        found = reflected(client, learning_rate=limit)
+        assert [len(one.patch.edits) for one in found] == [count] * 5
+    assert ["There is no fixed limit" in one for one in client.prompts] == [False] * 5 + [True] * 5
 
 
 def test_the_source_of_an_edit_is_what_was_shown(scripted: Scripted, reflected: Reflect) -> None:
@@ -143,24 +137,15 @@ def test_sections_stand_in_order_and_stable_ones_first(
     scripted: Scripted, reflected: Reflect
 ) -> None:
     client = scripted(lambda request: proposing())
-    reflected(client, step_buffer="tried that", meta_skill="be brief")
-    of_failures = next(prompt for prompt in client.prompts if "## Failed" in prompt)
-    headings = re.findall(r"^## .*", of_failures, re.MULTILINE)
-    assert headings == [
-        "## Current Skill",
-        "## Edits Budget",
-        "## Previous Steps in This Epoch",
-        "## Optimizer Meta Skill",
-        "## Failed Trajectories (2 total)",
-    ]
-    assert "at most L=4 edits" in client.prompts[0]
-
-
-def test_optional_sections_are_left_out(scripted: Scripted, reflected: Reflect) -> None:
-    client = scripted(lambda request: proposing())
-    reflected(client)
-    assert "Previous Steps" not in client.prompts[0]
-    assert "Meta Skill" not in client.prompts[0]
+    optional = ["## Previous Steps in This Epoch", "## Optimizer Meta Skill"]
+    for told, wanted in (({"step_buffer": "tried", "meta_skill": "brief"}, optional), ({}, [])):
+        client.requests.clear()
+        reflected(client, **told)
+        of_failures = next(prompt for prompt in client.prompts if "## Failed" in prompt)
+        headings = re.findall(r"^## .*", of_failures, re.MULTILINE)
+        begin = ["## Current Skill", "## Edits Budget"]
+        assert headings == [*begin, *wanted, "## Failed Trajectories (2 total)"]
+        assert "at most L=4 edits" in client.prompts[0]
 
 
 def test_each_kind_has_its_own_prompt(
@@ -194,20 +179,16 @@ def test_an_outage_of_some_minibatches_is_survived(scripted: Scripted, reflected
     assert [one.source_type for one in found] == ["success", "success"]
 
 
+@pytest.mark.parametrize("error", [ModelUnavailable("down"), BudgetExhausted("calls")])
 def test_an_outage_of_all_is_not_taken_for_having_no_ideas(
-    scripted: Scripted, reflected: Reflect
+    scripted: Scripted, reflected: Reflect, error: Exception
 ) -> None:
-    with pytest.raises(ModelUnavailable, match="down"):
-        reflected(scripted(lambda request: ModelUnavailable("down")))
+    with pytest.raises(type(error)):
+        reflected(scripted(lambda request: error))
 
 
 def test_refusals_of_all_leave_nothing(scripted: Scripted, reflected: Reflect) -> None:
     assert reflected(scripted(lambda request: ModelRefusal("filtered"))) == ()
-
-
-def test_a_used_up_budget_is_raised_as_it_is(scripted: Scripted, reflected: Reflect) -> None:
-    with pytest.raises(BudgetExhausted, match="calls"):
-        reflected(scripted(lambda request: BudgetExhausted("calls")))
 
 
 def test_without_a_budget_nobody_is_asked(scripted: Scripted, reflected: Reflect) -> None:
@@ -225,13 +206,6 @@ def test_progress_counts_minibatches(
     reflected(scripted(lambda request: proposing("x")))
     assert events[0] == StageStarted("reflect")  # it is not known yet how many there will be
     assert sum(isinstance(event, StageAdvanced) for event in events) == 5
-
-
-def test_without_a_limit_all_edits_are_taken(scripted: Scripted, reflected: Reflect) -> None:
-    client = scripted(lambda request: proposing(*"abcdefgh"))
-    found = reflected(client, learning_rate=None)
-    assert {len(reflection.patch.edits) for reflection in found} == {8}
-    assert all("There is no fixed limit" in prompt for prompt in client.prompts)
 
 
 def test_suggestions_are_asked_for_and_limited(
