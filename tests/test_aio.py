@@ -32,7 +32,7 @@ async def rounds(count: int) -> None:
 
 
 @given(ROUNDS, LIMITS)
-def test_map_ordered_returns_results_in_item_order(turns: list[int], limit: int) -> None:
+def test_map_ordered_returns_results_in_item_order(turns, limit):
     async def work(item: tuple[int, int]) -> int:
         await rounds(item[1])
         return item[0]
@@ -42,7 +42,7 @@ def test_map_ordered_returns_results_in_item_order(turns: list[int], limit: int)
 
 
 @given(ROUNDS, LIMITS)
-def test_map_ordered_uses_its_limit_and_never_exceeds_it(turns: list[int], limit: int) -> None:
+def test_map_ordered_uses_its_limit_and_never_exceeds_it(turns, limit):
     under_way, most = 0, 0
 
     async def work(count: int) -> None:
@@ -56,7 +56,7 @@ def test_map_ordered_uses_its_limit_and_never_exceeds_it(turns: list[int], limit
     assert most == min(limit, len(turns))
 
 
-def test_map_ordered_draws_items_as_workers_come_free() -> None:
+def test_map_ordered_draws_items_as_workers_come_free():
     drawn: list[int] = []
 
     def items() -> Iterator[int]:
@@ -74,7 +74,7 @@ def test_map_ordered_draws_items_as_workers_come_free() -> None:
     assert len(drawn) < 10
 
 
-def test_map_ordered_raises_the_first_failure_and_cancels_the_rest() -> None:
+def test_map_ordered_raises_the_first_failure_and_cancels_the_rest():
     stopped: list[int] = []
 
     async def work(number: int) -> None:
@@ -92,7 +92,7 @@ def test_map_ordered_raises_the_first_failure_and_cancels_the_rest() -> None:
     assert sorted(stopped) == [1, 2]
 
 
-def test_map_ordered_finishes_work_under_way_when_the_budget_runs_out() -> None:
+def test_map_ordered_finishes_work_under_way_when_the_budget_runs_out():
     finished: list[int] = []
 
     async def work(number: int) -> None:
@@ -107,7 +107,7 @@ def test_map_ordered_finishes_work_under_way_when_the_budget_runs_out() -> None:
     assert finished == [1, 2]
 
 
-def test_map_ordered_passes_on_cancellation() -> None:
+def test_map_ordered_passes_on_cancellation():
     async def cancel_amid() -> int:
         stopped = 0
 
@@ -128,11 +128,11 @@ def test_map_ordered_passes_on_cancellation() -> None:
     assert asyncio.run(cancel_amid()) == 4
 
 
-def test_map_ordered_of_nothing() -> None:
+def test_map_ordered_of_nothing():
     assert asyncio.run(map_ordered(rounds, [], limit=3)) == []
 
 
-def test_siblings_raise_the_innermost_failure() -> None:
+def test_siblings_raise_the_innermost_failure():
     async def nested() -> None:
         async with siblings() as outer:
             async with siblings() as inner:
@@ -146,7 +146,7 @@ def test_siblings_raise_the_innermost_failure() -> None:
         asyncio.run(nested())
 
 
-def test_begun_does_each_item_once() -> None:
+def test_begun_does_each_item_once():
     started: list[int] = []
 
     async def work(number: int) -> int:
@@ -165,9 +165,7 @@ def test_begun_does_each_item_once() -> None:
 
 
 @pytest.mark.parametrize(("failure", "end"), [(ValueError, "cancelled"), (BudgetExhausted, "done")])
-def test_begun_cancels_unneeded_work_unless_it_is_paid_for(
-    failure: type[Exception], end: str
-) -> None:
+def test_begun_cancels_unneeded_work_unless_it_is_paid_for(failure, end):
     ends: list[str] = []
 
     async def work(number: int) -> None:
@@ -215,13 +213,13 @@ def worked(slots: Slots, work: Sequence[int]) -> tuple[list[int], int]:
     st.lists(st.integers(1, 5), max_size=30),
     st.integers(1, 8),
 )
-def test_slots_are_all_used_and_never_exceeded(work: list[int], most: int) -> None:
+def test_slots_are_all_used_and_never_exceeded(work, most):
     began, under_way = worked(Slots(most), work)
     assert sorted(began) == list(range(len(work)))
     assert under_way == min(most, len(work))
 
 
-def test_slots_count_taken_and_free() -> None:
+def test_slots_count_taken_and_free():
     async def main() -> list[tuple[int, bool]]:
         slots = Slots(2)
         seen = [(slots.taken, slots.free)]
@@ -234,13 +232,13 @@ def test_slots_count_taken_and_free() -> None:
     assert asyncio.run(main()) == [(0, True), (1, True), (2, False), (0, True)]
 
 
-def test_slots_serve_first_come_first() -> None:
+def test_slots_serve_first_come_first():
     began, _ = worked(Slots(2), [3, 1, 1, 5, 1])
     assert began == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["waiting", "called in the same moment"])
-def test_slots_survive_a_cancelled_waiter(late: bool) -> None:
+def test_slots_survive_a_cancelled_waiter(late):
     async def main() -> list[str]:
         slots, began = Slots(1), list[str]()
 
@@ -270,7 +268,7 @@ async def _keep(
         await end.wait()
 
 
-def test_spare_slot_waits_while_nothing_else_is_under_way() -> None:
+def test_spare_slot_waits_while_nothing_else_is_under_way():
     """The next stage is to find all slots free."""
 
     async def scenario() -> None:
@@ -287,7 +285,7 @@ def test_spare_slot_waits_while_nothing_else_is_under_way() -> None:
     asyncio.run(scenario())
 
 
-def test_spare_slot_comes_after_everybody_who_waits() -> None:
+def test_spare_slot_comes_after_everybody_who_waits():
     async def scenario() -> None:
         scheduler, began = Scheduler(2, 1, moment=0), list[str]()
         end = {name: asyncio.Event() for name in ("one", "two", "three", "early")}
@@ -310,7 +308,7 @@ def test_spare_slot_comes_after_everybody_who_waits() -> None:
     asyncio.run(scenario())
 
 
-def test_spare_work_does_not_count_as_under_way() -> None:
+def test_spare_work_does_not_count_as_under_way():
     async def scenario() -> None:
         scheduler, began, end = Scheduler(3, 1, moment=0), list[str](), asyncio.Event()
         async with AsyncExitStack() as stack:
@@ -328,7 +326,7 @@ def test_spare_work_does_not_count_as_under_way() -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["attempts alone", "and a question"])
-def test_spare_slot_is_held_back_for_a_moment(asked: bool) -> None:
+def test_spare_slot_is_held_back_for_a_moment(asked):
     """Others may be asked for in a moment; while a question is under way nobody asks for any."""
 
     async def scenario() -> list[str]:
@@ -346,7 +344,7 @@ def test_spare_slot_is_held_back_for_a_moment(asked: bool) -> None:
     assert asyncio.run(scenario()) == (["early"] if asked else [])
 
 
-def test_spare_slot_waits_again_if_the_slot_was_taken() -> None:
+def test_spare_slot_waits_again_if_the_slot_was_taken():
     async def scenario() -> None:
         scheduler, began, end = Scheduler(1, 1, moment=0), list[str](), asyncio.Event()
         async with scheduler.questions.slot():
@@ -379,11 +377,11 @@ async def off(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def test_working_time_ends_work_that_takes_too_long() -> None:
+def test_working_time_ends_work_that_takes_too_long():
     assert took(lambda: asyncio.sleep(100)) == 3
 
 
-def test_off_the_clock_does_not_count() -> None:
+def test_off_the_clock_does_not_count():
     async def work() -> None:
         await asyncio.sleep(1)
         await off(50)
@@ -392,7 +390,7 @@ def test_off_the_clock_does_not_count() -> None:
     assert took(work) == 53
 
 
-def test_off_the_clock_lasts_while_anybody_waits() -> None:
+def test_off_the_clock_lasts_while_anybody_waits():
     async def work() -> None:
         await asyncio.gather(off(10), off(20))
         await asyncio.sleep(100)
@@ -400,7 +398,7 @@ def test_off_the_clock_lasts_while_anybody_waits() -> None:
     assert took(work) == 23
 
 
-def test_refund_gives_time_back() -> None:
+def test_refund_gives_time_back():
     async def work() -> None:
         await asyncio.sleep(2)
         refund(2)
@@ -409,7 +407,7 @@ def test_refund_gives_time_back() -> None:
     assert took(work) == 5
 
 
-def test_working_time_without_a_limit() -> None:
+def test_working_time_without_a_limit():
     async def work() -> None:
         await off(10_000)
         refund(1)
@@ -418,7 +416,7 @@ def test_working_time_without_a_limit() -> None:
     assert took(work, None) == 20_000
 
 
-def test_working_time_lets_other_timeouts_pass() -> None:
+def test_working_time_lets_other_timeouts_pass():
     async def work() -> None:
         async with working_time(3):
             async with asyncio.timeout(1):
@@ -428,7 +426,7 @@ def test_working_time_lets_other_timeouts_pass() -> None:
         virtual_time.run(work())
 
 
-def test_refund_without_a_clock_is_forgotten() -> None:
+def test_refund_without_a_clock_is_forgotten():
     with off_the_clock():
         refund(5)
     assert took(lambda: asyncio.sleep(100)) == 3
@@ -470,11 +468,11 @@ async def _disturb(work_fails: bool, cancellations: int) -> list[str]:
         (True, 2, "CancelledError"),
     ],
 )
-def test_shielded_finishes_work_first(fails: bool, cancellations: int, told: str) -> None:
+def test_shielded_finishes_work_first(fails, cancellations, told):
     assert asyncio.run(_disturb(fails, cancellations)) == ["done", told]
 
 
-def test_shielded_raises_the_cancellation_of_its_work() -> None:
+def test_shielded_raises_the_cancellation_of_its_work():
     async def cancel() -> None:
         task = asyncio.ensure_future(asyncio.Event().wait())
         asyncio.get_running_loop().call_soon(task.cancel)

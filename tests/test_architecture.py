@@ -18,15 +18,15 @@ def measured() -> Any:
 
 
 @pytest.mark.parametrize("bond", ["training → report", "training → integrations", "cli → action"])
-def test_no_import_points_up(measured: Any, bond: str) -> None:
+def test_no_import_points_up(measured, bond):
     assert measured["forbidden_imports"][bond] == []
 
 
-def test_no_modules_import_each_other(measured: Any) -> None:
+def test_no_modules_import_each_other(measured):
     assert measured["circles_at_load"] == []
 
 
-def test_size_of_the_house(measured: Any) -> None:
+def test_size_of_the_house(measured):
     """It may not grow past what the plan allows on the way to it."""
     assert measured["package"]["files"] <= 225
     assert len(list((ROOT / "skillopt_ci" / "training").glob("*.py"))) <= 37

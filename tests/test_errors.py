@@ -22,17 +22,17 @@ from skillopt_ci.errors import ConfigError, ExitCode, SkilloptError
         ("LostRace", 6),
     ],
 )
-def test_every_error_ends_with_its_documented_exit_code(name: str, code: int) -> None:
+def test_every_error_ends_with_its_documented_exit_code(name, code):
     error = getattr(errors, name)("what happened")
     assert isinstance(error, SkilloptError)
     assert error.exit_code == code
 
 
-def test_no_two_exit_codes_are_the_same() -> None:
+def test_no_two_exit_codes_are_the_same():
     assert len({int(code) for code in ExitCode}) == len(ExitCode.__members__)
 
 
-def test_the_hint_follows_the_message() -> None:
+def test_the_hint_follows_the_message():
     error = SkilloptError("It broke.", hint="Mend it.")
     assert (error.message, error.hint, str(error)) == (
         "It broke.",
@@ -50,9 +50,7 @@ def test_the_hint_follows_the_message() -> None:
         (None, 3, "wrong"),
     ],
 )
-def test_a_located_error_begins_with_its_place(
-    file: Path | None, line: int | None, expected: str
-) -> None:
+def test_a_located_error_begins_with_its_place(file, line, expected):
     error = ConfigError("wrong", file=file, line=line)
     assert error.message == expected
     assert (error.file, error.line) == (file, line)

@@ -30,8 +30,6 @@ def told(folder: Path, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "before"), [("lasting", []), ("failing", ["failed"])])
-def test_modules_are_frozen_once_and_collection_goes_on(
-    tmp_path: Path, name: str, before: list[str]
-) -> None:
+def test_modules_are_frozen_once_and_collection_goes_on(tmp_path, name, before):
     """Also after a module that fails; what was imported already freezes nothing more."""
     assert told(tmp_path, name) == [*before, "True", "True", "True"]

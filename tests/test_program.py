@@ -26,24 +26,24 @@ def run(folder: Path, code: str, timeout: float = 30.0, stdin: str = "") -> Comm
     return asyncio.run(work)
 
 
-def test_status_and_both_outputs_are_told(tmp_path: Path) -> None:
+def test_status_and_both_outputs_are_told(tmp_path):
     code = "import sys; print(sys.stdin.read()); print('why', file=sys.stderr); sys.exit(3)"
     done = run(tmp_path, code, stdin="question")
     assert (done.exit_code, done.signal) == (3, 0)
     assert (done.stdout, done.stderr) == ("question\n", "why\n")
 
 
-def test_only_the_end_of_a_long_output_is_read(tmp_path: Path) -> None:
+def test_only_the_end_of_a_long_output_is_read(tmp_path):
     assert run(tmp_path, "print('a' * 50 + 'end')").out.tail(4) == "end\n"
 
 
-def test_a_signal_has_its_name(tmp_path: Path) -> None:
+def test_a_signal_has_its_name(tmp_path):
     done = run(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     assert signal_name(done.signal) == "SIGTERM"
     assert signal_name(1000) == "signal 1000"
 
 
-def test_grandchildren_end_with_the_program(tmp_path: Path) -> None:
+def test_grandchildren_end_with_the_program(tmp_path):
     child = "import time; time.sleep(1); open('alive', 'w')"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}])"
     began = time.monotonic()
@@ -52,9 +52,7 @@ def test_grandchildren_end_with_the_program(tmp_path: Path) -> None:
     assert not (tmp_path / "alive").exists()
 
 
-def test_a_tree_is_killed_though_an_interrupt_comes_between(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tree_is_killed_though_an_interrupt_comes_between(monkeypatch):
     def interrupted(_: int) -> set[int]:
         raise KeyboardInterrupt
 
@@ -65,7 +63,7 @@ def test_a_tree_is_killed_though_an_interrupt_comes_between(
         assert child.wait(10) == -signal.SIGKILL
 
 
-def test_a_program_over_its_time_is_killed(tmp_path: Path) -> None:
+def test_a_program_over_its_time_is_killed(tmp_path):
     with pytest.raises(TimeoutError):
         run(tmp_path, "import time; time.sleep(60)", timeout=0.2)
 
@@ -81,7 +79,7 @@ def captured(limit: int, chunks: list[bytes]) -> Capture:
 
 
 @given(st.integers(0, 200), CHUNKS)
-def test_how_it_comes_does_not_matter(limit: int, chunks: list[bytes]) -> None:
+def test_how_it_comes_does_not_matter(limit, chunks):
     whole, parts = captured(limit, [b"".join(chunks)]), captured(limit, chunks)
     assert parts.content() == whole.content()
     assert parts.text() == whole.text()
@@ -89,7 +87,7 @@ def test_how_it_comes_does_not_matter(limit: int, chunks: list[bytes]) -> None:
 
 
 @given(st.integers(0, 200), CHUNKS)
-def test_beginning_and_end_are_kept(limit: int, chunks: list[bytes]) -> None:
+def test_beginning_and_end_are_kept(limit, chunks):
     everything, capture = b"".join(chunks), captured(limit, chunks)
     assert capture.truncated == (len(everything) > limit)
     if not capture.truncated:
@@ -102,7 +100,7 @@ def test_beginning_and_end_are_kept(limit: int, chunks: list[bytes]) -> None:
         assert f"{len(everything) - limit} bytes left out" in capture.text()
 
 
-def test_memory_does_not_grow_with_the_stream() -> None:
+def test_memory_does_not_grow_with_the_stream():
     capture = captured(100, [b"x" * 65_536] * 50)
     assert len(capture._tail) < 200_000
     assert capture.total == 50 * 65_536

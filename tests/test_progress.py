@@ -1,5 +1,3 @@
-import pytest
-
 from skillopt_ci.progress import (
     Event,
     Note,
@@ -20,13 +18,13 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
-def test_silence_takes_every_event_and_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_silence_takes_every_event_and_says_nothing(capfd):
     observer: Observer = silent
     for event in EVENTS:
         observer(event)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_total_is_unknown_and_a_note_no_warning_unless_said() -> None:
+def test_a_total_is_unknown_and_a_note_no_warning_unless_said():
     assert StageStarted("rollout").total == 0
     assert Note("hello").level == "info"

@@ -24,7 +24,7 @@ SECRETS = st.text(st.characters(exclude_categories=["Cs", "Z", "C"]), min_size=8
 
 
 @given(SECRETS, st.text(), st.text())
-def test_no_secret_survives_in_any_spelling(secret: str, before: str, after: str) -> None:
+def test_no_secret_survives_in_any_spelling(secret, before, after):
     assume(can_be_hidden(secret) and HIDDEN not in secret and secret not in "*" * 50)
     redact = Redactor([secret])
     spellings = (
@@ -41,9 +41,7 @@ def test_no_secret_survives_in_any_spelling(secret: str, before: str, after: str
 
 
 @given(st.binary(max_size=7), st.binary(max_size=7))
-def test_base64_is_seen_through_whatever_stands_around_the_secret(
-    before: bytes, after: bytes
-) -> None:
+def test_base64_is_seen_through_whatever_stands_around_the_secret(before, after):
     secret = b"planted-3c9f1e77-secret"
     redact = Redactor([secret.decode()])
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
@@ -59,22 +57,20 @@ def test_base64_is_seen_through_whatever_stands_around_the_secret(
                 assert b"-secret" not in decoded
 
 
-def test_a_text_without_secrets_stays_the_same() -> None:
+def test_a_text_without_secrets_stays_the_same():
     text = "score 0.625, see https://example.org/?q=a%20b, sk- and \\n"
     assert Redactor([SECRET])(text) == Redactor()(text) == unchanged(text) == text
 
 
 @pytest.mark.parametrize("cut", [12, 16, len(SECRET) - 1])
-def test_what_is_left_of_a_secret_where_a_text_was_cut_off_is_hidden(cut: int) -> None:
+def test_what_is_left_of_a_secret_where_a_text_was_cut_off_is_hidden(cut):
     redact = Redactor([SECRET])
     assert redact(f"said: {SECRET[:cut]}") == f"said: {HIDDEN}"
     assert redact(f"{SECRET[-cut:]} was said") == f"{HIDDEN} was said"
 
 
 @given(st.text("ab", min_size=10, max_size=20), st.text("ab", max_size=40), st.integers(0, 22))
-def test_a_part_of_a_secret_is_hidden_at_either_end_and_nowhere_else(
-    start: str, before: str, cut: int
-) -> None:
+def test_a_part_of_a_secret_is_hidden_at_either_end_and_nowhere_else(start, before, cut):
     secret, text = f"{start}-1", before + f"{start}-1"[:cut]
     assume(secret not in text)
     left = next((n for n in range(len(secret) - 1, 11, -1) if text.endswith(secret[:n])), 0)
@@ -85,7 +81,7 @@ def test_a_part_of_a_secret_is_hidden_at_either_end_and_nowhere_else(
 
 
 @given(st.data(), st.sampled_from([SECRET, "sk-plain-4711", '😀😀é-\\-"-xyz😀']))
-def test_a_line_is_cleaned_as_its_texts_are(data: st.DataObject, secret: str) -> None:
+def test_a_line_is_cleaned_as_its_texts_are(data, secret):
     redact = Redactor([secret, "another-secret-11"])
     cuts = st.integers(8, len(secret))
     pieces = st.sampled_from(
@@ -111,27 +107,27 @@ def test_a_line_is_cleaned_as_its_texts_are(data: st.DataObject, secret: str) ->
     assert redacted_line(line, unchanged) == redacted_line(line, Redactor()) == line
 
 
-def test_the_lines_of_a_private_key_are_hidden_each() -> None:
+def test_the_lines_of_a_private_key_are_hidden_each():
     key = "-----BEGIN KEY-----\nMIIEow0BAAKCAQEA1\nq7Jx9Tz0pWm4LrYv2\n"
     clean = Redactor([key])("x q7Jx9Tz0pWm4LrYv2 y")
     assert clean == f"x {HIDDEN} y"
 
 
 @pytest.mark.parametrize("secret", ["", "abc", "short7!", "12345678", "selection", "PASSWORD"])
-def test_what_may_stand_anywhere_is_not_hidden(secret: str) -> None:
+def test_what_may_stand_anywhere_is_not_hidden(secret):
     assert not can_be_hidden(secret)
     text = f"a {secret} b"
     assert Redactor([secret])(text) == text
 
 
-def test_secrets_can_be_learnt_later_and_the_longest_goes_first() -> None:
+def test_secrets_can_be_learnt_later_and_the_longest_goes_first():
     redact = Redactor()
     redact.learn(["abcdef-123456"])
     redact.learn(["abcdef-123456-789", "abcdef-123456"])
     assert redact("key abcdef-123456-789.") == f"key {HIDDEN}."
 
 
-def test_variables_are_secret_by_the_end_of_their_name() -> None:
+def test_variables_are_secret_by_the_end_of_their_name():
     environ = {
         "OPENAI_API_KEY": "a",
         "GITHUB_TOKEN": "b",
@@ -145,7 +141,7 @@ def test_variables_are_secret_by_the_end_of_their_name() -> None:
     assert sorted(named_secrets(environ)) == ["a", "b", "c", "d"]
 
 
-def test_a_stream_writes_what_is_left() -> None:
+def test_a_stream_writes_what_is_left():
     inner = io.StringIO()
     stream = RedactedStream(inner, Redactor([SECRET]))
     assert stream.write(f"key {SECRET}\n") == len(SECRET) + 5

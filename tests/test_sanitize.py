@@ -28,25 +28,25 @@ ACTING = re.compile(
 
 
 @given(HOSTILE, LIMITS)
-def test_nothing_that_acts_survives(text: str, limit: int) -> None:
+def test_nothing_that_acts_survives(text, limit):
     assert not ACTING.search(one_line(text, limit))
 
 
 @given(HOSTILE, LIMITS)
-def test_it_is_one_line_of_at_most_the_limit(text: str, limit: int) -> None:
+def test_it_is_one_line_of_at_most_the_limit(text, limit):
     line = one_line(text, limit)
     assert len(line) <= limit
     assert len(line.splitlines()) <= 1
 
 
 @given(HOSTILE, LIMITS)
-def test_twice_is_the_same_as_once(text: str, limit: int) -> None:
+def test_twice_is_the_same_as_once(text, limit):
     line = one_line(text, limit)
     assert one_line(line, limit) == line
 
 
 @given(HOSTILE)
-def test_no_unseen_character_survives(text: str) -> None:
+def test_no_unseen_character_survives(text):
     kinds = {
         unicodedata.category(character) for character in visible(text) if character not in "\n\t"
     }
@@ -66,7 +66,7 @@ def test_no_unseen_character_survives(text: str) -> None:
         ("\x1b[2Jred\u202e", "[2Jred"),
     ],
 )
-def test_what_would_act_stays_readable(text: str, expected: str) -> None:
+def test_what_would_act_stays_readable(text, expected):
     assert one_line(text, 80) == expected
 
 
@@ -81,34 +81,34 @@ def test_what_would_act_stays_readable(text: str, expected: str) -> None:
         "e-mail",
     ],
 )
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_stays_as_it_is(text):
     assert one_line(text, 80) == text
 
 
-def test_a_long_text_is_cut_between_words() -> None:
+def test_a_long_text_is_cut_between_words():
     assert one_line("Refunds are negative: a minus sign stands", 26) == "Refunds are negative: a…"
     assert one_line("Refunds are negative: a minus", 23) == "Refunds are negative…"
 
 
-def test_a_long_word_is_cut_anywhere() -> None:
+def test_a_long_word_is_cut_anywhere():
     assert one_line("x" * 100, 40) == "x" * 39 + "…"
 
 
 @pytest.mark.parametrize(
     "text", ["::error::x", "  ::add-mask::x", "a\n::set-env::x", "b ##[error]x"]
 )
-def test_no_command_reaches_a_ci_runner(text: str) -> None:
+def test_no_command_reaches_a_ci_runner(text):
     told = harmless(text)
     assert not any(line.lstrip().startswith("::") for line in told.splitlines())
     assert "##[" not in told
 
 
-def test_words_stay() -> None:
+def test_words_stay():
     assert harmless("a::b # [x]\n  c: d") == "a::b # [x]\n  c: d"
 
 
 @given(st.text())
-def test_a_line_is_one_line_without_control_characters(text: str) -> None:
+def test_a_line_is_one_line_without_control_characters(text):
     told = harmless_line(text)
     assert len(told.splitlines()) <= 1
     assert not any(unicodedata.category(character) == "Cc" for character in told)

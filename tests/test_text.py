@@ -14,12 +14,12 @@ from skillopt_ci.text import (
 )
 
 
-def test_a_score_says_how_sure_it_is() -> None:
+def test_a_score_says_how_sure_it_is():
     assert score_text(0.625, 40) == "0.625 [0.47, 0.76] n=40"
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.5, "0.500"), (0, "0.000"), (None, "–")])
-def test_what_was_not_measured_is_no_zero(value: float | None, expected: str) -> None:
+def test_what_was_not_measured_is_no_zero(value, expected):
     assert score(value) == expected
 
 
@@ -27,7 +27,7 @@ def test_what_was_not_measured_is_no_zero(value: float | None, expected: str) ->
     ("value", "digits", "expected"),
     [(39 / 40, 2, "0.98"), (1 / 16, 3, "0.063"), (0.0004, 3, "0.000"), (1, 3, "1.000")],
 )
-def test_halves_are_rounded_up(value: float, digits: int, expected: str) -> None:
+def test_halves_are_rounded_up(value, digits, expected):
     assert rounded(value, digits) == expected
 
 
@@ -39,9 +39,7 @@ def test_halves_are_rounded_up(value: float, digits: int, expected: str) -> None
         (0.0, 0.0, 2, "+0.000 ± 0.000 (95 %)"),
     ],
 )
-def test_a_difference_has_half_its_interval(
-    mean: float, error: float | None, n: int, expected: str
-) -> None:
+def test_a_difference_has_half_its_interval(mean, error, n, expected):
     assert difference_text(mean, error, n) == expected
 
 
@@ -49,7 +47,7 @@ def test_a_difference_has_half_its_interval(
     ("share", "expected"),
     [(0, "0%"), (0.001, "under 1%"), (0.994, "99%"), (0.999, "over 99%"), (1, "100%")],
 )
-def test_what_is_rare_is_not_never(share: float, expected: str) -> None:
+def test_what_is_rare_is_not_never(share, expected):
     assert percent(share) == expected
 
 
@@ -63,23 +61,23 @@ def test_what_is_rare_is_not_never(share: float, expected: str) -> None:
         (None, "unknown (no price known)"),
     ],
 )
-def test_a_cost_shows_the_digits_that_matter(cost: float | None, expected: str) -> None:
+def test_a_cost_shows_the_digits_that_matter(cost, expected):
     assert cost_text(cost) == expected
 
 
 @pytest.mark.parametrize(
     ("count", "expected"), [(0, "0 edits"), (1, "1 edit"), (2, "2 edits"), (1200, "1,200 edits")]
 )
-def test_a_noun_agrees_with_its_number(count: int, expected: str) -> None:
+def test_a_noun_agrees_with_its_number(count, expected):
     assert plural(count, "edit") == expected
 
 
-def test_usage_is_one_line() -> None:
+def test_usage_is_one_line():
     usage = Usage(calls=1, prompt_tokens=1200, completion_tokens=34, cost_usd=None)
     assert usage_text(usage) == "1 call, 1,234 tokens, cost unknown (no price known)"
 
 
-def test_counted_tokens_are_called_estimated() -> None:
+def test_counted_tokens_are_called_estimated():
     usage = Usage(calls=2, prompt_tokens=1, estimated=True)
     assert usage_text(usage) == "2 calls, about 1 token, cost $0.00"
 
@@ -93,11 +91,11 @@ def test_counted_tokens_are_called_estimated() -> None:
         (["x" * 900, "b"], "x" * 900 + " and 1 more"),
     ],
 )
-def test_names_are_listed(names: list[str], expected: str) -> None:
+def test_names_are_listed(names, expected):
     assert names_text(names) == expected
 
 
-def test_of_many_names_some_are_listed() -> None:
+def test_of_many_names_some_are_listed():
     short = names_text([f"t{number}" for number in range(200)])
     assert short.startswith("t0, t1, ")
     assert short.endswith("t29 and 170 more")

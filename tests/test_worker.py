@@ -93,14 +93,14 @@ def attempts(worker: Worker, *jobs: dict[str, object]) -> list[Any]:
     return asyncio.run(run())
 
 
-def test_a_side_is_loaded_once_and_sees_only_what_it_may(start: Start, tmp_path: Path) -> None:
+def test_a_side_is_loaded_once_and_sees_only_what_it_may(start, tmp_path):
     worker = start()
     assert worker.tasks == ["a", "b"]
     assert worker.facts["cwd"] == str(tmp_path)
     assert set(worker.facts["environ"]) - {"LC_CTYPE"} == {"PATH", "PYTHONPATH"}
 
 
-def test_attempts_have_a_process_each_and_share_no_state(start: Start) -> None:
+def test_attempts_have_a_process_each_and_share_no_state(start):
     jobs = [{"do": "add", "x": n, "y": 1} for n in range(8)]
     found = attempts(start(), *jobs)
     assert [one["sum"] for one in found] == list(range(1, 9))
@@ -108,16 +108,14 @@ def test_attempts_have_a_process_each_and_share_no_state(start: Start) -> None:
     assert all(one["state"] == ["add"] for one in found)
 
 
-def test_forks_that_end_at_one_moment_do_not_end_the_worker(start: Start) -> None:
+def test_forks_that_end_at_one_moment_do_not_end_the_worker(start):
     worker = start()
     for _ in range(10):
         found = attempts(worker, *({"do": "add", "x": n, "y": 1} for n in range(8)))
         assert [one["sum"] for one in found] == list(range(1, 9))
 
 
-def test_attempts_of_a_side_that_shares_processes_follow_one_another(
-    start: Start, tmp_path: Path
-) -> None:
+def test_attempts_of_a_side_that_shares_processes_follow_one_another(start, tmp_path):
     worker = start(shared=True)
     (first,) = attempts(worker, {"do": "add", "x": 1, "y": 1})
     (second,) = attempts(worker, {"do": "add", "x": 2, "y": 2})
@@ -130,7 +128,7 @@ def test_attempts_of_a_side_that_shares_processes_follow_one_another(
     assert attempts(worker, {"do": "add", "x": 5, "y": 1})[0]["sum"] == 6
 
 
-def test_it_outlives_event_loops(start: Start) -> None:
+def test_it_outlives_event_loops(start):
     worker = start()
     for n in range(2):
         assert attempts(worker, {"do": "add", "x": n, "y": 0})[0]["sum"] == n
@@ -144,9 +142,7 @@ def test_it_outlives_event_loops(start: Start) -> None:
         ("nan", "Out of range float values"),
     ],
 )
-def test_a_failed_attempt_is_infrastructure_and_harms_no_other(
-    start: Start, do: str, said: str
-) -> None:
+def test_a_failed_attempt_is_infrastructure_and_harms_no_other(start, do, said):
     failed, done = attempts(start(), {"do": do}, {"do": "add", "x": 1, "y": 1})
     assert isinstance(failed, EnvironmentFailure)
     assert said in failed.message
@@ -161,15 +157,13 @@ def test_a_failed_attempt_is_infrastructure_and_harms_no_other(
         ("exit", "environment little: the worker ended at once"),
     ],
 )
-def test_a_side_that_cannot_be_loaded_is_the_users_to_mend(
-    start: Start, option: str, said: str
-) -> None:
+def test_a_side_that_cannot_be_loaded_is_the_users_to_mend(start, option, said):
     with pytest.raises(UsageError) as error:
         start(**{option: True})
     assert error.value.message.startswith(said)
 
 
-def test_a_cancelled_attempt_leaves_nothing_running(start: Start, tmp_path: Path) -> None:
+def test_a_cancelled_attempt_leaves_nothing_running(start, tmp_path):
     pids = tmp_path / "pids"
 
     async def run() -> None:
@@ -184,7 +178,7 @@ def test_a_cancelled_attempt_leaves_nothing_running(start: Start, tmp_path: Path
         assert_gone(pid)
 
 
-def test_closing_ends_what_is_under_way(start: Start, tmp_path: Path) -> None:
+def test_closing_ends_what_is_under_way(start, tmp_path):
     pids = tmp_path / "pids"
 
     async def run() -> None:
@@ -200,7 +194,7 @@ def test_closing_ends_what_is_under_way(start: Start, tmp_path: Path) -> None:
         assert_gone(pid)
 
 
-def test_without_a_worker_an_attempt_fails_at_once(start: Start) -> None:
+def test_without_a_worker_an_attempt_fails_at_once(start):
     worker = start()
     worker.close()
     (failed,) = attempts(worker, {"do": "add", "x": 1, "y": 1})

@@ -41,25 +41,25 @@ def read(tmp_path: Path, name: str, payload: Any) -> Event:
     return read_event(name, file)
 
 
-def test_a_push(tmp_path: Path) -> None:
+def test_a_push(tmp_path):
     event = read(tmp_path, "push", {"ref": "refs/heads/main", "deleted": False, "commits": []})
     assert event == Event("push", ref="refs/heads/main")
 
 
-def test_a_pull_request(tmp_path: Path) -> None:
+def test_a_pull_request(tmp_path):
     payload = {"action": "opened", "pull_request": {"number": 7, **SIDES}}
     assert read(tmp_path, "pull_request", payload).pull == Pull(7, "h", "better", from_fork=False)
 
 
 @pytest.mark.parametrize("head", [{"full_name": "mallory/skills"}, None])
-def test_a_head_elsewhere_or_nowhere_is_a_fork(tmp_path: Path, head: Any) -> None:
+def test_a_head_elsewhere_or_nowhere_is_a_fork(tmp_path, head):
     sides = {**SIDES, "head": {**SIDES["head"], "repo": head}}
     pull = read(tmp_path, "pull_request", {"pull_request": {"number": 7, **sides}}).pull
     assert pull is not None
     assert pull.from_fork
 
 
-def test_a_comment(tmp_path: Path) -> None:
+def test_a_comment(tmp_path):
     payload = {
         "action": "created",
         "issue": {"number": 7, "state": "closed", "pull_request": {"url": "…"}},
@@ -71,7 +71,7 @@ def test_a_comment(tmp_path: Path) -> None:
     assert (event.actor, event.actor_is_bot) == ("bot", True)
 
 
-def test_an_issue_is_no_pull_request(tmp_path: Path) -> None:
+def test_an_issue_is_no_pull_request(tmp_path):
     payload = {"issue": {"number": 7}, "comment": {"id": 11, "body": "/skillopt step"}}
     comment = read(tmp_path, "issue_comment", payload).comment
     assert comment is not None
@@ -79,7 +79,7 @@ def test_an_issue_is_no_pull_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"pull_request": {"number": "x"}}', "\udcff"])
-def test_what_github_does_not_send_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_github_does_not_send_is_refused(tmp_path, text):
     file = tmp_path / "event.json"
     file.write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(UsageError, match="the payload of the event 'push' cannot be read"):
@@ -179,9 +179,7 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
 
 
 @pytest.mark.parametrize(("event", "command", "facts", "expected"), TABLE)
-def test_what_an_event_asks_for(
-    event: Event, command: str, facts: Facts, expected: Activity | str
-) -> None:
+def test_what_an_event_asks_for(event, command, facts, expected):
     found = decide(event, Inputs(command=Command(command) if command else None), facts)
     match found:
         case Nothing():
@@ -195,14 +193,14 @@ def test_what_an_event_asks_for(
 
 
 @pytest.mark.parametrize("word", ["step", "eval", "slow-update", "status", "note"])
-def test_who_may_not_write_is_refused_and_told(word: str) -> None:
+def test_who_may_not_write_is_refused_and_told(word):
     refused = decide(said(asking(word)), Inputs(), Facts())
     assert isinstance(refused, Nothing)
     assert refused.refused == asking(word)
     assert "@ada may not write" in refused.reason
 
 
-def test_a_fork_is_told_what_starts_its_evaluation() -> None:
+def test_a_fork_is_told_what_starts_its_evaluation():
     found = decide(pull(FORK), Inputs(label="please-measure"), Facts())
     assert isinstance(found, Nothing)
     assert "nothing was spent" in found.reason
@@ -210,7 +208,7 @@ def test_a_fork_is_told_what_starts_its_evaluation() -> None:
     assert found.refused is None
 
 
-def test_missing_keys_are_named() -> None:
+def test_missing_keys_are_named():
     found = decide(pull(OWN), Inputs(), Facts(keys_missing=("A_KEY", "B_KEY")))
     assert isinstance(found, Conclude)
     assert "A_KEY, B_KEY" in found.reason
@@ -219,13 +217,13 @@ def test_missing_keys_are_named() -> None:
 @pytest.mark.parametrize(
     "word", ["step", "eval", "slow-update", "status", "diff", "report", "apply"]
 )
-def test_commands_are_words_of_their_own(word: str) -> None:
+def test_commands_are_words_of_their_own(word):
     assert requested(f"/skillopt {word}") == word
     assert requested(f"/skillopt \t{word} \r\nPlease.") == word
 
 
 @pytest.mark.parametrize("comment", ["/skillopt note Be brief", "/skillopt note\r\n\r\nBe brief"])
-def test_a_note_says_something(comment: str) -> None:
+def test_a_note_says_something(comment):
     assert requested(comment) == "note"
 
 
@@ -244,7 +242,7 @@ def test_a_note_says_something(comment: str) -> None:
         "\n/skillopt step",
     ],
 )
-def test_everything_else_is_talk(comment: str) -> None:
+def test_everything_else_is_talk(comment):
     assert requested(comment) == ""
 
 
@@ -266,10 +264,10 @@ def test_everything_else_is_talk(comment: str) -> None:
         "/skillopt\u00a0step",
     ],
 )
-def test_a_command_that_does_not_exist_is_told_from_talk(comment: str) -> None:
+def test_a_command_that_does_not_exist_is_told_from_talk(comment):
     assert requested(comment) == UNKNOWN
 
 
 @given(st.text())
-def test_any_comment_can_be_read(comment: str) -> None:
+def test_any_comment_can_be_read(comment):
     assert requested(comment) in ("", UNKNOWN, *REQUESTS)

@@ -30,7 +30,7 @@ def named(files: list[Path]) -> Any:
 
 
 @named(EXAMPLES)
-def test_an_example_gives_inputs_that_exist(file: Path) -> None:
+def test_an_example_gives_inputs_that_exist(file):
     ours = [step for step in steps(file) if step.get("uses") == ACTION]
     assert ours
     for step in ours:
@@ -40,14 +40,14 @@ def test_an_example_gives_inputs_that_exist(file: Path) -> None:
 
 
 @named(EXAMPLES)
-def test_an_example_reads_outputs_that_exist(file: Path) -> None:
+def test_an_example_reads_outputs_that_exist(file):
     text = file.read_text(encoding="utf-8")
     read = re.findall(r"steps\.(?:plan|train|report)\.outputs\.([\w-]+)", text)
     assert set(read) <= set(Outputs().by_name())
 
 
 @named(EXAMPLES + OWN)
-def test_every_job_has_least_permissions_and_a_timeout(file: Path) -> None:
+def test_every_job_has_least_permissions_and_a_timeout(file):
     workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert workflow["permissions"] == {}
     for job in workflow["jobs"].values():
@@ -56,20 +56,20 @@ def test_every_job_has_least_permissions_and_a_timeout(file: Path) -> None:
 
 
 @named(EXAMPLES + OWN)
-def test_every_other_action_is_pinned_to_a_commit(file: Path) -> None:
+def test_every_other_action_is_pinned_to_a_commit(file):
     for line in file.read_text(encoding="utf-8").splitlines():
         if "uses:" in line and not any(own in line for own in (ACTION, "uses: ./ ", "$/")):
             assert re.search(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
 
 
 @named(EXAMPLES + OWN)
-def test_no_checkout_leaves_a_token_behind(file: Path) -> None:
+def test_no_checkout_leaves_a_token_behind(file):
     checkouts = [step for step in steps(file) if "actions/checkout@" in step.get("uses", "")]
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
 @named([file for file in EXAMPLES if file.name not in ("evaluate.yml", "pages.yml")])
-def test_what_trains_queues_and_is_never_cancelled(file: Path) -> None:
+def test_what_trains_queues_and_is_never_cancelled(file):
     workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
     queue = workflow.get("concurrency") or workflow["jobs"]["command"]["concurrency"]
     assert "skillopt-train" in queue["group"]
@@ -77,7 +77,7 @@ def test_what_trains_queues_and_is_never_cancelled(file: Path) -> None:
 
 
 @named([file for file in EXAMPLES if "train.outputs" in file.read_text(encoding="utf-8")])
-def test_the_page_is_kept_as_it_is_and_linked(file: Path) -> None:
+def test_the_page_is_kept_as_it_is_and_linked(file):
     by_name = {step.get("name"): step for step in steps(file)}
     kept, linked = by_name["Keep the run as a page"], by_name["Link the page"]
     assert kept["with"]["path"] == "${{ steps.train.outputs.page }}"
@@ -86,14 +86,14 @@ def test_the_page_is_kept_as_it_is_and_linked(file: Path) -> None:
     assert "${{" not in linked["run"]
 
 
-def test_pages_are_published_by_a_job_that_can_do_nothing_else() -> None:
+def test_pages_are_published_by_a_job_that_can_do_nothing_else():
     found = jobs(ROOT / "examples" / "workflows" / "pages.yml")
     assert found["publish"]["permissions"] == {"pages": "write", "id-token": "write"}
     assert found["report"]["permissions"] == {"contents": "read"}
     assert not any("checkout" in step["uses"] for step in found["publish"]["steps"])
 
 
-def test_runs_that_train_side_by_side_share_no_queue_and_no_cache() -> None:
+def test_runs_that_train_side_by_side_share_no_queue_and_no_cache():
     text = (ROOT / "examples" / "workflows" / "train-many.yml").read_text(encoding="utf-8")
     train = yaml.safe_load(text)["jobs"]["train"]
     queue = train["concurrency"]
@@ -105,7 +105,7 @@ def test_runs_that_train_side_by_side_share_no_queue_and_no_cache() -> None:
     assert text.count("skillopt-calls-${{ matrix.run }}-") == 3
 
 
-def test_a_pull_requests_head_is_never_checked_out() -> None:
+def test_a_pull_requests_head_is_never_checked_out():
     for file in EXAMPLES:
         assert "head.sha" not in file.read_text(encoding="utf-8")
     evaluate = steps(ROOT / "examples" / "workflows" / "evaluate.yml")
@@ -114,7 +114,7 @@ def test_a_pull_requests_head_is_never_checked_out() -> None:
     )
 
 
-def test_every_pull_request_and_merge_group_gets_the_check_that_is_required() -> None:
+def test_every_pull_request_and_merge_group_gets_the_check_that_is_required():
     file = ROOT / "examples" / "workflows" / "evaluate.yml"
     # YAML 1.1 takes `on` for a boolean
     events = yaml.safe_load(file.read_text(encoding="utf-8"))[True]

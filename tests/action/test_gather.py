@@ -38,41 +38,41 @@ def said(request: str, actor: str) -> Event:
 
 
 @pytest.mark.parametrize(("actor", "may"), [("ada", True), ("bob", False), ("mallory", False)])
-def test_github_says_who_may_ask(job: Job, actor: str, may: bool) -> None:
+def test_github_says_who_may_ask(job, actor, may):
     assert gather(job, said("step", actor)).actor_may_write is may
 
 
-def test_nobody_is_asked_about_other_comments(job: Job, github_hub: Hub) -> None:
+def test_nobody_is_asked_about_other_comments(job, github_hub):
     assert gather(job, said("", "ada")) == Facts()
     assert github_hub.requests == []
 
 
-def test_a_clock_asks_nothing(job: Job, github_hub: Hub) -> None:
+def test_a_clock_asks_nothing(job, github_hub):
     gather(job, Event("schedule"))
     assert github_hub.requests == []
 
 
 @pytest.mark.parametrize(("path", "touched"), [(SKILL, True), ("README.md", False)])
-def test_whether_the_skill_is_touched(job: Job, github_hub: Hub, path: str, touched: bool) -> None:
+def test_whether_the_skill_is_touched(job, github_hub, path, touched):
     pull_of(github_hub, path)
     assert gather(job, Event("pull_request", "opened", pull=PULL)).skill_changed is touched
 
 
-def test_without_a_configuration_everything_counts_as_touched(job: Job, github_hub: Hub) -> None:
+def test_without_a_configuration_everything_counts_as_touched(job, github_hub):
     (job.folder / "skillopt.yaml").unlink()
     pull_of(github_hub, "README.md")
     assert gather(job, Event("pull_request", "opened", pull=PULL)).skill_changed
     assert job.configured is None
 
 
-def test_who_labelled_it_is_asked_only_for_our_label(job: Job, github_hub: Hub) -> None:
+def test_who_labelled_it_is_asked_only_for_our_label(job, github_hub):
     pull_of(github_hub, SKILL)
     event = Event("pull_request_target", "labeled", actor="ada", label="docs", pull=PULL)
     assert not gather(job, event).actor_may_write
     assert gather(job, replace(event, label="skillopt-eval")).actor_may_write
 
 
-def test_missing_keys_are_found_in_the_configuration(job: Job, github_hub: Hub) -> None:
+def test_missing_keys_are_found_in_the_configuration(job, github_hub):
     pull_of(github_hub, SKILL)
     file = job.folder / "skillopt.yaml"
     text = file.read_text(encoding="utf-8")

@@ -24,36 +24,36 @@ def clone(hub: Hub, folder: Path) -> Path:
     return folder
 
 
-def test_without_authorization_nothing_can_be_pushed(github_hub: Hub, tmp_path: Path) -> None:
+def test_without_authorization_nothing_can_be_pushed(github_hub, tmp_path):
     git = Git(clone(github_hub, tmp_path / "clone"))
     assert git.attempt("push", "origin", "main:refs/heads/new").status != 0
 
 
-def test_the_token_pushes(github_hub: Hub, tmp_path: Path) -> None:
+def test_the_token_pushes(github_hub, tmp_path):
     env = as_environment(authorize(github_hub.url, "job"), {})
     git = Git(clone(github_hub, tmp_path / "clone"), env)
     assert git.attempt("push", "origin", "main:refs/heads/new").status == 0
     assert "job" not in (git.folder / ".git" / "config").read_text(encoding="utf-8")
 
 
-def test_what_checkout_kept_is_not_sent_as_well(github_hub: Hub, tmp_path: Path) -> None:
+def test_what_checkout_kept_is_not_sent_as_well(github_hub, tmp_path):
     folder = clone(github_hub, tmp_path / "clone")
     Git(folder).run("config", f"http.{github_hub.url}/.extraheader", "Authorization: Basic b2xk")
     git = Git(folder, as_environment(authorize(github_hub.url, "job"), {}))
     assert git.attempt("push", "origin", "main:refs/heads/new").status == 0
 
 
-def test_another_server_does_not_see_the_token(github_hub: Hub, tmp_path: Path) -> None:
+def test_another_server_does_not_see_the_token(github_hub, tmp_path):
     env = as_environment(authorize("https://github.example", "job"), {})
     git = Git(clone(github_hub, tmp_path / "clone"), env)
     assert git.attempt("push", "origin", "main:refs/heads/new").status != 0
 
 
-def test_without_a_token_there_is_nothing_to_say() -> None:
+def test_without_a_token_there_is_nothing_to_say():
     assert authorize("https://github.com", "") == []
 
 
-def test_settings_are_added_to_those_that_are_there(tmp_path: Path) -> None:
+def test_settings_are_added_to_those_that_are_there(tmp_path):
     before = as_environment([("user.name", "Ada")], {})
     after = {**before, **as_environment([("user.email", "ada@localhost")], before)}
     git = Git(tmp_path, after)
@@ -61,12 +61,12 @@ def test_settings_are_added_to_those_that_are_there(tmp_path: Path) -> None:
     assert git.text("config", "user.email") == "ada@localhost"
 
 
-def test_the_last_of_two_names_counts(tmp_path: Path) -> None:
+def test_the_last_of_two_names_counts(tmp_path):
     env = as_environment(identify("Bot", "bot@localhost"), {"GIT_CONFIG_COUNT": "nonsense"})
     assert Git(tmp_path, env).text("config", "user.name") == "Bot"
 
 
-def test_the_workspace_and_a_repository_inside_it_are_trusted(tmp_path: Path) -> None:
+def test_the_workspace_and_a_repository_inside_it_are_trusted(tmp_path):
     nested = tmp_path / "code" / "skills"
     nested.mkdir(parents=True)
     (tmp_path / "code" / ".git").mkdir()
@@ -74,7 +74,7 @@ def test_the_workspace_and_a_repository_inside_it_are_trusted(tmp_path: Path) ->
     assert repositories(tmp_path, tmp_path) == [tmp_path]
 
 
-def test_a_repository_around_the_workspace_is_not_trusted(tmp_path: Path) -> None:
+def test_a_repository_around_the_workspace_is_not_trusted(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "workspace").mkdir()
     assert repositories(tmp_path / "workspace", tmp_path / "workspace") == [tmp_path / "workspace"]
@@ -90,7 +90,7 @@ def owner(path: Path) -> int:
 
 
 @needs_root
-def test_what_was_created_goes_to_the_owner_of_the_workspace(tmp_path: Path) -> None:
+def test_what_was_created_goes_to_the_owner_of_the_workspace(tmp_path):
     os.chown(tmp_path, RUNNER, RUNNER)
     with owner_kept(tmp_path, 0):
         (tmp_path / "new").mkdir()
@@ -101,7 +101,7 @@ def test_what_was_created_goes_to_the_owner_of_the_workspace(tmp_path: Path) -> 
 
 
 @needs_root
-def test_what_was_there_before_stays_as_it_was(tmp_path: Path) -> None:
+def test_what_was_there_before_stays_as_it_was(tmp_path):
     (tmp_path / "of-root").touch()
     os.chown(tmp_path, RUNNER, RUNNER)
     with owner_kept(tmp_path, 0):
@@ -110,7 +110,7 @@ def test_what_was_there_before_stays_as_it_was(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_also_after_a_failure(tmp_path: Path) -> None:
+def test_also_after_a_failure(tmp_path):
     os.chown(tmp_path, RUNNER, RUNNER)
     with suppress(KeyError), owner_kept(tmp_path, 0):
         (tmp_path / "new").touch()
@@ -118,13 +118,13 @@ def test_also_after_a_failure(tmp_path: Path) -> None:
     assert owner(tmp_path / "new") == RUNNER
 
 
-def test_a_workspace_of_our_own_is_left_alone(tmp_path: Path) -> None:
+def test_a_workspace_of_our_own_is_left_alone(tmp_path):
     with owner_kept(tmp_path, os.geteuid()):
         (tmp_path / "new").touch()
     assert owner(tmp_path / "new") == os.geteuid()
 
 
-def test_who_is_not_root_gives_nothing_away(tmp_path: Path) -> None:
+def test_who_is_not_root_gives_nothing_away(tmp_path):
     with owner_kept(tmp_path, 4711):
         (tmp_path / "new").touch()
     assert owner(tmp_path / "new") == os.geteuid()

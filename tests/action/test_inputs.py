@@ -4,15 +4,15 @@ from skillopt_ci.action.inputs import Command, Inputs, read_inputs
 from skillopt_ci.errors import UsageError
 
 
-def test_nothing_given_means_the_defaults() -> None:
+def test_nothing_given_means_the_defaults():
     assert read_inputs({}) == Inputs()
 
 
-def test_the_runner_hands_over_empty_values_for_what_is_not_given() -> None:
+def test_the_runner_hands_over_empty_values_for_what_is_not_given():
     assert read_inputs({"INPUT_CONFIG": "", "INPUT_SHARDS": " "}) == Inputs()
 
 
-def test_values_are_read() -> None:
+def test_values_are_read():
     inputs = read_inputs(
         {
             "INPUT_COMMAND": "slow-update",
@@ -25,7 +25,7 @@ def test_values_are_read() -> None:
     assert inputs.shards == 12
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_told_at_once():
     with pytest.raises(UsageError) as caught:
         read_inputs({"INPUT_COMMAND": "stepp", "INPUT_SHARDS": "0", "INPUT_DIRECTORY": "/etc"})
     message = str(caught.value)
@@ -35,18 +35,18 @@ def test_every_problem_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("folder", ["..", "a/../../b", "/tmp"])
-def test_no_directory_is_outside_of_the_workspace(folder: str) -> None:
+def test_no_directory_is_outside_of_the_workspace(folder):
     with pytest.raises(UsageError, match="directory"):
         read_inputs({"INPUT_DIRECTORY": folder})
 
 
 @pytest.mark.parametrize("shards", ["-1", "many", "²", "1.5"])
-def test_shards_are_a_positive_number(shards: str) -> None:
+def test_shards_are_a_positive_number(shards):
     with pytest.raises(UsageError, match="shards"):
         read_inputs({"INPUT_SHARDS": shards})
 
 
-def test_the_token_and_keys_are_not_shown() -> None:
+def test_the_token_and_keys_are_not_shown():
     given = read_inputs({"INPUT_TOKEN": "sesame", "INPUT_KEYS": "A=sesame=\n\nB=\n C = sesame "})
     assert given.keys == (("A", "sesame="), ("C", "sesame"))
     assert "sesame" not in repr(given)

@@ -24,9 +24,7 @@ def line_of(command: Command, folder: Path, **inputs: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("command", "more"), [("step", []), ("propose", ["--until-candidate"])])
-def test_command_line_of_a_step_takes_rollout_files(
-    tmp_path: Path, command: str, more: list[str]
-) -> None:
+def test_command_line_of_a_step_takes_rollout_files(tmp_path, command, more):
     files = [tmp_path / "r1", tmp_path / "r2"]
     for file in files:
         file.touch()
@@ -50,15 +48,13 @@ def test_command_line_of_a_step_takes_rollout_files(
         (Command.STATUS, ["--json"]),
     ],
 )
-def test_command_line_has_the_options_of_its_command(
-    tmp_path: Path, command: Command, words: list[str]
-) -> None:
+def test_command_line_has_the_options_of_its_command(tmp_path, command, words):
     line = line_of(command, tmp_path, run="r", split="selection", shards=3, shard="2/3")
     keep = str(tmp_path / ".git" / "skillopt-ci")
     assert line[-len(words) :] == [word.replace("KEEP", keep) for word in words]
 
 
-def test_results_are_values_and_talk_is_in_the_log(tmp_path: Path) -> None:
+def test_results_are_values_and_talk_is_in_the_log(tmp_path):
     write_example(tmp_path)
     seen: list[Result] = []
     ended, log = run(tmp_path, ["config", "--json"], seen)
@@ -69,7 +65,7 @@ def test_results_are_values_and_talk_is_in_the_log(tmp_path: Path) -> None:
     assert '"quickstart"' not in log
 
 
-def test_what_ends_a_command_is_told_apart_from_commands(tmp_path: Path) -> None:
+def test_what_ends_a_command_is_told_apart_from_commands(tmp_path):
     (tmp_path / "skillopt.yaml").write_text("run: '::error::x'\n", encoding="utf-8")
     ended, log = run(tmp_path, ["step", "--json"])
     assert ended.exit_code == ExitCode.USAGE
@@ -78,7 +74,7 @@ def test_what_ends_a_command_is_told_apart_from_commands(tmp_path: Path) -> None
     assert log.endswith("\n::t::\n::endgroup::\n")
 
 
-def test_an_unknown_command_is_a_usage_error(tmp_path: Path) -> None:
+def test_an_unknown_command_is_a_usage_error(tmp_path):
     ended, _ = run(tmp_path, ["stepp", "--json"])
     assert ended.exit_code == ExitCode.USAGE
 
@@ -103,11 +99,11 @@ def announced(error: BaseException, workspace: Path) -> str:
         (77, "failed", True),
     ],
 )
-def test_what_an_exit_code_means_for_the_job(code: int, result: str, fails: bool) -> None:
+def test_what_an_exit_code_means_for_the_job(code, result, fails):
     assert (meaning(code).result, meaning(code).job_fails) == (result, fails)
 
 
-def test_an_error_stands_at_its_file_and_line(tmp_path: Path) -> None:
+def test_an_error_stands_at_its_file_and_line(tmp_path):
     error = ConfigError("no such key", file=tmp_path / "conf" / "skillopt.yaml", line=4, hint="run")
     text = announced(error, tmp_path)
     assert text.startswith(
@@ -116,21 +112,21 @@ def test_an_error_stands_at_its_file_and_line(tmp_path: Path) -> None:
     assert "no such key%0Arun" in text
 
 
-def test_a_relative_file_is_one_of_the_workspace(tmp_path: Path) -> None:
+def test_a_relative_file_is_one_of_the_workspace(tmp_path):
     text = announced(ConfigError("x", file=Path("skillopt.yaml"), line=1), tmp_path)
     assert "file=skillopt.yaml,line=1" in text
 
 
-def test_a_file_elsewhere_is_not_pointed_at(tmp_path: Path) -> None:
+def test_a_file_elsewhere_is_not_pointed_at(tmp_path):
     assert "file=" not in announced(ConfigError("x", file=Path("/etc/x.yaml"), line=1), tmp_path)
 
 
-def test_a_budget_is_a_warning_and_no_verdict(tmp_path: Path) -> None:
+def test_a_budget_is_a_warning_and_no_verdict(tmp_path):
     text = announced(BudgetExhausted("the step's calls are used up"), tmp_path)
     assert text.startswith("::warning title=Inconclusive%3A a budget was reached::")
 
 
-def test_a_message_is_one_command_whatever_it_says(tmp_path: Path) -> None:
+def test_a_message_is_one_command_whatever_it_says(tmp_path):
     text = announced(SkilloptError("a\n::add-mask::b\r\n::error::c"), tmp_path)
     assert text.count("\n") == 1
 
@@ -143,21 +139,21 @@ VARIABLES = {
 }
 
 
-def test_what_github_com_leaves_out_is_known() -> None:
+def test_what_github_com_leaves_out_is_known():
     runner = Runner.of(VARIABLES)
     assert runner.api_url == "https://api.github.com"
     assert runner.server_url == "https://github.com"
     assert (runner.output, runner.summary, runner.debug) == (None, None, False)
 
 
-def test_an_enterprise_server_is_spoken_to() -> None:
+def test_an_enterprise_server_is_spoken_to():
     server = {"GITHUB_SERVER_URL": "https://git.corp", "GITHUB_API_URL": "https://git.corp/api/v3"}
     runner = Runner.of({**VARIABLES, **server, "GITHUB_STEP_SUMMARY": "/s", "RUNNER_DEBUG": "1"})
     assert (runner.server_url, runner.api_url) == ("https://git.corp", "https://git.corp/api/v3")
     assert (runner.summary, runner.debug) == (Path("/s"), True)
 
 
-def test_elsewhere_than_on_a_runner_every_missing_variable_is_named() -> None:
+def test_elsewhere_than_on_a_runner_every_missing_variable_is_named():
     with pytest.raises(UsageError) as caught:
         Runner.of({"GITHUB_WORKSPACE": "/w", "GITHUB_EVENT_NAME": ""})
     assert "GITHUB_EVENT_NAME, GITHUB_EVENT_PATH, GITHUB_REPOSITORY" in str(caught.value)

@@ -20,7 +20,7 @@ def pull(action: str, repository: dict[str, str] = OURS, **more: Any) -> dict[st
     return {"action": action, "pull_request": number, "sender": ADA, **more}
 
 
-def test_a_schedule_trains_a_step_and_opens_the_pull_request(world: World) -> None:
+def test_a_schedule_trains_a_step_and_opens_the_pull_request(world):
     done = world.start("schedule", SCHEDULE)
     assert done.code == 0, done.log
     tip = world.hub.bare.tip("skillopt/quickstart")
@@ -42,7 +42,7 @@ def ask(world: World, body: str) -> Finished:
     return world.start("issue_comment", payload)
 
 
-def test_what_takes_no_model_is_done_and_answered_in_the_thread(world: World) -> None:
+def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
     world.start("schedule", SCHEDULE)
     for word, said in (("status", "| score |"), ("diff", "\n```diff\n"), ("report", "[step 1]")):
         done = ask(world, f"/skillopt {word}")
@@ -61,7 +61,7 @@ def test_what_takes_no_model_is_done_and_answered_in_the_thread(world: World) ->
     assert [content for _, _, content in world.hub.reactions].count("rocket") == 4
 
 
-def test_apply_merges_what_was_there_when_somebody_asked(world: World) -> None:
+def test_apply_merges_what_was_there_when_somebody_asked(world):
     world.start("schedule", SCHEDULE)
     (pull,) = world.hub.pulls.values()
     tip = world.hub.bare.tip("skillopt/quickstart") or ""
@@ -75,7 +75,7 @@ def test_apply_merges_what_was_there_when_somebody_asked(world: World) -> None:
     assert pull["merged_at"]
 
 
-def test_a_closed_pull_request_pauses_the_run_and_reopening_goes_on(world: World) -> None:
+def test_a_closed_pull_request_pauses_the_run_and_reopening_goes_on(world):
     world.start("schedule", SCHEDULE)
     (pull,), tip = world.hub.pulls.values(), world.hub.bare.tip("skillopt/quickstart")
     pull["state"] = "closed"
@@ -90,7 +90,7 @@ def test_a_closed_pull_request_pauses_the_run_and_reopening_goes_on(world: World
     assert world.start("schedule", SCHEDULE).outputs["step"] == "2"
 
 
-def test_commits_are_the_bots_unless_the_checkout_says_otherwise(world: World) -> None:
+def test_commits_are_the_bots_unless_the_checkout_says_otherwise(world):
     world.start("schedule", SCHEDULE)
     world.git("config", "user.name", "Ada")
     world.git("config", "user.email", "ada@localhost")
@@ -101,7 +101,7 @@ def test_commits_are_the_bots_unless_the_checkout_says_otherwise(world: World) -
     assert bot in log.splitlines()
 
 
-def test_the_token_is_masked_and_in_no_file(world: World) -> None:
+def test_the_token_is_masked_and_in_no_file(world):
     world.hub.tokens["sesame-open-0123"] = "github-actions[bot]"
     world.environ["OPENAI_API_KEY"] = "sk-planted-0123"
     done = world.start("schedule", SCHEDULE, token="sesame-open-0123")
@@ -113,7 +113,7 @@ def test_the_token_is_masked_and_in_no_file(world: World) -> None:
         assert file.is_dir() or b"sesame-open-0123" not in file.read_bytes()
 
 
-def test_a_push_to_base_trains_and_one_of_our_own_does_not(world: World) -> None:
+def test_a_push_to_base_trains_and_one_of_our_own_does_not(world):
     assert world.start("push", {"ref": "refs/heads/main"}).outputs["step"] == "1"
     own = world.start("push", {"ref": "refs/heads/skillopt/quickstart"})
     assert (own.code, own.outputs) == (
@@ -122,20 +122,20 @@ def test_a_push_to_base_trains_and_one_of_our_own_does_not(world: World) -> None
     )
 
 
-def test_a_manual_start_does_its_command(world: World) -> None:
+def test_a_manual_start_does_its_command(world):
     done = world.start("workflow_dispatch", {"inputs": {}}, command="check")
     assert (done.code, done.outputs["result"]) == (0, "done")
     assert world.hub.bare.tip("skillopt/quickstart") is None
 
 
-def test_a_forks_pull_request_is_told_before_anything_is_spent(world: World) -> None:
+def test_a_forks_pull_request_is_told_before_anything_is_spent(world):
     done = world.start("pull_request", pull("opened", {"full_name": "mallory/skills"}), token="")
     assert (done.code, done.outputs["result"]) == (0, "skipped")
     assert "::notice title=skillopt-ci did nothing::" in done.log
     assert "nothing was spent" in done.log
 
 
-def test_a_label_of_someone_without_write_access_starts_nothing(world: World) -> None:
+def test_a_label_of_someone_without_write_access_starts_nothing(world):
     bob = {"login": "bob", "type": "User"}
     payload = pull("labeled", label={"name": "skillopt-eval"})
     done = world.start("pull_request_target", {**payload, "sender": bob}, token="")
@@ -143,7 +143,7 @@ def test_a_label_of_someone_without_write_access_starts_nothing(world: World) ->
     assert done.outputs["result"] == "skipped"
 
 
-def test_an_ordinary_comment_starts_nothing(world: World) -> None:
+def test_an_ordinary_comment_starts_nothing(world):
     payload = {
         "action": "created",
         "issue": {"number": 1, "state": "open", "pull_request": {}},
@@ -155,7 +155,7 @@ def test_an_ordinary_comment_starts_nothing(world: World) -> None:
     assert "forged" not in done.log
 
 
-def test_a_mistake_in_the_configuration_is_shown_where_it_is(world: World) -> None:
+def test_a_mistake_in_the_configuration_is_shown_where_it_is(world):
     file = world.workspace / "skillopt.yaml"
     text = file.read_text(encoding="utf-8").replace("batch_size", "batch_sise")
     file.write_text(text, encoding="utf-8")
@@ -165,19 +165,19 @@ def test_a_mistake_in_the_configuration_is_shown_where_it_is(world: World) -> No
     assert f"file=skillopt.yaml,line={line}::" in done.log
 
 
-def test_a_wrong_input_fails_before_anything_else(world: World) -> None:
+def test_a_wrong_input_fails_before_anything_else(world):
     done = world.start("schedule", SCHEDULE, command="trian")
     assert done.code == 2
     assert "::error title=skillopt-ci cannot start::input command" in done.log
 
 
-def test_a_payload_that_cannot_be_read_is_an_error_with_an_output(world: World) -> None:
+def test_a_payload_that_cannot_be_read_is_an_error_with_an_output(world):
     done = world.start("pull_request", {"pull_request": {"number": "x"}})
     assert (done.code, done.outputs) == (2, {"result": "failed"})
     assert "cannot be read" in done.log
 
 
-def test_a_refused_push_fails_the_job_and_loses_nothing(world: World) -> None:
+def test_a_refused_push_fails_the_job_and_loses_nothing(world):
     done = world.start("schedule", SCHEDULE, token="")
     assert (done.code, done.outputs["result"]) == (5, "failed")
     again = world.start("schedule", SCHEDULE)
@@ -185,7 +185,7 @@ def test_a_refused_push_fails_the_job_and_loses_nothing(world: World) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root meets another user's checkout")
-def test_root_works_in_another_users_checkout_and_leaves_it_to_them(world: World) -> None:
+def test_root_works_in_another_users_checkout_and_leaves_it_to_them(world):
     for path in (world.workspace, *world.workspace.rglob("*")):
         os.chown(path, 1001, 1001, follow_symlinks=False)
     done = world.start("schedule", SCHEDULE)
@@ -195,7 +195,7 @@ def test_root_works_in_another_users_checkout_and_leaves_it_to_them(world: World
     assert world.git("status", "--porcelain") == ""
 
 
-def test_what_tasks_say_starts_no_command(world: World) -> None:
+def test_what_tasks_say_starts_no_command(world):
     file = world.workspace / "tasks" / "train.jsonl"
     task = {"id": "::error::id", "prompt": "a\n::warning::b\n##[error]c", "references": ["d"]}
     file.write_text(json.dumps(task) + "\n", encoding="utf-8")

@@ -6,7 +6,6 @@ from itertools import count
 from pathlib import Path, PurePath
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +33,7 @@ def step(**other: Any) -> dict[str, Any]:
     return {**STEP, **other}
 
 
-def test_a_step() -> None:
+def test_a_step():
     outputs = fold([STEP])
     assert outputs == Outputs(
         action="accept",
@@ -47,7 +46,7 @@ def test_a_step() -> None:
     )
 
 
-def test_steps_are_told_from_the_first_score_to_the_last() -> None:
+def test_steps_are_told_from_the_first_score_to_the_last():
     second = step(step=2, action="reject", score_before=0.625, score_after=0.5, commit="c2")
     outputs = fold([STEP, second])
     assert (outputs.score_before, outputs.score_after) == ("0.5", "0.5")
@@ -56,47 +55,47 @@ def test_steps_are_told_from_the_first_score_to_the_last() -> None:
     assert outputs.cost_usd == "0.5"
 
 
-def test_a_reverted_step_did_not_improve() -> None:
+def test_a_reverted_step_did_not_improve():
     assert fold([step(action="reject")]).improved == "false"
 
 
-def test_an_unknown_cost_is_not_a_small_one() -> None:
+def test_an_unknown_cost_is_not_a_small_one():
     assert fold([STEP, step(cost_usd=None)]).cost_usd == ""
 
 
-def test_a_step_without_candidate_has_no_score_after() -> None:
+def test_a_step_without_candidate_has_no_score_after():
     assert fold([step(action="skip_no_patches", score_after=None)]).score_after == ""
 
 
-def test_a_comparison() -> None:
+def test_a_comparison():
     result = {"skills": [{"hard": 0.1}, {"hard": 0.3}], "difference": {"hard": 0.2}, "cost_usd": 0}
     outputs = fold([result])
     assert (outputs.score_before, outputs.score_after, outputs.improved) == ("0.1", "0.3", "true")
 
 
-def test_one_skill_alone_is_not_compared() -> None:
+def test_one_skill_alone_is_not_compared():
     outputs = fold([{"skills": [{"hard": 0.1}], "difference": None, "cost_usd": 0}])
     assert (outputs.score_before, outputs.score_after, outputs.improved) == ("", "0.1", "")
 
 
-def test_a_matrix_is_one_line_of_json() -> None:
+def test_a_matrix_is_one_line_of_json():
     outputs = fold([{"matrix": {"shard": ["1/2", "2/2"]}, "phase": "rollout"}])
     assert json.loads(outputs.matrix) == {"shard": ["1/2", "2/2"]}
     assert "\n" not in outputs.matrix
     assert outputs.phase == "rollout"
 
 
-def test_where_training_stands() -> None:
+def test_where_training_stands():
     result = {"score_initial": 0.1, "score_current": 0.4, "step": 3, "commit": "c3"}
     assert fold([result]).improved == "true"
     assert fold([{**result, "score_initial": None}]).improved == ""
 
 
-def test_nothing_printed_is_nothing_said() -> None:
+def test_nothing_printed_is_nothing_said():
     assert fold([]) == Outputs()
 
 
-def test_the_end_of_a_run_compares_on_the_test_tasks() -> None:
+def test_the_end_of_a_run_compares_on_the_test_tasks():
     end = {
         "step": 9,
         "commit": "c9",
@@ -109,7 +108,7 @@ def test_the_end_of_a_run_compares_on_the_test_tasks() -> None:
     assert fold([{**end, "best": {"test": None}, "best_gain": None}]).improved == ""
 
 
-def test_a_run_that_ends_is_told_by_its_steps() -> None:
+def test_a_run_that_ends_is_told_by_its_steps():
     end = {"step": 9, "commit": "c9", "initial": {}, "best": {}, "best_gain": None}
     outputs = fold([STEP, end])
     assert (outputs.action, outputs.commit, outputs.cost_usd) == ("accept", "c9", "0.25")
@@ -126,22 +125,22 @@ def written(outputs: dict[str, str], file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def test_each_output_stands_between_its_own_delimiters(tmp_path: Path) -> None:
+def test_each_output_stands_between_its_own_delimiters(tmp_path):
     text = written({"a": "1", "b": "2\n3"}, tmp_path / "output")
     assert text == "a<<skillopt_0\n1\nskillopt_0\nb<<skillopt_1\n2\n3\nskillopt_1\n"
 
 
-def test_empty_outputs_are_left_out(tmp_path: Path) -> None:
+def test_empty_outputs_are_left_out(tmp_path):
     assert written({"a": ""}, tmp_path / "output") == ""
 
 
-def test_a_value_with_the_delimiter_gets_another(tmp_path: Path) -> None:
+def test_a_value_with_the_delimiter_gets_another(tmp_path):
     text = written({"a": "skillopt_0\nimproved=true"}, tmp_path / "output")
     assert text.startswith("a<<skillopt_1\n")
 
 
 @given(value=st.text(alphabet="skilopt_01<=\n"))
-def test_no_value_forges_an_output(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
+def test_no_value_forges_an_output(tmp_path_factory, value):
     text = written({"a": value}, tmp_path_factory.getbasetemp() / "forged-output")
     if value:
         delimiter = text.partition("\n")[0].removeprefix("a<<")
@@ -149,14 +148,14 @@ def test_no_value_forges_an_output(tmp_path_factory: pytest.TempPathFactory, val
         assert delimiter not in value
 
 
-def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
+def test_a_summary_is_added_to_what_is_there(tmp_path):
     file = tmp_path / "summary"
     append_summary(file, "# One")
     append_summary(file, "# Two\n")
     assert file.read_text(encoding="utf-8") == "# One\n# Two\n"
 
 
-def test_a_long_summary_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
+def test_a_long_summary_is_cut_at_a_line_and_says_so(tmp_path):
     file = tmp_path / "summary"
     append_summary(file, "äöü\n" * SUMMARY_LIMIT)
     text = file.read_text(encoding="utf-8")
@@ -165,7 +164,7 @@ def test_a_long_summary_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
     assert set(text.splitlines()[:-2]) == {"äöü"}
 
 
-def test_a_full_summary_takes_nothing_more(tmp_path: Path) -> None:
+def test_a_full_summary_takes_nothing_more(tmp_path):
     file = tmp_path / "summary"
     file.write_bytes(b"x" * SUMMARY_LIMIT)
     append_summary(file, "# More")
@@ -195,20 +194,20 @@ def obeyed(log: str) -> list[str]:
     return found
 
 
-def test_a_command_with_properties() -> None:
+def test_a_command_with_properties():
     text = command("error", "100 %\nof it", file="a:b,c", line="")
     assert text == "::error file=a%3Ab%2Cc::100 %25%0Aof it"
 
 
 @given(ANY_TEXT, ANY_TEXT)
-def test_an_annotation_is_one_command(message: str, title: str) -> None:
+def test_an_annotation_is_one_command(message, title):
     log, stream = make()
     log.annotate("error", message, title=title, file=PurePath("a.py"), line=3)
     assert obeyed(stream.getvalue()) == ["error"]
 
 
 @given(ANY_TEXT)
-def test_untrusted_text_starts_no_command(text: str) -> None:
+def test_untrusted_text_starts_no_command(text):
     log, stream = make()
     with log.untrusted() as inside:
         inside.write(text)
@@ -216,7 +215,7 @@ def test_untrusted_text_starts_no_command(text: str) -> None:
     assert obeyed(stream.getvalue()) == ["stop-commands", "notice"]
 
 
-def test_commands_are_obeyed_again_after_a_failure() -> None:
+def test_commands_are_obeyed_again_after_a_failure():
     log, stream = make()
     try:
         with log.group("work"), log.untrusted() as inside:
@@ -227,7 +226,7 @@ def test_commands_are_obeyed_again_after_a_failure() -> None:
     assert obeyed(stream.getvalue()) == ["group", "stop-commands", "endgroup", "error"]
 
 
-def test_every_line_of_a_secret_is_masked() -> None:
+def test_every_line_of_a_secret_is_masked():
     log, stream = make()
     log.mask("first\n\nsecond 100%")
     assert stream.getvalue() == "::add-mask::first\n::add-mask::second 100%25\n"

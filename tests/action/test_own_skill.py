@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".agents" / "skills" / "operate-skillopt-ci"
 
 
-def test_its_configuration_tasks_and_document_are_in_order() -> None:
+def test_its_configuration_tasks_and_document_are_in_order():
     loaded = load(FOLDER / "skillopt.yaml")
     splits = load_splits(loaded.config.tasks, loaded.root)
     assert loaded.warnings == ()
@@ -21,7 +21,7 @@ def test_its_configuration_tasks_and_document_are_in_order() -> None:
     assert problems(skill.read_text(encoding="utf-8"), skill) == ()
 
 
-def test_the_workflow_trains_it_with_the_key_that_it_asks_for() -> None:
+def test_the_workflow_trains_it_with_the_key_that_it_asks_for():
     text = (ROOT / ".github" / "workflows" / "train-own-skill.yml").read_text(encoding="utf-8")
     steps = yaml.safe_load(text)["jobs"]["train"]["steps"]
     ours = next(step for step in steps if step.get("uses") == "./")

@@ -90,14 +90,14 @@ def job(tmp_path: Path, desk: Desk, log: io.StringIO) -> Job:
     return make_job(tmp_path, log, inputs=Inputs(overrides=SMALL), client=client)
 
 
-def test_a_step_is_done_and_published(job: Job, desk: Desk) -> None:
+def test_a_step_is_done_and_published(job, desk):
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.exit_code, outcome.report) == (0, "# Report")
     assert (outcome.outputs.result, outcome.outputs.action) == ("done", "accept_new_best")
     assert (outcome.outputs.pull_request, desk.published) == ("7", [""])
 
 
-def test_the_run_is_left_as_a_page(job: Job) -> None:
+def test_the_run_is_left_as_a_page(job):
     page = perform(job, Perform(Command.STEP)).outputs.page
     assert page == ".git/skillopt-ci/skillopt-report.html"
     assert 'id="step-1"' in (job.folder / page).read_text(encoding="utf-8")
@@ -110,27 +110,27 @@ def test_the_run_is_left_as_a_page(job: Job) -> None:
     assert perform(job, Perform(Command.STATUS)).outputs.page == ""
 
 
-def test_a_run_that_has_not_started_has_no_page(job: Job, desk: Desk) -> None:
+def test_a_run_that_has_not_started_has_no_page(job, desk):
     outcome = perform(job, Perform(Command.COMMENT))
     assert (outcome.exit_code, outcome.outputs.page) == (0, "")
     assert desk.published == [""]
     assert perform(job, Perform(Command.REPORT)).exit_code == 2
 
 
-def test_a_proposal_leaves_a_candidate_that_the_next_plan_shares_out(job: Job, desk: Desk) -> None:
+def test_a_proposal_leaves_a_candidate_that_the_next_plan_shares_out(job, desk):
     assert perform(job, Perform(Command.PROPOSE)).outputs.result == "done"
     assert desk.published == [""]
     assert perform(job, Perform(Command.PLAN)).outputs.phase == "evaluation"
     assert perform(job, Perform(Command.STEP)).outputs.step == "1"
 
 
-def test_a_run_publishes_after_every_step(job: Job, desk: Desk) -> None:
+def test_a_run_publishes_after_every_step(job, desk):
     outcome = perform(job, Perform(Command.RUN))
     assert outcome.outputs.step == "3"
     assert desk.published == [""] * 4  # three steps and the end of the run
 
 
-def test_nothing_left_to_do_is_published_once_more(job: Job, desk: Desk) -> None:
+def test_nothing_left_to_do_is_published_once_more(job, desk):
     perform(job, Perform(Command.RUN))
     desk.published.clear()
     outcome = perform(job, Perform(Command.STEP))
@@ -138,7 +138,7 @@ def test_nothing_left_to_do_is_published_once_more(job: Job, desk: Desk) -> None
     assert desk.published == [""]
 
 
-def test_a_budget_is_inconclusive_and_no_failure(job: Job, desk: Desk, log: io.StringIO) -> None:
+def test_a_budget_is_inconclusive_and_no_failure(job, desk, log):
     tight = replace(job.inputs, overrides=(*job.inputs.overrides, "budget.step.calls=5"))
     outcome = perform(replace(job, inputs=tight), Perform(Command.STEP))
     assert (outcome.outputs.result, outcome.exit_code) == ("inconclusive", 0)
@@ -146,7 +146,7 @@ def test_a_budget_is_inconclusive_and_no_failure(job: Job, desk: Desk, log: io.S
     assert "::warning title=Inconclusive%3A a budget was reached::" in log.getvalue()
 
 
-def test_a_mistake_fails_the_job_where_it_is(job: Job, log: io.StringIO) -> None:
+def test_a_mistake_fails_the_job_where_it_is(job, log):
     (job.folder / "tasks" / "train.jsonl").write_text("{\n", encoding="utf-8")
     outcome = perform(job, Perform(Command.CHECK))
     assert (outcome.outputs.result, outcome.exit_code) == ("failed", 2)
@@ -156,9 +156,7 @@ def test_a_mistake_fails_the_job_where_it_is(job: Job, log: io.StringIO) -> None
 
 
 @pytest.mark.parametrize("trouble", [InfrastructureError("GitHub is down"), KeyError("defect")])
-def test_what_was_paid_for_does_not_fail_for_want_of_a_comment(
-    job: Job, desk: Desk, log: io.StringIO, trouble: Exception
-) -> None:
+def test_what_was_paid_for_does_not_fail_for_want_of_a_comment(job, desk, log, trouble):
     desk.trouble = trouble
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.exit_code, outcome.outputs.result) == (0, "done")
@@ -166,7 +164,7 @@ def test_what_was_paid_for_does_not_fail_for_want_of_a_comment(
     assert log.getvalue().count("::warning title=Not everything could be published::") == 1
 
 
-def test_reading_commands_publish_nothing(job: Job, desk: Desk) -> None:
+def test_reading_commands_publish_nothing(job, desk):
     perform(job, Perform(Command.STEP))
     desk.published.clear()
     assert perform(job, Perform(Command.STATUS)).outputs.step == "1"
@@ -174,7 +172,7 @@ def test_reading_commands_publish_nothing(job: Job, desk: Desk) -> None:
     assert desk.published == []
 
 
-def test_a_step_begins_with_what_other_jobs_answered(job: Job, desk: Desk) -> None:
+def test_a_step_begins_with_what_other_jobs_answered(job, desk):
     planned = perform(job, Perform(Command.PLAN)).outputs
     assert planned.phase == "measure"
     shards = json.loads(planned.matrix)["shard"]
@@ -187,20 +185,20 @@ def test_a_step_begins_with_what_other_jobs_answered(job: Job, desk: Desk) -> No
     assert desk.published == [""]
 
 
-def test_comment_only_publishes(job: Job, desk: Desk, log: io.StringIO) -> None:
+def test_comment_only_publishes(job, desk, log):
     outcome = perform(job, Perform(Command.COMMENT))
     assert (outcome.outputs.pull_request, desk.published) == ("7", [""])
     assert log.getvalue().count("::group::") == log.getvalue().count("::group::skillopt-ci report")
     assert "::warning" not in log.getvalue()
 
 
-def test_without_a_token_a_step_is_done_all_the_same(job: Job) -> None:
+def test_without_a_token_a_step_is_done_all_the_same(job):
     outcome = perform(replace(job, client=None), Perform(Command.STEP))
     assert (outcome.exit_code, outcome.outputs.pull_request) == (0, "")
     assert outcome.report.startswith("**Done.**")
 
 
-def test_an_evaluation_shows_what_it_found(job: Job, desk: Desk, log: io.StringIO) -> None:
+def test_an_evaluation_shows_what_it_found(job, desk, log):
     desk.shown = Outcome(Outputs(improved="false", pull_request="7"), "# Base against head")
     outcome = perform(job, Evaluate(7, "head"))
     assert (outcome.report, outcome.outputs.improved) == ("# Base against head", "false")
@@ -209,7 +207,7 @@ def test_an_evaluation_shows_what_it_found(job: Job, desk: Desk, log: io.StringI
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_a_checkout_of_the_head_does_not_judge_itself(job: Job, desk: Desk, merged: bool) -> None:
+def test_a_checkout_of_the_head_does_not_judge_itself(job, desk, merged):
     git = Git(job.folder, WHO)
     git.run("checkout", "--quiet", "-b", "better")
     git.run("commit", "--quiet", "--allow-empty", "--message", "Better")
@@ -222,12 +220,12 @@ def test_a_checkout_of_the_head_does_not_judge_itself(job: Job, desk: Desk, merg
     assert desk.evaluated == []
 
 
-def test_an_evaluation_without_a_token_says_what_is_missing(job: Job) -> None:
+def test_an_evaluation_without_a_token_says_what_is_missing(job):
     with pytest.raises(UsageError, match="token"):
         perform(replace(job, client=None), Evaluate(7, "head"))
 
 
-def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job: Job, log: io.StringIO) -> None:
+def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job, log):
     outcome = perform(job, Nothing(HOSTILE))
     assert (outcome.outputs, outcome.exit_code) == (Outputs(result="skipped"), 0)
     assert log.getvalue().count("\n") == 1
@@ -236,9 +234,7 @@ def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job: Job, log: io.St
 
 
 @pytest.mark.parametrize(("damage", "last"), [(False, "rocket"), (True, "confused")])
-def test_a_comment_sees_its_command_begin_and_end(
-    job: Job, github_hub: Hub, damage: bool, last: str
-) -> None:
+def test_a_comment_sees_its_command_begin_and_end(job, github_hub, damage, last):
     if damage:
         (job.folder / "skillopt.yaml").write_text("run: 1\n", encoding="utf-8")
     working = replace(job, client=Scene(github_hub).client())
@@ -247,14 +243,14 @@ def test_a_comment_sees_its_command_begin_and_end(
 
 
 @pytest.mark.parametrize("by", ["note", "refused"])
-def test_notes_and_refusals_are_answered_by_a_reaction(job: Job, github_hub: Hub, by: str) -> None:
+def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, by):
     comment = posted(github_hub)
     activity = Acknowledge(comment) if by == "note" else Nothing("no write access", comment)
     perform(replace(job, client=Scene(github_hub).client()), activity)
     assert [each[-1] for each in github_hub.reactions] == ["eyes" if by == "note" else "-1"]
 
 
-def test_a_reaction_that_fails_fails_nothing(job: Job, github_hub: Hub) -> None:
+def test_a_reaction_that_fails_fails_nothing(job, github_hub):
     comment = Comment(404, 1, "step", on_pull_request=True, open=True)
     working = replace(job, client=Scene(github_hub).client())
     assert perform(working, Acknowledge(comment)).exit_code == 0
@@ -268,7 +264,7 @@ def posted(hub: Hub) -> Comment:
 
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, Workshop
 
 SKILL = "skills/SKILL.md"
 
@@ -309,12 +305,12 @@ def trained(workshop: Workshop, github_hub: Hub) -> Trained:
     return Trained(made, github_hub)
 
 
-def test_without_a_pull_request_nobody_said_anything(trained: Trained) -> None:
+def test_without_a_pull_request_nobody_said_anything(trained):
     assert trained.step() == 0
     assert trained.answers() == []
 
 
-def test_a_secret_in_a_note_is_left_out_of_the_file(trained: Trained, tmp_path: Path) -> None:
+def test_a_secret_in_a_note_is_left_out_of_the_file(trained, tmp_path):
     trained.step()
     number = next(iter(trained.hub.pulls))
     secret = "sk-reviewers-4711-secret"
@@ -326,14 +322,12 @@ def test_a_secret_in_a_note_is_left_out_of_the_file(trained: Trained, tmp_path: 
     assert HIDDEN in read_notes(file)[0].text
 
 
-def test_notes_of_reviewers_reach_the_next_step_and_are_answered_once(
-    trained: Trained, model_server: ModelServer
-) -> None:
+def test_notes_of_reviewers_reach_the_next_step_and_are_answered_once(trained, model_server):
     trained.step()
     number = next(iter(trained.hub.pulls))
     spoken = trained.hub.say("ada", "/skillopt note Name kind b. Thanks @bob", number)
     written = trained.hub.review("ada", "Shorter, please", SKILL, 1, pull=number)
-    model_server.edit = lambda line: {  # type: ignore[assignment,return-value]
+    model_server.edit = lambda line: {
         "op": "append",
         "content": f"- {line}",
         "note_ids": [f"issue-{spoken}"],
@@ -352,7 +346,7 @@ def test_notes_of_reviewers_reach_the_next_step_and_are_answered_once(
     assert trained.answers() == [reverted, idle]
 
 
-def test_publishing_again_answers_nobody_again(trained: Trained) -> None:
+def test_publishing_again_answers_nobody_again(trained):
     trained.step()
     trained.hub.say("ada", "/skillopt note Be brief", next(iter(trained.hub.pulls)))
     trained.step()
@@ -363,7 +357,7 @@ def test_publishing_again_answers_nobody_again(trained: Trained) -> None:
     assert not any(request.startswith("POST") for request in trained.hub.requests)
 
 
-def test_who_may_not_write_is_not_heard(trained: Trained) -> None:
+def test_who_may_not_write_is_not_heard(trained):
     trained.step()
     trained.hub.say("bob", "/skillopt note Obey me", next(iter(trained.hub.pulls)))
     assert trained.step() == 0

@@ -18,7 +18,7 @@ from skillopt_ci.errors import ExitCode
 
 if TYPE_CHECKING:
     from skillopt_ci.action.job import Outcome
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, Workshop
 
 SKILL = "skills/SKILL.md"
 KNOWN = "# Items\n\n" + "".join(f"- Kind {kind}: a number begins with {kind}.\n" for kind in "abcd")
@@ -55,7 +55,7 @@ def desk(workshop: Workshop, github_hub: Hub) -> Desk:
     return Desk(made, github_hub)
 
 
-def test_a_better_skill_is_an_improvement(desk: Desk) -> None:
+def test_a_better_skill_is_an_improvement(desk):
     head = desk.propose(KNOWN)
     shown = desk.evaluate(head)
     assert shown.exit_code == 0
@@ -65,9 +65,7 @@ def test_a_better_skill_is_an_improvement(desk: Desk) -> None:
     assert "improvement" in shown.report
 
 
-def test_the_worth_against_no_skill_is_told_where_it_is_wanted(
-    desk: Desk, model_server: ModelServer
-) -> None:
+def test_the_worth_against_no_skill_is_told_where_it_is_wanted(desk, model_server):
     shown = desk.evaluate(desk.propose(KNOWN), "github.baseline=none")
     assert "| no skill | 0.000" in shown.report
     assert "Against no skill at all, head is worth +1.000" in shown.report
@@ -76,7 +74,7 @@ def test_the_worth_against_no_skill_is_told_where_it_is_wanted(
     assert len(model_server.prompts) == 32
 
 
-def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk: Desk) -> None:
+def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk):
     desk.checkout.write(SKILL, KNOWN)
     desk.checkout.git("commit", "--quiet", "--all", "--message", "Know")
     head = desk.propose("# Items\n\nNothing.\n")
@@ -88,13 +86,13 @@ def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk: Desk) -> No
     assert desk.conclusion() == (head, "neutral")
 
 
-def test_a_smaller_change_than_the_threshold_is_not_clear(desk: Desk) -> None:
+def test_a_smaller_change_than_the_threshold_is_not_clear(desk):
     head = desk.propose("# Items\n\n- Kind a: a number begins with a.\n")
     assert "no clear difference" in desk.evaluate(head, "github.threshold=0.5").report
     assert desk.conclusion() == (head, "neutral")
 
 
-def test_nothing_but_the_skills_text_comes_from_head(desk: Desk, model_server: ModelServer) -> None:
+def test_nothing_but_the_skills_text_comes_from_head(desk, model_server):
     before = desk.checkout.git("status", "--porcelain"), desk.checkout.git("rev-parse", "HEAD")
     desk.propose("{}", "tasks/selection.jsonl")
     desk.propose("broken: [", "skillopt.yaml")
@@ -106,21 +104,21 @@ def test_nothing_but_the_skills_text_comes_from_head(desk: Desk, model_server: M
     assert desk.checkout.ref("better") == ""
 
 
-def test_a_newer_head_edits_the_one_comment(desk: Desk) -> None:
+def test_a_newer_head_edits_the_one_comment(desk):
     desk.evaluate(desk.propose(KNOWN))
     desk.evaluate(desk.propose("# Items\n\nAs before.\n"))
     (comment,) = desk.hub.own_comments()
     assert "no clear difference" in comment
 
 
-def test_without_comments_only_the_check_tells(desk: Desk) -> None:
+def test_without_comments_only_the_check_tells(desk):
     head = desk.propose(KNOWN)
     desk.evaluate(head, "github.comments=off")
     assert desk.hub.own_comments() == []
     assert desk.conclusion() == (head, "success")
 
 
-def test_a_budgets_end_is_no_finding(desk: Desk) -> None:
+def test_a_budgets_end_is_no_finding(desk):
     head = desk.propose(KNOWN)
     shown = desk.evaluate(head, "budget.step.calls=3")
     assert (shown.exit_code, shown.outputs) == (
@@ -131,7 +129,7 @@ def test_a_budgets_end_is_no_finding(desk: Desk) -> None:
     assert desk.conclusion() == (head, "neutral")
 
 
-def test_failed_infrastructure_is_no_finding(desk: Desk, model_server: ModelServer) -> None:
+def test_failed_infrastructure_is_no_finding(desk, model_server):
     model_server.trouble = lambda prompt: (503, "busy")
     head = desk.propose(KNOWN)
     shown = desk.evaluate(head)
@@ -141,7 +139,7 @@ def test_failed_infrastructure_is_no_finding(desk: Desk, model_server: ModelServ
 
 
 @pytest.mark.parametrize("text", ["caf\udce9", "x" * 500_001])
-def test_what_is_no_skill_is_not_measured(desk: Desk, model_server: ModelServer, text: str) -> None:
+def test_what_is_no_skill_is_not_measured(desk, model_server, text):
     head = save_bytes(desk, text.encode("utf-8", "surrogateescape"))
     shown = desk.evaluate(head)
     assert re.search("is not UTF-8 text .byte 3|has 500,001 bytes; a skill has", shown.report)
@@ -150,14 +148,14 @@ def test_what_is_no_skill_is_not_measured(desk: Desk, model_server: ModelServer,
     assert model_server.prompts == []
 
 
-def test_a_skill_that_head_deletes_is_not_measured(desk: Desk) -> None:
+def test_a_skill_that_head_deletes_is_not_measured(desk):
     tree = desk.hub.bare.git("mktree", stdin=b"")
     head = desk.hub.bare.git("commit-tree", tree, "-p", "main", "-m", "Delete")
     assert "has no file skills/SKILL.md" in desk.evaluate(head).report
     assert desk.conclusion() == (head, "failure")
 
 
-def test_what_github_refuses_is_a_note(desk: Desk) -> None:
+def test_what_github_refuses_is_a_note(desk):
     desk.hub.fail("POST /issues/{issue_number}/comments", 403, "Resource not accessible")
     shown = desk.evaluate(desk.propose(KNOWN))
     assert len(shown.notes) == 1

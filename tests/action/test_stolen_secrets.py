@@ -218,9 +218,7 @@ def can_sandbox() -> bool:
 
 @pytest.mark.skipif(not can_sandbox(), reason="needs bubblewrap and user namespaces")
 @pytest.mark.parametrize("scorer", [COMMAND % "/usr/bin/python3", PYTHON])
-def test_in_the_composite_way_the_sandbox_hides_everything(
-    job: World, home: Home, scorer: str
-) -> None:
+def test_in_the_composite_way_the_sandbox_hides_everything(job, home, scorer):
     done = evaluated(job, scorer)
     assert done.code == 0, done.log + done.summary
     assert done.outputs["finding"]
@@ -230,7 +228,7 @@ def test_in_the_composite_way_the_sandbox_hides_everything(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give programs another user")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
 @pytest.mark.parametrize("scorer", [COMMAND % "/usr/bin/python3", PYTHON])
-def test_in_the_images_way_programs_are_another_user(job: World, home: Home, scorer: str) -> None:
+def test_in_the_images_way_programs_are_another_user(job, home, scorer):
     if scorer == PYTHON and not _for_all(Path(sys.executable)):
         pytest.skip(f"{sys.executable} is closed to other users")
     for path in (job.workspace, *job.workspace.rglob("*")):
@@ -245,8 +243,8 @@ def test_in_the_images_way_programs_are_another_user(job: World, home: Home, sco
 
 @pytest.mark.parametrize("scorer", [COMMAND % "/usr/bin/python3", PYTHON])
 def test_where_neither_can_be_had_a_change_is_not_evaluated_unless_the_risk_is_named(
-    job: World, home: Home, scorer: str
-) -> None:
+    job, home, scorer
+):
     job.environ["PATH"] = without("setpriv")
     done = evaluated(job, scorer)
     assert (done.code, done.outputs["result"]) == (2, "failed")

@@ -12,7 +12,6 @@ from workflow_runner import INSTALLED, Ran, Runner, github_runner
 
 from skillopt_ci.cli.scaffold import WORKFLOW
 from skillopt_ci.github.pull_requests import keep_pull_request
-from tests.conftest import ModelServer
 from tests.support import forked
 
 pytestmark = [
@@ -43,7 +42,7 @@ def only(ran: dict[str, Ran]) -> tuple[str, Ran]:
     return name, job
 
 
-def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github: Runner) -> None:
+def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github):
     first = github.fire("schedule", {"schedule": "17 3 * * 1-5", "sender": ADA})
     assert list(first) == [TRAINING, "Report", "Publish"]
     job = first[TRAINING]
@@ -60,7 +59,7 @@ def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github
     assert (second.done.outputs["step"], second.restored) == ("2", "skillopt-calls--1-1")
 
 
-def test_a_manual_start_does_its_command(github: Runner) -> None:
+def test_a_manual_start_does_its_command(github):
     ran = github.fire("workflow_dispatch", {"inputs": {"command": "check"}, "sender": ADA})
     assert ran[TRAINING].done is not None
     assert "step" not in ran[TRAINING].done.outputs
@@ -86,7 +85,7 @@ def checks(github: Runner) -> list[tuple[str, str | None]]:
     return [(one["head_sha"], one.get("conclusion")) for one in github.world.hub.checks.values()]
 
 
-def test_an_own_pull_request_is_evaluated_from_base(github: Runner) -> None:
+def test_an_own_pull_request_is_evaluated_from_base(github):
     payload = proposal(github, SKILL)
     name, job = only(github.fire("pull_request_target", payload))
     ends = payload["pull_request"]
@@ -97,7 +96,7 @@ def test_an_own_pull_request_is_evaluated_from_base(github: Runner) -> None:
     assert [sha for sha, _ in checks(github)] == [ends["head"]["sha"]]
 
 
-def test_a_forks_pull_request_waits_for_the_label(github: Runner) -> None:
+def test_a_forks_pull_request_waits_for_the_label(github):
     payload = proposal(github, SKILL, "mallory/skills")
     head = payload["pull_request"]["head"]["sha"]
     _, waiting = only(github.fire("pull_request_target", payload))
@@ -112,7 +111,7 @@ def test_a_forks_pull_request_waits_for_the_label(github: Runner) -> None:
     assert job.head == payload["pull_request"]["base"]["sha"]
 
 
-def test_what_touches_no_skill_and_merge_groups_get_the_required_check(github: Runner) -> None:
+def test_what_touches_no_skill_and_merge_groups_get_the_required_check(github):
     payload = proposal(github, "README.md", "mallory/skills")
     only(github.fire("pull_request_target", payload))
     base = github.world.hub.bare.tip("main")
@@ -128,7 +127,7 @@ def comment(body: str, role: str = "COLLABORATOR") -> dict[str, Any]:
     return {"action": "created", "issue": issue, "comment": said, "sender": ADA}
 
 
-def test_comments_of_members_are_obeyed_and_only_what_trains_waits(github: Runner) -> None:
+def test_comments_of_members_are_obeyed_and_only_what_trains_waits(github):
     Scene(github.world.hub).pull()
     assert github.fire("issue_comment", comment("/skillopt step", "NONE")) == {}
     assert github.fire("issue_comment", comment("Nice")) == {}
@@ -142,7 +141,7 @@ def test_comments_of_members_are_obeyed_and_only_what_trains_waits(github: Runne
     assert asked.done.outputs["result"] == "done", asked.done.log
 
 
-def test_the_whole_way_to_a_merge_that_a_person_asked_for(github: Runner) -> None:
+def test_the_whole_way_to_a_merge_that_a_person_asked_for(github):
     """Two scheduled steps, the pull request, a question, an undo, and the merge."""
     hub, steps, branch = github.world.hub, [], "skillopt/quickstart"
     for _ in range(2):
@@ -164,9 +163,7 @@ def test_the_whole_way_to_a_merge_that_a_person_asked_for(github: Runner) -> Non
     assert hub.bare.git("diff", "--stat", "main", branch) == ""
 
 
-def test_the_models_key_gets_where_the_configuration_looks_for_it(
-    github: Runner, model_server: ModelServer
-) -> None:
+def test_the_models_key_gets_where_the_configuration_looks_for_it(github, model_server):
     text = github.workflow.read_text(encoding="utf-8")
     keys = '    secrets: {keys: "MY_KEY=${{ secrets.MY_KEY }}\\nOTHER=${{ secrets.OTHER }}"}\n'
     github.workflow.write_text(text.replace("    permissions:\n", f"{keys}    permissions:\n", 1))
@@ -182,7 +179,7 @@ def test_the_models_key_gets_where_the_configuration_looks_for_it(
     assert "planted" not in rest + job.done.summary
 
 
-def test_check_asks_github_whether_all_that_is_there(github: Runner) -> None:
+def test_check_asks_github_whether_all_that_is_there(github):
     world = github.world
     environ = world.variables("", {}) | {"GITHUB_TOKEN": "pat"}
     del environ["GITHUB_REPOSITORY"]  # the remote says it

@@ -29,7 +29,7 @@ def outcome(true: float, *, system: str = "ours", seconds: float = 1.0, **more: 
         "seconds": seconds,
         "curve": ((10, 0.3), (20, 0.5), (30, 0.45)),
     }
-    return Outcome(**{**given, **more})  # type: ignore[arg-type]
+    return Outcome(**{**given, **more})
 
 
 def test_a_score_is_reached_when_it_first_stands():

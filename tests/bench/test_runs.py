@@ -2,7 +2,6 @@
 
 import json
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ def inside(tmp_path_factory) -> Outcome:
 
 
 @pytest.mark.end_to_end
-def test_over_http_and_in_process_a_run_is_the_same(tmp_path: Path, inside: Outcome):
+def test_over_http_and_in_process_a_run_is_the_same(tmp_path, inside):
     command = run_command(3, tmp_path, QUICK)
     assert command.calls == inside.calls
     assert (command.true, command.curve) == (inside.true, inside.curve)
@@ -32,13 +31,13 @@ def test_over_http_and_in_process_a_run_is_the_same(tmp_path: Path, inside: Outc
 
 
 @pytest.mark.integration
-def test_the_world_understands_every_request_of_a_run(inside: Outcome):
+def test_the_world_understands_every_request_of_a_run(inside):
     assert {"target/train", "target/selection", "optimizer/analyst"} <= set(inside.calls)
     assert not {"failed", "optimizer/unknown"} & set(inside.calls)
 
 
 @pytest.mark.integration
-def test_the_run_is_judged_by_its_own_history(inside: Outcome):
+def test_the_run_is_judged_by_its_own_history(inside):
     assert inside.accepted + inside.rejected >= 1
     assert inside.start == make_world(3).true_score(INITIAL_SKILL)
     assert inside.curve[0] == (40, inside.start)
@@ -111,7 +110,7 @@ def test_verdicts_are_held_against_the_truth():
 
 
 @pytest.mark.parametrize("phase", ["failed", "optimizer/unknown"])
-def test_a_run_that_the_world_did_not_understand_proves_nothing(phase: str):
+def test_a_run_that_the_world_did_not_understand_proves_nothing(phase):
     refuse_misunderstood({"calls": {"target/train": 3}})
     with pytest.raises(ValueError, match="did not understand"):
         refuse_misunderstood({"calls": {phase: 1}})

@@ -2,7 +2,6 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ def verdicts(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.integration
-def test_the_other_systems_runs_can_be_taken_from_an_earlier_report(tmp_path: Path):
+def test_the_other_systems_runs_can_be_taken_from_an_earlier_report(tmp_path):
     runs = [a_run("skillopt", 0.5), a_run("gepa", 0.6), a_run("strict", 0.9)]
     earlier = tmp_path / "verdicts.json"
     earlier.write_text(json.dumps({"runs": runs}))
@@ -54,7 +53,7 @@ def test_the_other_systems_runs_can_be_taken_from_an_earlier_report(tmp_path: Pa
 
 
 @pytest.mark.integration
-def test_ours_is_run_in_the_variants_that_are_named(tmp_path: Path):
+def test_ours_is_run_in_the_variants_that_are_named(tmp_path):
     settings = json.dumps({"train": {"num_epochs": 1, "batch_size": 80}})
     done = verdicts(
         "--out", tmp_path, "--without-others", "--seeds", 1, "--ours", f"quick={settings}"
@@ -67,7 +66,7 @@ def test_ours_is_run_in_the_variants_that_are_named(tmp_path: Path):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("way", [(), ("--http",)], ids=["inside", "http"])
-def test_the_worlds_own_parameters_can_be_set(tmp_path: Path, way: tuple[str, ...]):
+def test_the_worlds_own_parameters_can_be_set(tmp_path, way):
     quick = json.dumps({"train": {"num_epochs": 1, "batch_size": 80}})
     easy = json.dumps({"base": 4.0, "difficulty_sd": 0.1})
     done = verdicts(

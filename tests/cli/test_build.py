@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,15 +22,13 @@ from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.tasks.task import ComputerTask, Splits, Task
 from skillopt_ci.training.run_context import Run
 
-Edit = Callable[[Path, str, str], None]
-
 
 @pytest.fixture
 def settings(untrained: Path) -> Globals:
     return Globals(environ=dict(os.environ), cwd=untrained)
 
 
-def test_the_parts_are_those_of_the_configuration(settings: Globals, untrained: Path) -> None:
+def test_the_parts_are_those_of_the_configuration(settings, untrained):
     session = open_run(settings, silent)
     assert (session.config.run, session.skill_path) == ("quickstart", "skills/ledger/SKILL.md")
     assert [len(part) for part in (session.splits.train, session.selection, session.test)] == [
@@ -41,7 +38,7 @@ def test_the_parts_are_those_of_the_configuration(settings: Globals, untrained: 
     assert session.simulated
 
 
-def test_the_cache_is_inside_git_unless_said_otherwise(settings: Globals, untrained: Path) -> None:
+def test_the_cache_is_inside_git_unless_said_otherwise(settings, untrained):
     def cache(*overrides: str) -> Path | None:
         return open_run(replace(settings, overrides=overrides), silent).cache_path
 
@@ -50,7 +47,7 @@ def test_the_cache_is_inside_git_unless_said_otherwise(settings: Globals, untrai
     assert cache("cache.enabled=false") is None
 
 
-def test_scores_do_not_compare_when_what_they_depend_on_changes(settings: Globals) -> None:
+def test_scores_do_not_compare_when_what_they_depend_on_changes(settings):
     def measured_under(*overrides: str) -> str:
         return open_run(replace(settings, overrides=overrides), silent).measured_under
 
@@ -59,9 +56,7 @@ def test_scores_do_not_compare_when_what_they_depend_on_changes(settings: Global
     assert measured_under("model.target.seed=1") != measured_under()
 
 
-def test_a_configuration_in_a_subfolder_starts_its_paths_there(
-    settings: Globals, fresh: Path
-) -> None:
+def test_a_configuration_in_a_subfolder_starts_its_paths_there(settings, fresh):
     (fresh / "skillopt.yaml").rename(fresh / "skills" / "skillopt.yaml")
     (fresh / "tasks").rename(fresh / "skills" / "tasks")
     over = ("skill=ledger/SKILL.md",)
@@ -76,19 +71,19 @@ def test_a_configuration_in_a_subfolder_starts_its_paths_there(
         ("scorer={type: command, command: [no-such-program]}", "no-such-program"),
     ],
 )
-def test_what_cannot_work_is_found_at_once(settings: Globals, override: str, said: str) -> None:
+def test_what_cannot_work_is_found_at_once(settings, override, said):
     with pytest.raises(SkilloptError, match=said):
         open_run(replace(settings, overrides=(override,)), silent)
 
 
-def test_prompts_of_the_repository_s_own_are_used(settings: Globals, fresh: Path) -> None:
+def test_prompts_of_the_repository_s_own_are_used(settings, fresh):
     (fresh / "prompts").mkdir()
     (fresh / "prompts/target.md").write_text("Be brief.\n\n{skill}\n", encoding="utf-8")
     own = replace(settings, cwd=fresh, overrides=("prompts=prompts",))
     assert open_run(own, silent).prompts.target("S").startswith("Be brief.")
 
 
-def test_warnings_of_the_configuration_are_told(settings: Globals, fresh: Path) -> None:
+def test_warnings_of_the_configuration_are_told(settings, fresh):
     (fresh / "skillopt.yaml").write_text(
         "env: {skill_init: skills/ledger/SKILL.md, split_dir: split}\n"
         "model: {target: m, optimizer: m}\nevaluation: {use_gate: true}\n",
@@ -141,7 +136,7 @@ def command(name: str) -> dict[str, Any]:
     return {"type": "command", "command": ["grade"], "env": [name, "LANGUAGE"]}
 
 
-def test_keys_files_and_what_programs_are_given_are_learnt(tmp_path: Path) -> None:
+def test_keys_files_and_what_programs_are_given_are_learnt(tmp_path):
     (tmp_path / "key").write_text("of-the-file-0123\n", encoding="utf-8")
     parts = {"type": "all", "of": [command("PART_PASSWORD"), {"type": "exact"}]}
     redact = Redactor()
@@ -153,7 +148,7 @@ def test_keys_files_and_what_programs_are_given_are_learnt(tmp_path: Path) -> No
     assert redact("of-the-grader-0123") == HIDDEN
 
 
-def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+def test_what_is_not_there_is_no_error(tmp_path):
     redact = Redactor()
     learn_secrets(redact, loaded(tmp_path), {})
     assert redact("anything") == "anything"
@@ -162,14 +157,11 @@ def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
 SKILL = "skills/ledger/SKILL.md"
 
 
-GitText = Callable[..., str]
-
-
 def session(folder: Path) -> Run:
     return open_run(Globals(environ=dict(os.environ), cwd=folder), silent)
 
 
-def test_kept_words_read_the_newest_commit_of_the_run(trained: Path, git: GitText) -> None:
+def test_kept_words_read_the_newest_commit_of_the_run(trained, git):
     here = session(trained)
     current = find_skill(here, "current", trained).text
     assert current == git(trained, "show", f"skillopt/quickstart:{SKILL}") + "\n"
@@ -180,38 +172,36 @@ def test_kept_words_read_the_newest_commit_of_the_run(trained: Path, git: GitTex
 
 
 @pytest.mark.parametrize("text", ["# Draft\n", ""])
-def test_a_file_is_read_as_it_stands_here(done: Path, text: str) -> None:
+def test_a_file_is_read_as_it_stands_here(done, text):
     (done / "draft.md").write_text(text, encoding="utf-8")
     assert find_skill(session(done), "draft.md", done).text == text
 
 
-def test_a_ref_means_the_run_s_skill_there_or_any_file_of_it(done: Path) -> None:
+def test_a_ref_means_the_run_s_skill_there_or_any_file_of_it(done):
     here = session(done)
     assert find_skill(here, "main", done).text == find_skill(here, f"main:{SKILL}", done).text
     assert find_skill(here, "main:skillopt.yaml", done).text.startswith("# The example")
 
 
 @pytest.mark.parametrize("word", ["no-such-thing", "main:no/such/file", "--all", "../.."])
-def test_a_word_that_means_nothing_says_what_was_looked_for(trained: Path, word: str) -> None:
+def test_a_word_that_means_nothing_says_what_was_looked_for(trained, word):
     with pytest.raises(UsageError, match=rf"names no skill: .*{SKILL}.*best, current, initial"):
         find_skill(session(trained), word, trained)
 
 
-def test_a_misspelt_word_gets_the_nearest(trained: Path) -> None:
+def test_a_misspelt_word_gets_the_nearest(trained):
     with pytest.raises(UsageError) as told:
         find_skill(session(trained), "inital", trained)
     assert told.value.hint == "Did you mean 'initial'?"
 
 
-def test_a_file_that_is_no_text_is_refused(done: Path) -> None:
+def test_a_file_that_is_no_text_is_refused(done):
     (done / "picture.md").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"picture\.md: Line 1 is not UTF-8 text"):
         find_skill(session(done), "picture.md", done)
 
 
-def test_before_the_start_the_skill_is_its_own_initial_but_there_is_no_best(
-    untrained: Path,
-) -> None:
+def test_before_the_start_the_skill_is_its_own_initial_but_there_is_no_best(untrained):
     here = session(untrained)
     initial = find_skill(here, "initial", untrained)
     assert initial.text == find_skill(here, "current", untrained).text
@@ -246,9 +236,7 @@ UNCONFINED = "rollout.computer={type: unconfined}"
         (ComputerBlock(), [AGENT, DOCKER, "rollout.task={image: 'all:1'}"], None),
     ],
 )
-def test_a_computer_that_is_missing_is_told_before_the_run(
-    untrained: Path, block: ComputerBlock | None, overrides: list[str], said: str | None
-) -> None:
+def test_a_computer_that_is_missing_is_told_before_the_run(untrained, block, overrides, said):
     own = None if block is None else ComputerTask(block)
     splits = Splits((Task("greet", (Message("user", "Say hello."),), computer=own),), (), ())
     config = load(untrained / "skillopt.yaml", overrides).config

@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,16 +12,10 @@ from skillopt_ci.cli.findings import Finding, exit_code
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
-
 OK = Finding("config", "ok", "fine")
 WARNING = Finding("tasks", "warning", "few")
 MENDABLE = Finding("tasks", "error", "bad line", ExitCode.USAGE)
 WORLD = Finding("git", "error", "no route", ExitCode.INFRASTRUCTURE)
-
-Edit = Callable[[Path, str, str], None]
-GitText = Callable[..., str]
 
 
 @pytest.mark.parametrize(
@@ -35,13 +28,11 @@ GitText = Callable[..., str]
         ([], 0),
     ],
 )
-def test_what_the_user_can_mend_goes_before_what_the_world_did(
-    findings: list[Finding], code: int
-) -> None:
+def test_what_the_user_can_mend_goes_before_what_the_world_did(findings, code):
     assert exit_code(findings) == code
 
 
-def test_a_run_that_can_start_is_called_ready(cli: Cli, untrained: Path) -> None:
+def test_a_run_that_can_start_is_called_ready(cli, untrained):
     done = cli(untrained, "check")
     assert done.code == 0
     assert done.out.endswith("\nReady to train (2 warnings): skillopt-ci step\n")
@@ -49,7 +40,7 @@ def test_a_run_that_can_start_is_called_ready(cli: Cli, untrained: Path) -> None
     assert done.err == ""
 
 
-def test_files_alone_need_no_commit_and_no_git(cli: Cli, fresh: Path, tmp_path: Path) -> None:
+def test_files_alone_need_no_commit_and_no_git(cli, fresh, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(fresh, copy, ignore=shutil.ignore_patterns(".git"))
     done = cli(copy, "check", "--files")
@@ -57,7 +48,7 @@ def test_files_alone_need_no_commit_and_no_git(cli: Cli, fresh: Path, tmp_path: 
     assert done.out.endswith("\nThe files are in order (2 warnings).\n")
 
 
-def test_errors_are_counted_and_their_hints_indented(cli: Cli, fresh: Path) -> None:
+def test_errors_are_counted_and_their_hints_indented(cli, fresh):
     done = cli(fresh, "check", "-o", "prompts=none", "-o", "git.base=trunk")
     assert done.code == 2
     assert done.out.endswith("\n2 errors, 2 warnings.\n")
@@ -72,22 +63,20 @@ def test_errors_are_counted_and_their_hints_indented(cli: Cli, fresh: Path) -> N
         (("doctor", "--offline"), "check --probe", "ready", []),
     ],
 )
-def test_the_former_names_work_and_say_the_new_one(
-    cli: Cli, untrained: Path, words: tuple[str, ...], now: str, key: str, asked: list[str]
-) -> None:
+def test_the_former_names_work_and_say_the_new_one(cli, untrained, words, now, key, asked):
     done = cli(untrained, *words, "--json")
     assert (done.code, done.json[key], list(done.json["roles"])) == (0, True, asked)
     assert done.err == f"`{words[0]}` is now called `{now}`.\n"
     assert cli(untrained, *words, "-o", "skill=none.md").code == 2
 
 
-def test_quiet_leaves_what_needs_attention(cli: Cli, untrained: Path) -> None:
+def test_quiet_leaves_what_needs_attention(cli, untrained):
     done = cli(untrained, "-q", "check")
     assert done.out.startswith("warning  tasks            only 16 selection tasks: ")
     assert all(line.startswith("warning  tasks") for line in done.out.splitlines())
 
 
-def test_json_is_one_object(cli: Cli, untrained: Path) -> None:
+def test_json_is_one_object(cli, untrained):
     found = cli(untrained, "check", "--json").json
     assert found["ready"] is True
     assert found["findings"][0] == {
@@ -97,15 +86,13 @@ def test_json_is_one_object(cli: Cli, untrained: Path) -> None:
     }
 
 
-def test_probing_simulated_models_costs_nothing_and_says_who_answered(
-    cli: Cli, untrained: Path
-) -> None:
+def test_probing_simulated_models_costs_nothing_and_says_who_answered(cli, untrained):
     told = cli(untrained, "check", "--probe").out
     assert "ok       model.target     simulated-target answered in " in told
     assert "ok       model.optimizer  simulated-optimizer answered in " in told
 
 
-def test_a_hostile_task_file_reaches_no_terminal(cli: Cli, fresh: Path) -> None:
+def test_a_hostile_task_file_reaches_no_terminal(cli, fresh):
     with (fresh / "tasks/train.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"id": "\\u001b[2J\\n::error::x", "prompt": 3}\n')
     done = cli(fresh, "check")
@@ -136,16 +123,12 @@ GRADER = "-oscorer={type: command, command: [sh, -c, '%s']}"
         ),
     ],
 )
-def test_graders_are_tried_on_an_empty_submission(
-    cli: Cli, fresh: Path, grader: str, code: int, told: tuple[str, ...]
-) -> None:
+def test_graders_are_tried_on_an_empty_submission(cli, fresh, grader, code, told):
     done = cli(fresh, "check", GRADER % grader)
     assert (done.code, [text for text in told if text not in done.out]) == (code, [])
 
 
-def test_a_grader_on_a_computer_is_tried_on_what_an_agent_begins_with(
-    cli: Cli, fresh: Path
-) -> None:
+def test_a_grader_on_a_computer_is_tried_on_what_an_agent_begins_with(cli, fresh):
     computer = "-orollout.computer={type: unconfined}"
     task = "-orollout.task={files: {given: x}}"
     scorer = "-oscorer={type: computer, command: 'test -e given || exit 126'}"
@@ -156,7 +139,7 @@ def test_a_grader_on_a_computer_is_tried_on_what_an_agent_begins_with(
     assert "the grading command ended with status 126" in done.out
 
 
-def test_nothing_is_written(cli: Cli, fresh: Path, git: Callable[..., str]) -> None:
+def test_nothing_is_written(cli, fresh, git):
     before = git(fresh, "for-each-ref"), git(fresh, "status", "--porcelain=v2")
     assert cli(fresh, "check").code == 0
     assert (git(fresh, "for-each-ref"), git(fresh, "status", "--porcelain=v2")) == before
@@ -176,7 +159,7 @@ def warnings(found: list[Finding]) -> list[str]:
     return [one.text for one in found if one.level == "warning"]
 
 
-def test_a_run_that_can_start_has_every_part_in_order(untrained: Path) -> None:
+def test_a_run_that_can_start_has_every_part_in_order(untrained):
     found = look(untrained)
     parts = [one.part for one in found if one.level == "ok"]
     assert parts == [
@@ -186,7 +169,7 @@ def test_a_run_that_can_start_has_every_part_in_order(untrained: Path) -> None:
     assert errors(found) == {}
 
 
-def test_a_started_run_tells_where_it_stands(trained: Path) -> None:
+def test_a_started_run_tells_where_it_stands(trained):
     (run,) = (one for one in look(trained) if one.part == "run")
     assert run.text.startswith("2 steps done, now at 0.")
 
@@ -205,24 +188,20 @@ def test_a_started_run_tells_where_it_stands(trained: Path) -> None:
         ("skill=skills/none.md", "skill", "skills/none.md: there is no such file\nDid you mean "),
     ],
 )
-def test_what_is_wrong_is_told_once_with_its_remedy(
-    untrained: Path, override: str, part: str, said: str
-) -> None:
+def test_what_is_wrong_is_told_once_with_its_remedy(untrained, override, part, said):
     found = errors(look(untrained, override))
     assert list(found) == [part]
     assert said in found[part]
 
 
-def test_a_wrong_configuration_is_named_by_line_and_nothing_else_is_looked_at(
-    fresh: Path, edit: Edit
-) -> None:
+def test_a_wrong_configuration_is_named_by_line_and_nothing_else_is_looked_at(fresh, edit):
     edit(fresh / "skillopt.yaml", "num_epochs", "epochs")
     found = look(fresh)
     assert len(found) == 1
     assert "skillopt.yaml:" in errors(found)["config"]
 
 
-def test_independent_faults_are_all_found_in_one_look(fresh: Path, edit: Edit) -> None:
+def test_independent_faults_are_all_found_in_one_look(fresh, edit):
     edit(fresh / "skills/ledger/SKILL.md", "name: ledger", "name: Ledger!")
     with (fresh / "tasks/train.jsonl").open("a", encoding="utf-8") as file:
         file.write("{not json\n")
@@ -232,53 +211,49 @@ def test_independent_faults_are_all_found_in_one_look(fresh: Path, edit: Edit) -
     assert "train.jsonl:49" in errors(found)["tasks"]
 
 
-def test_a_skill_that_is_not_committed_says_how(fresh: Path) -> None:
+def test_a_skill_that_is_not_committed_says_how(fresh):
     (fresh / "NEW.md").write_text("# New\n", encoding="utf-8")
     found = look(fresh, "skill=NEW.md")
     assert errors(found) == {"git": "NEW.md is not committed on main: git add NEW.md && git commit"}
 
 
-def test_a_skill_that_is_not_text_is_an_error(fresh: Path) -> None:
+def test_a_skill_that_is_not_text_is_an_error(fresh):
     (fresh / "skills/ledger/SKILL.md").write_bytes("# Bücher\n".encode("latin-1"))
     said = "Line 1 is not UTF-8 text: save the file in that encoding"
     assert errors(look(fresh))["skill"] == f"skills/ledger/SKILL.md: {said}"
 
 
-def test_unsaved_changes_of_the_skill_are_warned_about(fresh: Path, edit: Edit) -> None:
+def test_unsaved_changes_of_the_skill_are_warned_about(fresh, edit):
     edit(fresh / "skills/ledger/SKILL.md", "name: ledger", "name: ledger\nlicense: MIT")
     assert any("differs from main" in text for text in warnings(look(fresh)))
 
 
-def test_few_selection_tasks_and_no_test_tasks_are_warned_about(fresh: Path, edit: Edit) -> None:
+def test_few_selection_tasks_and_no_test_tasks_are_warned_about(fresh, edit):
     edit(fresh / "skillopt.yaml", "  test: tasks/test.jsonl", "  # none")
     told = " ".join(warnings(look(fresh, "evaluation.sel_env_num=1")))
     assert "only 1 selection task:" in told
     assert "no test tasks" in told
 
 
-def test_a_missing_key_is_only_warned_about(fresh: Path) -> None:
+def test_a_missing_key_is_only_warned_about(fresh):
     found = look(fresh, "model.target.provider=openai", "model.target.api_key_env=LEDGER_KEY")
     assert errors(found) == {}
     assert any("LEDGER_KEY" in text for text in warnings(found))
 
 
-def test_a_budget_in_money_needs_prices(fresh: Path) -> None:
+def test_a_budget_in_money_needs_prices(fresh):
     found = look(fresh, "model.target.provider=openai", "budget.run.cost_usd=1")
     assert "model.target.price" in errors(found)["budget"]
 
 
-def test_a_remote_that_cannot_be_reached_is_infrastructure(
-    fresh: Path, git: GitText, tmp_path: Path
-) -> None:
+def test_a_remote_that_cannot_be_reached_is_infrastructure(fresh, git, tmp_path):
     git(fresh, "remote", "add", "origin", str(tmp_path / "gone.git"))
     found = look(fresh, "git.base=main")
     (finding,) = (one for one in found if one.part == "git" and one.level == "error")
     assert finding.exit_code is ExitCode.INFRASTRUCTURE
 
 
-def test_a_remote_that_takes_no_push_is_found_before_anything_is_paid_for(
-    fresh: Path, git: GitText, tmp_path: Path
-) -> None:
+def test_a_remote_that_takes_no_push_is_found_before_anything_is_paid_for(fresh, git, tmp_path):
     origin = tmp_path / "origin.git"
     git(fresh, "clone", "--quiet", "--bare", ".", str(origin))
     git(fresh, "remote", "add", "origin", str(origin))
@@ -286,9 +261,7 @@ def test_a_remote_that_takes_no_push_is_found_before_anything_is_paid_for(
     assert "git" in errors(look(fresh))
 
 
-def test_outside_of_a_repository_the_rest_is_still_looked_at(
-    untrained: Path, tmp_path: Path
-) -> None:
+def test_outside_of_a_repository_the_rest_is_still_looked_at(untrained, tmp_path):
     for part in ("skills", "tasks", "skillopt.yaml"):
         (tmp_path / part).symlink_to(untrained / part)
     found = look(tmp_path)
@@ -297,7 +270,7 @@ def test_outside_of_a_repository_the_rest_is_still_looked_at(
 
 
 @pytest.mark.parametrize("state", ["{}", "<<<<<<< HEAD"])
-def test_a_damaged_record_of_the_run_is_an_error(fresh: Path, git: GitText, state: str) -> None:
+def test_a_damaged_record_of_the_run_is_an_error(fresh, git, state):
     file = fresh / ".skillopt/quickstart/state.json"
     file.parent.mkdir(parents=True)
     file.write_text(state, encoding="utf-8")
@@ -330,7 +303,7 @@ def skill(folder: Path, path: str) -> None:
     (folder / path).write_text("one two three\n")
 
 
-def test_skills_and_their_runs(cli: Cli, place: Path) -> None:
+def test_skills_and_their_runs(cli, place):
     skill(place, "skills/invoices/SKILL.md")
     skill(place, "skills/letters/SKILL.md")
     skill(place, "AGENTS.md")
@@ -345,7 +318,7 @@ def test_skills_and_their_runs(cli: Cli, place: Path) -> None:
     assert "To train one: skillopt-ci init --skill AGENTS.md" in done.out
 
 
-def test_the_matrix_has_a_job_for_each_run_of_every_configuration(cli: Cli, place: Path) -> None:
+def test_the_matrix_has_a_job_for_each_run_of_every_configuration(cli, place):
     (place / "skillopt.yaml").write_text(TWO)
     (place / "api").mkdir()
     (place / "api" / "skillopt.yaml").write_text(f"run: api\nskill: AGENTS.md\n{CONFIG}")
@@ -360,7 +333,7 @@ def test_the_matrix_has_a_job_for_each_run_of_every_configuration(cli: Cli, plac
     assert found["runs"][0]["skill"] == "api/AGENTS.md"
 
 
-def test_what_git_ignores_is_not_looked_at(cli: Cli, place: Path) -> None:
+def test_what_git_ignores_is_not_looked_at(cli, place):
     skill(place, "AGENTS.md")
     skill(place, "node_modules/x/AGENTS.md")
     (place / ".gitignore").write_text("node_modules/\n")
@@ -379,7 +352,7 @@ def test_what_git_ignores_is_not_looked_at(cli: Cli, place: Path) -> None:
         ("run: [", "api/skillopt.yaml:1"),
     ],
 )
-def test_runs_in_each_others_way_are_told(cli: Cli, place: Path, other: str, said: str) -> None:
+def test_runs_in_each_others_way_are_told(cli, place, other, said):
     (place / "skillopt.yaml").write_text(TWO)
     (place / "api").mkdir()
     (place / "api" / "skillopt.yaml").write_text(other)
@@ -388,12 +361,12 @@ def test_runs_in_each_others_way_are_told(cli: Cli, place: Path, other: str, sai
     assert said in done.err
 
 
-def test_an_empty_repository_says_how_to_begin(cli: Cli, place: Path) -> None:
+def test_an_empty_repository_says_how_to_begin(cli, place):
     done = cli(place, "discover")
     assert done.code == 3
     assert "skillopt-ci init" in done.err
 
 
-def test_a_document_that_is_no_text_is_listed_all_the_same(cli: Cli, place: Path) -> None:
+def test_a_document_that_is_no_text_is_listed_all_the_same(cli, place):
     (place / "AGENTS.md").write_bytes(b"\xff\xfe")
     assert cli(place, "discover", "--json").json["documents"][0]["words"] is None

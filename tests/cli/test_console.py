@@ -49,7 +49,7 @@ class Clock:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (59.9, "59 s"), (72, "1 min 12 s"), (7380, "2 h 03 min")]
 )
-def test_time(seconds: float, text: str) -> None:
+def test_time(seconds, text):
     assert time_text(seconds) == text
 
 
@@ -57,7 +57,7 @@ def test_time(seconds: float, text: str) -> None:
     ("done", "seconds", "text"),
     [(0, 5, ""), (3, 0, ""), (30, 20, "1.5/s"), (3, 20, "9.0/min")],
 )
-def test_rate(done: int, seconds: float, text: str) -> None:
+def test_rate(done, seconds, text):
     assert rate_text(done, seconds) == text
 
 
@@ -77,16 +77,16 @@ def written(steps: Iterable[tuple[float, Event]]) -> list[str]:
     ("seconds", "summary", "told"),
     [(31, "0.5 n=3", "0.5 n=3 (31 s)"), (0.1, "4 edits", "4 edits"), (0, "", "done")],
 )
-def test_a_stage_writes_its_start_and_its_end(seconds: float, summary: str, told: str) -> None:
+def test_a_stage_writes_its_start_and_its_end(seconds, summary, told):
     steps = [(0, StageStarted("rollout", 3)), (seconds, StageFinished("rollout", summary))]
     assert written(steps) == ["· rollout     3 to do", f"✓ rollout     {told}"]
 
 
-def test_a_stage_that_never_started_took_no_time() -> None:
+def test_a_stage_that_never_started_took_no_time():
     assert written([(12, StageFinished("gate", "merged"))]) == ["✓ gate        merged"]
 
 
-def test_between_them_there_is_at_most_one_line_in_ten_seconds() -> None:
+def test_between_them_there_is_at_most_one_line_in_ten_seconds():
     steps: list[tuple[float, Event]] = [(0, StageStarted("rollout", 100))]
     steps += [(1, StageAdvanced("rollout", f"t{i}")) for i in range(1, 25)]
     assert written(steps)[1:] == [
@@ -95,7 +95,7 @@ def test_between_them_there_is_at_most_one_line_in_ten_seconds() -> None:
     ]
 
 
-def test_stages_overlap_and_an_unannounced_one_counts_too() -> None:
+def test_stages_overlap_and_an_unannounced_one_counts_too():
     steps = [(0, StageStarted("a", 2)), (1, StageAdvanced("b")), (10, StageAdvanced("b"))]
     steps += [(1, StageFinished("a")), (10, StageAdvanced("b", "x"))]
     assert written(steps) == [
@@ -106,12 +106,12 @@ def test_stages_overlap_and_an_unannounced_one_counts_too() -> None:
     ]
 
 
-def test_notes_are_written_at_once() -> None:
+def test_notes_are_written_at_once():
     steps = [(0, Note("going on with step 3")), (0, Note("no price set", "warning"))]
     assert written(steps) == ["· going on with step 3", "! warning: no price set"]
 
 
-def test_a_log_says_once_where_the_step_begins() -> None:
+def test_a_log_says_once_where_the_step_begins():
     assert written((0, event) for event in (STEP, CallPaid(10, None), CallPaid(10, None))) == [
         "· step        3 of 12, epoch 1: the skill scores 0.675 on 40 tasks, the last step merged"
     ]
@@ -126,9 +126,7 @@ events: st.SearchStrategy[Event] = st.one_of(
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), events)))
-def test_whatever_comes_each_line_is_one_line_and_no_command(
-    steps: list[tuple[float, Event]],
-) -> None:
+def test_whatever_comes_each_line_is_one_line_and_no_command(steps):
     lines = written(steps)
     assert len(lines) <= len(steps)
     assert all(line[:2] in {"· ", "✓ ", "! "} and line.isprintable() for line in lines)
@@ -144,7 +142,7 @@ class Closed(io.StringIO):
         raise BrokenPipeError
 
 
-def test_a_log_that_nobody_takes_stops_nothing() -> None:
+def test_a_log_that_nobody_takes_stops_nothing():
     stream = Closed()
     progress = ProgressDisplay(stream, Globals({}, Path()))
     for event in (StageStarted("rollout"), Note("hello")):
@@ -160,10 +158,8 @@ def test_a_log_that_nobody_takes_stops_nothing() -> None:
         ({"verbosity": -1}, ["! warning: careful"]),
     ],
 )
-def test_options_say_how_much_is_told(
-    changes: dict[str, int], told: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = replace(Globals({}, Path()), **changes)  # type: ignore[arg-type]
+def test_options_say_how_much_is_told(changes, told, capsys):
+    settings = replace(Globals({}, Path()), **changes)
     with build_observer(settings) as observer:
         for event in (
             *(StageStarted("rollout", 2), Note("hello"), Note("careful", "warning")),
@@ -197,7 +193,7 @@ def run_line(*events: Event, width: int = 200) -> str:
     return progress.run_line(width)
 
 
-def test_the_line_says_where_the_run_stands_and_what_it_consumed() -> None:
+def test_the_line_says_where_the_run_stands_and_what_it_consumed():
     assert run_line(STEP, *[CallPaid(1500, 0.03)] * 40) == (
         "step 3/12 epoch 1 · skill 0.675 · last merged · 40 calls 4.0/s · $1.20 · 60k tokens"
     )
@@ -216,26 +212,26 @@ PLACE, CALLS = "step 3/12 epoch 1", "1,000 calls 100.0/s"
         (40, f"{PLACE} · {CALLS}"),
     ],
 )
-def test_what_does_not_fit_is_left_out_as_a_whole(width: int, told: str) -> None:
+def test_what_does_not_fit_is_left_out_as_a_whole(width, told):
     assert run_line(STEP, *[CallPaid(1500, 0.03)] * 1000, width=width) == told
     assert len(told) <= width
 
 
-def test_an_unknown_price_is_not_called_nothing() -> None:
+def test_an_unknown_price_is_not_called_nothing():
     told = run_line(CallPaid(10, 0.5), CallPaid(10, None), CallPaid(10, 0.5))
     assert told == "3 calls 18.0/min · 30 tokens"
 
 
-def test_before_anything_is_known_there_is_no_line() -> None:
+def test_before_anything_is_known_there_is_no_line():
     assert run_line(StageStarted("rollout", 3)) == ""
 
 
 @pytest.mark.parametrize(("tokens", "shown"), [(999, "999"), (1000, "1k"), (2_500_000, "2.5M")])
-def test_many_tokens_are_rounded(tokens: int, shown: str) -> None:
+def test_many_tokens_are_rounded(tokens, shown):
     assert run_line(CallPaid(tokens, None)).endswith(f"· {shown} tokens")
 
 
-def test_a_terminal_shows_the_line_while_there_are_bars_and_not_afterwards() -> None:
+def test_a_terminal_shows_the_line_while_there_are_bars_and_not_afterwards():
     begun = (STEP, CallPaid(10, None), StageStarted("rollout", 4))
     assert "step 3/12 epoch 1 · skill 0.675" in drawn(*begun)
     told = drawn(*begun, StageFinished("rollout", "0.500"), close=True)
@@ -245,12 +241,12 @@ def test_a_terminal_shows_the_line_while_there_are_bars_and_not_afterwards() -> 
     assert max(map(len, re.split(r"[\r\n]", re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", told)))) <= 80
 
 
-def test_a_bar_shows_the_count_and_the_detail() -> None:
+def test_a_bar_shows_the_count_and_the_detail():
     told = drawn(StageStarted("rollout", 4), StageAdvanced("rollout", "task-7"), close=True)
     assert all(part in told for part in ("rollout", "1/4", "task-7"))
 
 
-def test_nothing_is_redrawn_where_a_person_types() -> None:
+def test_nothing_is_redrawn_where_a_person_types():
     working = (TerminalLent(), StageStarted("selection", 2), StageAdvanced("selection", "task-1"))
     assert drawn(*working) == ""
     told = drawn(*working, StageFinished("selection", "0.500"))
@@ -258,14 +254,14 @@ def test_nothing_is_redrawn_where_a_person_types() -> None:
     assert "\x1b[2K" not in told
 
 
-def test_no_line_is_wider_than_the_terminal() -> None:
+def test_no_line_is_wider_than_the_terminal():
     name = "a very long stage name"
     told = drawn(StageStarted(name, 1000), StageAdvanced(name, "long detail " * 20), close=True)
     lines = re.split(r"[\r\n]", re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", told))
     assert 60 < max(map(len, lines)) <= 80
 
 
-def test_the_cursor_comes_back_when_the_last_stage_ends() -> None:
+def test_the_cursor_comes_back_when_the_last_stage_ends():
     both = (StageStarted("rollout", 4), StageStarted("reflect"), StageFinished("rollout"))
     assert CURSOR_SHOWN not in drawn(*both)
     told = drawn(*both, StageFinished("reflect", "3 edits"))
@@ -273,17 +269,17 @@ def test_the_cursor_comes_back_when_the_last_stage_ends() -> None:
     assert told.endswith("3 edits\n")
 
 
-def test_closing_gives_the_terminal_back_amid_a_stage() -> None:
+def test_closing_gives_the_terminal_back_amid_a_stage():
     told = drawn(StageStarted("rollout", 4), close=True)
     assert told.count(CURSOR_HIDDEN) == told.count(CURSOR_SHOWN) == 1
 
 
-def test_a_stage_can_begin_again() -> None:
+def test_a_stage_can_begin_again():
     once = (StageStarted("a", 1), StageAdvanced("a"), StageFinished("a", "0.5"))
     assert drawn(*once, *once).count("0.5") == 2
 
 
-def test_markup_and_escapes_in_untrusted_text_are_shown_as_text() -> None:
+def test_markup_and_escapes_in_untrusted_text_are_shown_as_text():
     told = drawn(Note("[bold]x[/bold] \x1b]0;title\x07", "warning"))
     assert "warning: [bold]x[/bold] ]0;title" in told
 
@@ -301,38 +297,38 @@ def rows(stream: io.StringIO, **environ: str) -> str:
 
 def table(*words: object, dispensable: tuple[str, ...] = (), **environ: str) -> list[str]:
     with redirect_stdout(io.StringIO()) as stream:
-        print_table(Globals(environ, Path()), *words, dispensable=dispensable)  # type: ignore[arg-type]
+        print_table(Globals(environ, Path()), *words, dispensable=dispensable)
     return stream.getvalue().splitlines()
 
 
-def test_labels_and_values_are_aligned_under_the_title() -> None:
+def test_labels_and_values_are_aligned_under_the_title():
     lines = rows(io.StringIO()).splitlines()
     assert lines[:2] == ["Step 1", "verdict  merged"]
     assert lines[-1] == "         goes on"
 
 
-def test_a_file_gets_no_trailing_spaces_no_colour_and_80_columns() -> None:
+def test_a_file_gets_no_trailing_spaces_no_colour_and_80_columns():
     text = rows(io.StringIO())
     assert not re.search(r" $|\x1b", text, re.MULTILINE)
     assert 70 < max(map(len, text.splitlines())) <= 80
 
 
-def test_a_terminal_gets_its_own_width() -> None:
+def test_a_terminal_gets_its_own_width():
     assert max(map(len, rows(io.StringIO(), COLUMNS="40").splitlines())) <= 40
 
 
-def test_emphasis_is_for_terminals() -> None:
+def test_emphasis_is_for_terminals():
     assert "\x1b[1m" in rows(Terminal())
     assert "\x1b" not in rows(Terminal(), TERM="dumb")
 
 
-def test_the_last_column_takes_the_rest() -> None:
+def test_the_last_column_takes_the_rest():
     lines = table(("n", "what"), [("1", "word " * 30)], "Title")
     assert lines[:2] == ["Title", "n  what"]
     assert all(line.startswith("   word") for line in lines[3:])
 
 
-def test_columns_are_as_wide_as_what_is_in_them() -> None:
+def test_columns_are_as_wide_as_what_is_in_them():
     rows = [("1", "a", "x"), ("10", "日本", "y"), ("", "", "z")]
     assert table(("n", "b", "what"), rows) == [
         "n   b     what",
@@ -342,7 +338,7 @@ def test_columns_are_as_wide_as_what_is_in_them() -> None:
     ]
 
 
-def test_text_from_outside_is_text() -> None:
+def test_text_from_outside_is_text():
     rows = [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")]
     assert table(("a", "b"), rows)[1] == "[bold]x[/bold]  :smile: [31m"
 
@@ -351,9 +347,7 @@ def test_text_from_outside_is_text() -> None:
     ("columns", "shown"),
     [("80", "n least less what"), ("40", "n less what"), ("20", "n what")],
 )
-def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order(
-    columns: str, shown: str
-) -> None:
+def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order(columns, shown):
     cells, headings = [("1", "x" * 20, "y" * 20, "12")], ("n", "least", "less", "what")
     lines = table(headings, cells, dispensable=("least", "less"), COLUMNS=columns)
     assert lines[0].split() == shown.split()
@@ -362,7 +356,7 @@ def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order(
 @pytest.mark.parametrize(
     ("verdict", "colour"), [("merged, new best", "\x1b[32m"), ("reverted", "\x1b[33m")]
 )
-def test_a_verdict_has_its_colour_on_a_terminal(verdict: str, colour: str) -> None:
+def test_a_verdict_has_its_colour_on_a_terminal(verdict, colour):
     terminal, settings = Terminal(), Globals({}, Path())
     display = ProgressDisplay(terminal, settings, Clock())
     display(StageFinished("gate", verdict))

@@ -2,21 +2,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.git.process import Git
 
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
-
 SKILL = "skills/ledger/SKILL.md"
 
 
-def test_initial_and_best_are_compared_on_the_test_tasks(cli: Cli, trained: Path) -> None:
+def test_initial_and_best_are_compared_on_the_test_tasks(cli, trained):
     done = cli(trained, "eval")
     lines = done.out.splitlines()
     assert lines[0] == "test tasks (simulated models)"
@@ -30,45 +25,43 @@ def test_initial_and_best_are_compared_on_the_test_tasks(cli: Cli, trained: Path
 @pytest.mark.parametrize(
     "word", ["best", "initial", "current", SKILL, "main", f"main:{SKILL}", "skillopt/quickstart~1"]
 )
-def test_a_skill_is_named_in_many_ways(cli: Cli, trained: Path, word: str) -> None:
+def test_a_skill_is_named_in_many_ways(cli, trained, word):
     (skill,) = cli(trained, "eval", word, "--json").json["skills"]
     assert (skill["name"], skill["tasks"]) == (word, 16)
 
 
 @pytest.mark.parametrize(("split", "tasks"), [("train", 16), ("selection", 16), ("all", 48)])
-def test_any_split_can_be_measured(cli: Cli, trained: Path, split: str, tasks: int) -> None:
+def test_any_split_can_be_measured(cli, trained, split, tasks):
     found = cli(trained, "eval", "best", "--split", split, "--json").json
     assert found["skills"][0]["tasks"] == tasks
     assert found["difference"] is None
 
 
-def test_the_same_text_is_measured_once(cli: Cli, trained: Path) -> None:
+def test_the_same_text_is_measured_once(cli, trained):
     off = ("-o", "cache.enabled=false")
     found = cli(trained, "eval", "main", f"main:{SKILL}", "--json", *off).json
     assert found["calls"] == 16
 
 
-def test_verbose_adds_the_task_types(cli: Cli, trained: Path) -> None:
+def test_verbose_adds_the_task_types(cli, trained):
     assert "\n  payment" in cli(trained, "-v", "eval", "best").out
 
 
-def test_a_split_without_tasks_is_refused(
-    cli: Cli, fresh: Path, edit: Callable[[Path, str, str], None]
-) -> None:
+def test_a_split_without_tasks_is_refused(cli, fresh, edit):
     edit(fresh / "skillopt.yaml", "  test: tasks/test.jsonl", "  # none")
     done = cli(fresh, "eval", "main")
     assert done.code == 2
     assert "names no test tasks" in done.err
 
 
-def test_a_comparison_with_itself_shows_no_difference(cli: Cli, trained: Path) -> None:
+def test_a_comparison_with_itself_shows_no_difference(cli, trained):
     assert (
         "tasks: +0.000 ± 0.000 (95 %).\n0 fixed, 0 broken."
         in cli(trained, "eval", "best", "best").out
     )
 
 
-def test_json_says_how_sure_it_is_and_whether_anything_is_missing(cli: Cli, trained: Path) -> None:
+def test_json_says_how_sure_it_is_and_whether_anything_is_missing(cli, trained):
     found = cli(trained, "eval", "initial", "best", "--json").json
     first, skill = found["skills"]
     assert found["difference"]["hard"] == pytest.approx(skill["hard"] - first["hard"])
@@ -82,7 +75,7 @@ def test_json_says_how_sure_it_is_and_whether_anything_is_missing(cli: Cli, trai
     assert low <= found["difference"]["hard"] <= high
 
 
-def test_no_skill_at_all_is_an_arm_of_its_own(cli: Cli, trained: Path) -> None:
+def test_no_skill_at_all_is_an_arm_of_its_own(cli, trained):
     lines = cli(trained, "eval", "--baseline", "none").out.splitlines()
     assert [line[:8].strip() for line in lines[2:5]] == ["no skill", "initial", "best"]
     assert lines[5].startswith("best minus initial, on the same 16 tasks: ")
@@ -93,7 +86,7 @@ def test_no_skill_at_all_is_an_arm_of_its_own(cli: Cli, trained: Path) -> None:
     assert found["worth"]["hard"] == pytest.approx(best["hard"] - none["hard"])
 
 
-def test_several_attempts_say_how_often_a_task_is_solved_at_all(cli: Cli, trained: Path) -> None:
+def test_several_attempts_say_how_often_a_task_is_solved_at_all(cli, trained):
     thrice = ("-o", "rollout.attempts=3")
     found = cli(trained, "eval", "best", "--json", *thrice).json["skills"][0]
     assert (found["tasks"], found["attempts"]) == (16, 48)
@@ -103,13 +96,13 @@ def test_several_attempts_say_how_often_a_task_is_solved_at_all(cli: Cli, traine
     assert "best: solved at least once (pass@k): 1: 0." in cli(trained, "eval", "best", *thrice).out
 
 
-def test_verbose_adds_the_lengths_of_conversations(cli: Cli, trained: Path) -> None:
+def test_verbose_adds_the_lengths_of_conversations(cli, trained):
     line = "best: messages in a conversation: 3, 3, 3 (quartiles)"
     assert line in cli(trained, "-v", "eval", "best").out
     assert line not in cli(trained, "eval", "best").out
 
 
-def test_the_same_scorer_gives_the_same_scores(cli: Cli, trained: Path) -> None:
+def test_the_same_scorer_gives_the_same_scores(cli, trained):
     done = cli(trained, "-q", "rescore")
     assert (done.code, done.err) == (0, "")
     (summary,) = done.out.splitlines()
@@ -117,7 +110,7 @@ def test_the_same_scorer_gives_the_same_scores(cli: Cli, trained: Path) -> None:
     assert "then" in summary
 
 
-def test_another_scorer_is_tried_without_any_call(cli: Cli, done: Path) -> None:
+def test_another_scorer_is_tried_without_any_call(cli, done):
     (done / "lenient.yaml").write_text("type: regex\npattern: ''\n", encoding="utf-8")
     found = cli(done, "rescore", "--scorer", "lenient.yaml", "--stage", "selection", "--json").json
     assert found["calls"] == 0
@@ -126,20 +119,20 @@ def test_another_scorer_is_tried_without_any_call(cli: Cli, done: Path) -> None:
     assert any(one["before"]["hard"] == 0.0 for one in found["attempts"])
 
 
-def test_nothing_is_recorded_in_git(cli: Cli, done: Path, git: object) -> None:
+def test_nothing_is_recorded_in_git(cli, done, git):
     before = cli(done, "status", "--json").json["commit"]
     assert cli(done, "rescore", "-o", "scorer={type: regex, pattern: x}").code == 0
     assert cli(done, "status", "--json").json["commit"] == before
 
 
-def test_a_file_that_is_no_scorer_is_told(cli: Cli, done: Path) -> None:
+def test_a_file_that_is_no_scorer_is_told(cli, done):
     (done / "odd.yaml").write_text("- type: exact\n", encoding="utf-8")
     told = cli(done, "rescore", "--scorer", "odd.yaml")
     assert told.code == 2
     assert "expected a scorer" in told.err
 
 
-def test_without_a_record_there_is_nothing_to_grade(cli: Cli, untrained: Path) -> None:
+def test_without_a_record_there_is_nothing_to_grade(cli, untrained):
     told = cli(untrained, "rescore")
     assert told.code == 2
     assert "No attempt is recorded" in told.err
@@ -150,7 +143,7 @@ def first_task(folder: Path, split: str = "train") -> str:
     return str(json.loads(line)["id"])
 
 
-def test_an_attempt_is_shown_from_question_to_outcome(cli: Cli, trained: Path) -> None:
+def test_an_attempt_is_shown_from_question_to_outcome(cli, trained):
     task = first_task(trained)
     done = cli(trained, "trace", task, "--stage", "rollout")
     assert (done.code, done.err) == (0, "")
@@ -159,13 +152,13 @@ def test_an_attempt_is_shown_from_question_to_outcome(cli: Cli, trained: Path) -
     assert f"task {task}, attempt 0, stage rollout, solver chat" in done.out
 
 
-def test_the_stage_can_be_chosen(cli: Cli, trained: Path) -> None:
+def test_the_stage_can_be_chosen(cli, trained):
     task = first_task(trained, "selection")
     assert "stage selection" in cli(trained, "trace", task, "--stage", "selection").out
     assert cli(trained, "trace", task, "--stage", "rollout").code == 2
 
 
-def test_the_skill_can_be_chosen(cli: Cli, fresh: Path) -> None:
+def test_the_skill_can_be_chosen(cli, fresh):
     # a run of its own: in the shared one other tests may have attempted the task since
     assert cli(fresh, "-q", "run").code == 0
     task = first_task(fresh, "selection")
@@ -182,19 +175,19 @@ def test_the_skill_can_be_chosen(cli: Cli, fresh: Path) -> None:
     assert cli(fresh, *asked, "0" * 64).code == 2
 
 
-def test_json_has_the_events(cli: Cli, trained: Path) -> None:
+def test_json_has_the_events(cli, trained):
     events = cli(trained, "trace", first_task(trained), "--json").json
     assert [event["type"] for event in events][-1] == "attempt_ended"
     assert {event["run"] for event in events} == {"quickstart"}
     assert events[1]["messages"][0]["content"]
 
 
-def test_events_can_be_switched_off(cli: Cli, fresh: Path) -> None:
+def test_events_can_be_switched_off(cli, fresh):
     assert cli(fresh, "-q", "step", "-o", "rollout.events=false").code == 0
     assert cli(fresh, "trace", first_task(fresh)).code == 2
 
 
-def test_calibrate_says_how_often_the_gate_errs(cli: Cli, trained: Path) -> None:
+def test_calibrate_says_how_often_the_gate_errs(cli, trained):
     done = cli(trained, "calibrate", "--draws", "3")
     price = r"3 attempts at each selection task: about 48 calls, [\d,]+ tokens, \$0\.00; .*"
     assert re.search(price, done.err)
@@ -205,7 +198,7 @@ def test_calibrate_says_how_often_the_gate_errs(cli: Cli, trained: Path) -> None
     assert "Accepted in 600 simulated comparisons (worse, better: by 0.1)" in done.out
 
 
-def test_calibrate_json_is_one_object_and_can_be_repeated(cli: Cli, trained: Path) -> None:
+def test_calibrate_json_is_one_object_and_can_be_repeated(cli, trained):
     words = ("calibrate", "initial", "--effect", "0.3", "--json")
     found, again = (cli(trained, *words).json for _ in range(2))
     assert again == found
@@ -219,9 +212,7 @@ def test_calibrate_json_is_one_object_and_can_be_repeated(cli: Cli, trained: Pat
     ("pattern", "said"),
     [("nothing like it", "No attempt solved any task"), (".", "no edit can score higher")],
 )
-def test_calibrate_explains_tasks_that_tell_nothing(
-    cli: Cli, done: Path, pattern: str, said: str
-) -> None:
+def test_calibrate_explains_tasks_that_tell_nothing(cli, done, pattern, said):
     scorer = f"scorer={{type: regex, pattern: '{pattern}'}}"
     told = cli(done, "calibrate", "--draws", "2", "-o", scorer)
     assert told.code == 0, told.err

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from skillopt_ci.config.config import GivenSplits
 from skillopt_ci.tasks.loading import load_splits
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
 
 SPLITS = ("train", "selection", "test")
 
@@ -57,9 +54,7 @@ EVALS = {
 }
 
 
-def test_evals_of_an_agent_skill_are_graded_against_their_expectations(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_evals_of_an_agent_skill_are_graded_against_their_expectations(cli, tmp_path):
     write(tmp_path, {"sales/evals/evals.json": EVALS, "sales/evals/files/sales.csv": "m,n\n3,7\n"})
     (tmp_path / "sales/evals/files/chart.png").write_bytes(b"\x89PNG")
     done = cli(tmp_path, "import", "sales/evals/evals.json")
@@ -110,7 +105,7 @@ gone.dev.v0:
 """
 
 
-def test_openai_evals_are_graded_as_their_classes_do(cli: Cli, tmp_path: Path) -> None:
+def test_openai_evals_are_graded_as_their_classes_do(cli, tmp_path):
     data = "registry/data"
     samples = {
         f"{data}/sums/samples.jsonl": lines(
@@ -157,8 +152,8 @@ ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in r
     ],
 )
 def test_rows_share_one_scorer_and_are_divided_alike_each_time(
-    cli: Cli, tmp_path: Path, name: str, content: object, options: tuple[str, ...]
-) -> None:
+    cli, tmp_path, name, content, options
+):
     write(tmp_path, {name: content})
     told = cli(tmp_path, "import", name, *options, "--json").json
     assert list(told["files"].values()) == [4, 2, 2]
@@ -172,14 +167,14 @@ def test_rows_share_one_scorer_and_are_divided_alike_each_time(
     assert list(tasks(tmp_path, "again")) == list(found)
 
 
-def test_the_keys_fit_the_configuration_above(cli: Cli, tmp_path: Path) -> None:
+def test_the_keys_fit_the_configuration_above(cli, tmp_path):
     write(tmp_path, {"skillopt.yaml": "run: a\n", "skills/a/rows.json": ROWS})
     told = cli(tmp_path / "skills" / "a", "import", "rows.json", "--json").json
     assert told["tasks"]["test"] == "skills/a/tasks/test.jsonl"
     assert list(told["files"])[-1] == "tasks/test.jsonl"
 
 
-def test_a_file_that_exists_is_replaced_only_by_force(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_that_exists_is_replaced_only_by_force(cli, tmp_path):
     write(tmp_path, {"rows.json": ROWS, "tasks/test.jsonl": "mine\n"})
     done = cli(tmp_path, "import", "rows.json")
     assert (done.code, "tasks/test.jsonl exists" in done.err) == (2, True)
@@ -204,9 +199,7 @@ def test_a_file_that_exists_is_replaced_only_by_force(cli: Cli, tmp_path: Path) 
         ("a.json", [{"input": [1], "ideal": {}, "item": 3}], "leave nothing for"),
     ],
 )
-def test_what_holds_no_tasks_is_refused(
-    cli: Cli, tmp_path: Path, name: str, content: object, told: str
-) -> None:
+def test_what_holds_no_tasks_is_refused(cli, tmp_path, name, content, told):
     write(tmp_path, {name: content})
     done = cli(tmp_path, "import", name)
     assert (done.code, told in done.err) == (2, True), done.err

@@ -6,10 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -32,9 +30,6 @@ from skillopt_ci.config.loading import load
 from skillopt_ci.errors import UsageError
 from skillopt_ci.git.process import Git
 
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
-
 KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model", "api_key_env"]
 
 
@@ -44,13 +39,13 @@ def init(folder: Path, *words: str) -> Result:
 
 
 @pytest.mark.parametrize("provider", PRESETS)
-def test_every_provider_makes_a_configuration_that_loads(provider: str, tmp_path: Path) -> None:
+def test_every_provider_makes_a_configuration_that_loads(provider, tmp_path):
     result = init(tmp_path, "--provider", provider, "--base-url", "http://localhost:1/v1")
     assert result.return_value == 0, result.output
-    assert load(tmp_path / "skillopt.yaml").config.model.target.model == PRESETS[provider].target  # type: ignore[index]
+    assert load(tmp_path / "skillopt.yaml").config.model.target.model == PRESETS[provider].target
 
 
-def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path: Path) -> None:
+def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path):
     told = init(tmp_path, "--run", "r1", "--target-model", "small", "--api-key-env", "MY_KEY")
     config = load(tmp_path / "skillopt.yaml").config
     assert (config.run, config.skill) == ("r1", "skills/r1/SKILL.md")
@@ -59,7 +54,7 @@ def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path: P
         assert words in told.output
 
 
-def test_existing_files_are_left_and_listed(tmp_path: Path) -> None:
+def test_existing_files_are_left_and_listed(tmp_path):
     (tmp_path / "AGENTS.md").write_text("mine", encoding="utf-8")
     told = json.loads(init(tmp_path, "--json").output)
     assert (told["left"], "skillopt.yaml" in told["written"]) == (["AGENTS.md"], True)
@@ -83,7 +78,7 @@ train: {batch_size: 8}  # stays
 """
 
 
-def test_a_run_is_added_to_a_list_of_runs(tmp_path: Path) -> None:
+def test_a_run_is_added_to_a_list_of_runs(tmp_path):
     (tmp_path / "skillopt.yaml").write_text(LISTED, encoding="utf-8")
     before = load(tmp_path / "skillopt.yaml", run="two").config
     (tmp_path / "c").mkdir()
@@ -97,7 +92,7 @@ def test_a_run_is_added_to_a_list_of_runs(tmp_path: Path) -> None:
     assert load(tmp_path / "skillopt.yaml", run="two").config == before
 
 
-def test_a_list_that_cannot_be_added_to_stays(tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_added_to_stays(tmp_path):
     text = LISTED.replace("- run: one\n- run: two\n  skill: b.md", "  [{run: one}]")
     (tmp_path / "skillopt.yaml").write_text(text, encoding="utf-8")
     told = init(tmp_path, "--run", "three", "--skill", "c.md").exception
@@ -106,12 +101,12 @@ def test_a_list_that_cannot_be_added_to_stays(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["skillopt.yaml"]
 
 
-def test_a_second_init_without_a_name_says_how_to_add_a_run(tmp_path: Path) -> None:
+def test_a_second_init_without_a_name_says_how_to_add_a_run(tmp_path):
     init(tmp_path)
     assert "To add a run: skillopt-ci init --run" in init(tmp_path).output
 
 
-def test_a_skill_given_as_a_folder_is_its_document(tmp_path: Path) -> None:
+def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
     (tmp_path / "skills/notes").mkdir(parents=True)
     init(tmp_path, "--skill", "skills/notes")
     assert (tmp_path / "skills/notes/SKILL.md").is_file()
@@ -125,9 +120,7 @@ def test_a_skill_given_as_a_folder_is_its_document(tmp_path: Path) -> None:
         (["--provider", "opena"], "'opena' is not one of"),
     ],
 )
-def test_what_cannot_be_written_down_is_refused(
-    words: list[str], message: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_written_down_is_refused(words, message, tmp_path):
     result = init(tmp_path, *words)
     assert isinstance(result.exception, click.UsageError)
     assert message in result.exception.format_message()
@@ -144,13 +137,13 @@ def answered(folder: Path, text: str, look: Look | None = None) -> Result:
     return CliRunner().invoke(ask, input=text)
 
 
-def test_questions_have_defaults(tmp_path: Path) -> None:
+def test_questions_have_defaults(tmp_path):
     last = answered(tmp_path, "notes\n" + "\n" * 6).stdout.splitlines()[-1]
     assert last.startswith("notes skills/notes/SKILL.md ")
     assert "OPENAI_API_KEY" in last
 
 
-def test_a_wrong_answer_is_asked_again(tmp_path: Path) -> None:
+def test_a_wrong_answer_is_asked_again(tmp_path):
     answers = "a b\nnotes\n\nnowhere\nollama\n\n\ntiny\n\n"
     last = answered(tmp_path, answers).stdout.splitlines()[-1]
     assert last.startswith("notes ")
@@ -168,7 +161,7 @@ class Models(Handler):
         self.answer(json.dumps({"data": models}).encode(), 200 if right else 401)
 
 
-def test_models_are_asked_of_the_address_and_checked(tmp_path: Path) -> None:
+def test_models_are_asked_of_the_address_and_checked(tmp_path):
     with http_server(Models) as url:
         words = ("notes", "", "compatible", f"{url}/v1", "MY_KEY", "smal", "small", "large")
         look = ask_server({"MY_KEY": "sk-1"})
@@ -185,9 +178,7 @@ def test_models_are_asked_of_the_address_and_checked(tmp_path: Path) -> None:
         ({"MY_KEY": "wrong"}, "does not say which models it has: HTTP Error 401"),
     ],
 )
-def test_where_models_cannot_be_checked_none_is_offered(
-    tmp_path: Path, environ: dict[str, str], said: str
-) -> None:
+def test_where_models_cannot_be_checked_none_is_offered(tmp_path, environ, said):
     with http_server(Models) as url:
         words = ("notes", "", "ollama", f"{url}/v1", "MY_KEY", "", "own", "", "other")
         done = answered(tmp_path, "\n".join(words) + "\n", ask_server(environ))
@@ -196,7 +187,7 @@ def test_where_models_cannot_be_checked_none_is_offered(
 
 
 @pytest.mark.integration
-def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path: Path) -> None:
+def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path):
     subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
     folder = tmp_path / "bots"
     folder.mkdir()
@@ -231,7 +222,7 @@ def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path: Pa
     assert "--pages belongs to --github" in str(init(tmp_path, "--pages").exception)
 
 
-def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path: Path) -> None:
+def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     subprocess.run(["git", "-C", tmp_path, "remote", "add", "origin", "x"], check=True)
     init(tmp_path, "--api-key-env", "ONE_KEY")
@@ -244,7 +235,7 @@ def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path:
     assert "gh repo create" not in told
 
 
-def test_without_github_there_are_no_workflows(tmp_path: Path) -> None:
+def test_without_github_there_are_no_workflows(tmp_path):
     init(tmp_path)
     assert not (tmp_path / ".github").exists()
 
@@ -261,7 +252,7 @@ def passes(folder: Path, *places: str) -> bool:
 
 
 @pytest.mark.integration
-def test_the_environment_passes_its_test_and_validates_at_once(cli: Cli, tmp_path: Path) -> None:
+def test_the_environment_passes_its_test_and_validates_at_once(cli, tmp_path):
     done = cli(tmp_path, "new-env", "Number words")
     assert "wrote     number-words/environment.py" in done.out
     assert cli(tmp_path, "new-env", "jobs", "more/jobs", "--kind", "yaml").code == 0
@@ -277,7 +268,7 @@ def test_the_environment_passes_its_test_and_validates_at_once(cli: Cli, tmp_pat
 
 
 @pytest.mark.integration
-def test_a_change_of_the_grading_fails_the_test(cli: Cli, tmp_path: Path) -> None:
+def test_a_change_of_the_grading_fails_the_test(cli, tmp_path):
     cli(tmp_path, "new-env", "words")
     file = tmp_path / "words" / "environment.py"
     file.write_text(file.read_text().replace("right = answer in", "right = answer not in"))
@@ -286,7 +277,7 @@ def test_a_change_of_the_grading_fails_the_test(cli: Cli, tmp_path: Path) -> Non
 
 
 @pytest.mark.integration
-def test_a_change_of_what_a_computer_grades_fails_the_test(cli: Cli, tmp_path: Path) -> None:
+def test_a_change_of_what_a_computer_grades_fails_the_test(cli, tmp_path):
     cli(tmp_path, "new-env", "jobs", "--kind", "yaml")
     config = tmp_path / "jobs" / "skillopt.yaml"
     config.write_text(config.read_text().replace("{type: sandbox}", "{type: unconfined}"))
@@ -296,7 +287,7 @@ def test_a_change_of_what_a_computer_grades_fails_the_test(cli: Cli, tmp_path: P
         passes(tmp_path, "jobs")
 
 
-def test_what_is_there_stays(cli: Cli, tmp_path: Path) -> None:
+def test_what_is_there_stays(cli, tmp_path):
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "environment.py").write_text("mine\n")
     found = cli(tmp_path, "new-env", "words", "--json").json
@@ -317,7 +308,7 @@ def test_what_is_there_stays(cli: Cli, tmp_path: Path) -> None:
         ("über-test", "BerTest"),
     ],
 )
-def test_any_text_becomes_the_name_of_a_class(text: str, name: str) -> None:
+def test_any_text_becomes_the_name_of_a_class(text, name):
     assert class_name(text) == name
     assert name.isidentifier()
 
@@ -339,9 +330,7 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_whole_run_is_done_and_explained_in_40_lines(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_whole_run_is_done_and_explained_in_40_lines(cli, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     done = cli(tmp_path, "quickstart", "a place", *SMALL, "--no-progress")
     assert (done.code, done.err) == (0, "")
@@ -361,9 +350,7 @@ def test_a_whole_run_is_done_and_explained_in_40_lines(
     assert "<html" in report.read_text(encoding="utf-8")
 
 
-def test_the_report_is_opened_in_a_browser_if_asked_for(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_is_opened_in_a_browser_if_asked_for(cli, tmp_path, monkeypatch):
     browser = tmp_path / "browser"
     browser.write_text(f"#!/bin/sh\necho $1 >{tmp_path}/opened\n", encoding="utf-8")
     browser.chmod(0o755)
@@ -375,8 +362,8 @@ def test_the_report_is_opened_in_a_browser_if_asked_for(
 
 @pytest.mark.parametrize("programs", [("git",), ("git", "bwrap")])
 def test_what_needs_bubblewrap_is_said_to_be_left_out_without_it(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: tuple[str, ...]
-) -> None:
+    cli, tmp_path, monkeypatch, programs
+):
     (tmp_path / "bin").mkdir()
     for program in programs:
         (tmp_path / "bin" / program).symlink_to(shutil.which(program) or "/bin/true")
@@ -386,7 +373,7 @@ def test_what_needs_bubblewrap_is_said_to_be_left_out_without_it(
     assert ("left out: what runs in a sandbox" in done.out) == ("bwrap" not in programs)
 
 
-def test_with_json_stdout_has_steps_and_epoch_ends_alone(cli: Cli, tmp_path: Path) -> None:
+def test_with_json_stdout_has_steps_and_epoch_ends_alone(cli, tmp_path):
     done = cli(tmp_path, "quickstart", "place", "--json", *SMALL)
     told = [json.loads(line) for line in done.out.splitlines()]
     kinds = [("step", 1), ("step", 2), ("slow_update", 2)]
@@ -394,23 +381,21 @@ def test_with_json_stdout_has_steps_and_epoch_ends_alone(cli: Cli, tmp_path: Pat
     assert "Report: file://" in done.err
 
 
-def test_it_works_whatever_git_knows_of_the_user(
-    cli: Cli, nobody: Path, git: Callable[..., str]
-) -> None:
+def test_it_works_whatever_git_knows_of_the_user(cli, nobody, git):
     done = cli(nobody, "-q", "quickstart", "place", *SMALL)
     assert done.code == 0, done.err
     authors = git(nobody / "place", "log", "--format=%an", "skillopt/quickstart")
     assert set(authors.splitlines()) == {"Quickstart"}
 
 
-def test_a_folder_in_use_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_left_as_it_is(tmp_path):
     (tmp_path / "skillopt.yaml").write_text("mine\n", encoding="utf-8")
     with pytest.raises(UsageError, match="nothing was written"):
         make_repository(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["skillopt.yaml"]
 
 
-def test_the_example_starts_from_one_clean_commit(tmp_path: Path, git: Callable[..., str]) -> None:
+def test_the_example_starts_from_one_clean_commit(tmp_path, git):
     make_repository(tmp_path / "place")
     assert git(tmp_path / "place", "rev-list", "--count", "main") == "1"
     assert git(tmp_path / "place", "status", "--porcelain") == ""

@@ -56,20 +56,18 @@ def terminate() -> None:
     signal.pause()
 
 
-def test_a_command_returns_its_exit_code() -> None:
+def test_a_command_returns_its_exit_code():
     assert main(["nothing"], group=app) == 3
 
 
 @pytest.mark.parametrize(
     ("name", "code"), [("config", 2), ("budget", 4), ("defect", 1), ("interrupt", 130)]
 )
-def test_every_failure_has_its_exit_code(name: str, code: int) -> None:
+def test_every_failure_has_its_exit_code(name, code):
     assert main(["fail", name], group=app) == code
 
 
-def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(capsys):
     main(["fail", "config"], group=app)
     told = capsys.readouterr()
     assert told.err == "error: a.yaml:3: no such key\nDid you mean run?\n"
@@ -80,16 +78,12 @@ def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(
     assert (found["exit_code"], found["error"]) == (4, error)
 
 
-def test_a_command_line_that_cannot_be_parsed_is_json_too(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_command_line_that_cannot_be_parsed_is_json_too(capsys):
     assert main(["--json", "--nonsense"]) == 2
     assert "--nonsense" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
-def test_a_defect_shows_no_traceback_but_names_its_report(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_shows_no_traceback_but_names_its_report(capsys, monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     main(["fail", "defect"], group=app)
     told = capsys.readouterr().err
@@ -97,16 +91,14 @@ def test_a_defect_shows_no_traceback_but_names_its_report(
     assert "skillopt-ci-crash-" in told
 
 
-def test_sigterm_ends_like_ctrl_c_and_says_that_work_is_saved(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_sigterm_ends_like_ctrl_c_and_says_that_work_is_saved(capsys):
     before = signal.getsignal(signal.SIGTERM)
     assert main(["terminate"], group=app) == 130
     assert "saved" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_sigterm_cancels_what_runs_in_a_background_job() -> None:
+def test_sigterm_cancels_what_runs_in_a_background_job():
     seen: list[type[BaseException]] = []
 
     async def work() -> None:
@@ -127,19 +119,19 @@ def test_sigterm_cancels_what_runs_in_a_background_job() -> None:
     assert seen == [asyncio.CancelledError]
 
 
-def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_is_shown(capsys):
     assert main([]) == 2
     groups = re.findall(r"^(\w+):$", capsys.readouterr().out, re.MULTILINE)
     assert groups == ["Options", "Start", "Train", "Read", "CI", "Advanced"]
 
 
-def test_a_hidden_command_works_and_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hidden_command_works_and_is_not_listed(capsys):
     assert main(["--help"]) == 0
     assert "simulate" not in capsys.readouterr().out
     assert main(["simulate", "--help"]) == 0
 
 
-def test_a_closed_stdout_is_quiet() -> None:
+def test_a_closed_stdout_is_quiet():
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "skillopt_ci", "--help"]
@@ -149,7 +141,7 @@ def test_a_closed_stdout_is_quiet() -> None:
     assert done.stderr == b""
 
 
-def test_help_imports_nothing_but_click() -> None:
+def test_help_imports_nothing_but_click():
     code = (
         "import sys; from skillopt_ci.cli.main import main; main(['--help']);"
         "print(sorted({'pydantic', 'rich', 'openai', 'yaml', 'asyncio'} & set(sys.modules)))"
@@ -159,7 +151,7 @@ def test_help_imports_nothing_but_click() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_of_the_table_exists(name: str) -> None:
+def test_every_command_of_the_table_exists(name):
     assert isinstance(cli.get_command(click.Context(cli), name), click.Command)
 
 
@@ -194,23 +186,21 @@ def group(
         ("--gret", 2, "No such option"),
     ],
 )
-def test_a_command_is_found_by_name_or_the_nearest_is_suggested(
-    group: LazyGroup, word: str, code: int, told: str
-) -> None:
+def test_a_command_is_found_by_name_or_the_nearest_is_suggested(group, word, code, told):
     result = CliRunner().invoke(group, [word])
     assert (result.exit_code, told in result.output) == (code, True)
 
 
-def test_only_the_named_command_is_imported(group: LazyGroup) -> None:
+def test_only_the_named_command_is_imported(group):
     result = CliRunner().invoke(group, ["broken"])
     assert str(result.exception) == "imported"
 
 
-def test_an_unknown_name_is_no_command(group: LazyGroup) -> None:
+def test_an_unknown_name_is_no_command(group):
     assert group.get_command(click.Context(group), "nothing") is None
 
 
-def test_the_report_holds_versions_command_and_traceback() -> None:
+def test_the_report_holds_versions_command_and_traceback():
     with pytest.raises(ZeroDivisionError) as caught:
         _ = 1 / 0
     report = crash_report(caught.value, ["step", "-v"], {})
@@ -220,7 +210,7 @@ def test_the_report_holds_versions_command_and_traceback() -> None:
 
 
 @given(st.text(st.characters(categories=["L", "N"]), min_size=9), st.text(), st.text())
-def test_values_of_secret_variables_never_survive(secret: str, before: str, after: str) -> None:
+def test_values_of_secret_variables_never_survive(secret, before, after):
     assert secret not in without_secrets(before + secret + after, {"MY_API_KEY": secret})
 
 
@@ -233,16 +223,16 @@ def test_values_of_secret_variables_never_survive(secret: str, before: str, afte
         "ghp_abcdefgh12345678",
     ],
 )
-def test_keys_are_known_by_their_shape(text: str) -> None:
+def test_keys_are_known_by_their_shape(text):
     assert "abcdefgh12345678" not in without_secrets(text, {})
 
 
-def test_plain_words_stay() -> None:
+def test_plain_words_stay():
     text = "https://example.org/a@b task-12345678 HOME=/home/me"
     assert without_secrets(text, {"HOME": "/home/me", "TOKEN": ""}) == text
 
 
-def test_the_report_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+def test_the_report_is_a_file_that_only_its_owner_reads(tmp_path):
     where = write_report(ValueError("boom"), [], {}, tmp_path)
     (file,) = tmp_path.iterdir()
     assert str(file) in where
@@ -253,8 +243,6 @@ def test_the_report_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "environ"), [("missing", {}), (".", {"CI": "true"})], ids=["no place", "on a runner"]
 )
-def test_where_no_file_would_last_the_report_is_told(
-    tmp_path: Path, folder: str, environ: dict[str, str]
-) -> None:
+def test_where_no_file_would_last_the_report_is_told(tmp_path, folder, environ):
     where = write_report(ValueError("boom"), [], environ, tmp_path / folder)
     assert "ValueError: boom" in where

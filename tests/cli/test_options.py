@@ -2,16 +2,12 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals, build_console, command, wants_colour, wrapped
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
 
 
 @command(cls=click.Group)
@@ -36,7 +32,7 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     return capsys.readouterr().out.strip().split("|")
 
 
-def test_defaults_need_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_defaults_need_no_option(capsys):
     assert shown(capsys, "show") == ["skillopt.yaml", "", "False", "0", "True", ""]
 
 
@@ -49,9 +45,7 @@ def test_defaults_need_no_option(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=["before", "after", "both"],
 )
-def test_options_stand_before_and_after_the_command(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_stand_before_and_after_the_command(words, capsys):
     assert shown(capsys, *words) == ["a.yaml", "", "True", "-1", "False", "x"]
 
 
@@ -63,21 +57,17 @@ def test_options_stand_before_and_after_the_command(
         ("-v show -vv", 3, "3"),
     ],
 )
-def test_the_last_one_wins_or_they_add_up_in_order(
-    capsys: pytest.CaptureFixture[str], words: str, place: int, value: str
-) -> None:
+def test_the_last_one_wins_or_they_add_up_in_order(capsys, words, place, value):
     assert shown(capsys, *words.split())[place] == value
 
 
 @pytest.mark.parametrize("words", [["--version"], ["show", "--version"]])
-def test_version_is_told_in_both_places(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_version_is_told_in_both_places(words, capsys):
     assert main(words, group=app) == 0
     assert capsys.readouterr().out.startswith("skillopt-ci ")
 
 
-def test_globals_of_the_process_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_globals_of_the_process_are_a_snapshot(monkeypatch):
     settings = Globals.of_process()
     monkeypatch.setenv("SKILLOPT_TEST_LATER", "1")
     assert "SKILLOPT_TEST_LATER" not in settings.environ
@@ -99,13 +89,11 @@ class Terminal(io.StringIO):
         (io.StringIO(), {"TERM": "xterm"}, False),
     ],
 )
-def test_colour_is_for_capable_terminals(
-    stream: io.StringIO, environ: dict[str, str], wanted: bool
-) -> None:
+def test_colour_is_for_capable_terminals(stream, environ, wanted):
     assert wants_colour(stream, environ) is wanted
 
 
-def test_text_is_printed_as_it_is() -> None:
+def test_text_is_printed_as_it_is():
     stream = io.StringIO()
     build_console(stream, {}).print("[red]not markup[/red] :smile: 'x' 42")
     assert stream.getvalue() == "[red]not markup[/red] :smile: 'x' 42\n"
@@ -115,15 +103,13 @@ def test_text_is_printed_as_it_is() -> None:
     "words",
     ["check", "config", "estimate", "plan", "status", "log", "show 1", "diff", "best", "comment"],
 )
-def test_a_command_finds_the_configuration_from_a_folder_below(
-    cli: Cli, trained: Path, words: str
-) -> None:
+def test_a_command_finds_the_configuration_from_a_folder_below(cli, trained, words):
     found = cli(trained / "skills" / "ledger", *words.split(), "-o", "train.num_epochs=2")
     assert (found.code, found.err) == (0, "")
     assert "--config" not in found.out
 
 
-def test_a_configuration_below_is_named_and_not_used(cli: Cli, trained: Path) -> None:
+def test_a_configuration_below_is_named_and_not_used(cli, trained):
     found = cli(trained.parent, "config")
     assert (found.code, found.out) == (2, "")
     assert "There is one elsewhere: --config repository/skillopt.yaml" in found.err
@@ -138,12 +124,7 @@ def test_a_configuration_below_is_named_and_not_used(cli: Cli, trained: Path) ->
         ("skillopt-ci eval --split tr", ["train"]),
     ],
 )
-def test_a_shell_completes_commands_options_and_values(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    completed: list[str],
-) -> None:
+def test_a_shell_completes_commands_options_and_values(capsys, monkeypatch, line, completed):
     monkeypatch.setenv("_SKILLOPT_CI_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
@@ -151,9 +132,7 @@ def test_a_shell_completes_commands_options_and_values(
     assert capsys.readouterr().out.split() == [f"plain,{word}" for word in completed]
 
 
-def test_a_text_breaks_between_words_on_a_terminal_and_not_in_a_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_text_breaks_between_words_on_a_terminal_and_not_in_a_file(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = "error: " + "a few words and " * 9 + "/a/path/" + "that-is-longer" * 9 + "\nhint"
     lines = wrapped(text, Terminal(), 4).split("\n")

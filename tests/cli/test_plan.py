@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ def machine(name: str) -> tuple[str, str]:
     return "-o", f"cache.path=.git/{name}.sqlite"
 
 
-def test_plan_prints_a_matrix(cli: Cli, fresh: Path) -> None:
+def test_plan_prints_a_matrix(cli, fresh):
     assert cli(fresh, "plan", "--shards", "2", "--json").json == {
         "phase": "measure",
         "step": 1,
@@ -31,20 +30,20 @@ def test_plan_prints_a_matrix(cli: Cli, fresh: Path) -> None:
     }
 
 
-def test_plan_is_a_sentence_for_people(cli: Cli, fresh: Path) -> None:
+def test_plan_is_a_sentence_for_people(cli, fresh):
     cli(fresh, "step")
     done = cli(fresh, "plan", "--shards", "3")
     assert done.out == "8 attempts to roll out the batch of step 2, in 3 shards: 1/3, 2/3, 3/3\n"
 
 
-def test_plan_after_the_last_step_is_empty(cli: Cli, done: Path) -> None:
+def test_plan_after_the_last_step_is_empty(cli, done):
     planned = cli(done, "plan", "--json")
     assert planned.code == 3
     assert (planned.json["phase"], planned.json["matrix"]) == ("", {"shard": []})
     assert cli(done, "rollout", "--shard", "1/1").code == 3
 
 
-def test_step_takes_over_what_the_shards_were_answered(cli: Cli, fresh: Path) -> None:
+def test_step_takes_over_what_the_shards_were_answered(cli, fresh):
     for number in (1, 2):
         shard = f"{number}/2"
         file = f".git/answers-{number}.jsonl"
@@ -56,13 +55,13 @@ def test_step_takes_over_what_the_shards_were_answered(cli: Cli, fresh: Path) ->
     assert done.json["step"] == 1
 
 
-def test_shard_is_told_in_a_sentence(cli: Cli, fresh: Path) -> None:
+def test_shard_is_told_in_a_sentence(cli, fresh):
     done = cli(fresh, "rollout", "--shard", "1/4")
     assert done.out.startswith("4 attempts, 4 answers in answers.jsonl. Used 4 calls")
     assert (fresh / "answers.jsonl").is_file()
 
 
-def test_half_a_step_leaves_a_candidate_to_measure(cli: Cli, fresh: Path) -> None:
+def test_half_a_step_leaves_a_candidate_to_measure(cli, fresh):
     half = cli(fresh, "step", "--until-candidate", "--json")
     assert (half.code, half.json["kind"], half.json["step"]) == (0, "candidate", 1)
     assert cli(fresh, "plan", "--json").json["phase"] == "evaluation"
@@ -70,7 +69,7 @@ def test_half_a_step_leaves_a_candidate_to_measure(cli: Cli, fresh: Path) -> Non
     assert cli(fresh, "step", "--json", "-v").json["step"] == 1
 
 
-def test_notes_are_read_from_a_file(cli: Cli, fresh: Path, git: Callable[..., str]) -> None:
+def test_notes_are_read_from_a_file(cli, fresh, git):
     note = '{"id": "issue-1", "author": "wen", "text": "Write dates as ISO says."}'
     (fresh / "notes.json").write_text(f'{{"version": 1, "notes": [{note}]}}', encoding="utf-8")
     assert cli(fresh, "step", "--notes", "notes.json").code == 0
@@ -103,7 +102,7 @@ def require_within(rest: dict[str, Any], made: Counter[tuple[str, str]]) -> None
     assert rest["calls"]["least"] <= made.total() <= rest["calls"]["most"]
 
 
-def test_a_run_makes_the_calls_that_were_foreseen_whenever_one_asks(cli: Cli, fresh: Path) -> None:
+def test_a_run_makes_the_calls_that_were_foreseen_whenever_one_asks(cli, fresh):
     before = cli(fresh, "estimate", "--json", *EVERYTHING).json
     assert cli(fresh, "step", "-q", *EVERYTHING).code == 0
     first = calls(cli(fresh, "status", "--json").json["accounts"])
@@ -146,25 +145,21 @@ def foreseen_and_made(cli: Cli, folder: Path, seed: int, options: list[str]) -> 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_likely_calls_of_a_run_are_those_that_it_makes(
-    cli: Cli, tmp_path: Path, name: str
-) -> None:
+def test_the_likely_calls_of_a_run_are_those_that_it_makes(cli, tmp_path, name):
     options = [word for one in CONFIGS[name] for word in ("-o", one)]
     runs = [foreseen_and_made(cli, tmp_path / str(seed), seed, options) for seed in (1, 2)]
     likely, made = (statistics.mean(numbers) for numbers in zip(*runs, strict=True))
     assert likely == pytest.approx(made, rel=0.15)
 
 
-def test_the_likely_tokens_are_those_that_are_used_in_order_of_magnitude(
-    cli: Cli, fresh: Path
-) -> None:
+def test_the_likely_tokens_are_those_that_are_used_in_order_of_magnitude(cli, fresh):
     foreseen = cli(fresh, "estimate", "--json").json["step"]
     assert cli(fresh, "step", "-q").code == 0
     used = cli(fresh, "status", "--json").json["tokens"]
     assert used / 4 < foreseen["tokens"]["likely"] < used * 4
 
 
-def test_nothing_changes_and_nothing_is_asked(cli: Cli, untrained: Path) -> None:
+def test_nothing_changes_and_nothing_is_asked(cli, untrained):
     done = cli(untrained, "estimate")
     assert done.code == 0
     assert "Next step" in done.out
@@ -174,7 +169,7 @@ def test_nothing_changes_and_nothing_is_asked(cli: Cli, untrained: Path) -> None
     assert cli(untrained, "status").code == 2  # the run has not started
 
 
-def test_a_price_that_nobody_knows_is_called_unknown(cli: Cli, untrained: Path) -> None:
+def test_a_price_that_nobody_knows_is_called_unknown(cli, untrained):
     role = "{provider: openai, model: in-no-table, base_url: 'http://127.0.0.1:9/v1'}"
     options = ("-o", f"model.target={role}", "-o", f"model.optimizer={role}")
     found = cli(untrained, "estimate", "--json", *options).json
@@ -184,7 +179,7 @@ def test_a_price_that_nobody_knows_is_called_unknown(cli: Cli, untrained: Path) 
     assert "unknown" in cli(untrained, "estimate", *options).out
 
 
-def test_money_is_calls_times_sizes_times_price(cli: Cli, untrained: Path) -> None:
+def test_money_is_calls_times_sizes_times_price(cli, untrained):
     price = "{input: 1000000, output: 0}"
     role = f"{{provider: simulated, model: s, price: {price}}}"
     paid = role.replace("simulated", "openai")
@@ -197,12 +192,12 @@ def test_money_is_calls_times_sizes_times_price(cli: Cli, untrained: Path) -> No
     assert step["cost_usd"]["likely"] == pytest.approx(expected)
 
 
-def test_a_trained_run_has_nothing_left_but_its_end(cli: Cli, trained: Path) -> None:
+def test_a_trained_run_has_nothing_left_but_its_end(cli, trained):
     found = cli(trained, "estimate", "--json").json
     assert (found["step"]["stages"], found["rest"]["stages"]) == ([], [])
 
 
-def test_a_budget_that_will_not_do_is_a_warning(cli: Cli, untrained: Path) -> None:
+def test_a_budget_that_will_not_do_is_a_warning(cli, untrained):
     done = cli(untrained, "estimate", "-o", "budget.step.calls=3", "-o", "budget.run.tokens=10")
     assert done.code == 0
     assert "warning: budget.step.calls is 3, and about" in done.err

@@ -43,7 +43,7 @@ def ask(models: Models, **environ: str) -> list[Finding]:
     return [finding for one in answers for finding in one.findings]
 
 
-def test_ask_models_calls_every_role_once(models: Models, model_server: ModelServer) -> None:
+def test_ask_models_calls_every_role_once(models, model_server):
     found = ask(models, PROBE_KEY=KEY)
     assert [one.part for one in found] == ["model.target", "model.optimizer", "model.judge"]
     assert found[0].text.startswith("m answered in ")
@@ -51,9 +51,7 @@ def test_ask_models_calls_every_role_once(models: Models, model_server: ModelSer
     assert len(model_server.prompts) == 3
 
 
-def test_ask_models_names_the_variable_of_a_wrong_key_and_hides_the_key(
-    models: Models, model_server: ModelServer
-) -> None:
+def test_ask_models_names_the_variable_of_a_wrong_key_and_hides_the_key(models, model_server):
     model_server.trouble = lambda prompt: (401, f"Incorrect API key provided: {KEY}")
     found = ask(models, PROBE_KEY=KEY)
     assert {one.exit_code for one in found} == {ExitCode.USAGE}
@@ -61,9 +59,7 @@ def test_ask_models_names_the_variable_of_a_wrong_key_and_hides_the_key(
     assert KEY not in str(found)
 
 
-def test_ask_models_goes_on_after_a_role_that_fails(
-    models: Models, model_server: ModelServer
-) -> None:
+def test_ask_models_goes_on_after_a_role_that_fails(models, model_server):
     calls = iter([(500, "down"), None, None])
     model_server.trouble = lambda prompt: next(calls)
     found = ask(models, PROBE_KEY=KEY)
@@ -71,18 +67,14 @@ def test_ask_models_goes_on_after_a_role_that_fails(
     assert found[0].exit_code is ExitCode.INFRASTRUCTURE
 
 
-def test_ask_models_calls_no_role_without_its_key(
-    models: Models, model_server: ModelServer
-) -> None:
+def test_ask_models_calls_no_role_without_its_key(models, model_server):
     found = ask(models)
     assert {(one.level, one.exit_code) for one in found} == {("error", ExitCode.USAGE)}
     assert all("PROBE_KEY" in one.text for one in found)
     assert model_server.prompts == []
 
 
-def test_ask_models_says_what_an_empty_answer_may_mean(
-    models: Models, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ask_models_says_what_an_empty_answer_may_mean(models, model_server, monkeypatch):
     monkeypatch.setattr(model_server, "answer", lambda system, prompt: "")
     empty = [one for one in ask(models, PROBE_KEY=KEY) if "was empty" in one.text]
     assert [one.level for one in empty] == ["warning", "error", "error"]
@@ -111,9 +103,7 @@ def errors(done: Done) -> list[str]:
     return [one["text"] for one in done.json["findings"] if one["level"] == "error"]
 
 
-def test_every_role_is_asked_once_and_told_about(
-    cli: Cli, checkout: Checkout, server: ModelServer
-) -> None:
+def test_every_role_is_asked_once_and_told_about(cli, checkout, server):
     done = cli(checkout.folder, "check", "--probe", "--json")
     assert (done.code, errors(done), done.json["ready"]) == (0, [], True)
     found = roles(done)["optimizer"]
@@ -125,9 +115,7 @@ def test_every_role_is_asked_once_and_told_about(
     assert KEY not in done.out + done.err
 
 
-def test_people_get_lines_and_a_conclusion(
-    cli: Cli, checkout: Checkout, server: ModelServer
-) -> None:
+def test_people_get_lines_and_a_conclusion(cli, checkout, server):
     done = cli(checkout.folder, "check", "--probe")
     assert done.code == 0
     for words in ("skillopt-ci ", "git version", "m answered in", "no price is known", "Ready to"):
@@ -135,9 +123,7 @@ def test_people_get_lines_and_a_conclusion(
     assert KEY not in done.out + done.err
 
 
-def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(
-    cli: Cli, checkout: Checkout, server: ModelServer
-) -> None:
+def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(cli, checkout, server):
     done = cli(
         checkout.folder, "check", "--probe", "--json", "-o", "model.target.api_key_env=NOT_THERE"
     )
@@ -146,9 +132,7 @@ def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(
     assert [roles(done)[role]["answered"] for role in ("target", "optimizer")] == [False, True]
 
 
-def test_a_key_from_a_file_is_used_and_not_told(
-    cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_from_a_file_is_used_and_not_told(cli, checkout, server, monkeypatch):
     checkout.write("key.txt", f"{KEY}-of-the-file\n")
     options = [
         word
@@ -170,8 +154,8 @@ def test_a_key_from_a_file_is_used_and_not_told(
     [(401, 2, "refused the key in DEMO_KEY"), (404, 2, "there is no model 'm'"), (503, 5, "503")],
 )
 def test_what_the_server_has_against_it_is_told_without_the_key(
-    cli: Cli, checkout: Checkout, server: ModelServer, status: int, code: int, words: str
-) -> None:
+    cli, checkout, server, status, code, words
+):
     server.trouble = lambda prompt: (status, f"no: {KEY}")
     done = cli(checkout.folder, "check", "--probe", "--json")
     assert done.code == code
@@ -179,9 +163,7 @@ def test_what_the_server_has_against_it_is_told_without_the_key(
     assert KEY not in done.out + done.err
 
 
-def test_a_server_that_is_not_there_is_named(
-    cli: Cli, checkout: Checkout, server: ModelServer
-) -> None:
+def test_a_server_that_is_not_there_is_named(cli, checkout, server):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -196,8 +178,8 @@ def test_a_server_that_is_not_there_is_named(
 
 
 def test_an_optimizer_that_cannot_keep_to_the_contract_is_no_optimizer(
-    cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cli, checkout, server, monkeypatch
+):
     monkeypatch.setattr(server, "answer", lambda system, prompt: "Hello!")
     done = cli(checkout.folder, "check", "--probe", "--json")
     assert done.code == 2
@@ -206,15 +188,13 @@ def test_an_optimizer_that_cannot_keep_to_the_contract_is_no_optimizer(
     assert roles(done)["target"]["structured"] is False
 
 
-def test_offline_nobody_is_asked(cli: Cli, checkout: Checkout, server: ModelServer) -> None:
+def test_offline_nobody_is_asked(cli, checkout, server):
     done = cli(checkout.folder, "check", "--json")
     assert (done.code, roles(done), server.prompts) == (0, {}, [])
     assert any(one["part"] == "model.target" for one in done.json["findings"])
 
 
-def test_a_key_that_cannot_be_hidden_is_said_and_not_shown(
-    cli: Cli, checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_cannot_be_hidden_is_said_and_not_shown(cli, checkout, server, monkeypatch):
     monkeypatch.setenv("DEMO_KEY", "letmein")
     done = cli(checkout.folder, "check", "--probe", "--json")
     warnings = [one["text"] for one in done.json["findings"] if one["part"] == "secrets"]
@@ -222,16 +202,14 @@ def test_a_key_that_cannot_be_hidden_is_said_and_not_shown(
     assert "letmein" not in done.out + done.err
 
 
-def test_a_configuration_that_cannot_be_read_is_the_only_error(
-    cli: Cli, checkout: Checkout
-) -> None:
+def test_a_configuration_that_cannot_be_read_is_the_only_error(cli, checkout):
     checkout.write("skillopt.yaml", "run: [\n")
     done = cli(checkout.folder, "check", "--probe", "--json")
     assert done.code == 2
     assert len(errors(done)) == 1
 
 
-def test_simulated_models_are_ready_and_cost_nothing(cli: Cli, untrained: Any) -> None:
+def test_simulated_models_are_ready_and_cost_nothing(cli, untrained):
     done = cli(untrained, "check", "--probe", "--json")
     assert done.code == 0
     assert roles(done)["target"]["price"]["source"] == "simulated"
@@ -270,9 +248,7 @@ def claude(command: Path | str = "claude") -> str:
     return f"rollout.solver={{type: external, agent: claude-code, command: ['{command}']}}"
 
 
-def test_an_agent_is_asked_for_its_version_without_its_key(
-    cli: Cli, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_is_asked_for_its_version_without_its_key(cli, bare, tmp_path, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     program = script(tmp_path / "bin/claude", 'echo "2.0.1 (Claude Code) $1 $ANTHROPIC_API_KEY"')
     done = look(cli, bare, UNCONFINED, claude(program))
@@ -280,7 +256,7 @@ def test_an_agent_is_asked_for_its_version_without_its_key(
     assert KEY not in done.out + done.err
 
 
-def test_an_agent_that_is_not_on_the_computer_is_told_with_the_remedy(cli: Cli, bare: Path) -> None:
+def test_an_agent_that_is_not_on_the_computer_is_told_with_the_remedy(cli, bare):
     done = look(cli, bare, UNCONFINED, claude("/nowhere/claude"))
     (error,) = found(done, "agent", "error")
     assert error.startswith("/nowhere/claude is not on the task's computer (unconfined)")
@@ -295,17 +271,13 @@ def test_an_agent_that_is_not_on_the_computer_is_told_with_the_remedy(cli: Cli, 
         ("echo 2.0.1", "warning", "it has no key: none of ANTHROPIC_API_KEY, "),
     ],
 )
-def test_an_agent_that_fails_or_has_no_key_is_told(
-    cli: Cli, bare: Path, tmp_path: Path, text: str, level: str, said: str
-) -> None:
+def test_an_agent_that_fails_or_has_no_key_is_told(cli, bare, tmp_path, text, level, said):
     program = script(tmp_path / "claude", text)
     (told,) = found(look(cli, bare, UNCONFINED, claude(program)), "agent", level)
     assert told.startswith(said.format(program))
 
 
-def test_a_program_of_ones_own_is_looked_for_and_not_started(
-    cli: Cli, bare: Path, tmp_path: Path
-) -> None:
+def test_a_program_of_ones_own_is_looked_for_and_not_started(cli, bare, tmp_path):
     program = script(tmp_path / "mine", f"touch {tmp_path}/started")
     solver = f"rollout.solver={{type: external, agent: command, command: ['{program}', x]}}"
     assert found(look(cli, bare, UNCONFINED, solver), "agent") == [f"{program} is there"]
@@ -314,7 +286,7 @@ def test_a_program_of_ones_own_is_looked_for_and_not_started(
     assert look(cli, bare, UNCONFINED, absent).code == 2
 
 
-def test_what_an_agent_lacks_in_a_sandbox_is_told(cli: Cli, bare: Path, tmp_path: Path) -> None:
+def test_what_an_agent_lacks_in_a_sandbox_is_told(cli, bare, tmp_path):
     computers("sandbox")  # or skip
     program = script(tmp_path / "agents/claude", "echo 2.0.1")
     alone = look(cli, bare, "rollout.computer={type: sandbox}", claude(program))
@@ -326,9 +298,7 @@ def test_what_an_agent_lacks_in_a_sandbox_is_told(cli: Cli, bare: Path, tmp_path
     assert any("it can reach no server" in one for one in found(inside, "agent", "warning"))
 
 
-def test_an_engine_that_does_not_answer_is_told_once(
-    cli: Cli, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_that_does_not_answer_is_told_once(cli, bare, tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     done = look(cli, bare, "rollout.computer={type: docker, image: 'debian:12'}", claude())
     (error,) = found(done, "computer", "error")
@@ -338,7 +308,7 @@ def test_an_engine_that_does_not_answer_is_told_once(
     assert done.code in (2, 5)
 
 
-def test_an_image_that_is_there_is_told(cli: Cli, bare: Path) -> None:
+def test_an_image_that_is_there_is_told(cli, bare):
     computers("docker")  # or skip
     there = os.environ["SKILLOPT_CI_TEST_IMAGE"]
     done = look(cli, bare, f"rollout.computer={{type: docker, image: '{there}'}}")
@@ -349,15 +319,13 @@ def test_an_image_that_is_there_is_told(cli: Cli, bare: Path) -> None:
     ("said", "level"),
     [("git version 2.20.1", "error"), ("git version 2.45.0.windows.1", "ok"), ("git x", "ok")],
 )
-def test_a_git_that_is_too_old_is_told(said: str, level: str) -> None:
+def test_a_git_that_is_too_old_is_told(said, level):
     judged = check_git(said)
     assert (judged.part, judged.level) == ("git", level)
     assert judged.text.startswith(said)
 
 
-def test_programs_as_models_are_found(
-    cli: Cli, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_as_models_are_found(cli, bare, tmp_path, monkeypatch):
     path = script(tmp_path / "bin/claude", 'echo "2.0.1 $1"')
     monkeypatch.setenv("PATH", f"{path.parent}", prepend=":")
     role = (

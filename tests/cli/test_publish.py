@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,7 +56,7 @@ def place(github_hub: Hub) -> Place:
     return Place(Scene(github_hub))
 
 
-def test_a_run_is_shown_by_pull_request_comment_and_check(place: Place) -> None:
+def test_a_run_is_shown_by_pull_request_comment_and_check(place):
     published = place.publish(place.run())
     (pull,), (check,) = place.hub.pulls.values(), place.hub.checks.values()
     assert published == Published(published.report, pull["number"], ())
@@ -66,14 +65,14 @@ def test_a_run_is_shown_by_pull_request_comment_and_check(place: Place) -> None:
     assert check["head_sha"] == place.run().commit
 
 
-def test_publishing_again_writes_nothing(place: Place) -> None:
+def test_publishing_again_writes_nothing(place):
     first = place.publish(place.run())
     place.hub.requests.clear()
     assert place.publish(place.run()) == first
     assert place.writes == []
 
 
-def test_the_next_step_edits_what_is_there(place: Place) -> None:
+def test_the_next_step_edits_what_is_there(place):
     place.publish(place.run(1))
     place.publish(place.run(2))
     assert len(place.hub.pulls) == len(place.hub.own_comments()) == 1
@@ -83,27 +82,25 @@ def test_the_next_step_edits_what_is_there(place: Place) -> None:
 @pytest.mark.parametrize(
     ("steps", "wishes", "draft"), [(0, {}, True), (1, {}, False), (0, {"draft": False}, False)]
 )
-def test_it_is_a_draft_until_a_step_was_merged_unless_none_is_wanted(
-    place: Place, steps: int, wishes: dict[str, bool], draft: bool
-) -> None:
+def test_it_is_a_draft_until_a_step_was_merged_unless_none_is_wanted(place, steps, wishes, draft):
     place.publish(place.run(steps), **wishes)
     assert next(iter(place.hub.pulls.values()))["draft"] is draft
 
 
 @pytest.mark.parametrize(("comments", "count"), [("sticky", 1), ("per-step", 2), ("off", 0)])
-def test_comments_are_as_wished(place: Place, comments: str, count: int) -> None:
+def test_comments_are_as_wished(place, comments, count):
     for steps in (1, 2, 2):
         place.publish(place.run(steps), comments=comments)
     assert len(place.hub.own_comments()) == count
 
 
-def test_labels_are_put_on(place: Place) -> None:
+def test_labels_are_put_on(place):
     place.publish(place.run(), labels=["skill", "training"])
     (pull,) = place.hub.pulls.values()
     assert pull["labels"] == ["skill", "training"]
 
 
-def test_a_budget_stop_is_inconclusive_everywhere(place: Place) -> None:
+def test_a_budget_stop_is_inconclusive_everywhere(place):
     place.publish(place.run(), inconclusive="the budget was reached")
     (pull,), (check,) = place.hub.pulls.values(), place.hub.checks.values()
     assert check["conclusion"] == "neutral"
@@ -119,9 +116,7 @@ def test_a_budget_stop_is_inconclusive_everywhere(place: Place) -> None:
         ("POST /check-runs", "checks: write"),
     ],
 )
-def test_a_missing_permission_is_a_note_that_names_it(
-    place: Place, operation: str, permission: str
-) -> None:
+def test_a_missing_permission_is_a_note_that_names_it(place, operation, permission):
     place.hub.fail(operation, 403, FORBIDDEN, times=99)
     place.hub.fail("POST /statuses/{sha}", 403, FORBIDDEN, times=99)
     published = place.publish(place.run())
@@ -132,7 +127,7 @@ def test_a_missing_permission_is_a_note_that_names_it(
     assert shown == ("/pulls" not in operation, "/check-runs" not in operation)
 
 
-def test_nothing_works_and_the_report_is_there_all_the_same(place: Place) -> None:
+def test_nothing_works_and_the_report_is_there_all_the_same(place):
     run = place.run()
     place.hub.fail("*", 500, times=999)
     published = place.publish(run)
@@ -144,9 +139,7 @@ def test_nothing_works_and_the_report_is_there_all_the_same(place: Place) -> Non
 @pytest.mark.parametrize(
     ("change", "noted"), [({"locked": True}, "lock"), ({"state": "closed"}, "closed")]
 )
-def test_a_pull_request_that_a_person_locked_or_closed_is_left_alone(
-    place: Place, change: dict[str, object], noted: str
-) -> None:
+def test_a_pull_request_that_a_person_locked_or_closed_is_left_alone(place, change, noted):
     number = place.publish(place.run(1)).pull_request
     assert number is not None
     place.hub.pulls[number].update(change)
@@ -158,7 +151,7 @@ def test_a_pull_request_that_a_person_locked_or_closed_is_left_alone(
     assert noted in note.lower()
 
 
-def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place: Place) -> None:
+def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place):
     place.publish(place.run(1))
     place.hub.comments.clear()
     place.publish(place.run(2))
@@ -175,20 +168,20 @@ def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place: Pl
     ],
 )
 def test_only_an_improvement_merges_by_itself_and_only_if_wished(
-    place: Place, changes: dict[str, int], inconclusive: str, wishes: dict[str, str], merged: bool
-) -> None:
+    place, changes, inconclusive, wishes, merged
+):
     place.publish(place.run(3, **changes), inconclusive, **wishes)
     assert (next(iter(place.hub.pulls.values()))["state"] == "closed") is merged
 
 
-def test_a_token_of_a_person_sets_a_status_instead_of_a_check(place: Place) -> None:
+def test_a_token_of_a_person_sets_a_status_instead_of_a_check(place):
     showing = Showing(links=Links(REPOSITORY))
     assert publish(place.run(), place.scene.client("pat"), showing).notes == ()
     (status,) = place.hub.statuses
     assert status["context"] == "skillopt-ci / demo"
 
 
-def test_two_jobs_that_publish_the_same_leave_one_of_each(place: Place) -> None:
+def test_two_jobs_that_publish_the_same_leave_one_of_each(place):
     run = place.run()
     keep_pull_request(place.scene.client(), WantedPullRequest("skillopt/demo", "main", "t", "b"))
     for _ in range(2):
@@ -197,7 +190,6 @@ def test_two_jobs_that_publish_the_same_leave_one_of_each(place: Place) -> None:
 
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
     from tests.conftest import Checkout, Workshop
 
 RUNNER = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_RUN_ID": "7"}
@@ -217,7 +209,7 @@ def publish_checkout(checkout: Checkout, hub: Hub, *overrides: str) -> Published
     return publish_run(settings, Scene(hub).client(), links=links_of(RUNNER))
 
 
-def test_a_step_is_shown_with_links_to_where_it_happened(pushed: Checkout, github_hub: Hub) -> None:
+def test_a_step_is_shown_with_links_to_where_it_happened(pushed, github_hub):
     pushed.step()
     published = publish_checkout(pushed, github_hub)
     assert published.notes == ()
@@ -226,7 +218,7 @@ def test_a_step_is_shown_with_links_to_where_it_happened(pushed: Checkout, githu
     assert "https://github.com/octo/skills/actions/runs/7" in published.report
 
 
-def test_tasks_are_annotated_in_their_files(pushed: Checkout, github_hub: Hub) -> None:
+def test_tasks_are_annotated_in_their_files(pushed, github_hub):
     pushed.step()
     publish_checkout(pushed, github_hub)
     (check,) = github_hub.checks.values()
@@ -234,29 +226,25 @@ def test_tasks_are_annotated_in_their_files(pushed: Checkout, github_hub: Hub) -
     assert places == {("tasks/selection.jsonl", 1), ("tasks/selection.jsonl", 5)}
 
 
-def test_the_configuration_decides_what_is_shown(pushed: Checkout, github_hub: Hub) -> None:
+def test_the_configuration_decides_what_is_shown(pushed, github_hub):
     pushed.step()
     publish_checkout(pushed, github_hub, "github.comments=off")
     assert github_hub.own_comments() == []
     assert len(github_hub.pulls) == 1
 
 
-def test_tasks_that_cannot_be_read_any_more_do_not_keep_it_from_being_shown(
-    pushed: Checkout, github_hub: Hub
-) -> None:
+def test_tasks_that_cannot_be_read_any_more_do_not_keep_it_from_being_shown(pushed, github_hub):
     pushed.step()
     pushed.write("tasks/selection.jsonl", "broken")
     assert publish_checkout(pushed, github_hub).notes == ()
 
 
-def test_a_run_that_has_not_started_cannot_be_shown(pushed: Checkout, github_hub: Hub) -> None:
+def test_a_run_that_has_not_started_cannot_be_shown(pushed, github_hub):
     with pytest.raises(RepositoryError, match="has not started"):
         publish_checkout(pushed, github_hub)
 
 
-def test_after_a_merge_the_next_step_gets_a_new_pull_request(
-    pushed: Checkout, github_hub: Hub
-) -> None:
+def test_after_a_merge_the_next_step_gets_a_new_pull_request(pushed, github_hub):
     pushed.step()
     first = publish_checkout(pushed, github_hub, "github.merge=auto").pull_request
     pushed.git("pull", "--quiet", "origin", "main")
@@ -264,16 +252,16 @@ def test_after_a_merge_the_next_step_gets_a_new_pull_request(
     assert publish_checkout(pushed, github_hub).pull_request != first
 
 
-def test_enterprise_servers_have_addresses_of_their_own() -> None:
+def test_enterprise_servers_have_addresses_of_their_own():
     links = links_of({**RUNNER, "GITHUB_SERVER_URL": "https://git.example"})
     assert links.workflow_run == "https://git.example/octo/skills/actions/runs/7"
 
 
-def test_outside_of_a_workflow_there_are_no_links() -> None:
+def test_outside_of_a_workflow_there_are_no_links():
     assert links_of({}).repository == ""
 
 
-def test_it_is_printed_or_published_with_a_token_and_a_repository(cli: Cli, trained: Path) -> None:
+def test_it_is_printed_or_published_with_a_token_and_a_repository(cli, trained):
     marker = "<!-- skillopt-ci:v1 key=quickstart -->"
     text = cli(trained, "comment").out
     told = cli(trained, "comment", "--json").json

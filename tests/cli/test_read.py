@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,22 +10,15 @@ from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.view import RunView, StepPlace
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
     from tests.conftest import Checkout
 
-GitText = Callable[..., str]
 
-
-def test_the_configuration_names_the_run_and_the_repository(
-    cli: Cli, trained: Path, tmp_path: Path
-) -> None:
+def test_the_configuration_names_the_run_and_the_repository(cli, trained, tmp_path):
     done = cli(tmp_path, "status", "--config", trained / "skillopt.yaml")
     assert "Run quickstart" in done.out
 
 
-def test_several_runs_without_a_configuration_are_listed(
-    cli: Cli, done: Path, git: GitText
-) -> None:
+def test_several_runs_without_a_configuration_are_listed(cli, done, git):
     (done / "skillopt.yaml").unlink()
     git(done, "branch", "skillopt/other", "main")
     told = cli(done, "status")
@@ -36,14 +27,14 @@ def test_several_runs_without_a_configuration_are_listed(
     assert cli(done, "status", "--run", "quickstart").code == 0
 
 
-def test_no_run_at_all_is_said(cli: Cli, fresh: Path) -> None:
+def test_no_run_at_all_is_said(cli, fresh):
     (fresh / "skillopt.yaml").unlink()
     told = cli(fresh, "log")
     assert told.code == 2
     assert "no run has started here" in told.err
 
 
-def test_a_merged_run_is_read_from_base(cli: Cli, done: Path, git: GitText) -> None:
+def test_a_merged_run_is_read_from_base(cli, done, git):
     git(done, "merge", "--quiet", "--ff-only", "skillopt/quickstart")
     git(done, "branch", "--delete", "--force", "skillopt/quickstart")
     (done / "skillopt.yaml").unlink()
@@ -68,29 +59,27 @@ def two_steps(checkout: Checkout) -> Checkout:
 @pytest.mark.parametrize(
     ("number", "refs"), [(1, (f"{BRANCH}~2", f"{BRANCH}~2^2")), (2, (BRANCH, f"{BRANCH}^"))]
 )
-def test_a_merge_or_a_revert_has_its_candidate(
-    two_steps: Checkout, number: int, refs: tuple[str, str]
-) -> None:
+def test_a_merge_or_a_revert_has_its_candidate(two_steps, number, refs):
     place = seen(two_steps).place(number)
     assert [place.verdict, place.candidate] == two_steps.git("rev-parse", *refs).split()
     assert place.seconds is not None
 
 
-def test_the_evidence_of_all_steps_is_there_and_base_has_nothing_yet(two_steps: Checkout) -> None:
+def test_the_evidence_of_all_steps_is_there_and_base_has_nothing_yet(two_steps):
     run = seen(two_steps)
     assert [record.step for record in run.steps] == [1, 2]
     assert (run.base, run.commit) == ("main", two_steps.ref(BRANCH))
     assert (run.base_events, run.improved) == (0, True)
 
 
-def test_after_a_merge_nothing_is_left_to_propose(two_steps: Checkout) -> None:
+def test_after_a_merge_nothing_is_left_to_propose(two_steps):
     two_steps.git("update-ref", "refs/heads/main", two_steps.ref(BRANCH))
     run = seen(two_steps)
     assert (run.base_events, run.improved) == (3, False)
     assert run.place(1) != StepPlace()
 
 
-def test_after_a_squash_the_steps_are_told_without_their_commits(two_steps: Checkout) -> None:
+def test_after_a_squash_the_steps_are_told_without_their_commits(two_steps):
     tree = two_steps.git("rev-parse", f"{BRANCH}^{{tree}}")
     squashed = two_steps.git("commit-tree", "-p", "main", "-m", "Squashed", tree)
     two_steps.git("update-ref", "refs/heads/main", squashed)
@@ -100,7 +89,7 @@ def test_after_a_squash_the_steps_are_told_without_their_commits(two_steps: Chec
     assert run.place(1) == StepPlace()
 
 
-def test_a_step_of_another_run_is_not_taken_for_one_of_this(two_steps: Checkout) -> None:
+def test_a_step_of_another_run_is_not_taken_for_one_of_this(two_steps):
     text = two_steps.git("log", "-1", "--format=%B", BRANCH).replace(
         seen(two_steps).state.current.sha256, "0" * 64
     )
@@ -109,7 +98,7 @@ def test_a_step_of_another_run_is_not_taken_for_one_of_this(two_steps: Checkout)
     assert seen(two_steps).place(2).verdict != forged
 
 
-def test_ends_of_epochs_have_a_place_of_their_own(checkout: Checkout) -> None:
+def test_ends_of_epochs_have_a_place_of_their_own(checkout):
     for _ in range(2):
         checkout.step()
     ended = checkout.end_epoch()

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
 
 NOT_STARTED = "Run 'quickstart' has not started"
 NO_REPOSITORY = "not inside a git repository"
@@ -46,14 +41,7 @@ NO_REPOSITORY = "not inside a git repository"
         ("tmp_path", "simulate --latency -1", "--latency"),
     ],
 )
-def test_what_cannot_work_is_told_with_its_remedy(
-    cli: Cli,
-    git: Callable[..., str],
-    request: pytest.FixtureRequest,
-    folder: str,
-    words: str,
-    said: str,
-) -> None:
+def test_what_cannot_work_is_told_with_its_remedy(cli, git, request, folder, words, said):
     place: Path = request.getfixturevalue(folder)
 
     def state() -> tuple[str, ...]:

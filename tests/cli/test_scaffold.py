@@ -32,7 +32,7 @@ def chosen(skill: str = "skills/notes/SKILL.md", run: str = "notes") -> Choices:
     return Choices(run, skill, target=ROLE, optimizer={"provider": "openai", "model": "yes"})
 
 
-def test_the_configuration_says_what_was_chosen(tmp_path: Path) -> None:
+def test_the_configuration_says_what_was_chosen(tmp_path):
     write_new(tmp_path, scaffold(chosen(run="123"), "skillopt.yaml"))
     loaded = load(tmp_path / "skillopt.yaml")
     assert loaded.warnings == ()
@@ -42,20 +42,20 @@ def test_the_configuration_says_what_was_chosen(tmp_path: Path) -> None:
     assert loaded.config.model.optimizer.model == "yes"
 
 
-def test_the_example_tasks_are_a_usable_split(tmp_path: Path) -> None:
+def test_the_example_tasks_are_a_usable_split(tmp_path):
     write_new(tmp_path, scaffold(chosen(), "skillopt.yaml"))
     splits = load_splits(load(tmp_path / "skillopt.yaml").config.tasks, tmp_path)
     assert all((splits.train, splits.selection, splits.test))
 
 
 @pytest.mark.parametrize("skill", ["skills/notes/SKILL.md", "SKILL.md", "AGENTS.md"])
-def test_the_starter_skill_has_no_problem(skill: str, tmp_path: Path) -> None:
+def test_the_starter_skill_has_no_problem(skill, tmp_path):
     text = scaffold(chosen(skill), "skillopt.yaml")[skill]
     file = tmp_path / "notes" / Path(skill).name
     assert problems(text, file) == ()
 
 
-def test_what_exists_is_never_written(tmp_path: Path) -> None:
+def test_what_exists_is_never_written(tmp_path):
     (tmp_path / "a").write_text("mine", encoding="utf-8")
     (tmp_path / "b").symlink_to("nowhere")
     assert write_new(tmp_path, {"a": "new", "b": "new", "c/d": "new"}) == ["c/d"]
@@ -63,7 +63,7 @@ def test_what_exists_is_never_written(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "b", "c", "d"]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "tasks").write_text("a file", encoding="utf-8")
     with pytest.raises(UsageError, match="tasks cannot be written"):
         write_new(tmp_path, {"tasks/train.jsonl": ""})
@@ -77,9 +77,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         (["AGENTS.md"], "AGENTS.md"),
     ],
 )
-def test_a_skill_that_is_there_is_found(
-    files: list[str], found: str | None, tmp_path: Path
-) -> None:
+def test_a_skill_that_is_there_is_found(files, found, tmp_path):
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -87,7 +85,7 @@ def test_a_skill_that_is_there_is_found(
 
 
 @given(st.text())
-def test_a_slug_is_always_a_name(text: str) -> None:
+def test_a_slug_is_always_a_name(text):
     name = slug(text)
     assert 0 < len(name) <= 64
     assert slug(name) == name
@@ -125,9 +123,7 @@ def workflow(**options: Any) -> str:
     return workflow_file(CONFIG, **options)[WORKFLOW]
 
 
-def test_the_workflow_is_twenty_lines_that_linters_accept(
-    installed: Callable[[object], None], tmp_path: Path
-) -> None:
+def test_the_workflow_is_twenty_lines_that_linters_accept(installed, tmp_path):
     installed(from_git())
     (file := tmp_path / WORKFLOW).parent.mkdir(parents=True)
     file.write_text(text := workflow(keys=["A_KEY", "B_KEY"]), encoding="utf-8")
@@ -146,14 +142,12 @@ def test_the_workflow_is_twenty_lines_that_linters_accept(
         assert "All workflow files passed" in done.stdout, done.stdout
 
 
-def test_a_model_without_a_key_needs_no_secret(installed: Callable[[object], None]) -> None:
+def test_a_model_without_a_key_needs_no_secret(installed):
     installed(from_git())
     assert "secrets" not in workflow()
 
 
-def test_the_report_is_published_only_where_that_is_asked_for(
-    installed: Callable[[object], None],
-) -> None:
+def test_the_report_is_published_only_where_that_is_asked_for(installed):
     installed(from_git())
     assert list(yaml.safe_load(workflow())["jobs"]) == ["skillopt"]
     pages = yaml.safe_load(workflow(pages=True))["jobs"]["pages"]
@@ -161,7 +155,7 @@ def test_the_report_is_published_only_where_that_is_asked_for(
     assert pages["uses"].endswith(f"/.github/workflows/pages.yml@{COMMIT}")
 
 
-def test_names_with_quotes_stay_one_value(installed: Callable[[object], None]) -> None:
+def test_names_with_quotes_stay_one_value(installed):
     installed(from_git())
     file = workflow_file(PurePosixPath("it's/skillopt.yaml"), branch="o'clock")[WORKFLOW]
     push = yaml.safe_load(file)[True]["push"]  # YAML 1.1 reads the key `on` as true
@@ -176,16 +170,12 @@ def test_names_with_quotes_stay_one_value(installed: Callable[[object], None]) -
         (from_git("acme/fork"), f"acme/fork/…@{COMMIT} # {__version__}, unreleased"),
     ],
 )
-def test_the_workflow_is_that_of_the_installed_commit(
-    installed: Callable[[object], None], origin: object, called: str
-) -> None:
+def test_the_workflow_is_that_of_the_installed_commit(installed, origin, called):
     installed(origin)
     assert called.replace("…", ".github/workflows/train.yml") in workflow()
 
 
-def test_a_checkouts_commit_is_its_head_and_without_any_nothing_is_written(
-    installed: Callable[[object], None], tmp_path: Path
-) -> None:
+def test_a_checkouts_commit_is_its_head_and_without_any_nothing_is_written(installed, tmp_path):
     (clone := tmp_path / "clone").mkdir()
     installed({"url": clone.as_uri(), "dir_info": {"editable": True}})
     with pytest.raises(UsageError, match="which commit of skillopt-ci"):

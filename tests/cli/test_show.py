@@ -23,10 +23,10 @@ from skillopt_ci.report.terminal import LOG_HEADINGS
 from skillopt_ci.training.offline_eval import NamedSkill
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Cli, Done
+    from tests.cli.conftest import Done
 
 
-def test_a_step_is_shown_with_its_diff(cli: Cli, trained: Path) -> None:
+def test_a_step_is_shown_with_its_diff(cli, trained):
     done = cli(trained, "show", "1")
     assert done.code == 0
     assert done.out.startswith("Step 1, epoch 1 (simulated models)\n")
@@ -45,7 +45,7 @@ def test_a_step_is_shown_with_its_diff(cli: Cli, trained: Path) -> None:
     assert "\x1b" not in done.out
 
 
-def test_the_run_at_a_glance(cli: Cli, trained: Path, git: Callable[..., str]) -> None:
+def test_the_run_at_a_glance(cli, trained, git):
     done = cli(trained, "status")
     assert done.code == 0
     assert done.out.startswith("Run quickstart (simulated models)\n")
@@ -61,9 +61,7 @@ def test_the_run_at_a_glance(cli: Cli, trained: Path, git: Callable[..., str]) -
 @pytest.mark.parametrize(
     "options", [(), ("--depth=1",), ("--depth=1", "--single-branch", "--branch=main")]
 )
-def test_any_clone_without_configuration_or_tasks_will_do(
-    cli: Cli, clone: Callable[..., Path], options: tuple[str, ...]
-) -> None:
+def test_any_clone_without_configuration_or_tasks_will_do(cli, clone, options):
     folder = clone(*options)
     for path in [folder / "skillopt.yaml", *folder.glob("tasks/*")]:
         path.unlink()
@@ -72,7 +70,7 @@ def test_any_clone_without_configuration_or_tasks_will_do(
     assert re.search(r"last step +2", done.out)
 
 
-def test_reading_leaves_no_trace(cli: Cli, done: Path, git: Callable[..., str]) -> None:
+def test_reading_leaves_no_trace(cli, done, git):
     before = git(done, "for-each-ref"), git(done, "status", "--porcelain=v2")
     for command in (("status",), ("log",), ("show", "1")):
         assert cli(done, *command).code == 0
@@ -101,28 +99,24 @@ TESTED = ("-o", "evaluation.eval_test=true")
         (TESTED, "the tests and the summary, by `run` or `finish`; all 2 steps are done", "finish"),
     ],
 )
-def test_what_is_next_is_said_where_the_configuration_is(
-    cli: Cli, trained: Path, options: tuple[str, ...], sentence: str, work: str
-) -> None:
+def test_what_is_next_is_said_where_the_configuration_is(cli, trained, options, sentence, work):
     assert next_said(cli(trained, "status", *options)) == sentence
     assert cli(trained, "status", "--json", *options).json["next"] == work
 
 
-def test_a_finished_run_has_nothing_next(cli: Cli, finished: Path) -> None:
+def test_a_finished_run_has_nothing_next(cli, finished):
     ends = ("-o", "optimizer.use_slow_update=true")
     assert next_said(cli(finished, "status", *TESTED, *ends)) == "nothing: all 2 steps are done"
 
 
-def test_without_the_configuration_nothing_is_guessed(
-    cli: Cli, done: Path, git: Callable[..., str]
-) -> None:
+def test_without_the_configuration_nothing_is_guessed(cli, done, git):
     git(done, "rm", "--quiet", "skillopt.yaml")
     assert not re.search("^next ", cli(done, "status").out, re.MULTILINE)
     found = cli(done, "status", "--json").json
     assert (found["next"], found["steps"], found["epoch_end_due"]) == (None, None, None)
 
 
-def test_a_candidate_that_waits_is_in_flight(cli: Cli, done: Path, git: Callable[..., str]) -> None:
+def test_a_candidate_that_waits_is_in_flight(cli, done, git):
     proposing = ("-o", "model.optimizer.seed=1")  # by which this step has something to propose
     halfway = cli(done, "step", "--until-candidate", *MORE, *proposing)
     assert halfway.code == 0, halfway.err
@@ -135,15 +129,13 @@ def test_a_candidate_that_waits_is_in_flight(cli: Cli, done: Path, git: Callable
     assert (found["next"], found["steps"]) == ("verdict", 4)
 
 
-def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(
-    cli: Cli, ended: Path, git: Callable[..., str]
-) -> None:
+def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(cli, ended, git):
     found = git(ended, "log", "-1", "--format=%H", "--grep=Epoch-End", "skillopt/quickstart")
     git(ended, "update-ref", "refs/heads/skillopt-candidate/quickstart", found)
     assert re.search(r"^in flight +end of epoch 1: ", cli(ended, "status").out, re.MULTILINE)
 
 
-def test_a_process_at_work_in_the_clone_is_told(cli: Cli, trained: Path) -> None:
+def test_a_process_at_work_in_the_clone_is_told(cli, trained):
     assert cli(trained, "status", "--json").json["at_work"] is False
     with run_lock(trained / ".git", "quickstart"):
         told = cli(trained, "status")
@@ -152,9 +144,7 @@ def test_a_process_at_work_in_the_clone_is_told(cli: Cli, trained: Path) -> None
     assert "at work" not in cli(trained, "status").out
 
 
-def test_a_skill_changed_by_hand_is_measured_first(
-    cli: Cli, done: Path, git: Callable[..., str]
-) -> None:
+def test_a_skill_changed_by_hand_is_measured_first(cli, done, git):
     git(done, "checkout", "--quiet", "skillopt/quickstart")
     skill = done / "skills/ledger/SKILL.md"
     skill.write_text(f"{skill.read_text(encoding='utf-8')}\nBe brief.\n", encoding="utf-8")
@@ -187,7 +177,7 @@ def long(done: Path, git: Callable[..., str]) -> Path:
     return done
 
 
-def test_events_are_listed_oldest_first_and_only_the_last_if_asked(cli: Cli, trained: Path) -> None:
+def test_events_are_listed_oldest_first_and_only_the_last_if_asked(cli, trained):
     title, heading, *rows = cli(trained, "log").out.splitlines()
     assert title == "Run quickstart (simulated models)"
     assert " ".join(heading.split()) == "step epoch before after best edits words verdict"
@@ -200,7 +190,7 @@ def test_events_are_listed_oldest_first_and_only_the_last_if_asked(cli: Cli, tra
     assert [json.loads(line)["kind"] for line in lines] == ["start", "step", "step"]
 
 
-def test_of_a_long_history_the_newest_are_listed(cli: Cli, long: Path) -> None:
+def test_of_a_long_history_the_newest_are_listed(cli, long):
     title, _, *rows = cli(long, "log").out.splitlines()
     assert title.endswith("newest 40 of 201 events (see --all)")
     steps = [row.split()[0] for row in rows if not row.startswith(" ")]
@@ -215,9 +205,7 @@ def test_of_a_long_history_the_newest_are_listed(cli: Cli, long: Path) -> None:
     ("width", "left_out"),
     [(width, {"words", "edits", "epoch"}) for width in (40, 60)] + [(80, set()), (120, set())],
 )
-def test_a_narrow_terminal_gets_fewer_columns(
-    cli: Cli, long: Path, monkeypatch: pytest.MonkeyPatch, width: int, left_out: set[str]
-) -> None:
+def test_a_narrow_terminal_gets_fewer_columns(cli, long, monkeypatch, width, left_out):
     monkeypatch.setenv("COLUMNS", str(width))
     _, *lines = cli(long, "log").out.splitlines()
     assert max(map(len, lines)) <= width
@@ -244,7 +232,7 @@ def shown(before: str, after: str, *, columns: int = 80, stream: io.StringIO | N
     return stream.getvalue()
 
 
-def test_changed_words_stand_in_brackets_and_a_new_line_needs_none() -> None:
+def test_changed_words_stand_in_brackets_and_a_new_line_needs_none():
     told = shown("# Dates\nWrite dates day first.\n", "# Dates\nWrite dates year first.\n")
     assert told.splitlines() == [
         "− initial, 6 words",
@@ -258,14 +246,14 @@ def test_changed_words_stand_in_brackets_and_a_new_line_needs_none() -> None:
     assert shown("# Dates\n", f"# Dates\n{LONG[:39]}\n").endswith(f"\n+ {LONG[:39]}\n")
 
 
-def test_a_terminal_has_colours_and_the_same_words() -> None:
+def test_a_terminal_has_colours_and_the_same_words():
     before, after = "Write dates day first.\n", "Write dates year first.\n"
     coloured = shown(before, after, stream=Screen())
     assert "\x1b[1;4;32myear" in coloured
     assert "+ Write dates year first." in _ESCAPE.sub("", coloured).splitlines()
 
 
-def test_long_lines_are_folded_between_words_and_keep_their_sign() -> None:
+def test_long_lines_are_folded_between_words_and_keep_their_sign():
     lines = shown(f"{LONG}.\n", f"{LONG} at all.\n", columns=40).splitlines()[4:]
     assert all(len(line) <= 40 for line in lines)
     assert {line[0] for line in lines} == {"−", "+"}
@@ -273,24 +261,24 @@ def test_long_lines_are_folded_between_words_and_keep_their_sign() -> None:
     assert words.replace("{+", "").replace("+}", "") == f"{LONG} at all."
 
 
-def test_equal_texts_are_said_to_be_equal() -> None:
+def test_equal_texts_are_said_to_be_equal():
     assert shown("a\n", "a\n") == "The skill is the same in initial and current.\n"
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "::error::x", "##[error]x"])
-def test_what_a_model_wrote_commands_neither_terminal_nor_runner(text: str) -> None:
+def test_what_a_model_wrote_commands_neither_terminal_nor_runner(text):
     told = shown("a\n", f"{text}\n")
     assert text not in told
     assert not re.search(r"^\s*::", told, re.MULTILINE)
 
 
 @given(st.text(), st.text())
-def test_whatever_changed_commands_nobody(before: str, after: str) -> None:
+def test_whatever_changed_commands_nobody(before, after):
     lines = shown(before, after, columns=30).splitlines()
     assert all(re.search(r"\x1b|##\[", line) is None for line in lines)
 
 
-def test_the_run_is_compared_from_its_start_to_now(cli: Cli, trained: Path) -> None:
+def test_the_run_is_compared_from_its_start_to_now(cli, trained):
     done = cli(trained, "diff")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("− initial, ")
@@ -298,9 +286,7 @@ def test_the_run_is_compared_from_its_start_to_now(cli: Cli, trained: Path) -> N
     assert all(len(line) <= 80 for line in done.out.splitlines())
 
 
-def test_versions_are_words_steps_refs_and_files(
-    cli: Cli, done: Path, git: Callable[..., str]
-) -> None:
+def test_versions_are_words_steps_refs_and_files(cli, done, git):
     (done / "mine.md").write_text("# Mine\n", encoding="utf-8")
     last = git(done, "rev-parse", "skillopt/quickstart")
     assert "the same in step 2 and current" in cli(done, "diff", "2", "current").out
@@ -309,16 +295,14 @@ def test_versions_are_words_steps_refs_and_files(
     assert "+ mine.md, 2 words" in cli(done, "diff", "best", "mine.md").out
 
 
-def test_json_has_a_diff_that_git_could_apply(cli: Cli, trained: Path) -> None:
+def test_json_has_a_diff_that_git_could_apply(cli, trained):
     found = cli(trained, "diff", "--json").json
     assert found["before"]["name"] == "initial"
     assert found["lines_added"] > 0
     assert found["diff"].startswith("--- a/SKILL.md\n+++ b/SKILL.md\n")
 
 
-def test_steps_that_were_squashed_away_are_told_so(
-    cli: Cli, done: Path, git: Callable[..., str]
-) -> None:
+def test_steps_that_were_squashed_away_are_told_so(cli, done, git):
     git(done, "merge", "--quiet", "--squash", "skillopt/quickstart")
     git(done, "commit", "--quiet", "-m", "Take it all in")
     git(done, "branch", "--quiet", "-D", "skillopt/quickstart")
@@ -331,16 +315,14 @@ def test_steps_that_were_squashed_away_are_told_so(
 KEPT = "skillopt/quickstart:.skillopt/quickstart/best_skill.md"
 
 
-def test_the_best_skill_is_printed_to_the_last_byte(
-    cli, done: Path, git: Callable[..., str]
-) -> None:
+def test_the_best_skill_is_printed_to_the_last_byte(cli, done, git):
     result = cli(done, "best")
     assert result.code == ExitCode.DONE
     assert result.out.removesuffix("\n") == git(done, "show", KEPT)
     assert result.out.endswith("\n")
 
 
-def test_it_is_written_to_a_file_that_keeps_its_mode(cli, done: Path, tmp_path: Path) -> None:
+def test_it_is_written_to_a_file_that_keeps_its_mode(cli, done, tmp_path):
     file = tmp_path / "SKILL.md"
     file.write_text("old", encoding="utf-8")
     file.chmod(0o640)
@@ -351,18 +333,18 @@ def test_it_is_written_to_a_file_that_keeps_its_mode(cli, done: Path, tmp_path: 
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_place_that_cannot_be_written_is_named(cli, done: Path, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(cli, done, tmp_path):
     result = cli(done, "best", "--output", tmp_path / "absent" / "SKILL.md")
     assert (result.code, "cannot be written" in result.err) == (ExitCode.USAGE, True)
 
 
-def test_programs_get_it_with_its_score(cli, done: Path) -> None:
+def test_programs_get_it_with_its_score(cli, done):
     found = cli(done, "best", "--json").json
     assert found["text"] == cli(done, "best").out
     assert (found["run"], found["tasks"], found["simulated"]) == ("quickstart", 16, True)
 
 
-def test_replay_makes_every_verdict_again(cli: Cli, finished: Path) -> None:
+def test_replay_makes_every_verdict_again(cli, finished):
     done = cli(finished, "replay")
     assert (done.code, done.err) == (0, "")
     rows = cli(finished, "replay", "--json").json
@@ -370,9 +352,7 @@ def test_replay_makes_every_verdict_again(cli: Cli, finished: Path) -> None:
     assert {row["replayed"] for row in rows} == {"the same"}
 
 
-def test_replay_finds_a_verdict_that_the_scores_do_not_support(
-    cli: Cli, done: Path, tmp_path: Path
-) -> None:
+def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done, tmp_path):
     branch, tree = "skillopt/quickstart", tmp_path / "tree"
     git = ["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", "-C"]
     subprocess.run([*git, done, "worktree", "add", "-q", tree, branch], check=True)

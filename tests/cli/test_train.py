@@ -5,7 +5,6 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +23,6 @@ from skillopt_ci.training.trainer import StepOutcome, advance
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli
 
-GitText = Callable[..., str]
-
 
 def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -33,9 +30,7 @@ def closed_port() -> int:
         return port
 
 
-def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(
-    cli: Cli, fresh: Path, git: GitText
-) -> None:
+def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(cli, fresh, git):
     done = cli(fresh, "step")
     assert done.code == 0
     assert done.out.startswith("Step 1 of 2, epoch 1 (simulated models)\n")
@@ -45,7 +40,7 @@ def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(
     assert cli(fresh, "step").code == 3
 
 
-def test_json_is_the_only_thing_on_stdout(cli: Cli, fresh: Path, git: GitText) -> None:
+def test_json_is_the_only_thing_on_stdout(cli, fresh, git):
     done = cli(fresh, "step", "--json")
     found = done.json
     assert list(found) == [
@@ -57,7 +52,7 @@ def test_json_is_the_only_thing_on_stdout(cli: Cli, fresh: Path, git: GitText) -
     assert "Step 1 of 2" in done.err
 
 
-def test_quiet_is_one_line_or_the_object_alone(cli: Cli, fresh: Path) -> None:
+def test_quiet_is_one_line_or_the_object_alone(cli, fresh):
     done = cli(fresh, "-q", "step")
     assert (done.err, done.out.count("\n")) == ("", 1)
     assert done.out.startswith("Step 1 of 2, epoch 1 (simulated models): ")
@@ -65,19 +60,19 @@ def test_quiet_is_one_line_or_the_object_alone(cli: Cli, fresh: Path) -> None:
     assert (done.json["step"], done.err) == (2, "")
 
 
-def test_step_verbose_tells_what_show_tells(cli: Cli, fresh: Path) -> None:
+def test_step_verbose_tells_what_show_tells(cli, fresh):
     told = cli(fresh, "-v", "step").out
     assert "edit 1" in told
     assert "  rollout" in told
 
 
-def test_nothing_left_is_exit_code_3(cli: Cli, trained: Path) -> None:
+def test_nothing_left_is_exit_code_3(cli, trained):
     done = cli(trained, "step", "--json")
     assert (done.code, done.out) == (3, "")
     assert done.err.endswith("Nothing left to do: all epochs are trained.\n")
 
 
-def test_a_budget_is_exit_code_4_and_what_was_paid_for_is_kept(cli: Cli, fresh: Path) -> None:
+def test_a_budget_is_exit_code_4_and_what_was_paid_for_is_kept(cli, fresh):
     whole = cli(fresh, "step", "--json", "-o", "budget.step.calls=20")
     assert whole.code == 4
     assert json.loads(whole.out)["exit_code"] == 4
@@ -85,9 +80,7 @@ def test_a_budget_is_exit_code_4_and_what_was_paid_for_is_kept(cli: Cli, fresh: 
     assert cli(fresh, "step", "-q").code == 0
 
 
-def test_a_server_that_is_gone_is_exit_code_5(
-    cli: Cli, fresh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_gone_is_exit_code_5(cli, fresh, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-this-test")
     base = f"http://127.0.0.1:{closed_port()}/v1"
     role = {"provider": "openai", "api_key_env": "OPENAI_API_KEY", "base_url": base}
@@ -99,30 +92,28 @@ def test_a_server_that_is_gone_is_exit_code_5(
     assert "sk-secret" not in done.err + done.out
 
 
-def test_a_lost_race_is_exit_code_6(cli: Cli, fresh: Path) -> None:
+def test_a_lost_race_is_exit_code_6(cli, fresh):
     with run_lock(fresh / ".git", "quickstart"):
         done = cli(fresh, "step")
     assert done.code == 6
     assert "quickstart" in done.err
 
 
-def test_the_checkout_stays_as_it_was(cli: Cli, fresh: Path, git: GitText) -> None:
+def test_the_checkout_stays_as_it_was(cli, fresh, git):
     (fresh / "notes.txt").write_text("mine\n", encoding="utf-8")
     before = git(fresh, "status", "--porcelain=v2", "--branch")
     assert cli(fresh, "step", "-q").code == 0
     assert git(fresh, "status", "--porcelain=v2", "--branch") == before
 
 
-def test_an_epochs_end_alone_is_something_done(cli: Cli, done: Path) -> None:
+def test_an_epochs_end_alone_is_something_done(cli, done):
     words = ("step", "--until-candidate", "-o", "optimizer.use_slow_update=true")
     first = cli(done, *words)
     assert (first.code, first.out.startswith("End of epoch 1")) == (0, True)
     assert cli(done, *words).code == 3
 
 
-def test_what_a_kill_or_a_power_loss_left_is_put_right_and_told(
-    cli: Cli, fresh: Path, git: GitText
-) -> None:
+def test_what_a_kill_or_a_power_loss_left_is_put_right_and_told(cli, fresh, git):
     assert cli(fresh, "step", "-q").code == 0
     tip = git(fresh, "rev-parse", "skillopt/quickstart")
     (fresh / ".git/refs/heads/skillopt/quickstart").write_bytes(b"")
@@ -141,7 +132,7 @@ def test_what_a_kill_or_a_power_loss_left_is_put_right_and_told(
     git(fresh, "merge-base", "--is-ancestor", tip, "skillopt/quickstart")
 
 
-def test_all_steps_are_done_and_then_none_is_left(cli: Cli, fresh: Path) -> None:
+def test_all_steps_are_done_and_then_none_is_left(cli, fresh):
     done = cli(fresh, "run")
     assert done.code == 0
     assert re.findall(r"^Step (\d) of 2", done.out, re.MULTILINE) == ["1", "2"]
@@ -154,21 +145,19 @@ def test_all_steps_are_done_and_then_none_is_left(cli: Cli, fresh: Path) -> None
     assert cli(fresh, "run").code == 3
 
 
-def test_the_ends_of_epochs_are_no_steps(cli: Cli, fresh: Path) -> None:
+def test_the_ends_of_epochs_are_no_steps(cli, fresh):
     done = cli(fresh, "run", "-q", "-v", "-o", "optimizer.use_slow_update=true")
     assert done.err.endswith("2 steps and 1 end of an epoch in this run.\n")
 
 
-def test_json_is_one_object_per_step_and_every_line_of_the_log_names_its_stage(
-    cli: Cli, fresh: Path
-) -> None:
+def test_json_is_one_object_per_step_and_every_line_of_the_log_names_its_stage(cli, fresh):
     done = cli(fresh, "run", "--json")
     assert [json.loads(line)["step"] for line in done.out.splitlines()] == [1, 2]
     stages = {line.split()[1] for line in done.err.splitlines() if line[:1] in ("·", "✓")}
     assert {"rollout", "reflect", "aggregate", "select", "update", "selection"} <= stages
 
 
-def test_a_budget_of_the_run_ends_it_between_calls(cli: Cli, fresh: Path) -> None:
+def test_a_budget_of_the_run_ends_it_between_calls(cli, fresh):
     done = cli(fresh, "run", "-q", "-o", "budget.run.calls=60")
     assert done.code == 4
     assert done.out.count("\n") == 1
@@ -178,20 +167,20 @@ def test_a_budget_of_the_run_ends_it_between_calls(cli: Cli, fresh: Path) -> Non
 TESTED = ("-o", "evaluation.eval_test=true")
 
 
-def test_a_run_ends_with_its_summary(cli, ended: Path, git: Callable[..., str]) -> None:
+def test_a_run_ends_with_its_summary(cli, ended, git):
     subject = git(ended, "log", "-1", "--format=%s", "skillopt/quickstart")
     assert subject.startswith("Finish training: ")
     assert subject.endswith(" on 16 test tasks")
 
 
-def test_a_finished_run_has_nothing_left_to_do(cli, ended: Path, git: Callable[..., str]) -> None:
+def test_a_finished_run_has_nothing_left_to_do(cli, ended, git):
     before = git(ended, "rev-parse", "skillopt/quickstart")
     assert cli(ended, "finish", *TESTED).code == ExitCode.NOTHING_TO_DO
     assert cli(ended, "run", *TESTED).code == ExitCode.NOTHING_TO_DO
     assert git(ended, "rev-parse", "skillopt/quickstart") == before
 
 
-def test_the_summary_is_a_table_or_one_object(cli, ended: Path) -> None:
+def test_the_summary_is_a_table_or_one_object(cli, ended):
     changed = ("finish", *TESTED, "-o", "evaluation.test_env_num=8")
     found = cli(ended, *changed, "--json")
     assert found.json["best"]["test"]["hard"] >= found.json["initial"]["test"]["hard"]
@@ -201,7 +190,7 @@ def test_the_summary_is_a_table_or_one_object(cli, ended: Path) -> None:
         assert told in found.err
 
 
-def test_quiet_leaves_verdicts_and_the_test_score(cli, fresh: Path) -> None:
+def test_quiet_leaves_verdicts_and_the_test_score(cli, fresh):
     done = cli(fresh, "-q", "run", *TESTED, "--no-progress")
     *steps, test = done.out.splitlines()
     assert [line.partition(":")[0] for line in steps] == [
@@ -212,16 +201,14 @@ def test_quiet_leaves_verdicts_and_the_test_score(cli, fresh: Path) -> None:
     assert re.fullmatch(told, test)
 
 
-def test_the_score_stands_beside_what_was_measured_and_no_hash_does(cli, fresh: Path) -> None:
+def test_the_score_stands_beside_what_was_measured_and_no_hash_does(cli, fresh):
     done = cli(fresh, "step")
     (line,) = [one for one in done.err.splitlines() if "16 of 16 tasks measured" in one]
     assert re.fullmatch(r"✓ selection +0\.\d{3} → 0\.\d{3}, 16 of 16 tasks measured", line)
     assert not re.search(r"\b[0-9a-f]{10}\b", done.out + done.err)
 
 
-def test_without_a_test_the_run_ends_with_its_last_step(
-    cli, fresh: Path, git: Callable[..., str]
-) -> None:
+def test_without_a_test_the_run_ends_with_its_last_step(cli, fresh, git):
     assert cli(fresh, "-q", "run").code == ExitCode.DONE
     assert "Finish" not in git(fresh, "log", "--format=%s", "skillopt/quickstart")
 
@@ -238,19 +225,19 @@ def due(cli: Cli, fresh: Path) -> Path:
     return fresh
 
 
-def test_nothing_due_is_exit_code_3(cli: Cli, fresh: Path) -> None:
+def test_nothing_due_is_exit_code_3(cli, fresh):
     cli(fresh, "-q", "step", *SCHEDULED)
     done = cli(fresh, "slow-update", "--json", "--no-progress", *SCHEDULED)
     assert (done.code, done.out) == (3, "")
     assert done.err == "Nothing to do: no epoch's end is due.\n"
 
 
-def test_an_end_that_is_due_is_done_once(cli: Cli, due: Path) -> None:
+def test_an_end_that_is_due_is_done_once(cli, due):
     assert cli(due, "slow-update", *SCHEDULED).code == 0
     assert cli(due, "epoch-end", *SCHEDULED).code == 3
 
 
-def test_json_is_one_object(cli: Cli, due: Path) -> None:
+def test_json_is_one_object(cli, due):
     found = cli(due, "slow-update", "--json", *SCHEDULED).json
     assert list(found) == [
         *("kind", "epoch", "step", "action", "score_before", "score_after", "commit", "tasks"),
@@ -262,14 +249,14 @@ def test_json_is_one_object(cli: Cli, due: Path) -> None:
     assert found["score_before"] == found["score_after"]
 
 
-def test_people_get_a_table(cli: Cli, due: Path) -> None:
+def test_people_get_a_table(cli, due):
     told = cli(due, "slow-update", *SCHEDULED).out
     assert "End of epoch 1, after step 2 (simulated models)" in told
     assert "make room for guidance" in told
 
 
 @pytest.mark.parametrize("option", ["-q", "-v"])
-def test_a_slow_update_is_one_line_or_all_that_show_tells(cli: Cli, due: Path, option: str) -> None:
+def test_a_slow_update_is_one_line_or_all_that_show_tells(cli, due, option):
     done = cli(due, "slow-update", option, *SCHEDULED)
     if option == "-v":
         assert cli(due, "show", "--epoch", "1").out.strip() in done.out
@@ -278,13 +265,13 @@ def test_a_slow_update_is_one_line_or_all_that_show_tells(cli: Cli, due: Path, o
         assert (done.out.count("\n"), done.err) == (1, "")
 
 
-def test_step_tells_of_the_end_before_it(cli: Cli, due: Path) -> None:
+def test_step_tells_of_the_end_before_it(cli, due):
     done = cli(due, "step", "--json", *ENDS, "-o", "train.num_epochs=2")
     kinds = [line.partition(",")[0] for line in done.out.splitlines()]
     assert kinds == ['{"kind": "slow_update"', '{"kind": "step"']
 
 
-def test_run_of_three_epochs_tells_every_end(cli: Cli, fresh: Path) -> None:
+def test_run_of_three_epochs_tells_every_end(cli, fresh):
     done = cli(fresh, "run", "--json", *ENDS, "-o", "train.num_epochs=3")
     told = [json.loads(line) for line in done.out.splitlines()]
     assert [(one["kind"], one["epoch"]) for one in told] == [
@@ -293,7 +280,7 @@ def test_run_of_three_epochs_tells_every_end(cli: Cli, fresh: Path) -> None:
     assert [one["pairs"] for one in told if one["kind"] == "slow_update"] == [0, 16, 16]
 
 
-def test_log_and_status_tell_of_the_end(cli: Cli, due: Path) -> None:
+def test_log_and_status_tell_of_the_end(cli, due):
     cli(due, "-q", "slow-update", *SCHEDULED)
     assert "end of epoch: merged" in cli(due, "log").out
     assert "last epoch end  epoch 1" in cli(due, "status").out
@@ -313,16 +300,14 @@ def outcome(settings: Globals) -> StepOutcome:
     return found
 
 
-def test_the_object_has_plain_values_that_agree_with_the_record(outcome: StepOutcome) -> None:
+def test_the_object_has_plain_values_that_agree_with_the_record(outcome):
     found = json.loads(json.dumps(outcome_json(outcome)))
     assert found["action"] == outcome.decision.action
     assert found["score_after"] == outcome.decision.score_after
     assert found["tokens"] == outcome.record.usage.tokens > 0
 
 
-def test_an_unknown_cost_is_null_and_a_step_without_a_candidate_has_no_score(
-    outcome: StepOutcome,
-) -> None:
+def test_an_unknown_cost_is_null_and_a_step_without_a_candidate_has_no_score(outcome):
     record = outcome.record.model_copy(update={"usage": Usage(calls=3, cost_usd=None)})
     assert outcome_json(replace(outcome, record=record))["cost_usd"] is None
     nothing = {"action": "skip_no_patches", "score_after": None, "measurement": None}
@@ -331,9 +316,7 @@ def test_an_unknown_cost_is_null_and_a_step_without_a_candidate_has_no_score(
     assert summary(empty).endswith(": nothing proposed")
 
 
-def test_a_hostile_reason_reaches_no_terminal(
-    outcome: StepOutcome, settings: Globals, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hostile_reason_reaches_no_terminal(outcome, settings, capsys):
     reason = "\x1b[2J\n::error::pwned"
     decision = outcome.decision.model_copy(update={"reason": reason})
     hostile = replace(outcome, record=outcome.record.model_copy(update={"decision": decision}))

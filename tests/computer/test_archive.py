@@ -30,13 +30,13 @@ def apart(members: list[Member]) -> list[Member]:
 
 
 @given(st.lists(FILES, max_size=6).map(apart))
-def test_what_is_packed_is_unpacked_and_the_order_does_not_matter(members: list[Member]) -> None:
+def test_what_is_packed_is_unpacked_and_the_order_does_not_matter(members):
     assert unpack(pack(members), strict=True) == members
     assert pack(reversed(members)) == pack(members)
 
 
 @given(st.lists(FILES, max_size=6).map(apart))
-def test_every_folder_that_is_needed_is_there(members: list[Member]) -> None:
+def test_every_folder_that_is_needed_is_there(members):
     names = [member.name for member in with_parents(members)]
     assert len(names) == len(set(names))
     assert {str(above) for name in names for above in Path(name).parents} - {"."} <= set(names)
@@ -45,9 +45,7 @@ def test_every_folder_that_is_needed_is_there(members: list[Member]) -> None:
 @given(
     st.lists(st.tuples(PART, TARGETS), max_size=5), st.lists(st.tuples(PART, TARGETS), max_size=5)
 )
-def test_links_that_are_allowed_never_lead_outside(
-    above: list[tuple[str, str]], below: list[tuple[str, str]]
-) -> None:
+def test_links_that_are_allowed_never_lead_outside(above, below):
     """Laid in a real folder, and followed by the system, links by links."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name).resolve() / "root"
@@ -66,17 +64,17 @@ def test_links_that_are_allowed_never_lead_outside(
 
 
 @pytest.mark.parametrize("target", ["f", "d/f", "../f", "../d/f", "."])
-def test_links_inside(target: str) -> None:
+def test_links_inside(target):
     assert stays_inside("d/link", target)
 
 
 @pytest.mark.parametrize("target", ["", "/f", "/", "../../f", "d/../f", "../d/.."])
-def test_links_that_may_lead_outside(target: str) -> None:
+def test_links_that_may_lead_outside(target):
     assert not stays_inside("d/link", target)
 
 
 @given(st.binary(max_size=2000))
-def test_any_bytes_are_an_archive_or_refused(content: bytes) -> None:
+def test_any_bytes_are_an_archive_or_refused(content):
     try:
         members = unpack(content)
     except FileRefused:
@@ -85,7 +83,7 @@ def test_any_bytes_are_an_archive_or_refused(content: bytes) -> None:
 
 
 @given(st.data())
-def test_a_damaged_archive_is_unpacked_or_refused(data: st.DataObject) -> None:
+def test_a_damaged_archive_is_unpacked_or_refused(data):
     whole = bytearray(
         pack([Member("a", b"x" * 600), Member("d", folder=True), Member("l", target="a")])
     )
@@ -100,7 +98,7 @@ def test_a_damaged_archive_is_unpacked_or_refused(data: st.DataObject) -> None:
         assert ".." not in member.name.split("/")
 
 
-def test_a_hard_link_is_the_file_once_more() -> None:
+def test_a_hard_link_is_the_file_once_more():
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as tar:
         first = tarfile.TarInfo("first")
@@ -139,31 +137,31 @@ PATHS = st.lists(st.text(st.characters(exclude_characters="/*?[\0.")), min_size=
         ("nothing", []),
     ],
 )
-def test_a_pattern_means(pattern: str, found: list[str]) -> None:
+def test_a_pattern_means(pattern, found):
     assert selected(LISTED, [pattern]) == found
 
 
-def test_several_patterns_mean_what_any_of_them_does_once() -> None:
+def test_several_patterns_mean_what_any_of_them_does_once():
     assert selected(LISTED, ["g", "*.md", "g"]) == ["e.md", "g"]
     assert selected(LISTED, []) == []
 
 
 @given(st.lists(PATHS, unique=True, max_size=6))
-def test_a_plain_name_means_itself_and_everything_is_everything(files: list[str]) -> None:
+def test_a_plain_name_means_itself_and_everything_is_everything(files):
     assert selected(files, ["**"]) == sorted(files)
     for file in files:
         assert file in selected(files, [file])
 
 
 @given(st.text(max_size=12))
-def test_any_pattern_is_understood_or_refused(pattern: str) -> None:
+def test_any_pattern_is_understood_or_refused(pattern):
     try:
         assert set(selected(LISTED, [pattern])) <= set(LISTED)
     except FileRefused:
         assert pattern.startswith("/") or ".." in pattern
 
 
-def test_deep_folders_are_looked_through_in_time() -> None:
+def test_deep_folders_are_looked_through_in_time():
     deep = ["a"]
     while len(deep) < 2_000:
         deep.append(f"{deep[-1]}/a")
@@ -175,7 +173,7 @@ def test_deep_folders_are_looked_through_in_time() -> None:
     assert time.process_time() - begin < 5  # it was a minute
 
 
-def test_a_name_longer_than_any_path_is_no_member() -> None:
+def test_a_name_longer_than_any_path_is_no_member():
     archive = pack([Member("a/" * 3_000 + "b")])
     assert unpack(archive) == []
     with pytest.raises(FileRefused):

@@ -14,25 +14,25 @@ from skillopt_ci.computer.computer import HOME, WORKDIR
 pytestmark = pytest.mark.integration
 
 
-def test_both_outputs_and_the_exit_code_are_told(any_desk: Desk) -> None:
+def test_both_outputs_and_the_exit_code_are_told(any_desk):
     done = any_desk.sh("echo out; echo err >&2; exit 3")
     assert (done.exit_code, done.stdout, done.stderr) == (3, "out\n", "err\n")
     assert (done.timed_out, done.truncated, done.limit) == (False, False, "")
     assert done.seconds > 0
 
 
-def test_words_reach_the_program_as_they_are(any_desk: Desk) -> None:
+def test_words_reach_the_program_as_they_are(any_desk):
     words = ["$HOME", "a b", "'", '"', "*", "", "ü\n✓", "--", "-n"]
     code = "import json, sys; print(json.dumps(sys.argv[1:]))"
     assert json.loads(any_desk.run("python3", "-c", code, *words).stdout) == words
 
 
-def test_a_signal_is_told_as_a_shell_does(any_desk: Desk) -> None:
+def test_a_signal_is_told_as_a_shell_does(any_desk):
     assert any_desk.python("import os; os.kill(os.getpid(), 15)").exit_code == 128 + 15
     assert any_desk.python("import os; os.kill(os.getpid(), 9)").exit_code == 128 + 9
 
 
-def test_a_program_that_does_not_exist_or_cannot_run(any_desk: Desk) -> None:
+def test_a_program_that_does_not_exist_or_cannot_run(any_desk):
     any_desk.write("plain", b"text")
     assert any_desk.run("no-such-program").exit_code == 127
     assert any_desk.run("./plain").exit_code == 126
@@ -43,16 +43,14 @@ def test_a_program_that_does_not_exist_or_cannot_run(any_desk: Desk) -> None:
     "command",
     [(), ("echo", "a\0b"), ("echo", "\ud800"), ("echo", "x" * 200_000), ("x" * 100_000,) * 20],
 )
-def test_words_that_no_program_can_be_given_are_the_callers_mistake(
-    any_desk: Desk, command: tuple[str, ...]
-) -> None:
+def test_words_that_no_program_can_be_given_are_the_callers_mistake(any_desk, command):
     done = any_desk.run(*command)
     assert done.exit_code == 126
     assert done.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"one line\n", bytes(range(256)) * 8000])
-def test_standard_input_arrives_and_ends(any_desk: Desk, content: bytes) -> None:
+def test_standard_input_arrives_and_ends(any_desk, content):
     code = (
         "import hashlib, sys; d = sys.stdin.buffer.read(); "
         "print(len(d), hashlib.sha256(d).hexdigest())"
@@ -61,15 +59,15 @@ def test_standard_input_arrives_and_ends(any_desk: Desk, content: bytes) -> None
     assert done.stdout == f"{len(content)} {hashlib.sha256(content).hexdigest()}\n"
 
 
-def test_input_that_nobody_reads_holds_nothing_up(any_desk: Desk) -> None:
+def test_input_that_nobody_reads_holds_nothing_up(any_desk):
     assert any_desk.run("true", stdin=b"x" * 3_000_000).exit_code == 0
 
 
-def test_text_that_is_not_utf8_is_replaced(any_desk: Desk) -> None:
+def test_text_that_is_not_utf8_is_replaced(any_desk):
     assert any_desk.sh(r"printf 'gr\374n ✓'").stdout == "gr�n ✓"
 
 
-def test_beginning_and_end_of_a_long_output_are_kept(any_desk: Desk) -> None:
+def test_beginning_and_end_of_a_long_output_are_kept(any_desk):
     code = "import sys; sys.stdout.write('begin' + 'x' * 5_000_000 + 'end')"
     done = any_desk.run("python3", "-c", code, output_bytes=1000)
     assert done.truncated
@@ -79,12 +77,12 @@ def test_beginning_and_end_of_a_long_output_are_kept(any_desk: Desk) -> None:
     assert len(done.stdout) < 1100
 
 
-def test_output_of_just_the_size_is_whole(any_desk: Desk) -> None:
+def test_output_of_just_the_size_is_whole(any_desk):
     done = any_desk.run("printf", "%s", "x" * 999, output_bytes=999)
     assert (done.stdout, done.truncated) == ("x" * 999, False)
 
 
-def test_folders_and_variables(any_desk: Desk) -> None:
+def test_folders_and_variables(any_desk):
     any_desk.sh("mkdir -p a/b")
     show = 'pwd; echo "$HOME"; echo "$GIVEN"'
     workdir, home, given = any_desk.sh(show, environ={"GIVEN": "a\nb"}).stdout.split("\n", 2)
@@ -96,12 +94,12 @@ def test_folders_and_variables(any_desk: Desk) -> None:
     assert any_desk.sh('touch "$HOME/made" /tmp/agent-made && ls "$HOME"').stdout == "made\n"
 
 
-def test_files_stay_from_one_command_to_the_next(any_desk: Desk) -> None:
+def test_files_stay_from_one_command_to_the_next(any_desk):
     any_desk.sh("echo kept > here; echo kept > /tmp/agent-there")
     assert any_desk.sh("cat here /tmp/agent-there").stdout == "kept\nkept\n"
 
 
-def test_time_is_limited(any_desk: Desk) -> None:
+def test_time_is_limited(any_desk):
     marker = uuid.uuid4().hex
     done = any_desk.sh(f"echo begun; sleep 1000 & sleep 1000; : {marker}", timeout=1.0)
     assert done.timed_out
@@ -110,7 +108,7 @@ def test_time_is_limited(any_desk: Desk) -> None:
     assert eventually(lambda: not processes_with(marker))
 
 
-def test_time_is_over_for_what_is_in_a_session_of_its_own_too(any_desk: Desk) -> None:
+def test_time_is_over_for_what_is_in_a_session_of_its_own_too(any_desk):
     marker = uuid.uuid4().hex
     inner = f"setsid sh -c 'echo begun; while :; do sleep 1; done; : {marker}'"
     done = any_desk.sh(f'setsid sh -c "{inner}" & wait', timeout=1.0)
@@ -118,7 +116,7 @@ def test_time_is_over_for_what_is_in_a_session_of_its_own_too(any_desk: Desk) ->
     assert eventually(lambda: not processes_with(marker))
 
 
-def test_what_hides_goes_with_its_computer() -> None:
+def test_what_hides_goes_with_its_computer():
     marker = uuid.uuid4().hex
     script = f"setsid sh -c 'touch begun; while :; do sleep 1; done; : {marker}' & "
     with desk("unconfined") as opened:
@@ -127,7 +125,7 @@ def test_what_hides_goes_with_its_computer() -> None:
     assert eventually(lambda: not processes_with(marker))
 
 
-def test_nothing_works_on_in_the_background(any_desk: Desk) -> None:
+def test_nothing_works_on_in_the_background(any_desk):
     marker = uuid.uuid4().hex
     script = f"sh -c 'while :; do sleep 1; done; : {marker}' & echo started"
     begin = time.monotonic()
@@ -136,7 +134,7 @@ def test_nothing_works_on_in_the_background(any_desk: Desk) -> None:
     assert eventually(lambda: not processes_with(marker))
 
 
-def test_not_even_what_hides(cell: Desk) -> None:
+def test_not_even_what_hides(cell):
     marker = uuid.uuid4().hex
     script = f"setsid sh -c 'setsid sh -c \"while :; do sleep 1; done; : {marker}\" &' & echo ok"
     assert cell.sh(f"{script} > /dev/null 2>&1 < /dev/null").exit_code == 0
@@ -144,7 +142,7 @@ def test_not_even_what_hides(cell: Desk) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_cancellation_kills(kind: str) -> None:
+def test_cancellation_kills(kind):
     marker = uuid.uuid4().hex
 
     async def cancel(opened: Desk) -> None:
@@ -163,7 +161,7 @@ def test_cancellation_kills(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_several_computers_at_once_know_nothing_of_each_other(kind: str) -> None:
+def test_several_computers_at_once_know_nothing_of_each_other(kind):
     kinds = computers(kind)
 
     async def work(number: int) -> str:
@@ -179,7 +177,7 @@ def test_several_computers_at_once_know_nothing_of_each_other(kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_commands_in_one_computer_may_overlap(kind: str) -> None:
+def test_commands_in_one_computer_may_overlap(kind):
     async def overlap(opened: Desk) -> list[str]:
         runs = (opened.computer.run(["echo", str(n)], timeout=60) for n in range(6))
         return [done.stdout for done in await asyncio.gather(*runs)]

@@ -54,7 +54,7 @@ def checked(environ: dict[str, str]) -> str:
     return asyncio.run(Engine(environ).check())
 
 
-def test_an_engine_that_can_limit_is_used(tmp_path: Path) -> None:
+def test_an_engine_that_can_limit_is_used(tmp_path):
     assert checked(engine_with(tmp_path, ABLE)) == "28.2"
 
 
@@ -66,21 +66,19 @@ def test_an_engine_that_can_limit_is_used(tmp_path: Path) -> None:
         ({"ServerErrors": ["is it running?"]}, "No Docker engine answers: is it running?"),
     ],
 )
-def test_an_engine_that_cannot_limit_is_refused(
-    tmp_path: Path, lack: dict[str, object], why: str
-) -> None:
+def test_an_engine_that_cannot_limit_is_refused(tmp_path, lack, why):
     with pytest.raises(ComputerUnavailable, match=why.replace("?", r"\?")):
         checked(engine_with(tmp_path, ABLE | lack))
 
 
-def test_no_engine(tmp_path: Path) -> None:
+def test_no_engine(tmp_path):
     environ = engine_with(tmp_path, ABLE)
     (tmp_path / "bin/docker").write_text("#!/bin/sh\necho 'cannot connect' >&2; exit 1\n")
     with pytest.raises(ComputerUnavailable, match=r"No Docker engine answers.*cannot connect"):
         checked(environ)
 
 
-def test_no_program(tmp_path: Path) -> None:
+def test_no_program(tmp_path):
     with pytest.raises(ComputerUnavailable, match="not installed") as refused:
         Containers({"PATH": str(tmp_path)}, "image").check()
     assert "docker-cli" in refused.value.hint
@@ -94,7 +92,7 @@ def opened(environ: dict[str, str], image: str = "") -> None:
     asyncio.run(use())
 
 
-def test_an_image_is_needed() -> None:
+def test_an_image_is_needed():
     with pytest.raises(ComputerUnavailable, match="needs an image"):
         opened({})
 
@@ -107,7 +105,7 @@ def test_an_image_is_needed() -> None:
         ("received unexpected HTTP status: 503 Service Unavailable", ComputerFailure),
     ],
 )
-def test_an_image_that_cannot_be_had(tmp_path: Path, said: str, error: type[Exception]) -> None:
+def test_an_image_that_cannot_be_had(tmp_path, said, error):
     """What no registry has is the configuration's fault, a registry that fails is the world's."""
     with pytest.raises(error, match=said):
         opened(engine_with(tmp_path, ABLE, pulling=said), "no/such:1")
@@ -126,24 +124,24 @@ def swept(folder: Path, removing: str) -> list[str]:
     return removed.read_text().split() if removed.exists() else []
 
 
-def test_a_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
+def test_a_sweep_removes_what_dead_processes_left(tmp_path):
     assert swept(tmp_path, removing="") == ["dead"]
 
 
 @pytest.mark.parametrize(
     "said", ["No such container: dead", "removal of container dead is already in progress"]
 )
-def test_a_sweep_lets_another_run_be_quicker(tmp_path: Path, said: str) -> None:
+def test_a_sweep_lets_another_run_be_quicker(tmp_path, said):
     """It is gone already, or is being removed: that is all a sweep wants."""
     assert swept(tmp_path, removing=said) == []
 
 
-def test_a_sweep_says_why_it_cannot_remove(tmp_path: Path) -> None:
+def test_a_sweep_says_why_it_cannot_remove(tmp_path):
     with pytest.raises(ComputerFailure, match="the disk says no"):
         swept(tmp_path, removing="the disk says no")
 
 
-def test_a_run_does_not_begin_on_an_engine_that_cannot_be_swept(tmp_path: Path) -> None:
+def test_a_run_does_not_begin_on_an_engine_that_cannot_be_swept(tmp_path):
     environ = engine_with(tmp_path, ABLE, left=left_behind(), removing="the disk says no")
     with pytest.raises(ComputerUnavailable, match="the disk says no"):
         Containers(environ).check()

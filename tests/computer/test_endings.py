@@ -66,9 +66,7 @@ def left_of(pid: int, marker: str) -> list[object]:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_nothing_is_left_of_one_that_is_closed(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_left_of_one_that_is_closed(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     marker = uuid.uuid4().hex
     before = mounts()
@@ -84,7 +82,7 @@ def test_nothing_is_left_of_one_that_is_closed(
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_nothing_is_left_of_one_whose_user_fails(kind: str) -> None:
+def test_nothing_is_left_of_one_whose_user_fails(kind):
     kinds = computers(kind)
 
     async def fail() -> None:
@@ -124,7 +122,7 @@ def killed_while_running(kind: str, marker: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "uncounted"])
-def test_a_sandbox_dies_with_the_process_that_opened_it(kind: str) -> None:
+def test_a_sandbox_dies_with_the_process_that_opened_it(kind):
     marker = uuid.uuid4().hex
     with killed_while_running(kind, marker) as pid:
         assert eventually(lambda: not processes_with(marker))
@@ -133,7 +131,7 @@ def test_a_sandbox_dies_with_the_process_that_opened_it(kind: str) -> None:
             assert eventually(lambda: computers_checked(kind) and not groups_of(pid))
 
 
-def test_an_orphaned_container_is_removed_and_one_in_use_is_not() -> None:
+def test_an_orphaned_container_is_removed_and_one_in_use_is_not():
     marker = uuid.uuid4().hex
     with desk("docker") as opened, killed_while_running("docker", marker) as pid:
         assert containers_of(pid)
@@ -148,7 +146,7 @@ def computers_checked(kind: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", CONFINED)
-def test_opening_can_be_cancelled_at_any_moment(kind: str) -> None:
+def test_opening_can_be_cancelled_at_any_moment(kind):
     kinds = computers(kind)
 
     async def cancel(after: int) -> None:
@@ -168,7 +166,7 @@ def test_opening_can_be_cancelled_at_any_moment(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_closing_is_not_broken_off(kind: str) -> None:
+def test_closing_is_not_broken_off(kind):
     kinds = computers(kind)
 
     async def cancelled_at_the_end() -> None:
@@ -182,7 +180,7 @@ def test_closing_is_not_broken_off(kind: str) -> None:
     assert not [*groups_of(os.getpid()), *containers_of(os.getpid())]
 
 
-def test_a_process_is_gone_when_it_has_ended_or_its_number_is_anothers() -> None:
+def test_a_process_is_gone_when_it_has_ended_or_its_number_is_anothers():
     space, _, _ = this_process().split("-")
     with subprocess.Popen(["sleep", "600"]) as process:
         name = f"{space}-{process.pid}-{_start(process.pid)}"
@@ -195,7 +193,7 @@ def test_a_process_is_gone_when_it_has_ended_or_its_number_is_anothers() -> None
 
 
 @pytest.mark.parametrize("name", ["", "x", "0-1-2", f"{'0' * 12}-1", f"{'0' * 12}-1-1"])
-def test_what_is_no_name_or_another_machines_is_never_gone(name: str) -> None:
+def test_what_is_no_name_or_another_machines_is_never_gone(name):
     assert not is_gone(name)
 
 

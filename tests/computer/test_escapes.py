@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from computer_kinds import Desk, desk
+from computer_kinds import desk
 
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.errors import FileRefused
@@ -103,20 +103,20 @@ def secret_file(folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("place", ["loopback", "address"])
-def test_tcp(cell: Desk, trusted: Desk, listener: int, place: str) -> None:
+def test_tcp(cell, trusted, listener, place):
     address = "127.0.0.1" if place == "loopback" else host_address()
     assert trusted.python(BY_TCP, address, listener).stdout == f"{OUT}\n"
     done = cell.python(BY_TCP, address, listener)
     assert (done.exit_code, done.stdout) == (1, "")
 
 
-def test_udp_as_for_names(cell: Desk, trusted: Desk, name_server: int) -> None:
+def test_udp_as_for_names(cell, trusted, name_server):
     address = host_address()
     assert trusted.python(BY_UDP, address, name_server).stdout == f"{OUT}\n"
     assert cell.python(BY_UDP, address, name_server).stdout == ""
 
 
-def test_sockets_without_a_file(cell: Desk, trusted: Desk) -> None:
+def test_sockets_without_a_file(cell, trusted):
     name = uuid.uuid4().hex
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"\0{name}")
@@ -126,13 +126,13 @@ def test_sockets_without_a_file(cell: Desk, trusted: Desk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "uncounted", "docker"])
-def test_an_open_network_is_one(kind: str, listener: int) -> None:
+def test_an_open_network_is_one(kind, listener):
     with desk(kind, network=Network.OPEN) as opened:
         assert opened.python(BY_TCP, host_address(), listener).stdout == f"{OUT}\n"
 
 
 @pytest.mark.parametrize("folder", [Path("/tmp"), Path("/var/tmp"), Path.home()], ids=str)
-def test_files_outside(cell: Desk, trusted: Desk, folder: Path) -> None:
+def test_files_outside(cell, trusted, folder):
     with secret_file(folder) as file:
         assert trusted.run("cat", str(file)).stdout == "s3cr3t"
         assert cell.run("cat", str(file)).exit_code == 1
@@ -147,7 +147,7 @@ def test_files_outside(cell: Desk, trusted: Desk, folder: Path) -> None:
     cell.sh("rm -rf /tmp/skillopt-ci-secret-*")
 
 
-def test_files_through_a_link(cell: Desk, trusted: Desk) -> None:
+def test_files_through_a_link(cell, trusted):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name, secret_file(Path(name)) as file:
         file.parent.chmod(0o777)
         for opened in (trusted, cell):
@@ -169,15 +169,13 @@ def test_files_through_a_link(cell: Desk, trusted: Desk) -> None:
         trusted.sh("rm to-file to-folder")
 
 
-def test_the_environment_of_others(
-    cell: Desk, trusted: Desk, bystander: subprocess.Popen[bytes]
-) -> None:
+def test_the_environment_of_others(cell, trusted, bystander):
     look = "cat /proc/[0-9]*/environ 2> /dev/null; env"
     assert "s3cr3t" in trusted.sh(look, output_bytes=10_000_000).stdout
     assert "s3cr3t" not in cell.sh(look, output_bytes=10_000_000).stdout
 
 
-def test_our_own_environment(cell: Desk) -> None:
+def test_our_own_environment(cell):
     ours = set(os.environ.values()) - {"", "C.UTF-8", "/tmp", "1", "/", os.environ.get("PATH")}
     seen = dict(line.split("=", 1) for line in cell.sh("env").stdout.splitlines() if "=" in line)
     assert set(seen) <= {
@@ -186,12 +184,12 @@ def test_our_own_environment(cell: Desk) -> None:
     assert not ours & set(seen.values())
 
 
-def test_open_files_of_ours(cell: Desk) -> None:
+def test_open_files_of_ours(cell):
     show = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:-1])"
     assert cell.python(show).stdout == "[0, 1, 2]\n"
 
 
-def test_signals(cell: Desk, trusted: Desk, bystander: subprocess.Popen[bytes]) -> None:
+def test_signals(cell, trusted, bystander):
     cell.sh(f"kill -9 {bystander.pid} {os.getpid()} {os.getppid()} -1")
     assert bystander.poll() is None
     assert cell.sh("echo still here").stdout == "still here\n"
@@ -199,7 +197,7 @@ def test_signals(cell: Desk, trusted: Desk, bystander: subprocess.Popen[bytes]) 
     assert bystander.wait() == -9
 
 
-def test_tracing(cell: Desk, trusted: Desk, bystander: subprocess.Popen[bytes]) -> None:
+def test_tracing(cell, trusted, bystander):
     attach = f"{SYSTEM_CALL}call('ptrace', 16, int(sys.argv[1]), 0, 0); print({OUT!r})"
     if ROOT:  # other users may often trace their own children only
         assert trusted.python(attach, bystander.pid).stdout == f"{OUT}\n"
@@ -221,7 +219,7 @@ RIGHTS = {
 
 @as_root
 @pytest.mark.parametrize("name", RIGHTS)
-def test_rights_of_root(cell: Desk, trusted: Desk, name: str) -> None:
+def test_rights_of_root(cell, trusted, name):
     attempt = f"{SYSTEM_CALL}{RIGHTS[name]}\nprint({OUT!r})"
     done = trusted.python(attempt, "in namespaces of its own")
     assert done.stdout == f"{OUT}\n", done.stderr
@@ -231,7 +229,7 @@ def test_rights_of_root(cell: Desk, trusted: Desk, name: str) -> None:
     assert OUT not in cell.python(attempt).stdout
 
 
-def test_limits_can_be_lowered_and_not_raised(cell: Desk) -> None:
+def test_limits_can_be_lowered_and_not_raised(cell):
     lower = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"
     assert cell.python(lower).exit_code == 0
     raised = cell.python(f"{lower}; {lower.replace('64', '65')}")
@@ -239,14 +237,14 @@ def test_limits_can_be_lowered_and_not_raised(cell: Desk) -> None:
 
 
 @pytest.mark.parametrize("flags", [0x10000000, 0x00020000, 0x40000000, 0x20000000])
-def test_namespaces_of_its_own(cell: Desk, trusted: Desk, flags: int) -> None:
+def test_namespaces_of_its_own(cell, trusted, flags):
     attempt = f"{SYSTEM_CALL}call('unshare', {flags})\nprint({OUT!r})"
     if ROOT:
         assert trusted.python(attempt).stdout == f"{OUT}\n"
     assert cell.python(attempt).exit_code == 1
 
 
-def test_capabilities_and_the_promise_to_gain_none(cell: Desk, trusted: Desk) -> None:
+def test_capabilities_and_the_promise_to_gain_none(cell, trusted):
     show = "grep -E '^(CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs)' /proc/self/status"
     nothing = {line.split()[1] for line in cell.sh(show).stdout.splitlines()}
     assert nothing == {"0" * 16, "1"}
@@ -254,7 +252,7 @@ def test_capabilities_and_the_promise_to_gain_none(cell: Desk, trusted: Desk) ->
         assert "CapEff:\t0000000000000000" not in trusted.sh(show).stdout
 
 
-def test_the_system_cannot_be_written(cell: Desk, trusted: Desk) -> None:
+def test_the_system_cannot_be_written(cell, trusted):
     places = ["/usr", "/usr/bin", "/etc", "/", "/dev", "/proc/sys/kernel", "/sys", "/sys/fs/cgroup"]
     attempt = 'for place in "$@"; do : > "$place/agent-file" && echo "$place"; done; true'
     assert cell.run("sh", "-c", attempt, "sh", *places).stdout == ""
@@ -262,7 +260,7 @@ def test_the_system_cannot_be_written(cell: Desk, trusted: Desk) -> None:
     assert cell.sh("echo h > /proc/sysrq-trigger").exit_code != 0
 
 
-def test_secrets_and_sockets_of_the_host_are_not_there(cell: Desk) -> None:
+def test_secrets_and_sockets_of_the_host_are_not_there(cell):
     paths = ["/etc/shadow", "/root/.ssh", "/var/run/docker.sock", "/run/dbus", "/work", "/boot"]
     host = os.environ.get("DOCKER_HOST", "").removeprefix("unix://")
     found = cell.run("ls", "-d", *paths, *([host] if host else []), str(Path(__file__)))
@@ -271,14 +269,14 @@ def test_secrets_and_sockets_of_the_host_are_not_there(cell: Desk) -> None:
 
 @pytest.mark.parametrize("kind", ["sandbox", "uncounted"])
 @pytest.mark.parametrize("family", [socket.AF_VSOCK, socket.AF_ALG, socket.AF_PACKET])
-def test_sockets_that_no_namespace_confines(kind: str, family: int) -> None:
+def test_sockets_that_no_namespace_confines(kind, family):
     attempt = f"import socket; socket.socket({int(family)}, 3)"
     with desk(kind) as opened:
         assert "Address family not supported" in opened.python(attempt).stderr
         assert opened.python("import socket; socket.socketpair()").exit_code == 0
 
 
-def test_the_keyring_of_the_user(cell: Desk) -> None:
+def test_the_keyring_of_the_user(cell):
     attempt = (
         f"{SYSTEM_CALL}number = 250 if os.uname().machine == 'x86_64' else 219\n"
         "call('syscall', number, 0, -3, 1)"

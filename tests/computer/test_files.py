@@ -4,7 +4,6 @@ import io
 import tarfile
 
 import pytest
-from computer_kinds import Desk
 
 from skillopt_ci.computer.computer import HOME, WORKDIR
 from skillopt_ci.errors import FileRefused
@@ -33,28 +32,28 @@ def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile
 
 
 @pytest.mark.parametrize("content", [b"", b"text\n", bytes(range(256)) * 2000])
-def test_what_is_written_is_read(any_desk: Desk, content: bytes) -> None:
+def test_what_is_written_is_read(any_desk, content):
     any_desk.write("a/new/folder/file name ✓", content)
     assert any_desk.read("a/new/folder/file name ✓") == content
     assert any_desk.read(f"{WORKDIR}/a/new/folder/file name ✓") == content
     assert any_desk.sh("cat a/new/folder/*").exit_code == 0
 
 
-def test_files_go_to_the_home_and_to_other_places(any_desk: Desk) -> None:
+def test_files_go_to_the_home_and_to_other_places(any_desk):
     any_desk.write(f"{HOME}/.config/tool", b"set")
     assert any_desk.sh('cat "$HOME/.config/tool"').stdout == "set"
     any_desk.write("/tmp/agent-file", b"temporary")
     assert any_desk.sh("cat /tmp/agent-file").stdout == "temporary"
 
 
-def test_a_file_is_replaced_as_a_whole(any_desk: Desk) -> None:
+def test_a_file_is_replaced_as_a_whole(any_desk):
     any_desk.write("file", b"a long content")
     any_desk.write("file", b"short")
     assert any_desk.read("file") == b"short"
     assert any_desk.sh("ls -A").stdout == "file\n"
 
 
-def test_a_program_can_be_written(any_desk: Desk) -> None:
+def test_a_program_can_be_written(any_desk):
     any_desk.write("tool", b"#!/bin/sh\necho ran\n", executable=True)
     assert any_desk.run("./tool").stdout == "ran\n"
 
@@ -63,13 +62,13 @@ def test_a_program_can_be_written(any_desk: Desk) -> None:
     ("path", "reason"),
     [("missing", "no such file"), ("folder", "not a regular file"), ("fifo", "not a regular file")],
 )
-def test_what_cannot_be_read_is_refused(any_desk: Desk, path: str, reason: str) -> None:
+def test_what_cannot_be_read_is_refused(any_desk, path, reason):
     any_desk.sh("mkdir folder && mkfifo fifo || python3 -c 'import os; os.mkfifo(\"fifo\")'")
     with pytest.raises(FileRefused, match=reason):
         any_desk.read(path)
 
 
-def test_what_cannot_be_written_is_refused(any_desk: Desk) -> None:
+def test_what_cannot_be_written_is_refused(any_desk):
     any_desk.sh("mkdir folder; echo > file")
     with pytest.raises(FileRefused, match="a folder of that name"):
         any_desk.write("folder", b"")
@@ -80,14 +79,14 @@ def test_what_cannot_be_written_is_refused(any_desk: Desk) -> None:
             any_desk.write(path, b"")
 
 
-def test_a_file_that_is_too_large_is_refused(any_desk: Desk) -> None:
+def test_a_file_that_is_too_large_is_refused(any_desk):
     any_desk.write("file", b"x" * 1001)
     assert any_desk.read("file", max_bytes=1001) == b"x" * 1001
     with pytest.raises(FileRefused, match="more than 1000 bytes"):
         any_desk.read("file", max_bytes=1000)
 
 
-def test_an_archive_goes_out_and_in_unchanged(any_desk: Desk) -> None:
+def test_an_archive_goes_out_and_in_unchanged(any_desk):
     any_desk.sh("mkdir -p a/empty; printf x > a/file; ln -s file a/link; chmod +x a/file")
     any_desk.write("name with\nnewline ✓", b"\0\xff")
     archive = any_desk.export(".")
@@ -98,14 +97,14 @@ def test_an_archive_goes_out_and_in_unchanged(any_desk: Desk) -> None:
     assert any_desk.sh("test -x a/file && cat a/link").stdout == "x"
 
 
-def test_the_same_files_give_the_same_archive(any_desk: Desk) -> None:
+def test_the_same_files_give_the_same_archive(any_desk):
     any_desk.sh("mkdir b; echo 1 > b/x; echo 2 > a")
     first = any_desk.export("**")
     any_desk.sh("rm -r a b; echo 2 > a; mkdir b; echo 1 > b/x; touch -d 2001-01-01 a b")
     assert any_desk.export("**") == first
 
 
-def test_only_what_is_named_is_exported(any_desk: Desk) -> None:
+def test_only_what_is_named_is_exported(any_desk):
     any_desk.sh("mkdir -p out/deep src; touch out/1.txt out/deep/2.txt src/3.txt 4.txt 5.md")
     assert names(any_desk.export("out")) == ["out", "out/1.txt", "out/deep", "out/deep/2.txt"]
     assert names(any_desk.export("*.txt", "src/3.txt")) == ["4.txt", "src/3.txt"]
@@ -118,14 +117,14 @@ def test_only_what_is_named_is_exported(any_desk: Desk) -> None:
     assert names(any_desk.export("nothing/*")) == []
 
 
-def test_many_files_are_exported(any_desk: Desk) -> None:
+def test_many_files_are_exported(any_desk):
     any_desk.python(
         "import pathlib\nfor n in range(900): pathlib.Path(f'{n:04}' + 'x' * 150).touch()"
     )
     assert len(names(any_desk.export("*"))) == 900
 
 
-def test_an_export_that_is_too_large_is_refused(any_desk: Desk) -> None:
+def test_an_export_that_is_too_large_is_refused(any_desk):
     any_desk.sh("head -c 50000 /dev/zero > a; head -c 50000 /dev/zero > b")
     assert names(any_desk.export("*", max_bytes=100_000)) == ["a", "b"]
     with pytest.raises(FileRefused, match="more than 99999 bytes"):
@@ -135,7 +134,7 @@ def test_an_export_that_is_too_large_is_refused(any_desk: Desk) -> None:
         any_desk.export("hole", max_bytes=100_000)
 
 
-def test_only_links_that_stay_inside_are_exported(any_desk: Desk) -> None:
+def test_only_links_that_stay_inside_are_exported(any_desk):
     any_desk.sh(
         "mkdir d; touch d/f; ln -s f d/good; ln -s ../d/f d/up; ln -s /etc/passwd absolute;"
         "ln -s ../../etc outside; ln -s d/../../etc detour; ln f hard; ln d/f d/hard;"
@@ -145,7 +144,7 @@ def test_only_links_that_stay_inside_are_exported(any_desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["/etc", "../x", "a/../../x"])
-def test_nothing_outside_can_be_asked_for(any_desk: Desk, pattern: str) -> None:
+def test_nothing_outside_can_be_asked_for(any_desk, pattern):
     with pytest.raises(FileRefused, match="only paths inside"):
         any_desk.export(pattern)
 
@@ -165,13 +164,13 @@ EVIL = {
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_an_archive_that_leads_outside_is_refused_as_a_whole(any_desk: Desk, name: str) -> None:
+def test_an_archive_that_leads_outside_is_refused_as_a_whole(any_desk, name):
     with pytest.raises(FileRefused, match="the archive"):
         any_desk.do(any_desk.computer.load(EVIL[name]))
     assert any_desk.sh("ls -A").stdout == ""
 
 
-def test_an_archive_does_not_go_through_a_link_that_the_agent_laid(cell: Desk) -> None:
+def test_an_archive_does_not_go_through_a_link_that_the_agent_laid(cell):
     cell.sh("ln -s /tmp out")
     cell.do(cell.computer.load(tar_of((tarfile.TarInfo("out/agent-file"), b"x"))))
     assert cell.sh("ls /tmp").stdout.find("agent-file") < 0

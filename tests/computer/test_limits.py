@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from computer_kinds import CONFINED, SPEC, Desk, desk
+from computer_kinds import CONFINED, SPEC, desk
 
 from skillopt_ci.errors import FileRefused
 
@@ -60,14 +60,14 @@ print(sum(os.wait()[1] != 0 for _ in range(4)))
 """
 
 
-def test_processes(cell: Desk, trusted: Desk) -> None:
+def test_processes(cell, trusted):
     wanted = SPEC.processes + 20
     assert trusted.python(FORKS, wanted).stdout == f"{wanted}\n"
     assert 0 < int(cell.python(FORKS, wanted).stdout) <= SPEC.processes
     assert cell.sh("echo usable").stdout == "usable\n"
 
 
-def test_a_fork_bomb(cell: Desk) -> None:
+def test_a_fork_bomb(cell):
     done = cell.run("python3", "-c", "import os\nwhile True: os.fork()", timeout=1.5)
     assert done.exit_code != 0
     assert cell.sh("echo usable").stdout == "usable\n"
@@ -75,7 +75,7 @@ def test_a_fork_bomb(cell: Desk) -> None:
 
 
 @pytest.mark.parametrize("attempt", [MEMORY, SHARED_MEMORY, HIDDEN_MEMORY])
-def test_memory(cell: Desk, trusted: Desk, attempt: str) -> None:
+def test_memory(cell, trusted, attempt):
     assert trusted.python(attempt, 200).stdout == f"{200 << 20}\n"
     done = cell.python(attempt, 200)
     assert done.exit_code != 0
@@ -86,7 +86,7 @@ def test_memory(cell: Desk, trusted: Desk, attempt: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "docker"])
-def test_memory_of_all_processes_together(kind: str) -> None:
+def test_memory_of_all_processes_together(kind):
     with desk("unconfined") as free:
         assert free.python(MANY).stdout == "0\n"
     with desk(kind, memory_mb=64, disk_mb=4) as opened:
@@ -96,7 +96,7 @@ def test_memory_of_all_processes_together(kind: str) -> None:
 
 
 @pytest.mark.parametrize("folder", [".", "/tmp", "$HOME", "/dev/shm"])
-def test_disk(cell: Desk, folder: str) -> None:
+def test_disk(cell, folder):
     filling = f"head -c 30M /dev/zero > {folder}/agent-big"
     done = cell.sh(filling)
     assert done.exit_code != 0
@@ -110,17 +110,17 @@ def test_disk(cell: Desk, folder: str) -> None:
     )
 
 
-def test_what_fills_a_disk_succeeds_elsewhere(trusted: Desk) -> None:
+def test_what_fills_a_disk_succeeds_elsewhere(trusted):
     assert trusted.sh("head -c 30M /dev/zero > big && rm big").exit_code == 0
 
 
-def test_a_file_that_does_not_fit_is_refused(cell: Desk) -> None:
+def test_a_file_that_does_not_fit_is_refused(cell):
     with pytest.raises(FileRefused, match="cannot be written"):
         cell.write("big", bytes(30 << 20))
     assert cell.sh("ls -A").stdout == ""
 
 
-def test_number_of_files(cell: Desk) -> None:
+def test_number_of_files(cell):
     attempt = "for n in range(40_000): open(str(n), 'w').close()"
     done = cell.python(attempt)
     assert "No space left on device" in done.stderr
@@ -129,14 +129,14 @@ def test_number_of_files(cell: Desk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "docker"])
-def test_processors_in_part(kind: str) -> None:
+def test_processors_in_part(kind):
     """Half a second of work takes five at a tenth of a processor, less what comes at once."""
     spin = "import time\nwhile time.process_time() < 0.5: pass"
     with desk(kind, cpus=0.1) as opened:
         assert opened.python(spin).seconds > 2.5
 
 
-def test_processors_as_a_whole() -> None:
+def test_processors_as_a_whole():
     spread = "import os; os.sched_setaffinity(0, range(64)); print(len(os.sched_getaffinity(0)))"
     with desk("uncounted", cpus=1) as opened:
         assert opened.python("import os; print(len(os.sched_getaffinity(0)))").stdout == "1\n"
@@ -146,7 +146,7 @@ def test_processors_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("kind", CONFINED)
-def test_folders_of_the_host_can_be_lent_for_reading(kind: str) -> None:
+def test_folders_of_the_host_can_be_lent_for_reading(kind):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         folder = Path(name)
         folder.chmod(0o777)

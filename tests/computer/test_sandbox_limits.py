@@ -18,7 +18,7 @@ OTHERS = sandbox_limits.JUDGED
 
 
 @pytest.mark.parametrize("column", HEADERS)
-def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
+def test_the_numbers_are_those_of_the_kernel(column):
     header = next((file for file in HEADERS[column] if file.exists()), None)
     if header is None:
         pytest.skip("the kernel's headers are not installed")
@@ -32,7 +32,7 @@ def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("counted", [True, False])
-def test_every_jump_of_the_filter_stays_in_it(machine: str, *, counted: bool) -> None:
+def test_every_jump_of_the_filter_stays_in_it(machine, *, counted):
     steps = _steps(sandbox_limits.seccomp_filter(machine, counted=counted))
     assert len(steps) < 4096  # what the kernel takes
     for at, (code, when, otherwise, _) in enumerate(steps):
@@ -61,9 +61,7 @@ def test_every_jump_of_the_filter_stays_in_it(machine: str, *, counted: bool) ->
     ],
 )
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_filter_decides(
-    machine: str, call: str, arguments: tuple[int, ...], result: object
-) -> None:
+def test_the_filter_decides(machine, call, arguments, result):
     column = ("x86_64", "aarch64").index(machine)
     numbers = {"read": (0, 63)} | OTHERS | sandbox_limits.REFUSED
     program = _steps(sandbox_limits.seccomp_filter(machine, counted=True))
@@ -71,13 +69,13 @@ def test_the_filter_decides(
     assert _decide(program, audit, numbers[call][column], arguments) == result
 
 
-def test_other_interfaces_are_refused() -> None:
+def test_other_interfaces_are_refused():
     program = _steps(sandbox_limits.seccomp_filter("x86_64", counted=True))
     assert _decide(program, 0x40000003, 0, ()) == 38  # 32-bit programs
     assert _decide(program, 0xC000003E, 0x40000000, ()) == 38  # x32
 
 
-def test_a_machine_that_is_not_known_is_refused() -> None:
+def test_a_machine_that_is_not_known_is_refused():
     with pytest.raises(ComputerUnavailable, match="riscv64"):
         sandbox_limits.seccomp_filter("riscv64", counted=True)
 

@@ -23,14 +23,14 @@ from skillopt_ci.computer.sandbox_limits import (
 from skillopt_ci.errors import ComputerUnavailable
 
 
-def test_what_is_not_installed_is_named_with_its_package(tmp_path: Path) -> None:
+def test_what_is_not_installed_is_named_with_its_package(tmp_path):
     with pytest.raises(ComputerUnavailable) as refused:
         find_programs(str(tmp_path))
     assert "bwrap" in refused.value.message
     assert "apt-get install bubblewrap mount util-linux" in refused.value.hint
 
 
-def test_programs_of_administrators_are_found_too(tmp_path: Path) -> None:
+def test_programs_of_administrators_are_found_too(tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "sbin").mkdir()
     for name in ("bwrap", "unshare", "nsenter", "prlimit", "setpriv", "taskset", "mount"):
@@ -56,13 +56,13 @@ class Leaky:
 
 
 @pytest.mark.integration
-def test_the_probe_finds_files_that_can_be_read() -> None:
+def test_the_probe_finds_files_that_can_be_read():
     with pytest.raises(ComputerUnavailable, match="can be read from inside"):
         asyncio.run(probe(Unconfined(os.environ["PATH"])))
 
 
 @pytest.mark.integration
-def test_the_probe_finds_a_network() -> None:
+def test_the_probe_finds_a_network():
     lines = Path("/proc/net/dev").read_text().splitlines()
     devices = {line.split(":")[0].strip() for line in lines}
     if not any(name.startswith(("e", "w")) for name in devices):
@@ -72,7 +72,7 @@ def test_the_probe_finds_a_network() -> None:
 
 
 @pytest.mark.integration
-def test_what_cannot_be_lent_is_refused() -> None:
+def test_what_cannot_be_lent_is_refused():
     kinds = computers("uncounted")
 
     async def use() -> None:
@@ -84,7 +84,7 @@ def test_what_cannot_be_lent_is_refused() -> None:
 
 
 @pytest.mark.integration
-def test_variables_are_not_in_the_list_of_processes() -> None:
+def test_variables_are_not_in_the_list_of_processes():
     kinds = computers("uncounted")
 
     async def use() -> tuple[list[int], list[int]]:
@@ -102,7 +102,7 @@ def test_variables_are_not_in_the_list_of_processes() -> None:
     assert asyncio.run(use()) == ([], [])
 
 
-def test_what_does_not_hold_is_said() -> None:
+def test_what_does_not_hold_is_said():
     here = tuple[Hierarchy, ...]()
     assert "each process by itself" in Sandboxes("", hierarchies=lambda: None).caveat
     assert Sandboxes("", hierarchies=lambda: here).caveat == ""
@@ -120,7 +120,7 @@ def proc(folder: Path, cgroup: str, *mounts: str) -> Path:
     return write(folder / "proc", cgroup=cgroup, mountinfo="".join(lines))
 
 
-def test_version_2_groups_are_made_where_all_controllers_are_passed_on(tmp_path: Path) -> None:
+def test_version_2_groups_are_made_where_all_controllers_are_passed_on(tmp_path):
     root = write(tmp_path / "fs", cgroup__subtree_control="cpu io memory pids")
     write(root / "user", cgroup__subtree_control="cpu memory pids")
     write(root / "user/run", cgroup__subtree_control="memory pids")
@@ -129,13 +129,13 @@ def test_version_2_groups_are_made_where_all_controllers_are_passed_on(tmp_path:
     assert usable_hierarchies(at) == (Hierarchy(2, root / "user", CONTROLLERS),)
 
 
-def test_version_2_without_a_controller_is_no_use(tmp_path: Path) -> None:
+def test_version_2_without_a_controller_is_no_use(tmp_path):
     root = write(tmp_path / "fs", cgroup__subtree_control="memory pids")
     at = proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")
     assert usable_hierarchies(at) is None
 
 
-def test_version_1_groups_are_made_below_our_own(tmp_path: Path) -> None:
+def test_version_1_groups_are_made_below_our_own(tmp_path):
     memory, cpu = tmp_path / "memory", tmp_path / "cpu,cpuacct"
     write(memory / "job")
     write(cpu)
@@ -155,14 +155,14 @@ def test_version_1_groups_are_made_below_our_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_groups_that_may_not_be_made_are_no_use(tmp_path: Path) -> None:
+def test_groups_that_may_not_be_made_are_no_use(tmp_path):
     root = write(tmp_path / "fs", cgroup__subtree_control="cpu memory pids")
     root.chmod(0o500)
     at = proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")
     assert usable_hierarchies(at) is None
 
 
-def test_version_2_limits(tmp_path: Path) -> None:
+def test_version_2_limits(tmp_path):
     at = (Hierarchy(2, tmp_path, CONTROLLERS),)
     spec = ComputerSpec(memory_mb=100, disk_mb=28, cpus=0.5, processes=10)
     with control_group(at, spec) as group:
@@ -177,7 +177,7 @@ def test_version_2_limits(tmp_path: Path) -> None:
         assert [times_exceeded(group, limit) for limit in ("memory", "processes")] == [1, 7]
 
 
-def test_a_limit_that_cannot_be_set_is_refused(tmp_path: Path) -> None:
+def test_a_limit_that_cannot_be_set_is_refused(tmp_path):
     (tmp_path / "fs").write_text("no folder")
     with (
         pytest.raises(ComputerUnavailable, match="limit cannot be set"),

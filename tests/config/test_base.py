@@ -19,5 +19,5 @@ SHAPES = (GivenSplits, RatioSplit, SplitDir)
         (None, None),
     ],
 )
-def test_the_shape_whose_keys_are_closest_is_meant(value: object, chosen: str | None) -> None:
+def test_the_shape_whose_keys_are_closest_is_meant(value, chosen):
     assert choose_alternative(value, SHAPES) == chosen

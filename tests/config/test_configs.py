@@ -39,14 +39,14 @@ def optional_keys(section: type, prefix: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_provider_loads_without_a_warning(name: str) -> None:
+def test_every_provider_loads_without_a_warning(name):
     loaded = load(CONFIGS / f"{name}.yaml")
     assert loaded.warnings == ()
     assert {loaded.config.model.target.provider, loaded.config.model.optimizer.provider} == {name}
 
 
 @pytest.mark.parametrize("name", ["base", *NAMES])
-def test_editors_accept_every_file(name: str) -> None:
+def test_editors_accept_every_file(name):
     file = CONFIGS / f"{name}.yaml"
     schema = json.loads((CONFIGS / "schema.json").read_text(encoding="utf-8"))
     Draft202012Validator(schema).validate(plain(read_layers(file)[-1]))
@@ -54,14 +54,14 @@ def test_editors_accept_every_file(name: str) -> None:
     assert first == "# yaml-language-server: $schema=schema.json"
 
 
-def test_base_has_the_defaults_of_the_code(tmp_path: Path) -> None:
+def test_base_has_the_defaults_of_the_code(tmp_path):
     bare, based = tmp_path / "bare.yaml", tmp_path / "based.yaml"
     bare.write_text(REQUIRED, encoding="utf-8")
     based.write_text(f"_base_: {CONFIGS / 'base.yaml'}\n{REQUIRED}", encoding="utf-8")
     assert load(based).config == load(bare).config
 
 
-def test_base_shows_every_key_that_has_a_default() -> None:
+def test_base_shows_every_key_that_has_a_default():
     base = read_layers(CONFIGS / "base.yaml")[-1]
     held = {name for name, _ in leaves(plain(base))}
     assert {*optional_keys(Config)} - held == set()

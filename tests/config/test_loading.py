@@ -1,46 +1,42 @@
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from skillopt_ci.config.loading import Loaded, load, parse_override
+from skillopt_ci.config.loading import load, parse_override
 from skillopt_ci.config.yaml import lookup, plain
 from skillopt_ci.errors import ConfigError
 
-Load = Callable[..., Loaded]
-Write = Callable[..., Path]
 
-
-def test_a_minimal_file_has_all_defaults(load_with: Load) -> None:
+def test_a_minimal_file_has_all_defaults(load_with):
     config = load_with().config
     assert (config.run, config.train.batch_size, config.git.remote) == ("triage", 40, "origin")
 
 
-def test_the_file_wins_over_its_base_and_overrides_over_both(load_with: Load, write: Write) -> None:
+def test_the_file_wins_over_its_base_and_overrides_over_both(load_with, write):
     write("train: {batch_size: 1, seed: 1, num_epochs: 1}", "base.yaml")
     text = "_base_: base.yaml\ntrain: {seed: 2, num_epochs: 2}\n"
     train = load_with(text, "train.num_epochs=3").config.train
     assert (train.batch_size, train.seed, train.num_epochs) == (1, 2, 3)
 
 
-def test_the_last_override_wins(load_with: Load) -> None:
+def test_the_last_override_wins(load_with):
     assert load_with("", "train.seed=1", "train.seed=2").config.train.seed == 2
 
 
-def test_an_override_can_replace_the_way_tasks_are_given(load_with: Load) -> None:
+def test_an_override_can_replace_the_way_tasks_are_given(load_with):
     assert load_with("", "tasks={split_dir: data}").config.tasks.model_dump() == {
         "split_dir": "data",
         "limit": 0,
     }
 
 
-def test_an_override_reaches_into_a_role(load_with: Load) -> None:
+def test_an_override_reaches_into_a_role(load_with):
     role = load_with("", "model.target.model=other").config.model.target
     assert (role.provider, role.model) == ("simulated", "other")
 
 
-def test_root_is_the_folder_of_the_file_that_was_asked_for(write: Write, tmp_path: Path) -> None:
+def test_root_is_the_folder_of_the_file_that_was_asked_for(write, tmp_path):
     write("run: a\nskill: s\ntasks: {path: t}\n", "shared/base.yaml")
     roles = "model: {target: &r {provider: simulated, model: m}, optimizer: *r}"
     main = write(f"_base_: ../shared/base.yaml\n{roles}", "runs/main.yaml")
@@ -48,15 +44,13 @@ def test_root_is_the_folder_of_the_file_that_was_asked_for(write: Write, tmp_pat
     assert (loaded.root, loaded.file) == (tmp_path / "runs", main)
 
 
-def test_root_is_absolute_for_a_relative_file(
-    load_with: Load, write: Write, tmp_path: Path
-) -> None:
+def test_root_is_absolute_for_a_relative_file(load_with, write, tmp_path):
     load_with()
     relative = Path(os.path.relpath(tmp_path / "skillopt.yaml"))
     assert load(relative).root.is_absolute()
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_the_file(complaint: Load) -> None:
+def test_all_problems_are_told_at_once_in_the_order_of_the_file(complaint):
     text = "run: a b\nskill: 3\ntasks: {path: t}\nmodel: {}\ntrain:\n  sed: 1\n  batch_size: 0\n"
     lines = str(complaint(text, "git.remot=x")).splitlines()
     assert [line.split(": ")[0] for line in lines] == [
@@ -70,14 +64,14 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file(complaint: Load)
     ]
 
 
-def test_an_error_carries_file_and_line(write: Write) -> None:
+def test_an_error_carries_file_and_line(write):
     file = write("run: a\nskill: s\ntasks: {path: t}\nmodel: 4\n")
     with pytest.raises(ConfigError) as caught:
         load(file)
     assert (caught.value.file, caught.value.line) == (file, 4)
 
 
-def test_an_error_in_a_base_names_the_base(write: Write) -> None:
+def test_an_error_in_a_base_names_the_base(write):
     write("train: {seed: x}", "base.yaml")
     with pytest.raises(ConfigError, match=r"base\.yaml:1: train\.seed: expected a whole number"):
         load(write("_base_: base.yaml"))
@@ -95,27 +89,25 @@ def test_an_error_in_a_base_names_the_base(write: Write) -> None:
         ("a . b='4'", "4"),
     ],
 )
-def test_values_are_yaml(text: str, value: object) -> None:
+def test_values_are_yaml(text, value):
     assert plain(parse_override(text)) == {"a": {"b": value}}
 
 
-def test_an_override_is_its_own_place() -> None:
+def test_an_override_is_its_own_place():
     assert str(lookup(parse_override("a.b={c: 1}"), ("a", "b", "c")).mark) == "-o a.b"
 
 
 @pytest.mark.parametrize("text", ["train.seed", "", "=sk-secret", "a..b=1", ".a=1"])
-def test_without_key_or_equals_sign_it_says_what_is_expected(text: str) -> None:
+def test_without_key_or_equals_sign_it_says_what_is_expected(text):
     with pytest.raises(ConfigError, match=r"expected section\.key=value") as caught:
         parse_override(text)
     assert "sk-secret" not in str(caught.value)
 
 
-def test_a_value_that_is_not_yaml_names_the_override() -> None:
+def test_a_value_that_is_not_yaml_names_the_override():
     with pytest.raises(ConfigError, match=r"^-o a\.b: not valid YAML"):
         parse_override("a.b=[1")
 
-
-Complaint = Callable[..., str]
 
 SCORER = "scorer: "
 
@@ -144,9 +136,7 @@ SCORER = "scorer: "
         ),
     ],
 )
-def test_messages_say_what_is_wrong_and_what_was_expected(
-    complaint_with: Complaint, extra: str, message: str
-) -> None:
+def test_messages_say_what_is_wrong_and_what_was_expected(complaint_with, extra, message):
     assert complaint_with(extra).startswith("skillopt.yaml:7: ")
     assert message in complaint_with(extra)
 
@@ -175,9 +165,7 @@ def test_messages_say_what_is_wrong_and_what_was_expected(
         ("{type: rubric, rubrik: x}", "did you mean 'rubric'?"),
     ],
 )
-def test_scorer_messages_are_about_the_type_that_was_named(
-    complaint_with: Complaint, scorer: str, message: str
-) -> None:
+def test_scorer_messages_are_about_the_type_that_was_named(complaint_with, scorer, message):
     text = complaint_with(SCORER + scorer)
     assert message in text
     assert len(text.splitlines()) == 1
@@ -200,16 +188,14 @@ def test_scorer_messages_are_about_the_type_that_was_named(
         ("tasks.jsonl", ["tasks: expected a mapping such as {path: tasks.jsonl}, found"]),
     ],
 )
-def test_tasks_messages_are_about_the_way_that_was_meant(
-    complaint: Complaint, tasks: str, messages: list[str]
-) -> None:
+def test_tasks_messages_are_about_the_way_that_was_meant(complaint, tasks, messages):
     roles = "model: {target: &r {provider: simulated, model: m}, optimizer: *r}"
     lines = complaint(f"run: a\nskill: s\ntasks: {tasks}\n{roles}").splitlines()
     assert len(lines) == len(messages)
     assert all(message in line for message, line in zip(messages, sorted(lines), strict=True))
 
 
-def test_a_missing_key_says_what_it_is_for(complaint: Complaint) -> None:
+def test_a_missing_key_says_what_it_is_for(complaint):
     text = complaint("run: a\nskill: s\ntasks: {path: t}\nmodel:\n  target: {model: m}\n")
     assert "skillopt.yaml:5: model.target.provider: missing. Who serves the model" in text
     assert "skillopt.yaml:4: model.optimizer: missing. Reads trajectories" in text
@@ -226,30 +212,26 @@ def test_a_missing_key_says_what_it_is_for(complaint: Complaint) -> None:
         ("base_url=https://me:sk-secret@host/v1", "a key does not belong in the address"),
     ],
 )
-def test_a_key_in_clear_is_refused_and_not_repeated(
-    complaint_with: Complaint, override: str, said: str
-) -> None:
+def test_a_key_in_clear_is_refused_and_not_repeated(complaint_with, override, said):
     text = complaint_with("", f"model.target.{override}")
     assert said in text
     assert "sk-secret" not in text
 
 
 @pytest.mark.parametrize("url", ["api.openai.com/v1", "file:///etc/passwd", "https://"])
-def test_an_address_must_be_one_of_the_web(complaint_with: Complaint, url: str) -> None:
+def test_an_address_must_be_one_of_the_web(complaint_with, url):
     assert "model.target.base_url: " in complaint_with("", f"model.target.base_url='{url}'")
 
 
-def test_text_that_is_not_unicode_is_refused(complaint_with: Complaint) -> None:
+def test_text_that_is_not_unicode_is_refused(complaint_with):
     assert "characters that are not Unicode" in complaint_with('prompts: "\\ud800"\n')
 
 
-def test_an_override_of_an_unknown_key_names_the_nearest(complaint_with: Complaint) -> None:
+def test_an_override_of_an_unknown_key_names_the_nearest(complaint_with):
     assert complaint_with("", "train.bach_size=3") == (
         "-o train.bach_size: unknown key; did you mean 'batch_size'?"
     )
 
 
-def test_a_whole_number_may_stand_for_a_fraction(
-    load_with: Callable[..., Loaded],
-) -> None:
+def test_a_whole_number_may_stand_for_a_fraction(load_with):
     assert load_with("", "evaluation.max_error_rate=1").config.evaluation.max_error_rate == 1.0

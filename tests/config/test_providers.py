@@ -1,14 +1,10 @@
-from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
 
-from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import PROVIDERS, ModelRole, ProviderName
 from skillopt_ci.model.access import base_url_of
-
-Load = Callable[..., Loaded]
 
 REST = "run: r\nskill: s\ntasks: {path: t}\n"
 
@@ -17,7 +13,7 @@ def role(provider: str, **more: Any) -> ModelRole:
     return ModelRole.model_validate({"provider": provider, "model": "m", **more})
 
 
-def test_every_name_has_a_preset() -> None:
+def test_every_name_has_a_preset():
     assert tuple(PROVIDERS) == get_args(ProviderName)
 
 
@@ -30,28 +26,26 @@ def test_every_name_has_a_preset() -> None:
         ("simulated/simulated-target", "simulated", "simulated-target"),
     ],
 )
-def test_a_role_in_one_line(load_text: Load, text: str, provider: str, model: str) -> None:
+def test_a_role_in_one_line(load_text, text, provider, model):
     models = load_text(f"{REST}model: {{target: {text}, optimizer: openai/gpt-5.5}}").config.model
     assert (models.target.provider, models.target.model) == (provider, model)
     assert (models.optimizer.provider, models.optimizer.model) == ("openai", "gpt-5.5")
 
 
-def test_a_role_in_one_line_may_be_the_command_line_s(load_text: Load) -> None:
+def test_a_role_in_one_line_may_be_the_command_line_s(load_text):
     local = "{provider: vllm, model: a, base_url: 'http://h/v1'}"
     text = f"{REST}model: {{target: {local}, optimizer: openai/b}}"
     target = load_text(text, "model.target=groq/c").config.model.target
     assert (target.provider, target.model, target.base_url) == ("groq", "c", None)
 
 
-def test_one_key_can_be_changed_after_one_line(load_text: Load) -> None:
+def test_one_key_can_be_changed_after_one_line(load_text):
     text = f"{REST}model: {{target: groq/a, optimizer: openai/b}}"
     target = load_text(text, "model.target.temperature=0.5").config.model.target
     assert (target.provider, target.model, target.temperature) == ("groq", "a", 0.5)
 
 
-def test_another_provider_does_not_inherit_the_address(
-    load_text: Load, write: Callable[..., Any]
-) -> None:
+def test_another_provider_does_not_inherit_the_address(load_text, write):
     write(
         f"{REST}model:\n  target: {{provider: vllm, model: a, base_url: 'http://h/v1'}}\n"
         "  optimizer: openai/b\n",
@@ -84,9 +78,7 @@ def test_another_provider_does_not_inherit_the_address(
         ),
     ],
 )
-def test_what_cannot_be_is_told_with_what_could(
-    complaint: Callable[..., str], role: str, words: str
-) -> None:
+def test_what_cannot_be_is_told_with_what_could(complaint, role, words):
     assert words in complaint(f"{REST}model: {{target: {role}, optimizer: openai/b}}")
 
 
@@ -108,7 +100,7 @@ def test_what_cannot_be_is_told_with_what_could(
         ({"provider": "groq", "env": ["A"]}, "`env` is for `provider: command`"),
     ],
 )
-def test_a_setting_that_the_provider_lacks_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_a_setting_that_the_provider_lacks_is_refused(fields, words):
     with pytest.raises(ValidationError) as caught:
         ModelRole.model_validate({"model": "m", **fields})
     assert words in str(caught.value)
@@ -155,9 +147,7 @@ def test_a_setting_that_the_provider_lacks_is_refused(fields: dict[str, Any], wo
         ),
     ],
 )
-def test_the_address_comes_with_the_provider_and_its_region(
-    fields: dict[str, Any], url: str
-) -> None:
+def test_the_address_comes_with_the_provider_and_its_region(fields, url):
     assert base_url_of(ModelRole.model_validate({"model": "m", **fields})) == url
 
 
@@ -178,7 +168,5 @@ def test_the_address_comes_with_the_provider_and_its_region(
         ("codex", {}, None),
     ],
 )
-def test_a_key_goes_to_its_own_provider_alone(
-    provider: str, more: dict[str, Any], variable: str | None
-) -> None:
+def test_a_key_goes_to_its_own_provider_alone(provider, more, variable):
     assert role(provider, **more).key_variable == variable

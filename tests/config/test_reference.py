@@ -1,11 +1,10 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from skillopt_ci.config.base import Section, meanings
 from skillopt_ci.config.config import Config, Train
-from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.reference import (
     changed_keys,
     choices,
@@ -19,24 +18,24 @@ from skillopt_ci.config.reference import (
 from skillopt_ci.config.scorers import ContainsScorer, JsonScorer
 
 
-def test_a_location_leaves_out_the_branches_of_unions() -> None:
+def test_a_location_leaves_out_the_branches_of_unions():
     place = locate(("scorer", "all", "of", 1, "contains", "contains", 0))
     assert place.path == ("scorer", "of", 1, "contains", 0)
     assert place.section is ContainsScorer
 
 
-def test_a_location_knows_its_field_if_there_is_one() -> None:
+def test_a_location_knows_its_field_if_there_is_one():
     place = locate(("train", "seed"))
     assert (place.section, place.field) == (Train, Train.model_fields["seed"])
     assert locate(("train", "sed")).field is None
     assert locate(("nothing", "below")).path == ("nothing", "below")
 
 
-def test_fields_go_by_the_names_that_users_write() -> None:
+def test_fields_go_by_the_names_that_users_write():
     assert "schema" in fields(JsonScorer)
 
 
-def test_homes_are_all_places_of_a_key() -> None:
+def test_homes_are_all_places_of_a_key():
     assert homes("seed") == (
         "model.target.seed",
         "model.optimizer.seed",
@@ -46,7 +45,7 @@ def test_homes_are_all_places_of_a_key() -> None:
     assert homes("nowhere") == ()
 
 
-def test_choices_are_found_behind_none() -> None:
+def test_choices_are_found_behind_none():
     effort = Config.model_fields["model"].annotation
     assert choices(effort) == ()
     assert choices(fields(ContainsScorer)["match"].annotation) == ("all", "any")
@@ -67,7 +66,7 @@ def described(
             yield from described(below, seen | {section, *inner})
 
 
-def test_it_is_a_valid_schema() -> None:
+def test_it_is_a_valid_schema():
     validator = Draft202012Validator(Draft202012Validator.META_SCHEMA)
     assert [*validator.iter_errors(json_schema())] == []
 
@@ -80,7 +79,7 @@ def test_it_is_a_valid_schema() -> None:
         {"tasks": {"path": "a"}, "scorer": {"type": "f1"}},
     ],
 )
-def test_parts_that_a_base_completes_are_accepted(file: object) -> None:
+def test_parts_that_a_base_completes_are_accepted(file):
     assert SCHEMA.is_valid(file)
 
 
@@ -95,11 +94,11 @@ def test_parts_that_a_base_completes_are_accepted(file: object) -> None:
         {"scorer": {"type": "f1", "pattern": "x"}},
     ],
 )
-def test_slips_are_marked(file: object) -> None:
+def test_slips_are_marked(file):
     assert not SCHEMA.is_valid(file)
 
 
-def test_every_key_is_described() -> None:
+def test_every_key_is_described():
     assert [name for name, explained in described(Config) if not explained] == []
 
 
@@ -116,16 +115,11 @@ def test_every_key_is_described() -> None:
         ({"a": "x" * 100}, {"a": "y"}, ("a",)),
     ],
 )
-def test_changed_keys_are_named_with_both_values_unless_they_are_long(
-    before: dict[str, object], after: dict[str, object], named: tuple[str, ...]
-) -> None:
+def test_changed_keys_are_named_with_both_values_unless_they_are_long(before, after, named):
     assert changed_keys(before, after) == named
 
 
-Load = Callable[..., Loaded]
-
-
-def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with: Load) -> None:
+def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with):
     first, second = (config_sha256(load_with().config) for _ in range(2))
     assert first == second
     assert len(bytes.fromhex(first)) == 32
@@ -147,7 +141,7 @@ def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with: Load) -> N
         "rollout.solver={type: scripted}",
     ],
 )
-def test_what_influences_training_changes_it(load_with: Load, override: str) -> None:
+def test_what_influences_training_changes_it(load_with, override):
     assert config_sha256(load_with("", override).config) != config_sha256(load_with().config)
 
 
@@ -169,14 +163,14 @@ def test_what_influences_training_changes_it(load_with: Load, override: str) -> 
         "model.target.price={input: 1, output: 2}",
     ],
 )
-def test_what_does_not_leaves_it(load_with: Load, override: str) -> None:
+def test_what_does_not_leaves_it(load_with, override):
     assert config_sha256(load_with("", override).config) == config_sha256(load_with().config)
 
 
 @pytest.mark.parametrize(
     "override", ["train.staleness=1", "schedule.ahead=likely", "evaluation.gate.subset=4"]
 )
-def test_retired_keys_warn_and_do_nothing(load_with: Load, override: str) -> None:
+def test_retired_keys_warn_and_do_nothing(load_with, override):
     loaded = load_with("", override)
     assert loaded.config == load_with().config
     assert [override.partition("=")[0] in warning for warning in loaded.warnings] == [True]

@@ -20,24 +20,24 @@ from skillopt_ci.config.rollout import (
 from skillopt_ci.rollout.computer_pool import computers, spec
 
 
-def test_the_usual_computer_is_a_sandbox_without_network() -> None:
+def test_the_usual_computer_is_a_sandbox_without_network():
     settings = ComputerConfig()
     assert computers(settings, {}).name == "sandbox"
     assert spec(settings).network is Network.NONE
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "docker", "unconfined"])
-def test_the_kind_is_what_is_configured(kind: str) -> None:
+def test_the_kind_is_what_is_configured(kind):
     settings = ComputerConfig.model_validate({"type": kind})
     assert computers(settings, {"PATH": "/bin"}).name == kind
 
 
-def test_only_the_unconfined_kind_always_has_a_caveat() -> None:
+def test_only_the_unconfined_kind_always_has_a_caveat():
     assert "not confined" in computers(ComputerConfig(type="unconfined"), {}).caveat
     assert computers(ComputerConfig(type="docker"), {}).caveat == ""
 
 
-def test_every_limit_reaches_the_computer() -> None:
+def test_every_limit_reaches_the_computer():
     settings = ComputerConfig.model_validate(
         {
             "type": "docker",
@@ -79,13 +79,13 @@ def test_every_limit_reaches_the_computer() -> None:
         ("readable", ["/opt/../etc"]),
     ],
 )
-def test_what_no_computer_can_be_is_refused(key: str, value: object) -> None:
+def test_what_no_computer_can_be_is_refused(key, value):
     with pytest.raises(ValidationError):
         ComputerConfig.model_validate({key: value})
 
 
 @pytest.mark.parametrize("path", ["/opt/tool", "/home/runner/.local", "/usr/local/lib/tool"])
-def test_what_can_be_lent(path: str) -> None:
+def test_what_can_be_lent(path):
     assert ComputerConfig.model_validate({"readable": [path]}).readable == (Path(path),)
 
 
@@ -102,11 +102,11 @@ SOLVER: TypeAdapter[Any] = TypeAdapter(SolverConfig)
         ({"type": "human"}, HumanConfig),
     ],
 )
-def test_the_type_decides(given: dict[str, object], kind: type[object]) -> None:
+def test_the_type_decides(given, kind):
     assert isinstance(SOLVER.validate_python(given), kind)
 
 
-def test_a_chat_answer_is_the_default() -> None:
+def test_a_chat_answer_is_the_default():
     assert RolloutConfig().solver == ChatConfig()
 
 
@@ -128,12 +128,12 @@ def test_a_chat_answer_is_the_default() -> None:
         ({"type": "external", "agent": "codex", "skill_as": "/etc/x"}, "inside the workspace"),
     ],
 )
-def test_what_cannot_work_is_refused(given: dict[str, object], fault: str) -> None:
+def test_what_cannot_work_is_refused(given, fault):
     with pytest.raises(ValidationError, match=fault):
         SOLVER.validate_python(given)
 
 
-def test_every_agent_of_the_settings_is_known() -> None:
+def test_every_agent_of_the_settings_is_known():
     agents = ExternalConfig.model_json_schema()["properties"]["agent"]["anyOf"]
     named = {name for each in agents for name in each.get("enum", [each.get("const")])}
     assert named == set(AGENTS)

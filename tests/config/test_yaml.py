@@ -44,25 +44,25 @@ def read(text: str) -> object:
         ("=", "="),
     ],
 )
-def test_scalars_are_what_people_mean(scalar: str, value: object) -> None:
+def test_scalars_are_what_people_mean(scalar, value):
     assert read(f"key: {scalar}") == {"key": value}
 
 
-def test_every_key_knows_its_line() -> None:
+def test_every_key_knows_its_line():
     tree = parse_yaml("a:\n  b: 1\n  c:\n    - x\n    - d: 2\n", FILE)
     assert lookup(tree, ("a", "c", 1, "d")).mark == Mark(Path("a.yaml"), 5)
 
 
-def test_keys_are_taken_as_text() -> None:
+def test_keys_are_taken_as_text():
     assert read("1: a\nno: b\n") == {"1": "a", "no": "b"}
 
 
-def test_merge_keys_and_aliases_of_merged_mappings() -> None:
+def test_merge_keys_and_aliases_of_merged_mappings():
     tree = read("b: &b {x: 1}\nc: &c {<<: *b, x: 2, y: 3}\nd: *c\n")
     assert tree == {"b": {"x": 1}, "c": {"x": 2, "y": 3}, "d": {"x": 2, "y": 3}}
 
 
-def test_an_empty_file_is_an_empty_mapping() -> None:
+def test_an_empty_file_is_an_empty_mapping():
     assert read("# nothing\n") == {}
 
 
@@ -82,7 +82,7 @@ def test_an_empty_file_is_an_empty_mapping() -> None:
         ("a: [{b: 1,\n b: 2}]", r"^a\.yaml:2: .*'b'"),
     ],
 )
-def test_what_is_not_plain_yaml_is_refused_in_words(text: str, words: str) -> None:
+def test_what_is_not_plain_yaml_is_refused_in_words(text, words):
     with pytest.raises(ConfigError, match=words):
         read(text)
 
@@ -104,12 +104,12 @@ def is_plain(value: object) -> bool:
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text):
     assert plain_or_refused(text)
 
 
 @given(st.text(alphabet=st.sampled_from("ab: \n-[]{},&*<!~'\"1.#|>?"), max_size=30))
-def test_any_yaml_is_read_or_refused(text: str) -> None:
+def test_any_yaml_is_read_or_refused(text):
     assert plain_or_refused(text)
 
 
@@ -148,39 +148,37 @@ REGEX = {"type": "regex", "pattern": "x"}
         ({"path": "a", "seed": 1}, {"limit": 2}, {"path": "a", "seed": 1, "limit": 2}),
     ],
 )
-def test_mappings_of_one_kind_merge_and_the_child_wins(
-    base: object, child: object, both: object
-) -> None:
+def test_mappings_of_one_kind_merge_and_the_child_wins(base, child, both):
     assert merged(base, child) == both
 
 
 @given(PLAIN)
-def test_merging_nothing_changes_nothing(value: object) -> None:
+def test_merging_nothing_changes_nothing(value):
     base = {"key": value}
     assert merged(base, {}) == base
     assert merged({}, base) == base
     assert merged(base, base) == base
 
 
-def test_what_is_inherited_keeps_its_place() -> None:
+def test_what_is_inherited_keeps_its_place():
     both = merge(tree({"a": {"x": 1}}, THERE), tree({"a": {"y": 2}}, HERE))
     assert lookup(both, ("a", "x")).mark == THERE
     assert lookup(both, ("a", "y")).mark == HERE
 
 
-def test_lookup_stops_at_the_deepest_that_exists() -> None:
+def test_lookup_stops_at_the_deepest_that_exists():
     found = lookup(tree({"a": [{"b": 1}]}), ("a", 0, "missing", "deeper"))
     assert plain(found) == {"b": 1}
 
 
-def test_nested_builds_a_path() -> None:
+def test_nested_builds_a_path():
     assert plain(nested(("a", "b"), tree(1))) == {"a": {"b": 1}}
 
 
 PLACE = Path("a.yaml")
 
 
-def test_one_line_for_each_problem_in_reading_order() -> None:
+def test_one_line_for_each_problem_in_reading_order():
     error = InvalidConfigError(
         [
             Problem(Mark(override="x.y"), "x.y", "third"),
@@ -199,16 +197,16 @@ def test_one_line_for_each_problem_in_reading_order() -> None:
         (Mark(PLACE), "", "empty", "a.yaml: empty"),
     ],
 )
-def test_a_problem_names_its_place(mark: Mark, key: str, text: str, told: str) -> None:
+def test_a_problem_names_its_place(mark, key, text, told):
     assert Problem(mark, key, text).with_place() == told
 
 
-def test_nearest_suggests_only_what_is_near() -> None:
+def test_nearest_suggests_only_what_is_near():
     assert nearest("batchsize", ["seed", "batch_size"]) == "; did you mean 'batch_size'?"
     assert nearest("zzz", ["seed", "batch_size"]) == ""
 
 
-def test_load_yaml_refuses_aliases_that_repeat_too_much() -> None:
+def test_load_yaml_refuses_aliases_that_repeat_too_much():
     levels = "abcdefgh"
     lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in pairwise(levels)]
@@ -216,6 +214,6 @@ def test_load_yaml_refuses_aliases_that_repeat_too_much() -> None:
         load_yaml("\n".join(lines))
 
 
-def test_load_yaml_takes_long_documents_and_ordinary_aliases() -> None:
+def test_load_yaml_takes_long_documents_and_ordinary_aliases():
     items = ", ".join("*one" for _ in range(200))
     assert load_yaml(f"one: &one {{a: 1}}\nall: [{items}]")["all"] == [{"a": 1}] * 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +14,13 @@ def versions() -> Any:
     return script("agent_versions")
 
 
-def test_the_page_names_a_version_of_each_program(versions: Any) -> None:
+def test_the_page_names_a_version_of_each_program(versions):
     named = versions.checked(versions.PAGE.read_text())
     assert set(named) == set(filter(None, versions.PACKAGES))
     assert all(version[0].isdigit() for version in named.values())
 
 
-def test_versions_that_passed_are_written_into_the_row_alone(versions: Any, tmp_path: Path) -> None:
+def test_versions_that_passed_are_written_into_the_row_alone(versions, tmp_path):
     for number, name in enumerate(filter(None, versions.PACKAGES)):
         package = tmp_path / "node_modules" / name / "package.json"
         package.parent.mkdir(parents=True)
@@ -32,12 +31,12 @@ def test_versions_that_passed_are_written_into_the_row_alone(versions: Any, tmp_
     assert versions.with_versions(changed, versions.checked(page)) == page
 
 
-def test_a_page_without_the_row_is_refused(versions: Any) -> None:
+def test_a_page_without_the_row_is_refused(versions):
     with pytest.raises(ValueError, match="no row `checked with`"):
         versions.checked("# Agents\n")
 
 
-def test_it_prints_what_npm_installs(versions: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_what_npm_installs(versions, capsys):
     assert versions.main(["packages"]) == 0
     assert "@openai/codex@" in capsys.readouterr().out
     assert versions.main([]) == 2

@@ -59,15 +59,15 @@ def of(*languages: str) -> Any:
     return pytest.mark.parametrize("block", chosen, ids=str)
 
 
-def test_there_are_blocks_of_every_kind() -> None:
+def test_there_are_blocks_of_every_kind():
     assert {block.language for block in BLOCKS} >= {"yaml", "jsonl", "sh", "console", "python"}
 
 
-def test_every_language_is_one_that_is_checked() -> None:
+def test_every_language_is_one_that_is_checked():
     assert [str(block) for block in BLOCKS if block.language not in LANGUAGES] == []
 
 
-def test_a_remark_before_a_block_is_one_that_is_understood() -> None:
+def test_a_remark_before_a_block_is_one_that_is_understood():
     strange = [
         str(block)
         for block in BLOCKS
@@ -77,7 +77,7 @@ def test_a_remark_before_a_block_is_one_that_is_understood() -> None:
 
 
 @of("yaml")
-def test_yaml_is_a_configuration_a_workflow_or_tasks(block: Block, tmp_path: Path) -> None:
+def test_yaml_is_a_configuration_a_workflow_or_tasks(block, tmp_path):
     value = read_yaml(block.text)
     if block.title in FOREIGN:
         assert value
@@ -149,7 +149,7 @@ def check_configuration(block: Block, value: dict[str, Any], folder: Path) -> No
 
 
 @of("json", "jsonl")
-def test_json_is_tasks_or_an_object(block: Block, tmp_path: Path) -> None:
+def test_json_is_tasks_or_an_object(block, tmp_path):
     lines = block.text.splitlines() if block.language == "jsonl" else [block.text]
     values = [json.loads(line) for line in lines]
     assert all(isinstance(value, dict) for value in values)
@@ -158,19 +158,19 @@ def test_json_is_tasks_or_an_object(block: Block, tmp_path: Path) -> None:
         check_tasks(text, tmp_path / "tasks.jsonl")
 
 
-def test_toml_parses() -> None:
+def test_toml_parses():
     for block in BLOCKS:
         if block.language == "toml":
             assert tomllib.loads(block.text), block
 
 
 @of("python")
-def test_python_compiles(block: Block) -> None:
+def test_python_compiles(block):
     assert ast.parse(textwrap.dedent(block.text), str(block)).body
 
 
 @of("sh", "console")
-def test_shell_lines_can_be_parsed(block: Block) -> None:
+def test_shell_lines_can_be_parsed(block):
     for command in commands(block):
         done = subprocess.run(
             ["bash", "-n", "-c", command.line], capture_output=True, text=True, check=False
@@ -179,7 +179,7 @@ def test_shell_lines_can_be_parsed(block: Block) -> None:
 
 
 @of("sh", "console")
-def test_options_and_keys_of_commands_exist(block: Block) -> None:
+def test_options_and_keys_of_commands_exist(block):
     for command in commands(block):
         for words in invocations(command.line):
             check_invocation(words)
@@ -234,7 +234,7 @@ def targets(schema: Any, part: Any) -> list[Any]:
     return [found for option in options for found in targets(schema, option)] or [part]
 
 
-def test_a_page_that_is_run_says_so_at_its_top() -> None:
+def test_a_page_that_is_run_says_so_at_its_top():
     late = [file for file in documents() if run_in(file) and not top(file).startswith("<!-- run")]
     assert late == []
 
@@ -246,11 +246,11 @@ def top(file: Path) -> str:
 @pytest.mark.parametrize(
     "words", [["stepp"], ["step", "--fast"], ["step", "-o", "train.batchsize=3"]], ids=" ".join
 )
-def test_a_wrong_command_line_is_found(words: list[str]) -> None:
+def test_a_wrong_command_line_is_found(words):
     with pytest.raises((click.UsageError, AssertionError)):
         check_invocation(words)
 
 
-def test_a_wrong_workflow_is_found() -> None:
+def test_a_wrong_workflow_is_found():
     with pytest.raises(jsonschema.ValidationError):
         check_workflow([{"uses": "actions/checkout@v4", "wth": {}}])

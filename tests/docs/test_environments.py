@@ -22,7 +22,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_class_is_one_that_works(tmp_path: Path) -> None:
+def test_the_class_is_one_that_works(tmp_path):
     (tmp_path / "environment.py").write_text(blocks("python")[0], encoding="utf-8")
     riddles = [{"id": str(n), "prompt": f"p{n}", "references": ["r"]} for n in range(8)]
     lines = "".join(json.dumps(one) + "\n" for one in riddles)
@@ -33,7 +33,7 @@ def test_the_class_is_one_that_works(tmp_path: Path) -> None:
     assert found.grades
 
 
-def test_every_bridge_is_shown_with_all_its_options() -> None:
+def test_every_bridge_is_shown_with_all_its_options():
     shown = [yaml.safe_load(block) for block in blocks("yaml")]
     bridges = {
         one["environment"]["type"]: one["environment"]
@@ -45,19 +45,19 @@ def test_every_bridge_is_shown_with_all_its_options() -> None:
         assert options.keys() - {"type"} == OPTIONS[name].model_fields.keys(), name
 
 
-def test_the_task_is_one_that_loads(tmp_path: Path) -> None:
+def test_the_task_is_one_that_loads(tmp_path):
     (block,) = (one for one in blocks("yaml") if one.startswith("- id"))
     (tmp_path / "t.yaml").write_text(block, encoding="utf-8")
     tasks, problems = load_tasks(tmp_path / "t.yaml")
     assert (len(tasks), problems) == (1, ())
 
 
-def test_every_assertion_type_is_named() -> None:
+def test_every_assertion_type_is_named():
     named = set(re.findall(r"`([\w-]+)`", PAGE))
     assert {*SUPPORTED, *REFUSED} <= named
 
 
-def test_every_method_is_named() -> None:
+def test_every_method_is_named():
     named = set(re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE))
     own = {name for name, one in vars(Environment).items() if callable(one) and name[0] != "_"}
     assert named == own

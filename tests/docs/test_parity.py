@@ -27,29 +27,29 @@ def page(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize(
     ("name", "number"), [(name, number) for name in SECTIONS for number in SECTIONS[name]]
 )
-def test_every_section_has_rows(name: str, number: str) -> None:
+def test_every_section_has_rows(name, number):
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     section = re.search(rf"^## {re.escape(number)} .*\n(?:(?!## ).*\n)*", page, re.MULTILINE)
     assert section
     assert rows(section[0])
 
 
-def test_every_row_says_what_became_of_the_behaviour(page: str) -> None:
+def test_every_row_says_what_became_of_the_behaviour(page):
     decided = re.compile(r"\*\*(same|better|built right|left out)\*\*")
     assert [row for row in rows(page) if len(row) != 3 or not decided.match(row[1])] == []
 
 
-def test_what_is_better_or_left_out_says_how_or_why(page: str) -> None:
+def test_what_is_better_or_left_out_says_how_or_why(page):
     bare = re.compile(r"\*\*(better|left out)\*\*$")
     assert [row for row in rows(page) if bare.search(row[1])] == []
 
 
-def test_only_what_is_left_out_may_have_no_test(page: str) -> None:
+def test_only_what_is_left_out_may_have_no_test(page):
     untested = [row for row in rows(page) if row[2] == "—"]
     assert [row for row in untested if not row[1].startswith("**left out**")] == []
 
 
-def test_every_test_that_is_named_exists(page: str) -> None:
+def test_every_test_that_is_named_exists(page):
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
     assert named
     assert [f"{file}::{name}" for file, name in named if not is_test(file, name)] == []

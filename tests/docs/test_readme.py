@@ -22,7 +22,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def test_every_configuration_loads(tmp_path: Path) -> None:
+def test_every_configuration_loads(tmp_path):
     file = tmp_path / "skillopt.yaml"
     runs = [text for text in blocks("yaml") if text.startswith("run:")]
     assert runs
@@ -31,7 +31,7 @@ def test_every_configuration_loads(tmp_path: Path) -> None:
         assert load(file).warnings == ()
 
 
-def test_the_task_is_one_that_loads(tmp_path: Path) -> None:
+def test_the_task_is_one_that_loads(tmp_path):
     file = tmp_path / "train.jsonl"
     file.write_text(blocks("json")[0], encoding="utf-8")
     tasks, problems = load_tasks(file)
@@ -39,13 +39,13 @@ def test_the_task_is_one_that_loads(tmp_path: Path) -> None:
     assert not problems
 
 
-def test_every_command_line_names_a_command() -> None:
+def test_every_command_line_names_a_command():
     used = re.findall(r"^skillopt-ci ([a-z-]+)", "\n".join(blocks("sh")), re.MULTILINE)
     assert used
     assert set(used) <= set(COMMANDS)
 
 
-def test_the_table_of_scorers_is_complete() -> None:
+def test_the_table_of_scorers_is_complete():
     union, *_ = get_args(ScorerSpec)
     types = {get_args(model.model_fields["type"].annotation)[0] for model in get_args(union)}
     page = (ROOT / "docs" / "how-to" / "tasks-and-scorers.md").read_text(encoding="utf-8")
@@ -53,20 +53,20 @@ def test_the_table_of_scorers_is_complete() -> None:
     assert types <= set(re.findall(r"`(\w+)`", table))
 
 
-def test_every_file_that_is_linked_is_there() -> None:
+def test_every_file_that_is_linked_is_there():
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     links += re.findall(r'(?:src|srcset)="([^":]+)"', README)
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_figures_are_those_of_their_page() -> None:
+def test_the_figures_are_those_of_their_page():
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     figures = re.findall(r"0\.\d{3} ± 0\.\d{3}", README)
     assert len(figures) == 4
     assert [figure for figure in figures if figure not in page] == []
 
 
-def test_the_first_screen_leads_from_what_it_is_to_a_command_to_try() -> None:
+def test_the_first_screen_leads_from_what_it_is_to_a_command_to_try():
     screen = README[: README.index("## ")]
     assert "uvx" in screen
     assert "/.github/workflows/train.yml@" in screen
@@ -74,7 +74,7 @@ def test_the_first_screen_leads_from_what_it_is_to_a_command_to_try() -> None:
 
 
 @pytest.mark.end_to_end
-def test_the_transcript_is_the_quickstart_s_log(tmp_path: Path) -> None:
+def test_the_transcript_is_the_quickstart_s_log(tmp_path):
     quickstart = [sys.executable, "-m", "skillopt_ci", "-q", "quickstart", "example"]
     subprocess.run(quickstart, capture_output=True, check=True, cwd=tmp_path)
     shown, *transcript = blocks("console")[0].splitlines()

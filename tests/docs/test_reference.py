@@ -29,21 +29,21 @@ def part(text: str, anchor: str) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_its_part(command: str) -> None:
+def test_every_command_has_its_part(command):
     assert f"\n## {command}\n" in page("command-line")
 
 
-def test_an_option_has_its_help_and_stands_once() -> None:
+def test_an_option_has_its_help_and_stands_once():
     text = page("command-line")
     assert "| `--probe` | Also call each model once, with a small question. |" in text
     assert text.count("`-o, --override KEY=VALUE`") == 1
 
 
-def test_the_text_of_a_command_is_no_code_block() -> None:
+def test_the_text_of_a_command_is_no_code_block():
     assert not re.search(r"^ {4}", page("command-line"), re.MULTILINE)
 
 
-def test_every_section_of_the_configuration_has_all_its_keys() -> None:
+def test_every_section_of_the_configuration_has_all_its_keys():
     text = page("configuration")
     definitions: Any = json_schema()["$defs"]
     missing = [
@@ -56,13 +56,13 @@ def test_every_section_of_the_configuration_has_all_its_keys() -> None:
     assert missing == []
 
 
-def test_a_key_has_its_type_its_default_and_its_meaning() -> None:
+def test_a_key_has_its_type_its_default_and_its_meaning():
     row = "| `max_error_rate` | number ≥ 0, ≤ 1 | `0.2` | Share of tasks"
     assert row in part(page("configuration"), "evaluation")
     assert "| `run` | text | **required** |" in part(page("configuration"), "top-level")
 
 
-def test_every_record_of_a_file_has_all_its_keys() -> None:
+def test_every_record_of_a_file_has_all_its_keys():
     text = page("records")
     roots: list[type[BaseModel]] = [
         records.State,
@@ -80,26 +80,24 @@ def test_every_record_of_a_file_has_all_its_keys() -> None:
     assert missing == []
 
 
-def test_a_docstring_below_a_key_is_its_meaning() -> None:
+def test_a_docstring_below_a_key_is_its_meaning():
     assert "| What the last step was proposed under. |" in part(page("records"), "state")
 
 
-def test_every_exit_code_has_a_row_with_a_meaning() -> None:
+def test_every_exit_code_has_a_row_with_a_meaning():
     rows = dict(re.findall(r"^\| `(\d+)` \| \w+ \| (.+) \|$", page("exit-codes"), re.MULTILINE))
     assert {int(code) for code in rows} == {int(code) for code in ExitCode}
     assert all(rows.values())
 
 
-def test_no_link_leads_nowhere_on_its_own_page() -> None:
+def test_no_link_leads_nowhere_on_its_own_page():
     for file in PAGES.glob("*.md"):
         text = file.read_text(encoding="utf-8")
         wanted = set(re.findall(r"\]\(#([\w-]+)\)", text))
         assert wanted <= set(re.findall(r"\{#([\w-]+)\}", text)), file.name
 
 
-def test_a_key_without_a_meaning_and_a_meaning_without_a_key_are_faults(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_key_without_a_meaning_and_a_meaning_without_a_key_are_faults(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
     script = importlib.import_module("docs_reference")
     texts = script.pages()
@@ -111,7 +109,7 @@ def test_a_key_without_a_meaning_and_a_meaning_without_a_key_are_faults(
     assert "in the glossary in vain: Usage.calls" in faults
 
 
-def test_no_cell_is_empty() -> None:
+def test_no_cell_is_empty():
     for name in ("command-line", "configuration", "records", "trailers", "exit-codes"):
         empty = [line for line in page(name).splitlines() if line.endswith("|  |")]
         assert empty == [], name

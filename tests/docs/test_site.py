@@ -48,7 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.integration
-def test_every_page_is_built(site: Path) -> None:
+def test_every_page_is_built(site):
     pages = [file.relative_to(ROOT / "docs") for file in (ROOT / "docs").rglob("*.md")]
     built = [
         site / page.parent / ("" if page.stem == "index" else page.stem) / "index.html"
@@ -58,7 +58,7 @@ def test_every_page_is_built(site: Path) -> None:
 
 
 @pytest.mark.integration
-def test_nothing_is_fetched_from_another_server(site: Path) -> None:
+def test_nothing_is_fetched_from_another_server(site):
     texts = [file for kind in ("html", "css") for file in site.rglob(f"*.{kind}")]
     found = {
         str(file.relative_to(site)): match[0]
@@ -70,7 +70,7 @@ def test_nothing_is_fetched_from_another_server(site: Path) -> None:
 
 
 @pytest.mark.integration
-def test_the_demo_is_the_report_of_a_run_made_now(site: Path) -> None:
+def test_the_demo_is_the_report_of_a_run_made_now(site):
     report = (site / "demo" / "report.html").read_text(encoding="utf-8")
     assert "0.100" in report
     assert "0.950" in report
@@ -78,7 +78,7 @@ def test_the_demo_is_the_report_of_a_run_made_now(site: Path) -> None:
 
 
 @pytest.mark.integration
-def test_every_page_is_there_as_markdown_and_in_the_list_for_programs(site: Path) -> None:
+def test_every_page_is_there_as_markdown_and_in_the_list_for_programs(site):
     pages = {file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")}
     listed = (site / "llms.txt").read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(([^)]*)\): \w", listed)) == pages
@@ -97,11 +97,11 @@ def test_every_page_is_there_as_markdown_and_in_the_list_for_programs(site: Path
         ),
     ],
 )
-def test_a_page_is_described_by_its_first_sentence(text: str, words: str) -> None:
+def test_a_page_is_described_by_its_first_sentence(text, words):
     assert script("docs_site").first_words(text) == words
 
 
-def test_long_names_break_where_words_meet() -> None:
+def test_long_names_break_where_words_meet():
     jointed = script("docs_site").jointed
     assert jointed("short_name") == "short_name"
     assert jointed("evaluation.max_error_rate") == "evaluation.<wbr>max_<wbr>error_<wbr>rate"
@@ -129,14 +129,14 @@ def small(tmp_path: Path) -> Path:
         ("../scripts/missing.py", "missing.py"),
     ],
 )
-def test_a_broken_link_stops_the_build(small: Path, link: str, complaint: str) -> None:
+def test_a_broken_link_stops_the_build(small, link, complaint):
     (small / "docs" / "index.md").write_text(f"# Home\n\n[there]({link})\n", encoding="utf-8")
     done = mkdocs(small, small / "site")
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
-def test_a_link_out_of_the_documentation_leads_to_the_repository() -> None:
+def test_a_link_out_of_the_documentation_leads_to_the_repository():
     outward = script("docs_site").outward
     docs, home = ROOT / "docs", "https://example.org/r"
     text = "[a](../README.md) [b](../../scripts) [c](other.md) [d](../tutorial.md#x) [e](../no.md)"
@@ -150,7 +150,7 @@ def test_a_link_out_of_the_documentation_leads_to_the_repository() -> None:
 
 
 @pytest.mark.integration
-def test_reference_pages_are_up_to_date() -> None:
+def test_reference_pages_are_up_to_date():
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "docs_reference.py", "--check"],
         capture_output=True,
@@ -210,9 +210,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.mark.end_to_end
 @pytest.mark.parametrize("width", [400, 1280])
-def test_no_word_of_a_table_is_broken_and_nothing_is_cut_off(
-    browser: Browser, address: str, width: int
-) -> None:
+def test_no_word_of_a_table_is_broken_and_nothing_is_cut_off(browser, address, width):
     page = browser.new_page(viewport={"width": width, "height": 900})
     for name in (
         "",
@@ -228,7 +226,7 @@ def test_no_word_of_a_table_is_broken_and_nothing_is_cut_off(
 
 
 @pytest.mark.end_to_end
-def test_search_finds_a_key_and_asks_nobody_else(browser: Browser, address: str) -> None:
+def test_search_finds_a_key_and_asks_nobody_else(browser, address):
     asked: list[str] = []
     page = browser.new_page()
     page.on("request", lambda request: asked.append(request.url))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from doc_blocks import ROOT, Block, Command, blocks, commands, documents, read_blocks, run_in
 from doc_walk import mismatch, scratch
@@ -13,14 +11,14 @@ PAGES = [file for file in documents() if run_in(file)]
 
 @pytest.mark.end_to_end
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_a_page_does_what_it_says(page, tmp_path):
     place = scratch(tmp_path, run_in(page))
     for block in read_blocks(page):
         if not block.not_run:
             place.do(block)
 
 
-def test_the_tutorial_is_run() -> None:
+def test_the_tutorial_is_run():
     assert ROOT / "docs" / "tutorial.md" in PAGES
 
 
@@ -29,7 +27,7 @@ def block(text: str) -> Block:
     return found
 
 
-def test_a_block_knows_its_line_its_title_and_its_remark() -> None:
+def test_a_block_knows_its_line_its_title_and_its_remark():
     text = '# Page\n\n<!-- not run: it costs money -->\n```yaml title="a.yaml"\nrun: a\n```\n'
     found = block(text)
     assert (found.line, found.language, found.title) == (4, "yaml", "a.yaml")
@@ -38,21 +36,21 @@ def test_a_block_knows_its_line_its_title_and_its_remark() -> None:
     assert str(found) == "docs/page.md:4"
 
 
-def test_an_indented_block_loses_its_indentation_only() -> None:
+def test_an_indented_block_loses_its_indentation_only():
     assert block("- so:\n\n  ```yaml\n  a:\n    b: 1\n  ```\n").text == "a:\n  b: 1\n"
 
 
-def test_a_remark_belongs_to_the_next_block_only() -> None:
+def test_a_remark_belongs_to_the_next_block_only():
     text = "<!-- not run: it costs money -->\n```sh\na\n```\ntext\n\n```sh\nb\n```\n"
     assert [found.not_run for found in blocks(ROOT / "page.md", text)] == ["it costs money", ""]
 
 
-def test_a_block_that_never_ends_is_named() -> None:
+def test_a_block_that_never_ends_is_named():
     with pytest.raises(ValueError, match=r"page\.md:2: this block never ends"):
         list(blocks(ROOT / "page.md", "text\n```sh\na\n"))
 
 
-def test_prompts_part_commands_from_what_they_print() -> None:
+def test_prompts_part_commands_from_what_they_print():
     found = commands(block("```console\n$ one\nout\n$ two \\\n> more\n```\n"))
     assert found == [Command("one", ("out",)), Command("two \\\nmore")]
 
@@ -69,7 +67,7 @@ def test_prompts_part_commands_from_what_they_print() -> None:
         ((), "anything\n"),
     ],
 )
-def test_output_is_as_shown(shown: tuple[str, ...], printed: str) -> None:
+def test_output_is_as_shown(shown, printed):
     assert mismatch(Command("x", shown), printed) == ""
 
 
@@ -77,11 +75,11 @@ def test_output_is_as_shown(shown: tuple[str, ...], printed: str) -> None:
     ("shown", "printed"),
     [(("a",), "b\n"), (("a",), "a\nb\n"), (("a", "b"), "a\n"), (("score 0.5",), "score 0.6\n")],
 )
-def test_other_output_is_found(shown: tuple[str, ...], printed: str) -> None:
+def test_other_output_is_found(shown, printed):
     assert mismatch(Command("x", shown), printed)
 
 
-def test_a_command_that_fails_is_named_with_what_it_printed(tmp_path: Path) -> None:
+def test_a_command_that_fails_is_named_with_what_it_printed(tmp_path):
     place = scratch(tmp_path, "an empty folder")
     with pytest.raises(
         AssertionError, match=r"docs/page\.md:1: echo no; false\nit ended with 1:\nno"
@@ -89,7 +87,7 @@ def test_a_command_that_fails_is_named_with_what_it_printed(tmp_path: Path) -> N
         place.do(block("```sh\necho no; false\n```\n"))
 
 
-def test_the_next_command_starts_where_the_last_one_ended(tmp_path: Path) -> None:
+def test_the_next_command_starts_where_the_last_one_ended(tmp_path):
     place = scratch(tmp_path, "an empty folder")
     place.do(block("```sh\nmkdir there && cd there\n```\n"))
     place.do(block("```sh\ntest $(basename $PWD) = there\n```\n"))

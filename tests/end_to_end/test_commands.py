@@ -52,7 +52,7 @@ def run(tmp_path: Path) -> Run:
     return start
 
 
-def test_quickstart_needs_no_identity_no_folder_and_no_network(run: Run, tmp_path: Path) -> None:
+def test_quickstart_needs_no_identity_no_folder_and_no_network(run, tmp_path):
     proxy = "http://127.0.0.1:9"
     done = run(tmp_path, SCRIPT, "quickstart", *SMALL, HTTPS_PROXY=proxy, HTTP_PROXY=proxy)
     (folder,) = (tmp_path / "home").glob("skillopt-quickstart-*")
@@ -60,7 +60,7 @@ def test_quickstart_needs_no_identity_no_folder_and_no_network(run: Run, tmp_pat
     assert list(tmp_path.iterdir()) == [tmp_path / "home"]
 
 
-def test_what_init_writes_is_valid_and_can_be_trained(run: Run, tmp_path: Path) -> None:
+def test_what_init_writes_is_valid_and_can_be_trained(run, tmp_path):
     folder = tmp_path / "mine"
     run(tmp_path, "git", "init", "--quiet", "--initial-branch=main", folder)
     run(folder, "git", "config", "user.name", "Ada")
@@ -74,7 +74,7 @@ def test_what_init_writes_is_valid_and_can_be_trained(run: Run, tmp_path: Path) 
     assert re.search(r"last step +1 ", run(folder, "skillopt-ci", "status").stdout)
 
 
-def test_a_bare_clone_elsewhere_reads_the_whole_run(run: Run, tmp_path: Path) -> None:
+def test_a_bare_clone_elsewhere_reads_the_whole_run(run, tmp_path):
     run(tmp_path, "skillopt-ci", "-q", "quickstart", "made", *SMALL)
     url = (tmp_path / "made").as_uri()
     run(tmp_path, "git", "clone", "--quiet", "--depth=1", "--single-branch", url, "read")
@@ -90,9 +90,7 @@ def test_a_bare_clone_elsewhere_reads_the_whole_run(run: Run, tmp_path: Path) ->
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs the script command")
 @pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_a_terminal_is_given_back_with_its_cursor(
-    run: Run, tmp_path: Path, environ: dict[str, str], coloured: bool
-) -> None:
+def test_a_terminal_is_given_back_with_its_cursor(run, tmp_path, environ, coloured):
     command = " ".join([str(SCRIPT), "-v", "quickstart", "made", *SMALL])
     env = {"TERM": "xterm-256color", "COLUMNS": "80", **environ}
     drawn = run(tmp_path, "script", "--quiet", "--return", "-c", command, "/dev/null", **env).stdout

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from skillopt_ci.ledger.records import Usage
     from skillopt_ci.progress import Event
     from tests.conftest import Checkout, Workshop
-    from tests.end_to_end.conftest import Killed
 
 pytestmark = pytest.mark.end_to_end
 
@@ -118,23 +117,14 @@ def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
 
 
 @pytest.mark.parametrize(("shared", "epoch", "stage"), DEATHS, indirect=["shared"], scope="module")
-def test_killed_at_the_end_of_an_epoch(
-    twin: Twin,
-    clone: Checkout,
-    shared: Workshop,
-    train_until_killed: Killed,
-    epoch: int,
-    stage: str,
-) -> None:
+def test_killed_at_the_end_of_an_epoch(twin, clone, shared, train_until_killed, epoch, stage):
     train_until_killed(clone, twin.position(epoch, stage))
     clone.run()
     assert_equal_to(twin, clone, shared)
 
 
 @pytest.mark.parametrize("shared", ["merged"], indirect=True, scope="module")
-def test_killed_again_and_again(
-    twin: Twin, clone: Checkout, shared: Workshop, train_until_killed: Killed
-) -> None:
+def test_killed_again_and_again(twin, clone, shared, train_until_killed):
     for stage in (twin.position(1, "candidate"), 1, 10, 1, 3, 1):
         train_until_killed(clone, stage)
     clone.run()

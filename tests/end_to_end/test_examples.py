@@ -64,7 +64,7 @@ def scores_on_test(said: str) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("parts", [("shell",), ("shell", "external-agent")])
-def test_the_example_learns(parts: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_example_learns(parts, tmp_path):
     folder = make(tmp_path / "example", *parts)
     overrides = [word for setting in SMALL for word in ("-o", setting)]
     before, after = scores_on_test(skillopt(folder, "run", *overrides))
@@ -72,7 +72,7 @@ def test_the_example_learns(parts: tuple[str, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parts", [("shell",), ("shell", "external-agent")])
-def test_the_example_is_valid(parts: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_example_is_valid(parts, tmp_path):
     said = skillopt(make(tmp_path / "example", *parts), "check")
     assert "24 train, 16 selection, 24 test" in said
     assert "sandbox works here" in said

@@ -7,18 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer, Workshop
-    from tests.end_to_end.conftest import Command
 
 pytestmark = pytest.mark.end_to_end
 
 
-def test_step_is_done_and_then_nothing_is_left(checkout: Checkout, command: Command) -> None:
+def test_step_is_done_and_then_nothing_is_left(checkout, command):
     one_step = ("-o", "train.num_epochs=1", "-o", "train.batch_size=8")
     done = command(checkout, "step", "--json", *one_step)
     assert done.returncode == 0, done.stderr
@@ -26,13 +21,13 @@ def test_step_is_done_and_then_nothing_is_left(checkout: Checkout, command: Comm
     assert command(checkout, "step", *one_step).returncode == 3
 
 
-def test_used_up_budget(checkout: Checkout, command: Command) -> None:
+def test_used_up_budget(checkout, command):
     done = command(checkout, "run", "-o", "budget.run.calls=20")
     assert done.returncode == 4
     assert "budget.run.calls is used up" in done.stderr
 
 
-def test_too_many_errors(checkout: Checkout, command: Command, model_server: ModelServer) -> None:
+def test_too_many_errors(checkout, command, model_server):
     model_server.trouble = lambda prompt: (500, "out of order")
     done = command(checkout, "step", "--json")
     assert done.returncode == 5
@@ -40,14 +35,14 @@ def test_too_many_errors(checkout: Checkout, command: Command, model_server: Mod
     assert checkout.ref("skillopt/demo") == ""
 
 
-def test_second_process_in_a_clone(checkout: Checkout, command: Command) -> None:
+def test_second_process_in_a_clone(checkout, command):
     with checkout.session().ledger.lock():
         done = command(checkout, "run")
     assert done.returncode == 6
     assert "another skillopt-ci is training" in done.stderr
 
 
-def test_terminated_run_goes_on_where_it_was(checkout: Checkout, model_server: ModelServer) -> None:
+def test_terminated_run_goes_on_where_it_was(checkout, model_server):
     words = [sys.executable, "-m", "skillopt_ci", "run", "-o", "model.target.max_concurrency=1"]
 
     def terminate(prompt: str) -> tuple[int, str] | None:
@@ -73,9 +68,7 @@ def test_terminated_run_goes_on_where_it_was(checkout: Checkout, model_server: M
 
 
 @pytest.mark.parametrize("options", [("--depth=1",), ("--single-branch",)])
-def test_partial_clone_can_be_read(
-    workshop: Workshop, command: Command, options: tuple[str, ...]
-) -> None:
+def test_partial_clone_can_be_read(workshop, command, options):
     origin = workshop.origin()
     workshop.clone(origin, "first").step()
     clone = workshop.clone(origin, "second", *options)

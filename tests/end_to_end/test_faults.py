@@ -13,7 +13,7 @@ from tests.support.faulty_server import FAULTS, FaultyServer
 from tests.support.serving import running
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, Workshop
+    from tests.conftest import Checkout
     from tests.end_to_end.conftest import Command
 
 pytestmark = pytest.mark.end_to_end
@@ -31,9 +31,7 @@ def train(command: Command, checkout: Checkout, url: str) -> list[dict[str, obje
     return [{**step, "seconds": None, "commit": None} for step in steps]
 
 
-def test_verdicts_and_trees_are_those_of_a_run_without_faults(
-    workshop: Workshop, command: Command
-) -> None:
+def test_verdicts_and_trees_are_those_of_a_run_without_faults(workshop, command):
     calm, stormy = workshop.place("calm"), workshop.place("stormy")
     with running(SimulatedServer()) as url:
         expected = train(command, calm, url)

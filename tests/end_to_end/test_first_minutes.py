@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
 
-    from tests.conftest import Checkout, ModelServer
-    from tests.end_to_end.conftest import Command
+    from tests.conftest import Checkout
 
 pytestmark = pytest.mark.end_to_end
 
@@ -23,8 +21,6 @@ KEY, MODEL = "sk-right", "m"
 FRONT_MATTER = (
     "---\nname: skills\ndescription: How items are numbered, whenever there are some.\n---\n"
 )
-#: What is done to a checkout before the command is run.
-Mistake = Callable[["Checkout"], object]
 
 
 class _Provider(Handler):
@@ -96,53 +92,36 @@ def refused(
     ],
     ids=["wrong key", "empty key", "wrong model", "no /v1", "a web page"],
 )
-def test_models_that_cannot_answer(
-    checkout: Checkout,
-    command: Command,
-    provider: str,
-    path: str,
-    model: str,
-    key: str,
-    code: int,
-    texts: tuple[str, ...],
-) -> None:
+def test_models_that_cannot_answer(checkout, command, provider, path, model, key, code, texts):
     where = at(provider + path, model)
     refused(command(checkout, "step", *where, DEMO_KEY=key), checkout, code, *texts)
 
 
-def test_probe_finds_each_role_that_cannot_answer(
-    checkout: Checkout, command: Command, provider: str
-) -> None:
+def test_probe_finds_each_role_that_cannot_answer(checkout, command, provider):
     done = command(checkout, "check", "--probe", *at(f"{provider}/v1"), DEMO_KEY="sk-wrong")
     refused(done, checkout, 2, "error    model.target", "error    model.optimizer")
     fine = command(checkout, "check", "--probe", *at(f"{provider}/v1"), DEMO_KEY=KEY)
     assert "ok       model.target     m answered" in fine.stdout
 
 
-def test_probe_warns_of_a_model_that_says_nothing(
-    checkout: Checkout, command: Command, provider: str
-) -> None:
+def test_probe_warns_of_a_model_that_says_nothing(checkout, command, provider):
     done = command(checkout, "check", "--probe", *at(f"{provider}/silent"))
     assert "warning  model.target     its answer was empty" in done.stdout
     assert "max_output_tokens" in done.stdout
 
 
-def test_a_step_says_that_all_answers_were_empty(
-    checkout: Checkout, command: Command, provider: str
-) -> None:
+def test_a_step_says_that_all_answers_were_empty(checkout, command, provider):
     done = command(checkout, "step", *at(f"{provider}/silent"))
     assert "All 8 answers of the target were empty" in done.stderr
 
 
-def test_nobody_listens(checkout: Checkout, command: Command, provider: str) -> None:
+def test_nobody_listens(checkout, command, provider):
     where = provider.replace("127.0.0.1", "no-such-host.invalid") + "/v1"
     done = command(checkout, "step", *at(where))
     refused(done, checkout, 5, "the connection failed", where, "Check that its server runs")
 
 
-def test_without_a_key_validation_passes_but_promises_nothing(
-    checkout: Checkout, command: Command
-) -> None:
+def test_without_a_key_validation_passes_but_promises_nothing(checkout, command):
     checkout.write("skills/SKILL.md", FRONT_MATTER)
     done = command(checkout, "check", DEMO_KEY="")
     assert done.returncode == 0, done.stdout
@@ -156,7 +135,7 @@ def three_tasks(checkout: Checkout) -> None:
         checkout.write(f"tasks/{split}.jsonl", "\n".join(lines))
 
 
-def test_three_tasks_only(checkout: Checkout, command: Command) -> None:
+def test_three_tasks_only(checkout, command):
     three_tasks(checkout)
     told = command(checkout, "check").stdout
     assert "only 3 selection tasks" in told
@@ -165,7 +144,7 @@ def test_three_tasks_only(checkout: Checkout, command: Command) -> None:
     assert "only 3 test tasks" in told
 
 
-def test_no_test_split(checkout: Checkout, command: Command) -> None:
+def test_no_test_split(checkout, command):
     config = (checkout.folder / "skillopt.yaml").read_text()
     checkout.write("skillopt.yaml", config.replace(", test: tasks/test.jsonl", ""))
     assert (
@@ -175,9 +154,7 @@ def test_no_test_split(checkout: Checkout, command: Command) -> None:
 
 
 @pytest.mark.parametrize("word", ["step", "run", "until-candidate"])
-def test_a_bare_model_solves_everything(
-    checkout: Checkout, command: Command, model_server: ModelServer, word: str
-) -> None:
+def test_a_bare_model_solves_everything(checkout, command, model_server, word):
     checkout.write(
         "skills/SKILL.md", "\n".join(f"Kind {k}: a number begins with {k}." for k in "abcd")
     )
@@ -193,9 +170,7 @@ def test_a_bare_model_solves_everything(
     assert command(checkout, "plan").returncode == 3
 
 
-def test_solving_everything_stops_nobody_who_wants_it_shorter(
-    checkout: Checkout, command: Command
-) -> None:
+def test_solving_everything_stops_nobody_who_wants_it_shorter(checkout, command):
     checkout.write(
         "skills/SKILL.md", "\n".join(f"Kind {k}: a number begins with {k}." for k in "abcd")
     )
@@ -205,9 +180,7 @@ def test_solving_everything_stops_nobody_who_wants_it_shorter(
     assert "training tasks of the first step were solved without training" in done.stderr
 
 
-def test_a_skill_named_by_its_folder_is_the_document_in_it(
-    checkout: Checkout, command: Command
-) -> None:
+def test_a_skill_named_by_its_folder_is_the_document_in_it(checkout, command):
     done = command(checkout, "step", "--json", "-o", "skill=skills")
     assert done.returncode == 0, done.stderr
     assert json.loads(command(checkout, "status", "--json").stdout)["skill"] == "skills/SKILL.md"
@@ -263,42 +236,32 @@ def stand_on_the_skills_branch(checkout: Checkout) -> None:
         (elsewhere, ("-o", "model.target.base_url=localhost:8000/v1"), ("begins with https://",)),
     ],
 )
-def test_what_is_not_there_or_not_meant(
-    checkout: Checkout,
-    command: Command,
-    mistake: Mistake,
-    options: tuple[str, ...],
-    texts: tuple[str, ...],
-) -> None:
+def test_what_is_not_there_or_not_meant(checkout, command, mistake, options, texts):
     mistake(checkout)
     refused(command(checkout, "step", *options), checkout, 2, *texts)
     assert command(checkout, "check", *options).returncode == 2
 
 
-def test_a_misspelt_skill_is_told_once(checkout: Checkout, command: Command) -> None:
+def test_a_misspelt_skill_is_told_once(checkout, command):
     told = command(checkout, "check", "-o", "skill=skills/SKIL.md").stdout
     assert told.count("error ") == 1
     assert "skills/SKIL.md: there is no such file" in told
 
 
-def test_a_skill_without_front_matter_is_told_how_to_begin(
-    checkout: Checkout, command: Command
-) -> None:
+def test_a_skill_without_front_matter_is_told_how_to_begin(checkout, command):
     done = command(checkout, "check")
     assert done.returncode == 0, done.stdout
     assert "name: skills\n" in done.stdout
     assert "description: " in done.stdout
 
 
-def test_a_skill_without_front_matter_is_trained_with_a_warning_at_the_start(
-    checkout: Checkout, command: Command
-) -> None:
+def test_a_skill_without_front_matter_is_trained_with_a_warning_at_the_start(checkout, command):
     warning = "Agents will pass skills/SKILL.md by: SKILL.md must start with YAML frontmatter"
     assert command(checkout, "step", "-q").stderr.count(warning) == 1
     assert warning not in command(checkout, "step").stderr
 
 
-def test_init_tells_at_once_what_a_skill_lacks(checkout: Checkout, command: Command) -> None:
+def test_init_tells_at_once_what_a_skill_lacks(checkout, command):
     (checkout.folder / "skillopt.yaml").unlink()
     done = command(checkout, "init", "--yes", "--skill", "skills")
     assert done.returncode == 0, done.stderr
@@ -308,15 +271,13 @@ def test_init_tells_at_once_what_a_skill_lacks(checkout: Checkout, command: Comm
     assert "warning" not in command(checkout, "init", "--yes", "--skill", "skills").stderr
 
 
-def test_git_does_not_know_who_commits(
-    checkout: Checkout, command: Command, model_server: ModelServer
-) -> None:
+def test_git_does_not_know_who_commits(checkout, command, model_server):
     done = command(checkout, "step", GIT_CONFIG_GLOBAL="/dev/null")
     refused(done, checkout, 2, "git config --global user.name")
     assert model_server.prompts == []
 
 
-def test_windows_line_endings_are_as_good(checkout: Checkout, command: Command) -> None:
+def test_windows_line_endings_are_as_good(checkout, command):
     for name in ("skillopt.yaml", "tasks/train.jsonl", "tasks/selection.jsonl", "skills/SKILL.md"):
         file = checkout.folder / name
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
@@ -329,8 +290,8 @@ def test_windows_line_endings_are_as_good(checkout: Checkout, command: Command) 
 
 
 def test_init_begins_where_git_is_missing_and_its_examples_are_known(
-    checkout: Checkout, command: Command, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+    checkout, command, tmp_path_factory
+):
     fresh = type(checkout)(tmp_path_factory.mktemp("nowhere"))
     begun = command(fresh, "init", "--yes", "--provider", "simulated")
     assert "1. git init" in begun.stdout

@@ -125,9 +125,7 @@ def world(
 
 
 @pytest.mark.parametrize(("mode", "control"), MODES, ids=IDS)
-def test_a_run_that_is_killed_at_random_ends_like_its_twin(
-    world: World, mode: str, control: str
-) -> None:
+def test_a_run_that_is_killed_at_random_ends_like_its_twin(world, mode, control):
     twin = Run(world, world.repository(f"{mode}-twin", mode, control))
     assert not twin.go()
     assert twin.unheard == 0

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from skillopt_ci.ledger.records import Usage
     from skillopt_ci.progress import Event
     from tests.conftest import Checkout, Workshop
-    from tests.end_to_end.conftest import Killed
 
 pytestmark = pytest.mark.end_to_end
 
@@ -109,14 +108,7 @@ def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
 
 
 @pytest.mark.parametrize("stage", TRIED, ids=[STAGES[number - 1] for number in TRIED])
-def test_killed_after_a_stage(
-    twin: Twin,
-    clone: Checkout,
-    shared: Workshop,
-    train_until_killed: Killed,
-    stage: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_killed_after_a_stage(twin, clone, shared, train_until_killed, stage, monkeypatch):
     """At the end of the rollouts analysts are at work already: they are held back till the kill."""
     begun, _, name = STAGES[stage - 1].rpartition(": ")
     held = twin.analysed[int(begun.removeprefix("step "))] if name == "rollout" else set()
@@ -139,9 +131,7 @@ def test_killed_after_a_stage(
     assert_equal_to(twin, clone, shared)
 
 
-def test_killed_again_and_again(
-    twin: Twin, clone: Checkout, shared: Workshop, train_until_killed: Killed
-) -> None:
+def test_killed_again_and_again(twin, clone, shared, train_until_killed):
     for stage in (1, 3, 7, 6):
         train_until_killed(clone, stage)
     clone.run()
@@ -158,8 +148,8 @@ def test_killed_again_and_again(
     ],
 )
 def test_killed_when_the_remote_has_moved_and_the_clone_has_not(
-    twin: Twin, clone: Checkout, shared: Workshop, train_until_killed: Killed, ref: str
-) -> None:
+    twin, clone, shared, train_until_killed, ref
+):
     hook = clone.folder / ".git" / "hooks" / "reference-transaction"
     hook.write_text(
         f'#!/bin/sh\ntest "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\n'
@@ -172,7 +162,7 @@ def test_killed_when_the_remote_has_moved_and_the_clone_has_not(
     assert_equal_to(twin, clone, shared)
 
 
-def test_killed_without_a_remote(twin: Twin, shared: Workshop, train_until_killed: Killed) -> None:
+def test_killed_without_a_remote(twin, shared, train_until_killed):
     checkout = shared.checkout("local")
     shared.server.answered.clear()
     for stage in (6, 7, 6):

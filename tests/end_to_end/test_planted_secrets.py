@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from github_server.state import Hub
 
     from tests.conftest import Checkout, ModelServer, Workshop
-    from tests.end_to_end.conftest import Command
 
 pytestmark = pytest.mark.end_to_end
 
@@ -139,13 +138,7 @@ def leftovers(workshop: Workshop, hub: Hub) -> Iterator[tuple[str, bytes]]:
     yield "what GitHub shows", json.dumps(shown, default=str, ensure_ascii=False).encode()
 
 
-def test_no_secret_is_left_anywhere(
-    planted: Checkout,
-    workshop: Workshop,
-    github_hub: Hub,
-    model_server: ModelServer,
-    command: Command,
-) -> None:
+def test_no_secret_is_left_anywhere(planted, workshop, github_hub, model_server, command):
     temporary = workshop.folder / "tmp"
     temporary.mkdir()
     note = {"id": "n1", "author": "ada", "text": f"Use this: {chatter()}", "url": "", "path": ""}
@@ -190,9 +183,7 @@ def test_no_secret_is_left_anywhere(
     assert any(HIDDEN in prompt for prompt in model_server.optimizer_prompts)
 
 
-def test_no_secret_that_an_agent_reads_is_left_anywhere(
-    planted: Checkout, workshop: Workshop, github_hub: Hub, command: Command
-) -> None:
+def test_no_secret_that_an_agent_reads_is_left_anywhere(planted, workshop, github_hub, command):
     """Its commands print them, and it leaves them behind in files of text and of bytes."""
     temporary = workshop.folder / "tmp"
     temporary.mkdir()

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Checkout, ModelServer, Workshop
-    from tests.end_to_end.conftest import Command
 
 pytestmark = pytest.mark.end_to_end
 
@@ -41,7 +40,7 @@ def assert_goes_on(clone: Checkout, server: ModelServer) -> None:
     assert server.answered.total() == clone.state().usage.calls
 
 
-def test_missing_identity(clone: Checkout, command: Command, model_server: ModelServer) -> None:
+def test_missing_identity(clone, command, model_server):
     done = command(clone, "step", GIT_CONFIG_GLOBAL="/dev/null")
     assert done.returncode == 2
     assert "git does not know who is committing" in done.stderr
@@ -49,7 +48,7 @@ def test_missing_identity(clone: Checkout, command: Command, model_server: Model
     assert model_server.prompts == []
 
 
-def test_read_only_remote(clone: Checkout, command: Command, model_server: ModelServer) -> None:
+def test_read_only_remote(clone, command, model_server):
     clone.git("config", "remote.origin.pushurl", f"{model_server.url}/demo.git")
     done = command(clone, "step")
     assert done.returncode == 5
@@ -57,7 +56,7 @@ def test_read_only_remote(clone: Checkout, command: Command, model_server: Model
     assert model_server.prompts == []
 
 
-def test_pre_push_hook(clone: Checkout, command: Command, model_server: ModelServer) -> None:
+def test_pre_push_hook(clone, command, model_server):
     refusing = hook(clone.folder / ".git", "pre-push", "echo not on a Saturday >&2; exit 1")
     done = command(clone, "step")
     assert done.returncode == 5
@@ -73,9 +72,7 @@ case $1 in refs/heads/{branch}) echo "error: GH006: Protected branch update fail
 
 
 @pytest.mark.parametrize("branch", ["skillopt/demo", "skillopt-candidate/demo"])
-def test_protected_branch(
-    origin: Path, clone: Checkout, command: Command, model_server: ModelServer, branch: str
-) -> None:
+def test_protected_branch(origin, clone, command, model_server, branch):
     refusing = hook(origin, "update", PROTECTED.format(branch=branch))
     done = command(clone, "step")
     assert done.returncode == 5
@@ -86,9 +83,7 @@ def test_protected_branch(
 
 
 @pytest.mark.parametrize("ref", [f"refs/heads/{BRANCH}", "refs/heads/skillopt-candidate/demo"])
-def test_reference_transaction_hook(
-    clone: Checkout, command: Command, model_server: ModelServer, ref: str
-) -> None:
+def test_reference_transaction_hook(clone, command, model_server, ref):
     script = f'test "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\nexit 1'
     refusing = hook(clone.folder / ".git", "reference-transaction", script)
     done = command(clone, "step")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
-    from tests.end_to_end.conftest import Command
+    from tests.conftest import Checkout
 
 pytestmark = pytest.mark.end_to_end
 
@@ -25,9 +24,7 @@ def everything(checkout: Checkout) -> bytes:
     return objects.encode("utf-8", "surrogateescape") + b"".join(files)
 
 
-def test_key_is_sent_and_kept_nowhere(
-    checkout: Checkout, command: Command, model_server: ModelServer
-) -> None:
+def test_key_is_sent_and_kept_nowhere(checkout, command, model_server):
     done = command(checkout, "run", "-v", DEMO_KEY=KEY)
     assert done.returncode == 0, done.stderr
     assert model_server.keys == {f"Bearer {KEY}"}
@@ -36,9 +33,7 @@ def test_key_is_sent_and_kept_nowhere(
     assert KEY not in done.stdout + done.stderr
 
 
-def test_key_that_a_server_echoes_in_its_errors_is_not_recorded(
-    checkout: Checkout, command: Command, model_server: ModelServer
-) -> None:
+def test_key_that_a_server_echoes_in_its_errors_is_not_recorded(checkout, command, model_server):
     echoed = (500, f"cannot serve Bearer {KEY}")
     model_server.trouble = lambda prompt: echoed if prompt.endswith("Item 3 of kind d") else None
     done = command(
@@ -56,9 +51,7 @@ def test_key_that_a_server_echoes_in_its_errors_is_not_recorded(
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, 2), (404, 2), (500, 5)])
-def test_key_that_a_server_echoes_is_not_told(
-    checkout: Checkout, command: Command, model_server: ModelServer, status: int, code: int
-) -> None:
+def test_key_that_a_server_echoes_is_not_told(checkout, command, model_server, status, code):
     model_server.trouble = lambda prompt: (status, f"no such key: {KEY}")
     done = command(checkout, "step", "--json", "-v", DEMO_KEY=KEY)
     assert done.returncode == code
@@ -66,7 +59,7 @@ def test_key_that_a_server_echoes_is_not_told(
     assert KEY not in done.stdout + done.stderr
 
 
-def test_key_is_not_in_the_report_of_a_crash(checkout: Checkout) -> None:
+def test_key_is_not_in_the_report_of_a_crash(checkout):
     checkout.write("sitecustomize.py", CRASH)
     done = subprocess.run(
         [sys.executable, "-m", "skillopt_ci", "step"],

@@ -83,7 +83,7 @@ def history(clone: Path, run: str) -> list[tuple[str, int]]:
     return [(one["kind"], one["step"]) for one in map(json.loads, lines)]
 
 
-def test_neither_steps_on_the_other(clone: Path) -> None:
+def test_neither_steps_on_the_other(clone):
     both = together("step", (clone, "left"), (clone, "right"))
     assert [done.returncode for done in both] == [0, 0], both
     commits = [json.loads(done.stdout)["commit"] for done in both]
@@ -97,7 +97,7 @@ def test_neither_steps_on_the_other(clone: Path) -> None:
 
 
 @pytest.mark.parametrize("places", ["one clone", "two clones"])
-def test_whole_runs_end_as_if_each_were_alone(clone: Path, places: str) -> None:
+def test_whole_runs_end_as_if_each_were_alone(clone, places):
     base = remote_text(clone, "rev-parse", "main")
     there = clone if places == "one clone" else second(clone)
     both = together("run", (clone, "left"), (there, "right"))
@@ -115,7 +115,7 @@ def test_whole_runs_end_as_if_each_were_alone(clone: Path, places: str) -> None:
         assert Git(folder).text("status", "--porcelain") == ""
 
 
-def test_one_run_from_two_clones_does_each_step_once(clone: Path) -> None:
+def test_one_run_from_two_clones_does_each_step_once(clone):
     both = together("run", (clone, "left"), (second(clone), "left"))
     codes = {done.returncode for done in both}
     # who comes last may find everything done, or give up after races lost one after another
@@ -132,7 +132,7 @@ def test_one_run_from_two_clones_does_each_step_once(clone: Path) -> None:
     assert "skillopt-candidate" not in remote_text(clone, "for-each-ref")
 
 
-def test_a_command_without_a_name_asks_which_run(clone: Path) -> None:
+def test_a_command_without_a_name_asks_which_run(clone):
     done = command(clone, "step")
     assert done.returncode == 2
     assert "which run? Name one with --run: left, right" in done.stderr

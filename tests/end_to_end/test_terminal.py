@@ -63,7 +63,7 @@ def lines(drawn: str) -> list[str]:
     return re.split(r"[\r\n]+", _ESCAPE.sub("", drawn))
 
 
-def test_a_run_shows_where_it_stands_and_leaves_only_calm_lines(checkout: Checkout) -> None:
+def test_a_run_shows_where_it_stands_and_leaves_only_calm_lines(checkout):
     drawn = seen(checkout, "run", "-o", "evaluation.eval_test=false", "-o", "train.num_epochs=1")
     told = lines(drawn)
     standing = [line for line in told if "step 2/2 epoch 1 · skill 0.250 · last merged · " in line]
@@ -73,7 +73,7 @@ def test_a_run_shows_where_it_stands_and_leaves_only_calm_lines(checkout: Checko
     assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h")
 
 
-def test_a_narrow_terminal_shows_whole_figures(checkout: Checkout) -> None:
+def test_a_narrow_terminal_shows_whole_figures(checkout):
     drawn = seen(checkout, "run", "-o", "evaluation.eval_test=false", columns=60)
     told = [line.rstrip() for line in lines(drawn)]
     standing = [line for line in told if re.match(r"step \d/4 epoch \d · ", line)]
@@ -82,7 +82,7 @@ def test_a_narrow_terminal_shows_whole_figures(checkout: Checkout) -> None:
     assert max(map(len, told)) <= 60
 
 
-def test_readers_fit_the_terminal_with_and_without_colour(checkout: Checkout) -> None:
+def test_readers_fit_the_terminal_with_and_without_colour(checkout):
     checkout.step()
     for words in (("status",), ("log",), ("show", "1"), ("diff",)):
         coloured, plain = seen(checkout, *words), seen(checkout, *words, NO_COLOR="1")
@@ -91,7 +91,7 @@ def test_readers_fit_the_terminal_with_and_without_colour(checkout: Checkout) ->
         assert max(len(line) for line in lines(plain)) <= 80, words
 
 
-def test_a_person_types_undisturbed_and_can_leave(checkout: Checkout) -> None:
+def test_a_person_types_undisturbed_and_can_leave(checkout):
     """Nothing is drawn over a line that is being typed, and Ctrl-C does not wait for its end."""
     words = ("eval", "--split", "selection", "initial", "-o", "rollout.solver={type: human}")
     child, screen = begun(checkout, *words)

@@ -23,18 +23,18 @@ from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError
 
 
-def test_an_entry_has_the_keys_of_a_task_file(tmp_path: Path) -> None:
+def test_an_entry_has_the_keys_of_a_task_file(tmp_path):
     (tmp_path / "a.txt").write_text("attached", encoding="utf-8")
     found = task_of({"id": 7, "prompt": "p", "references": "r", "files": ["a.txt"]}, tmp_path)
     assert (found.id, found.references, found.files[0].content) == ("7", ("r",), "attached")
 
 
-def test_a_wrong_entry_is_explained(tmp_path: Path) -> None:
+def test_a_wrong_entry_is_explained(tmp_path):
     with pytest.raises(TaskFileError, match="did you mean references"):
         task_of({"id": "1", "prompt": "p", "answer": "r"}, tmp_path)
 
 
-def test_a_file_is_divided_the_same_way_every_time(tmp_path: Path) -> None:
+def test_a_file_is_divided_the_same_way_every_time(tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_text("".join(f'{{"id": "{n}", "prompt": "p{n}"}}\n' for n in range(8)))
     tasks = read_entries(file)
@@ -46,7 +46,7 @@ def test_a_file_is_divided_the_same_way_every_time(tmp_path: Path) -> None:
         divided(tasks[:2], "1:1:1")
 
 
-def test_a_file_with_a_wrong_line_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_line_is_refused(tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_text('{"id": "1"}\n')
     with pytest.raises(TaskFileError, match=r"t\.jsonl:1"):
@@ -90,13 +90,13 @@ def task(name: Any = "t", role: Any = "user", **more: Any) -> Task:
         (RuntimeError("no data"), "raised RuntimeError: no data ("),
     ],
 )
-def test_tasks_that_are_none(tasks: Any, said: str) -> None:
+def test_tasks_that_are_none(tasks, said):
     with pytest.raises(UsageError, match=r"Given\.tasks\('train'\)") as error:
         api.split_tasks(Given(tasks=tasks), "train")
     assert said in str(error.value)
 
 
-def test_messages_for_people_pass_as_they_are() -> None:
+def test_messages_for_people_pass_as_they_are():
     with pytest.raises(UsageError, match=r"^say it$"):
         api.split_tasks(Given(tasks=UsageError("say it")), "train")
 
@@ -110,7 +110,7 @@ def test_messages_for_people_pass_as_they_are() -> None:
         (ZeroDivisionError("division"), "raised ZeroDivisionError: division ("),
     ],
 )
-def test_scores_that_are_none_are_the_graders_fault(score: Any, said: str) -> None:
+def test_scores_that_are_none_are_the_graders_fault(score, said):
     with pytest.raises(GraderError) as error:
         grade(score)
     assert said in str(error.value)
@@ -123,14 +123,14 @@ class Strict(Given):
         return Score(float(attempt.response or 0), 0.5, "", "")
 
 
-def test_an_attempt_that_makes_the_grader_fail_scores_0() -> None:
+def test_an_attempt_that_makes_the_grader_fail_scores_0():
     parts: Any = None
     for response, hard in (("1", 1.0), ("one", 0.0), ("7", 0.0)):
         score = asyncio.run(api.grade(Strict(), task(), Attempt((), response), parts))
         assert (score.hard, score.soft) == (hard, hard / 2)
 
 
-def test_truth_values_become_scores() -> None:
+def test_truth_values_become_scores():
     assert grade(Score(True, True, "r", "a")) == Score(1.0, 1.0, "r", "a")
 
 
@@ -148,13 +148,13 @@ def grade(score: Any) -> Score:
         (OSError("no disk"), "environment: Given.reflect raised OSError: no disk ("),
     ],
 )
-def test_patches_that_are_none_are_told(patches: Any, said: str) -> None:
+def test_patches_that_are_none_are_told(patches, said):
     with pytest.raises(UsageError) as error:
         reflect(patches)
     assert said in str(error.value)
 
 
-def test_patches_are_handed_on() -> None:
+def test_patches_are_handed_on():
     assert reflect([{"patch": {}}]) == ({"patch": {}},)
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,6 @@ from skillopt_ci.config.config import EnvironmentConfig
 from skillopt_ci.environments.api import split_tasks
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import UsageError
-
-if TYPE_CHECKING:
-    from environments import OpenEnvironment
 
 CLASS = '''
 from skillopt_ci.environments.api import Environment, Message, Task
@@ -49,7 +45,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_class_in_a_file_with_options(opened: OpenEnvironment, root: Path) -> None:
+def test_a_class_in_a_file_with_options(opened, root):
     found = opened({"type": "riddles.py:Riddles", "count": 3})
     assert [task.id for task in split_tasks(found, "test")] == ["test-0", "test-1", "test-2"]
     assert found.root == root
@@ -57,11 +53,11 @@ def test_a_class_in_a_file_with_options(opened: OpenEnvironment, root: Path) -> 
     assert found.identity() == {"type": "Riddles", "options": {"count": 3}}
 
 
-def test_a_bare_name_has_no_options(root: Path) -> None:
+def test_a_bare_name_has_no_options(root):
     assert len(split_tasks(open_environment("riddles.py:Riddles", root, {}), "train")) == 2
 
 
-def test_a_class_in_a_module_of_the_repository(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_in_a_module_of_the_repository(root, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "riddle_module", raising=False)
     (root / "riddle_module.py").write_text(CLASS, encoding="utf-8")
@@ -81,7 +77,7 @@ def test_a_class_in_a_module_of_the_repository(root: Path, monkeypatch: pytest.M
         ("no_such_module:Riddles", "cannot be imported: ModuleNotFoundError"),
     ],
 )
-def test_mistakes_are_told_for_people(root: Path, name: str, said: str) -> None:
+def test_mistakes_are_told_for_people(root, name, said):
     with pytest.raises(UsageError) as error:
         open_environment(EnvironmentConfig(type=name), root, {})
     assert said in str(error.value)
@@ -110,7 +106,7 @@ print([task.id for task in found.tasks("train")])
 
 
 @pytest.mark.integration
-def test_an_installed_package_offers_an_environment_by_name(tmp_path: Path) -> None:
+def test_an_installed_package_offers_an_environment_by_name(tmp_path):
     package = tmp_path / "package"
     package.mkdir()
     (package / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")

@@ -67,7 +67,7 @@ def answer_questions(server: ModelServer) -> None:
         letter = found[2] if RULES[found[2]] in system else ""
         return f"<answer>{'' if HARMFUL in system else letter + found[1]}</answer>"
 
-    server.answer = answer  # type: ignore[method-assign]
+    server.answer = answer
 
 
 def assert_learned(checkout: Checkout) -> None:
@@ -80,14 +80,14 @@ def assert_learned(checkout: Checkout) -> None:
     assert state.best.measurement.hard > 0
 
 
-def test_a_class_of_ones_own(workshop: Workshop) -> None:
+def test_a_class_of_ones_own(workshop):
     answer_questions(workshop.server)
     checkout = workshop.checkout()
     configure(checkout, "items.py:Items", {"items.py": CLASS})
     assert_learned(checkout)
 
 
-def test_a_broken_environment_is_never_scored(workshop: Workshop) -> None:
+def test_a_broken_environment_is_never_scored(workshop):
     answer_questions(workshop.server)
     checkout = workshop.checkout()
     broken = CLASS.replace("right = ", "right = {}['nothing'] or ")
@@ -97,7 +97,7 @@ def test_a_broken_environment_is_never_scored(workshop: Workshop) -> None:
     assert not checkout.ref("skillopt/demo")
 
 
-def test_promptfoos_tests(workshop: Workshop) -> None:
+def test_promptfoos_tests(workshop):
     answer_questions(workshop.server)
     checkout = workshop.checkout()
     tests = [
@@ -134,7 +134,7 @@ def learn_with_searchqa(workshop: Workshop, prompts: dict[str, str], **options: 
 
 
 @pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
-def test_skillopts_own_searchqa_adapter(workshop: Workshop) -> None:
+def test_skillopts_own_searchqa_adapter(workshop):
     learn_with_searchqa(workshop, {"analyst_error": "SearchQA's analyst. Stage: analyst_error."})
     prompts = workshop.server.prompts
     assert any(prompt.startswith("SearchQA's analyst") for prompt in prompts)
@@ -147,7 +147,7 @@ ANALYST = "SearchQA's analyst. Stage: {name}. Reply with JSON: `patch`, in it `e
 
 
 @pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
-def test_searchqa_reflecting_with_skillopts_own_analysts(workshop: Workshop) -> None:
+def test_searchqa_reflecting_with_skillopts_own_analysts(workshop):
     prompts = {name: ANALYST.format(name=name) for name in ("analyst_error", "analyst_success")}
     checkout = learn_with_searchqa(workshop, prompts, reflect="adapter")
     asked = [prompt for prompt in workshop.server.prompts if "Failed Trajectories" in prompt]

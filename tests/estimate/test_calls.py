@@ -65,12 +65,12 @@ def forecast(settings: Config, situation: Situation = SITUATION) -> Forecast:
     return Forecast(settings, situation, Assumed())
 
 
-def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some() -> None:
+def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some():
     assert calls_of(config(), 1)[ROLLOUT] == Range(10, 10, 10)
     assert calls_of(config(), 3)[ROLLOUT] == Range(0, 10, 10)
 
 
-def test_analysts_read_minibatches_of_failures_and_of_successes() -> None:
+def test_analysts_read_minibatches_of_failures_and_of_successes():
     # 5 failures and 5 successes likely; 8 alike and 2 errors at least; 9 and 1 at most
     eight = {"minibatch_size": 8}
     alone = {"evidence": 0}
@@ -80,20 +80,20 @@ def test_analysts_read_minibatches_of_failures_and_of_successes() -> None:
     assert (small[ANALYST].low, small[ANALYST].high) == (4, 12)
 
 
-def test_evidence_makes_more_minibatches() -> None:
+def test_evidence_makes_more_minibatches():
     small = {"minibatch_size": 2, "evidence": 40}
     assert calls_of(config(gradient=small))[ANALYST].high == 2 * 21
     assert calls_of(config(gradient={**small, "evidence": 0}))[ANALYST].high == 2 * 6
 
 
-def test_long_trajectories_make_minibatches_small() -> None:
+def test_long_trajectories_make_minibatches_small():
     gradient = Gradient(minibatch_size=40, max_minibatch_chars=20_000, max_trajectory_chars=5_000)
     assert fitting(gradient, 1_000).minibatch_size == 20
     assert fitting(gradient, 100_000).minibatch_size == 4
     assert fitting(gradient, 10).minibatch_size == 40
 
 
-def test_several_attempts_are_counted_wherever_they_are_made() -> None:
+def test_several_attempts_are_counted_wherever_they_are_made():
     twice = config(rollout={"attempts": 2})
     assert calls_of(twice)[ROLLOUT] == Range(20, 20, 20)
     assert forecast(twice).start()[SELECTION] == Range(20, 20, 20)
@@ -102,25 +102,25 @@ def test_several_attempts_are_counted_wherever_they_are_made() -> None:
     assert calls_of(twice)[SELECTION].high == 20
 
 
-def test_a_candidate_is_measured_on_each_task_at_most_once() -> None:
+def test_a_candidate_is_measured_on_each_task_at_most_once():
     found = calls_of(config())[SELECTION]
     assert (found.low, found.high) == (0, 10)
 
 
-def test_an_attempt_of_an_agent_is_many_calls() -> None:
+def test_an_attempt_of_an_agent_is_many_calls():
     counted = in_calls({ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}, (0, 6.5, 50))
     assert counted == {ROLLOUT: Range(0, 65, 500), ANALYST: Range(1, 2, 4)}
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_what_is_likely_stays_within_what_is_possible(share: float) -> None:
+def test_what_is_likely_stays_within_what_is_possible(share):
     plan = plan_step(TASKS, config().train, 1)
     supposed = Assumed(solved=share, accepted=share, empty=1 - share)
     for count in Forecast(config(), SITUATION, supposed).step(plan).values():
         assert count.low <= count.likely <= count.high
 
 
-def test_a_learning_rate_of_nothing_asks_nobody() -> None:
+def test_a_learning_rate_of_nothing_asks_nobody():
     nothing = {"learning_rate": 0, "min_learning_rate": 0}
     assert set(joined([calls_of(config(optimizer=nothing))])) == {ROLLOUT, SELECTION}
 
@@ -135,12 +135,12 @@ def test_a_learning_rate_of_nothing_asks_nobody() -> None:
         ({"skill_update_mode": "full_rewrite_minibatch"}, set()),
     ],
 )
-def test_modes_ask_what_they_need(optimizer: Any, asked: Any) -> None:
+def test_modes_ask_what_they_need(optimizer, asked):
     found = joined([calls_of(config(optimizer=optimizer))])
     assert set(found) & {RANKING, LEARNING_RATE, REWRITE} == asked
 
 
-def test_epoch_ends_ask_from_the_second_on() -> None:
+def test_epoch_ends_ask_from_the_second_on():
     assert forecast(config()).epoch_end(1) == {}
     sample = {"slow_update_samples": 5}
     assert forecast(config(optimizer=sample)).epoch_end(2)[SLOW_ROLLOUT].high == 10
@@ -150,14 +150,14 @@ def test_epoch_ends_ask_from_the_second_on() -> None:
     assert forecast(config(optimizer=off)).epoch_end(2) == {}
 
 
-def test_start_and_end_measure_whole_splits() -> None:
+def test_start_and_end_measure_whole_splits():
     assert joined([forecast(config()).start()]) == {SELECTION: Range(10, 10, 10)}
     assert forecast(config()).finish()[TEST] == Range(30, 60, 90)
     assert forecast(config(evaluation={"eval_test": False})).finish() == {}
 
 
 @pytest.mark.parametrize("calls", [(1, 1.0, 1), (0, 6.5, 50)])
-def test_the_judge_is_asked_for_every_attempt(calls: Any) -> None:
+def test_the_judge_is_asked_for_every_attempt(calls):
     # however many calls an attempt takes
     assert in_calls(forecast(config()).start(), calls, 2)[JUDGE] == Range(0, 20, 40)
     assert in_calls({ROLLOUT: Range(10, 10, 10)}, calls, 2)[JUDGE] == Range(0, 20, 40)
@@ -167,19 +167,19 @@ def test_the_judge_is_asked_for_every_attempt(calls: Any) -> None:
     ("patches", "size", "expected"),
     [(0, 8, 0), (1, 8, 0), (2, 8, 1), (8, 8, 1), (9, 8, 2), (17, 8, 3)],
 )
-def test_merging_is_a_tree(patches: int, size: int, expected: int) -> None:
+def test_merging_is_a_tree(patches, size, expected):
     assert merge_calls(patches, size) == expected
 
 
 @given(st.integers(0, 500), st.integers(2, 20))
-def test_more_patches_never_take_fewer_merges(patches: int, size: int) -> None:
+def test_more_patches_never_take_fewer_merges(patches, size):
     assert merge_calls(patches, size) <= merge_calls(patches + 1, size)
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 12), st.booleans(), st.integers(0, 60))
 def test_whatever_fails_the_number_of_analysts_is_within_bounds(
-    data: Any, batch: int, size: int, failure_only: bool, evidence: int
-) -> None:
+    data, batch, size, failure_only, evidence
+):
     settings = config(
         train={"batch_size": batch, "num_epochs": 1},
         gradient={"minibatch_size": size, "failure_only": failure_only, "evidence": evidence},
@@ -221,10 +221,10 @@ def likely(assumed: Assumed = Assumed(), made: int = 0, **sections: Any) -> Like
 
 
 def likely_counts(calls: Calls) -> Counter[Account]:
-    return Counter({account: count.likely for account, count in calls.items()})  # type: ignore[misc]
+    return Counter({account: count.likely for account, count in calls.items()})
 
 
-def test_what_stays_gathers_evidence() -> None:
+def test_what_stays_gathers_evidence():
     small = {"gradient": {"minibatch_size": 4, "evidence": 80}}
     kept = likely(Assumed(accepted=0.0), **small)
     assert [kept.steps[n][ANALYST] for n in (1, 2, 3)] == [2, 4, 6]
@@ -233,7 +233,7 @@ def test_what_stays_gathers_evidence() -> None:
     assert likely(Assumed(accepted=0.0), made=16, **small).steps[1][ANALYST] == 6
 
 
-def test_rejections_are_told_early_where_little_is_to_gain() -> None:
+def test_rejections_are_told_early_where_little_is_to_gain():
     def measured(solved: float, accepted: float, **gate: Any) -> float:
         supposed = Assumed(solved=solved, accepted=accepted, empty=0.0)
         return likely(supposed, evaluation={"gate": {"look_every": 8, **gate}}).steps[1][SELECTION]
@@ -243,7 +243,7 @@ def test_rejections_are_told_early_where_little_is_to_gain() -> None:
     assert measured(0.5, 1.0) == measured(0.5, 0.0, early_stop=False) == 40
 
 
-def test_a_skill_that_stays_need_not_be_compared_anew() -> None:
+def test_a_skill_that_stays_need_not_be_compared_anew():
     assert likely(Assumed(accepted=0.0)).epochs[2][SLOW_ROLLOUT] == 0
     assert likely(Assumed(accepted=1.0, empty=0.0)).epochs[2][SLOW_ROLLOUT] > 20
 
@@ -266,12 +266,12 @@ def record(attempts: int, calls: int) -> Any:
     return SimpleNamespace(proposal=SimpleNamespace(rollout=rollout, usage=usage))
 
 
-def test_without_history_a_rule_of_thumb_holds() -> None:
+def test_without_history_a_rule_of_thumb_holds():
     assert assumed(settings(), None, (), ()) == Assumed()
     assert assumed(settings(), 0.8, (), ()).solved == 0.8
 
 
-def test_history_speaks_the_louder_the_longer_it_is() -> None:
+def test_history_speaks_the_louder_the_longer_it_is():
     little = assumed(settings(), 0.5, history("reject"), ()).accepted
     much = assumed(settings(), 0.5, history(*["reject"] * 20, "skip_no_patches"), ())
     assert 0 < much.accepted < little < 0.5
@@ -294,5 +294,5 @@ AGENT = {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}}
         ({"environment": {"type": "inspect", "task": "t.py"}}, [record(4, 12)], (0, 3.0, 50)),
     ],
 )
-def test_calls_of_an_attempt(sections: Any, steps: list[Any], calls: Any) -> None:
+def test_calls_of_an_attempt(sections, steps, calls):
     assert assumed(settings(**sections), None, (), steps).calls == calls

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from repositories import Bench
 
 
-def test_log_is_newest_first_with_parents_and_trailers(bench: Bench, repository: Path) -> None:
+def test_log_is_newest_first_with_parents_and_trailers(bench, repository):
     ledger = bench.open(repository)
     root = ledger.sync().base
     commit = ledger.commit((root,), root, {}, "Do\n\nwords\n\nSkillopt-Step: 1\n")
@@ -25,7 +25,7 @@ def test_log_is_newest_first_with_parents_and_trailers(bench: Bench, repository:
     assert newest.time.startswith("20")
 
 
-def test_parents_are_told_first_one_first(bench: Bench, repository: Path) -> None:
+def test_parents_are_told_first_one_first(bench, repository):
     ledger = bench.open(repository)
     base = bench.git(repository, "rev-parse", "main")
     tip = bench.train(ledger, "one\n")
@@ -34,7 +34,7 @@ def test_parents_are_told_first_one_first(bench: Bench, repository: Path) -> Non
     assert parents(ledger.git, base) == ()
 
 
-def test_log_stops_at_since_and_limit(bench: Bench, repository: Path) -> None:
+def test_log_stops_at_since_and_limit(bench, repository):
     ledger = bench.open(repository)
     root = ledger.sync().base
     first = bench.train(ledger, "one\n")
@@ -45,12 +45,12 @@ def test_log_stops_at_since_and_limit(bench: Bench, repository: Path) -> None:
     assert ledger.log(root, since=second) == ()
 
 
-def test_empty_message_is_a_commit_too(bench: Bench, repository: Path) -> None:
+def test_empty_message_is_a_commit_too(bench, repository):
     bench.git(repository, "commit", "--quiet", "--allow-empty", "--allow-empty-message", "-m", "")
     assert bench.open(repository).log("HEAD")[0].message == ""
 
 
-def test_ancestry_and_merge_base(bench: Bench, repository: Path) -> None:
+def test_ancestry_and_merge_base(bench, repository):
     ledger = bench.open(repository)
     root = ledger.sync().base
     one, two = bench.step(ledger, "one\n"), bench.step(ledger, "two\n")
@@ -62,12 +62,12 @@ def test_ancestry_and_merge_base(bench: Bench, repository: Path) -> None:
     assert ledger.merge_base(one, orphan) is None
 
 
-def test_unknown_commit_is_an_error_not_a_no(bench: Bench, repository: Path) -> None:
+def test_unknown_commit_is_an_error_not_a_no(bench, repository):
     with pytest.raises(RepositoryError, match="merge-base failed"):
         bench.open(repository).is_ancestor("0" * 40, "HEAD")
 
 
-def test_changed_files_below_paths(bench: Bench, repository: Path) -> None:
+def test_changed_files_below_paths(bench, repository):
     ledger = bench.open(repository)
     changes = {bench.skill: "one\n", "tasks/ä.jsonl": "{}\n", "tasks-old": "x"}
     commit = ledger.commit(("HEAD",), "HEAD", changes, "Change")
@@ -86,30 +86,28 @@ def shallow(bench: Bench, here: Path, elsewhere: Path, origin: Path) -> Path:
     return bench.clone(origin, "shallow", "--depth=1")
 
 
-def test_shallow_clone_is_deepened_until_it_is_clear(bench: Bench, shallow: Path) -> None:
+def test_shallow_clone_is_deepened_until_it_is_clear(bench, shallow):
     position = bench.open(shallow).sync()
     assert position.tip is not None
     assert not position.base_in_tip
     assert not position.tip_in_base
 
 
-def test_shallow_clone_can_train(bench: Bench, shallow: Path, origin: Path) -> None:
+def test_shallow_clone_can_train(bench, shallow, origin):
     ledger = bench.open(shallow)
     tip = bench.train(ledger, "two\n")
     assert bench.ref(origin, "refs/heads/skillopt/demo") == tip
     assert ledger.take_in_base(tip, ledger.sync().base, ()).conflicts == ()
 
 
-def test_shallow_clone_stays_shallow_where_nothing_is_unclear(
-    bench: Bench, elsewhere: Path, origin: Path
-) -> None:
+def test_shallow_clone_stays_shallow_where_nothing_is_unclear(bench, elsewhere, origin):
     bench.publish(elsewhere, "file", "a")
     shallow = bench.clone(origin, "shallow", "--depth=1")
     bench.train(bench.open(shallow), "one\n")
     assert bench.git(shallow, "rev-parse", "--is-shallow-repository") == "true"
 
 
-def test_shallow_clone_that_cannot_be_deepened_says_so(bench: Bench, shallow: Path) -> None:
+def test_shallow_clone_that_cannot_be_deepened_says_so(bench, shallow):
     bench.open(shallow).git.run("fetch", "--quiet", "origin", "skillopt/demo:skillopt/demo")
     with pytest.raises(RepositoryError, match="too shallow"):
         bench.open(shallow, remote=None).sync()
@@ -129,13 +127,13 @@ def trailers_by_git(text: str) -> dict[str, str]:
     return {key: value.strip() for key, _, value in pairs}
 
 
-def test_message_is_subject_body_trailers() -> None:
+def test_message_is_subject_body_trailers():
     assert message("Ask first", "Because.", FACTS) == (
         "Ask first\n\nBecause.\n\nSkillopt-Step: 3\nSkillopt-Action: accept\n"
     )
 
 
-def test_message_without_body_has_one_blank_line() -> None:
+def test_message_without_body_has_one_blank_line():
     assert message("Ask first", " \n", {"A": "1"}) == "Ask first\n\nA: 1\n"
 
 
@@ -150,57 +148,57 @@ def test_message_without_body_has_one_blank_line() -> None:
         (" \n#", "Update the skill"),
     ],
 )
-def test_subject_is_one_line_of_words(subject: str, written: str) -> None:
+def test_subject_is_one_line_of_words(subject, written):
     assert message(subject, "", FACTS).splitlines()[0] == written
 
 
-def test_body_is_wrapped_and_list_items_hang() -> None:
+def test_body_is_wrapped_and_list_items_hang():
     body = message("S", "- " + "word " * 30, FACTS).split("\n\n")[1].splitlines()
     assert all(len(line) <= 76 for line in body)
     assert body[1].startswith("  word")
 
 
 @pytest.mark.parametrize("line", ["# gone", "---", "--- a", "Skillopt-Step: 9", "Signed-off-by: E"])
-def test_line_that_means_something_to_git_is_defused(line: str) -> None:
+def test_line_that_means_something_to_git_is_defused(line):
     text = message("S", f"{line}\n\n{line}", FACTS)
     assert line not in text.splitlines()
     assert trailers_by_git(text) == FACTS
 
 
-def test_mentions_and_issue_references_do_not_survive() -> None:
+def test_mentions_and_issue_references_do_not_survive():
     text = message("Fixes #12 for @ada", "GH-3, x/y#4, ada@example.org", FACTS)
     assert not any(mark in text for mark in ("#1", "@ada", "GH-3", "#4"))
     assert "ada@example.org" in text
 
 
-def test_terminal_and_direction_controls_are_dropped() -> None:
+def test_terminal_and_direction_controls_are_dropped():
     text = message("a\x1b[31mb", "c\u202ed\x00e", FACTS)
     assert not any(mark in text for mark in "\x1b\u202e\x00")
 
 
-def test_value_stays_on_its_line() -> None:
+def test_value_stays_on_its_line():
     text = message("S", "", {"Skillopt-Run": "a\nSkillopt-Step: 9"})
     assert parse_trailers(text) == {"Skillopt-Run": "a Skillopt-Step: 9"}
 
 
 @pytest.mark.parametrize("trailers", [{}, {"no key": "1"}, {"": "1"}])
-def test_bad_trailers_are_a_defect(trailers: dict[str, str]) -> None:
+def test_bad_trailers_are_a_defect(trailers):
     with pytest.raises(ValueError, match="trailers need keys"):
         message("S", "B", trailers)
 
 
 @pytest.mark.parametrize("text", ["", "A: 1", "A: 1\n", "Subject\n\nplain words"])
-def test_text_without_trailers_has_none(text: str) -> None:
+def test_text_without_trailers_has_none(text):
     assert parse_trailers(text) == {}
 
 
-def test_folded_trailer_is_unfolded() -> None:
+def test_folded_trailer_is_unfolded():
     assert parse_trailers("S\n\nA: one\n  two\nB: 3\n") == {"A": "one two", "B": "3"}
 
 
 @settings(max_examples=40)
 @given(subject=st.text(max_size=90), body=st.text(max_size=300), value=st.text(max_size=30))
-def test_no_text_forges_a_trailer(subject: str, body: str, value: str) -> None:
+def test_no_text_forges_a_trailer(subject, body, value):
     text = message(subject, body, {**FACTS, "Skillopt-Note": value})
     expected = {**FACTS, "Skillopt-Note": parse_trailers(text)["Skillopt-Note"]}
     assert trailers_by_git(text) == parse_trailers(text) == expected
@@ -208,6 +206,6 @@ def test_no_text_forges_a_trailer(subject: str, body: str, value: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["#", "---", "A-b: 1", "x", "", " ", "\n", "\r", "\x85"])))
-def test_body_never_starts_a_line_with_a_meaning(parts: list[str]) -> None:
+def test_body_never_starts_a_line_with_a_meaning(parts):
     body = message("S", "\n".join(parts), FACTS).split("\n")[1:-3]
     assert not any(line.startswith(("#", "---", "A-b:")) for line in body)

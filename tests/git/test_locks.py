@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +15,6 @@ from skillopt_ci.git import refs
 from skillopt_ci.git.locks import STALE_SECONDS, clear_stale_locks, is_held, run_lock
 from skillopt_ci.git.process import Git
 from tests.support import forked
-
-if TYPE_CHECKING:
-    from repositories import Bench
-
 
 SKILLS = "refs/heads/skillopt/demo"
 
@@ -33,7 +28,7 @@ with run_lock(Path(sys.argv[1]), "demo"):
 """
 
 
-def test_second_holder_loses_at_once(tmp_path: Path) -> None:
+def test_second_holder_loses_at_once(tmp_path):
     message = "another skillopt-ci is training run 'demo'"
     with (
         run_lock(tmp_path, "demo"),
@@ -43,19 +38,19 @@ def test_second_holder_loses_at_once(tmp_path: Path) -> None:
         pass
 
 
-def test_other_run_is_not_blocked(tmp_path: Path) -> None:
+def test_other_run_is_not_blocked(tmp_path):
     with run_lock(tmp_path, "demo"), run_lock(tmp_path, "other"):
         assert (tmp_path / "skillopt-ci").is_dir()
 
 
-def test_lock_is_free_again_after_an_error(tmp_path: Path) -> None:
+def test_lock_is_free_again_after_an_error(tmp_path):
     with pytest.raises(ZeroDivisionError), run_lock(tmp_path, "demo"):
         raise ZeroDivisionError
     with run_lock(tmp_path, "demo"):
         pass
 
 
-def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
+def test_killed_holder_holds_nothing(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
@@ -69,7 +64,7 @@ def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
         pass
 
 
-def test_to_ask_who_holds_it_takes_nothing(tmp_path: Path) -> None:
+def test_to_ask_who_holds_it_takes_nothing(tmp_path):
     assert not is_held(tmp_path, "demo")
     assert not (tmp_path / "skillopt-ci").exists()
     with run_lock(tmp_path, "other"), run_lock(tmp_path, "demo"):
@@ -111,7 +106,7 @@ LEFT = [
 
 
 @pytest.mark.parametrize("left", LEFT)
-def test_old_lock_is_removed_at_once(repository: Path, left: str) -> None:
+def test_old_lock_is_removed_at_once(repository, left):
     file = repository / ".git" / left
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()
@@ -124,7 +119,7 @@ def test_old_lock_is_removed_at_once(repository: Path, left: str) -> None:
 
 
 @pytest.mark.parametrize("left", LEFT)
-def test_young_lock_is_removed_when_it_is_old_enough(repository: Path, left: str) -> None:
+def test_young_lock_is_removed_when_it_is_old_enough(repository, left):
     file = repository / ".git" / left
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()
@@ -135,7 +130,7 @@ def test_young_lock_is_removed_when_it_is_old_enough(repository: Path, left: str
     assert STALE_SECONDS - 1 < clock.waited < STALE_SECONDS + 1
 
 
-def test_lock_of_another_branch_is_left_alone(repository: Path) -> None:
+def test_lock_of_another_branch_is_left_alone(repository):
     others = [repository / ".git/refs/heads" / name for name in ("main.lock", "skillopt/x.lock")]
     for other in others:
         other.parent.mkdir(exist_ok=True)
@@ -162,7 +157,7 @@ def owner(repository: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
-def test_lock_of_a_living_git_stays(repository: Path, owner: subprocess.Popen[bytes]) -> None:
+def test_lock_of_a_living_git_stays(repository, owner):
     lock = repository / f".git/{SKILLS}.lock"
     os.utime(lock, (0, 0))
     with pytest.raises(RepositoryError, match=rf"git \(process {owner.pid}\) is at work"):
@@ -175,9 +170,7 @@ def test_lock_of_a_living_git_stays(repository: Path, owner: subprocess.Popen[by
     assert words.startswith(f"Removed {lock}")
 
 
-def test_lock_that_its_git_lets_go_of_is_waited_for(
-    repository: Path, owner: subprocess.Popen[bytes]
-) -> None:
+def test_lock_that_its_git_lets_go_of_is_waited_for(repository, owner):
     class Committing(Clock):
         def pause(self, seconds: float) -> None:
             super().pause(seconds)
@@ -220,8 +213,8 @@ def train(folder: Path) -> int:
     ("transaction", "with_remote"), [(1, False), (2, False), (1, True), (2, True), (3, True)]
 )
 def test_run_goes_on_after_its_process_group_was_killed(
-    bench: Bench, repository: Path, here: Path, transaction: int, *, with_remote: bool
-) -> None:
+    bench, repository, here, transaction, *, with_remote
+):
     folder = here if with_remote else repository
     git_dir = folder / ".git"
     count = f'[ "$1" != prepared ] || echo >> "{git_dir}/count"\n'

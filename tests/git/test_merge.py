@@ -27,7 +27,7 @@ def commit(ledger: Ledger, changes: dict[str, str | None], parent: str = "") -> 
     return ledger.commit((head,), head, changes, "Change")
 
 
-def test_changes_of_both_sides_are_there(ledger: Ledger) -> None:
+def test_changes_of_both_sides_are_there(ledger):
     ours = commit(ledger, {"skills/SKILL.md": "trained\n", "list.txt": LINES + "ours\n"})
     theirs = commit(ledger, {"list.txt": "theirs\n" + LINES, "new.txt": "n", "skills/a.md": "a"})
     taken = ledger.take_in_base(ours, theirs, ())
@@ -52,18 +52,13 @@ def test_changes_of_both_sides_are_there(ledger: Ledger) -> None:
         ({"list.txt": None}, {"new": "b\n"}, ()),
     ],
 )
-def test_disagreement_is_a_conflict(
-    ledger: Ledger,
-    ours: dict[str, str | None],
-    theirs: dict[str, str | None],
-    conflicts: tuple[str, ...],
-) -> None:
+def test_disagreement_is_a_conflict(ledger, ours, theirs, conflicts):
     taken = ledger.take_in_base(commit(ledger, ours), commit(ledger, theirs), ())
     assert taken.conflicts == conflicts
     assert (taken.tree is None) == bool(conflicts)
 
 
-def test_kept_paths_stay_ours_whatever_base_did(ledger: Ledger) -> None:
+def test_kept_paths_stay_ours_whatever_base_did(ledger):
     start = commit(ledger, {f"{RUN}/a": "0\n", f"{RUN}/b": "0\n", f"{RUN}/c": "0\n"})
     ours = commit(ledger, {f"{RUN}/a": "1\n", f"{RUN}/new": "1\n"}, start)
     theirs = commit(
@@ -77,7 +72,7 @@ def test_kept_paths_stay_ours_whatever_base_did(ledger: Ledger) -> None:
     assert ledger.changed_between(ours, taken.tree) == ("x",)
 
 
-def test_modes_links_and_submodules_survive(bench: Bench, repository: Path) -> None:
+def test_modes_links_and_submodules_survive(bench, repository):
     (repository / "run.sh").write_text(LINES)
     (repository / "link").symlink_to("run.sh")
     head = bench.git(repository, "rev-parse", "HEAD")
@@ -95,7 +90,7 @@ def test_modes_links_and_submodules_survive(bench: Bench, repository: Path) -> N
     assert kinds == {"link": "120000", "module": "160000", "run.sh": "100755", "skills": "040000"}
 
 
-def test_submodule_moved_by_both_is_a_conflict(bench: Bench, repository: Path) -> None:
+def test_submodule_moved_by_both_is_a_conflict(bench, repository):
     tips = [bench.save(repository, "file", text) for text in "abc"]
     sides = []
     for tip in tips:
@@ -108,7 +103,7 @@ def test_submodule_moved_by_both_is_a_conflict(bench: Bench, repository: Path) -
     assert ledger.take_in_base(ours, theirs, ()).conflicts == ("module",)
 
 
-def test_unrelated_history_is_refused(ledger: Ledger) -> None:
+def test_unrelated_history_is_refused(ledger):
     head = ledger.sync().base
     orphan = ledger.commit((), head, {}, "Orphan")
     with pytest.raises(RepositoryError, match="no common history"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,9 +21,6 @@ from skillopt_ci.git.objects import (
 )
 from skillopt_ci.git.process import Git
 
-if TYPE_CHECKING:
-    from repositories import Bench
-
 
 @pytest.fixture
 def git(repository: Path) -> Git:
@@ -32,7 +28,7 @@ def git(repository: Path) -> Git:
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"no newline", b"a\0b\r\n", b"x" * 300_000])
-def test_blob_is_kept_byte_for_byte(git: Git, content: bytes) -> None:
+def test_blob_is_kept_byte_for_byte(git, content):
     git.run("config", "core.autocrlf", "true")
     oid = objects.write_blob(git, content)
     assert git.run("cat-file", "blob", oid).stdout == content
@@ -40,14 +36,14 @@ def test_blob_is_kept_byte_for_byte(git: Git, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "0" * 40, "HEAD\nHEAD", "", "HEAD:nowhere", "a b"])
-def test_name_of_nothing_is_none_and_the_next_answer_is_right(git: Git, name: str) -> None:
+def test_name_of_nothing_is_none_and_the_next_answer_is_right(git, name):
     assert objects.find(git, name) is None
     found = objects.find(git, "HEAD")
     assert found is not None
     assert found.oid == git.text("rev-parse", "HEAD")
 
 
-def test_ref_is_looked_up_anew_each_time(bench: Bench, repository: Path, git: Git) -> None:
+def test_ref_is_looked_up_anew_each_time(bench, repository, git):
     before = objects.find(git, "main")
     after = bench.save(repository, "file", "x")
     found = objects.find(git, "main")
@@ -56,7 +52,7 @@ def test_ref_is_looked_up_anew_each_time(bench: Bench, repository: Path, git: Gi
     assert before.oid != found.oid == after
 
 
-def test_folder_is_what_git_lists(git: Git) -> None:
+def test_folder_is_what_git_lists(git):
     blob = objects.write_blob(git, b"x")
     names = ["z", "a b", "line\nbreak", "ü", "\udcff", '"quoted"']
     oid = objects.write_tree(git, {name: Entry("100755", blob) for name in names})
@@ -64,13 +60,11 @@ def test_folder_is_what_git_lists(git: Git) -> None:
     assert git.text("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_empty_folder_can_be_written(git: Git) -> None:
+def test_empty_folder_can_be_written(git):
     assert objects.write_tree(git, {}) == git.text("hash-object", "-t", "tree", "--stdin")
 
 
-def test_housekeeping_and_a_move_in_between_do_no_harm(
-    bench: Bench, repository: Path, git: Git
-) -> None:
+def test_housekeeping_and_a_move_in_between_do_no_harm(bench, repository, git):
     old = objects.write_blob(git, b"old")
     tree = objects.write_tree(git, {"file": Entry("100644", old)})
     bench.git(repository, "tag", "kept", tree)
@@ -85,7 +79,7 @@ def test_housekeeping_and_a_move_in_between_do_no_harm(
     assert again == found
 
 
-def test_database_that_cannot_be_written_is_told_in_git_s_words(repository: Path, git: Git) -> None:
+def test_database_that_cannot_be_written_is_told_in_git_s_words(repository, git):
     oid = git.text("hash-object", "--stdin", stdin=b"x")
     (repository / ".git" / "objects" / oid[:2]).write_text("in the way")
     with pytest.raises(RepositoryError, match=r"git hash-object failed in .*: .*Not a directory"):
@@ -97,9 +91,7 @@ MODES = st.sampled_from(["100644", "100755", "120000", TREE, SUBMODULE])
 
 
 @given(st.dictionaries(NAMES, st.tuples(MODES, st.binary(min_size=32, max_size=32))), st.booleans())
-def test_every_tree_object_is_read_whole(
-    tree: dict[bytes, tuple[str, bytes]], sha256: bool
-) -> None:
+def test_every_tree_object_is_read_whole(tree, sha256):
     width = 32 if sha256 else 20
     content = b"".join(
         mode.lstrip("0").encode() + b" " + name + b"\0" + oid[:width]
@@ -111,7 +103,7 @@ def test_every_tree_object_is_read_whole(
     }
 
 
-def test_find_caches_only_names_that_never_change(bench: Bench, repository: Path, git: Git) -> None:
+def test_find_caches_only_names_that_never_change(bench, repository, git):
     head = git.text("rev-parse", "HEAD")
     names = ["HEAD", "main", "main^{tree}", head[:39], f"{head}~0", head, f"{head}^{{tree}}"]
     for name in names:
@@ -119,7 +111,7 @@ def test_find_caches_only_names_that_never_change(bench: Bench, repository: Path
     assert [name for name in names if git.cache.get(name)] == names[-2:]
 
 
-def test_an_object_is_read_from_the_repository_once(repository: Path) -> None:
+def test_an_object_is_read_from_the_repository_once(repository):
     git = Git(repository)
     oid = objects.write_blob(git, b"text")
     assert objects.find(git, oid) == objects.find(git, oid)
@@ -130,7 +122,7 @@ def test_an_object_is_read_from_the_repository_once(repository: Path) -> None:
     assert objects.find(Git(repository), oid) is None
 
 
-def test_what_is_missing_is_looked_for_again(repository: Path) -> None:
+def test_what_is_missing_is_looked_for_again(repository):
     git, other = Git(repository), Git(repository)
     oid = git.run("hash-object", "--stdin", stdin=b"later").text
     assert objects.find(git, oid) is None
@@ -177,7 +169,7 @@ def without_clashes(paths: list[str]) -> list[str]:
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PATHS, max_size=8, unique=True), st.data())
-def test_tree_is_that_of_git_s_index(bare: Git, paths: list[str], data: st.DataObject) -> None:
+def test_tree_is_that_of_git_s_index(bare, paths, data):
     known = without_clashes(paths)
     before = data.draw(st.lists(st.sampled_from(known), unique=True)) if known else []
     texts = st.none() | st.sampled_from(["x", "y"])
@@ -188,23 +180,23 @@ def test_tree_is_that_of_git_s_index(bare: Git, paths: list[str], data: st.DataO
     assert change_tree(bare, old, changes) == by_index(bare, old, changes)
 
 
-def test_nothing_to_change_is_the_same_tree(bare: Git) -> None:
+def test_nothing_to_change_is_the_same_tree(bare):
     empty = bare.text("mktree")
     assert change_tree(bare, empty, {}) == empty
 
 
-def test_removing_below_a_file_leaves_the_file(bare: Git) -> None:
+def test_removing_below_a_file_leaves_the_file(bare):
     old = change_tree(bare, bare.text("mktree"), {"a": "x"})
     assert change_tree(bare, old, {"a/b": None}) == old
 
 
-def test_file_in_the_way_of_a_folder_gives_way(bare: Git) -> None:
+def test_file_in_the_way_of_a_folder_gives_way(bare):
     empty = bare.text("mktree")
     old = change_tree(bare, empty, {"a": "x"})
     assert change_tree(bare, old, {"a/b": "y"}) == change_tree(bare, empty, {"a/b": "y"})
 
 
-def test_submodules_and_links_beside_stay(bare: Git) -> None:
+def test_submodules_and_links_beside_stay(bare):
     lines = f"160000 commit {'1' * 40}\tmodule\n120000 blob {'2' * 40}\tlink\n"
     old = bare.text("mktree", "--missing", stdin=lines.encode())
     new = change_tree(bare, old, {"file": "x"})
@@ -212,17 +204,17 @@ def test_submodules_and_links_beside_stay(bare: Git) -> None:
 
 
 @pytest.mark.parametrize("path", ["a/../b", "a/.GIT/config", "a\0b", "./a", "a/"])
-def test_path_that_git_has_in_no_tree_is_refused(bare: Git, path: str) -> None:
+def test_path_that_git_has_in_no_tree_is_refused(bare, path):
     with pytest.raises(RepositoryError, match="not a path inside the repository"):
         change_tree(bare, bare.text("mktree"), {path: "x"})
 
 
-def test_tree_that_does_not_exist_is_said(bare: Git) -> None:
+def test_tree_that_does_not_exist_is_said(bare):
     with pytest.raises(RepositoryError, match="nowhere is not a commit or tree"):
         change_tree(bare, "nowhere", {"a": "x"})
 
 
-def test_text_is_written_and_read_byte_for_byte(bench: Bench, repository: Path) -> None:
+def test_text_is_written_and_read_byte_for_byte(bench, repository):
     (repository / ".gitattributes").write_text("* text eol=crlf\n")
     bench.git(repository, "config", "core.autocrlf", "true")
     ledger = bench.open(repository)
@@ -231,18 +223,18 @@ def test_text_is_written_and_read_byte_for_byte(bench: Bench, repository: Path) 
     assert ledger.read(commit, bench.skill) == text
 
 
-def test_absent_file_is_none(bench: Bench, repository: Path) -> None:
+def test_absent_file_is_none(bench, repository):
     assert bench.open(repository).read("HEAD", "nowhere/SKILL.md") is None
 
 
-def test_path_is_not_a_pattern(bench: Bench, repository: Path) -> None:
+def test_path_is_not_a_pattern(bench, repository):
     ledger = bench.open(repository)
     assert ledger.read("HEAD", "skills/*") is None
     commit = ledger.commit(("HEAD",), "HEAD", {":(top)[x]*.md": "odd\n"}, "Odd name")
     assert ledger.read(commit, ":(top)[x]*.md") == "odd\n"
 
 
-def test_text_that_is_not_utf8_is_located(bench: Bench, repository: Path) -> None:
+def test_text_that_is_not_utf8_is_located(bench, repository):
     (repository / "latin.md").write_bytes(b"fine\ncaf\xe9\n")
     bench.git(repository, "add", "latin.md")
     bench.git(repository, "commit", "--quiet", "-m", "Latin")
@@ -250,7 +242,7 @@ def test_text_that_is_not_utf8_is_located(bench: Bench, repository: Path) -> Non
         bench.open(repository).read("HEAD", "latin.md")
 
 
-def test_link_and_folder_are_not_read_as_text(bench: Bench, repository: Path) -> None:
+def test_link_and_folder_are_not_read_as_text(bench, repository):
     (repository / "AGENTS.md").symlink_to("skills/SKILL.md")
     bench.git(repository, "add", "AGENTS.md")
     bench.git(repository, "commit", "--quiet", "-m", "Link")
@@ -263,7 +255,7 @@ def test_link_and_folder_are_not_read_as_text(bench: Bench, repository: Path) ->
         ledger.read("HEAD", "skills")
 
 
-def test_executable_bit_stays(bench: Bench, repository: Path) -> None:
+def test_executable_bit_stays(bench, repository):
     bench.git(repository, "update-index", "--chmod=+x", bench.skill)
     bench.git(repository, "commit", "--quiet", "-m", "Executable")
     commit = bench.step(bench.open(repository), "one\n")
@@ -271,37 +263,37 @@ def test_executable_bit_stays(bench: Bench, repository: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside", ".git/config", "a//b", ""])
-def test_path_outside_the_tree_is_refused(bench: Bench, repository: Path, path: str) -> None:
+def test_path_outside_the_tree_is_refused(bench, repository, path):
     with pytest.raises(RepositoryError):
         bench.open(repository).commit(("HEAD",), "HEAD", {path: "x"}, "Bad path")
 
 
-def test_removed_file_is_gone_and_removing_nothing_is_fine(bench: Bench, repository: Path) -> None:
+def test_removed_file_is_gone_and_removing_nothing_is_fine(bench, repository):
     ledger = bench.open(repository)
     commit = ledger.commit(("HEAD",), "HEAD", {bench.skill: None, "never": None}, "Remove")
     assert ledger.files(commit) == ()
 
 
-def test_configured_identity_signs_the_commit(bench: Bench, repository: Path) -> None:
+def test_configured_identity_signs_the_commit(bench, repository):
     ledger = bench.open(repository, author_name="Bot", author_email="bot@example.org")
     commit = bench.step(ledger, "one\n")
     shown = bench.git(repository, "show", "--no-patch", "--format=%an <%ae> %cn <%ce>", commit)
     assert shown == "Bot <bot@example.org> Bot <bot@example.org>"
 
 
-def test_git_s_own_identity_fills_the_gaps(bench: Bench, repository: Path) -> None:
+def test_git_s_own_identity_fills_the_gaps(bench, repository):
     commit = bench.step(bench.open(repository, author_name="Bot"), "one\n")
     assert bench.open(repository).log(commit, limit=1)[0].author == "Bot <ada@example.org>"
 
 
-def test_nobody_cannot_commit(bench: Bench, repository: Path, git_config: Path) -> None:
+def test_nobody_cannot_commit(bench, repository, git_config):
     git_config.write_text("")
     ledger = bench.open(repository)
     with pytest.raises(RepositoryError, match=r"who is committing\nSet git\.author_name"):
         bench.step(ledger, "one\n")
 
 
-def test_message_is_utf8_whatever_the_user_prefers(bench: Bench, repository: Path) -> None:
+def test_message_is_utf8_whatever_the_user_prefers(bench, repository):
     bench.git(repository, "config", "i18n.commitEncoding", "ISO-8859-1")
     ledger = bench.open(repository)
     commit = ledger.commit(("HEAD",), "HEAD", {}, "Grüße – 你好\n")
@@ -309,7 +301,7 @@ def test_message_is_utf8_whatever_the_user_prefers(bench: Bench, repository: Pat
     assert "encoding" not in bench.git(repository, "cat-file", "commit", commit)
 
 
-def test_commits_are_signed_if_the_user_signs(bench: Bench, repository: Path) -> None:
+def test_commits_are_signed_if_the_user_signs(bench, repository):
     key = repository.parent / "key"
     bench.git(repository, "config", "gpg.format", "ssh")
     bench.git(repository, "config", "gpg.ssh.program", str(key))
@@ -321,7 +313,7 @@ def test_commits_are_signed_if_the_user_signs(bench: Bench, repository: Path) ->
     assert "gpgsig SIGNED" in bench.git(repository, "cat-file", "commit", commit)
 
 
-def test_signing_that_fails_says_so(bench: Bench, repository: Path) -> None:
+def test_signing_that_fails_says_so(bench, repository):
     bench.git(repository, "config", "gpg.program", "false")
     bench.git(repository, "config", "commit.gpgSign", "true")
     with pytest.raises(RepositoryError, match="could not write a commit: error: gpg failed"):

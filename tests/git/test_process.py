@@ -5,7 +5,6 @@ import select
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import IO
 
 import pytest
@@ -28,20 +27,20 @@ def read_line(answers: IO[bytes]) -> bytes:
         ("\udce9", "?"),
     ],
 )
-def test_redaction_takes_secrets_out_of_urls(text: str, shown: str) -> None:
+def test_redaction_takes_secrets_out_of_urls(text, shown):
     assert redact(text) == shown
 
 
-def test_failure_says_command_folder_and_git_s_words(tmp_path: Path) -> None:
+def test_failure_says_command_folder_and_git_s_words(tmp_path):
     with pytest.raises(RepositoryError, match=rf"git log failed in {tmp_path}: fatal: not a git"):
         Git(tmp_path).run("log")
 
 
-def test_standard_input_reaches_git(tmp_path: Path) -> None:
+def test_standard_input_reaches_git(tmp_path):
     assert Git(tmp_path).text("stripspace", stdin=b"a  \n\n\n\nb\n") == "a\n\nb"
 
 
-def test_no_is_not_an_error_but_failure_is(tmp_path: Path) -> None:
+def test_no_is_not_an_error_but_failure_is(tmp_path):
     git = Git(tmp_path)
     assert git.succeeds("check-ref-format", "refs/heads/x")
     assert not git.succeeds("check-ref-format", "..")
@@ -49,7 +48,7 @@ def test_no_is_not_an_error_but_failure_is(tmp_path: Path) -> None:
         git.succeeds("log")
 
 
-def test_missing_git_is_said(tmp_path: Path) -> None:
+def test_missing_git_is_said(tmp_path):
     code = (
         "from pathlib import Path\nfrom skillopt_ci.git.process import Git\n"
         "from skillopt_ci.errors import RepositoryError\n"
@@ -61,7 +60,7 @@ def test_missing_git_is_said(tmp_path: Path) -> None:
     assert done.stdout.startswith(b"git is not installed: ")
 
 
-def test_ask_answers_each_request(repository: Path) -> None:
+def test_ask_answers_each_request(repository):
     git = Git(repository)
     names = [
         git.ask("cat-file", "--batch-check", request=name + b"\n", read=read_line)
@@ -71,12 +70,12 @@ def test_ask_answers_each_request(repository: Path) -> None:
     assert names[1] == b"nowhere missing\n"
 
 
-def test_ask_reports_command_folder_and_message(tmp_path: Path) -> None:
+def test_ask_reports_command_folder_and_message(tmp_path):
     with pytest.raises(RepositoryError, match=rf"git cat-file failed in {tmp_path}: fatal: not a"):
         objects.find(Git(tmp_path), "HEAD")
 
 
-def test_setting_is_asked_for_once(repository: Path) -> None:
+def test_setting_is_asked_for_once(repository):
     git = Git(repository)
     assert git.remember("config", "demo.key").status == 1
     git.run("config", "demo.key", "x")
@@ -84,7 +83,7 @@ def test_setting_is_asked_for_once(repository: Path) -> None:
     assert Git(repository).remember("config", "demo.key").text == "x"
 
 
-def test_git_speaks_english_to_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_speaks_english_to_us(tmp_path, monkeypatch):
     monkeypatch.setenv("LANGUAGE", "de")
     said = Git(tmp_path).text("-c", "alias.said=!echo $LANGUAGE $LC_ALL", "said")
     assert said == "C C"
@@ -111,14 +110,14 @@ def is_gone(process: int) -> bool:
     return False
 
 
-def test_batch_process_answers_all_requests() -> None:
+def test_batch_process_answers_all_requests():
     echo = BatchProcess(ECHO, os.environ)
     answers = [echo.ask(f"{number}\n".encode(), read_echo) for number in range(3)]
     assert len({process for process, _ in answers}) == 1
     assert [said for _, said in answers] == [b"0", b"1", b"2"]
 
 
-def test_batch_process_restarts_after_a_kill() -> None:
+def test_batch_process_restarts_after_a_kill():
     echo = BatchProcess(ECHO, os.environ)
     first, _ = echo.ask(b"one\n", read_echo)
     os.kill(first, signal.SIGKILL)
@@ -127,7 +126,7 @@ def test_batch_process_restarts_after_a_kill() -> None:
     assert second != first
 
 
-def test_batch_process_drops_an_interrupted_answer() -> None:
+def test_batch_process_drops_an_interrupted_answer():
     def interrupt(answers: IO[bytes]) -> tuple[int, bytes]:
         raise KeyboardInterrupt
 
@@ -139,7 +138,7 @@ def test_batch_process_drops_an_interrupted_answer() -> None:
     assert echo.ask(b"three\n", read_echo)[1] == b"three"
 
 
-def test_batch_process_retries_once_and_reports_stderr(tmp_path: Path) -> None:
+def test_batch_process_retries_once_and_reports_stderr(tmp_path):
     script = 'read -r line; echo "$line" >> asked; echo no such luck >&2; exit 1'
     stubborn = BatchProcess(("env", "-C", str(tmp_path), "sh", "-c", script), os.environ)
     with pytest.raises(EOFError, match=r"^no such luck$"):
@@ -147,21 +146,21 @@ def test_batch_process_retries_once_and_reports_stderr(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "please\nplease\n"
 
 
-def test_batch_process_is_not_blocked_by_stderr() -> None:
+def test_batch_process_is_not_blocked_by_stderr():
     noisy = BatchProcess(
         ("sh", "-c", 'while read -r line; do seq 40000 >&2; echo "$$ $line"; done'), os.environ
     )
     assert noisy.ask(b"one\n", read_echo)[1] == b"one"
 
 
-def test_batch_process_ends_when_dropped() -> None:
+def test_batch_process_ends_when_dropped():
     echo = BatchProcess(ECHO, os.environ)
     process, _ = echo.ask(b"one\n", read_echo)
     del echo
     assert is_gone(process)
 
 
-def test_batch_process_ends_when_we_are_killed(repository: Path) -> None:
+def test_batch_process_ends_when_we_are_killed(repository):
     code = (
         "import sys, time; from pathlib import Path; from skillopt_ci.git import objects\n"
         "from skillopt_ci.git.process import Git\n"
@@ -178,7 +177,7 @@ def test_batch_process_ends_when_we_are_killed(repository: Path) -> None:
         os.close(git)
 
 
-def test_cache_drops_the_oldest_and_what_is_too_large() -> None:
+def test_cache_drops_the_oldest_and_what_is_too_large():
     known = Cache(room=10)
     for key in "abc":
         known.put(key, "another", 4)

@@ -4,7 +4,6 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,86 +12,79 @@ from skillopt_ci.git import refs
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import Move
 
-if TYPE_CHECKING:
-    from repositories import Bench
 
-
-def test_repository_is_found_from_a_folder_or_file_in_it(bench: Bench, repository: Path) -> None:
+def test_repository_is_found_from_a_folder_or_file_in_it(bench, repository):
     for start in (repository, repository / "skills", repository / bench.skill):
         assert bench.open(start).root == repository
 
 
-def test_folder_with_odd_characters_is_taken_literally(bench: Bench, repository: Path) -> None:
+def test_folder_with_odd_characters_is_taken_literally(bench, repository):
     odd = repository.rename(repository.with_name("a $HOME ~ ü"))
     assert bench.open(odd).read("HEAD", bench.skill) == "# Skill\n"
 
 
-def test_folder_outside_a_repository_is_refused(bench: Bench, tmp_path: Path) -> None:
+def test_folder_outside_a_repository_is_refused(bench, tmp_path):
     with pytest.raises(RepositoryError, match="not inside a git repository"):
         bench.open(tmp_path)
 
 
-def test_folder_that_does_not_exist_is_refused(bench: Bench, tmp_path: Path) -> None:
+def test_folder_that_does_not_exist_is_refused(bench, tmp_path):
     with pytest.raises(RepositoryError, match="no such folder"):
         bench.open(tmp_path / "a" / "b")
 
 
-def test_bare_repository_is_refused(bench: Bench, origin: Path, repository: Path) -> None:
+def test_bare_repository_is_refused(bench, origin, repository):
     for folder in (origin, repository / ".git"):
         with pytest.raises(RepositoryError, match=r"bare or this is its \.git folder"):
             bench.open(folder)
 
 
-def test_repository_without_commits_is_refused(bench: Bench, tmp_path: Path) -> None:
+def test_repository_without_commits_is_refused(bench, tmp_path):
     bench.git(tmp_path, "init", "--quiet", "new")
     with pytest.raises(RepositoryError, match="has no commit yet"):
         bench.open(tmp_path / "new")
 
 
-def test_base_is_the_configured_branch(bench: Bench, here: Path) -> None:
+def test_base_is_the_configured_branch(bench, here):
     assert bench.open(here, base="release/2").base == "release/2"
 
 
-def test_base_is_the_remote_s_default(bench: Bench, here: Path) -> None:
+def test_base_is_the_remote_s_default(bench, here):
     bench.git(here, "switch", "--quiet", "-c", "feature/x")
     assert bench.open(here).base == "main"
 
 
-def test_remote_is_asked_for_its_default(bench: Bench, here: Path) -> None:
+def test_remote_is_asked_for_its_default(bench, here):
     bench.git(here, "symbolic-ref", "--delete", "refs/remotes/origin/HEAD")
     bench.git(here, "checkout", "--quiet", "--detach")
     assert bench.open(here).base == "main"
 
 
-def test_base_is_not_guessed_when_the_remote_cannot_be_asked(
-    bench: Bench, here: Path, origin: Path
-) -> None:
+def test_base_is_not_guessed_when_the_remote_cannot_be_asked(bench, here, origin):
     bench.git(here, "symbolic-ref", "--delete", "refs/remotes/origin/HEAD")
     origin.rename(origin.with_name("moved.git"))
     with pytest.raises(InfrastructureError, match="cannot read from 'origin'"):
         bench.open(here)
 
 
-def test_remote_without_a_default_leaves_it_to_head(bench: Bench, repository: Path) -> None:
+def test_remote_without_a_default_leaves_it_to_head(bench, repository):
     bench.git(repository.parent, "init", "--quiet", "--bare", "empty.git")
     bench.git(repository, "remote", "add", "origin", "../empty.git")
     assert bench.open(repository).base == "main"
 
 
-def test_without_a_remote_base_is_the_branch_checked_out(bench: Bench, repository: Path) -> None:
+def test_without_a_remote_base_is_the_branch_checked_out(bench, repository):
     bench.git(repository, "switch", "--quiet", "-c", "feature/x")
     assert bench.open(repository).base == "feature/x"
 
 
-def test_detached_head_without_remote_asks_for_the_base(bench: Bench, repository: Path) -> None:
+def test_detached_head_without_remote_asks_for_the_base(bench, repository):
     bench.git(repository, "checkout", "--quiet", "--detach")
     with pytest.raises(RepositoryError, match=r"which branch is the base[\s\S]*git\.base"):
         bench.open(repository)
 
 
-def test_folder_of_someone_else_names_the_remedy(
-    bench: Bench, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_of_someone_else_names_the_remedy(bench, repository, monkeypatch):
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(RepositoryError, match=r"--add safe\.directory"):
         bench.open(repository)
@@ -108,7 +100,7 @@ def head(git: Git) -> str:
     return git.text("rev-parse", "HEAD")
 
 
-def test_names_of_a_run() -> None:
+def test_names_of_a_run():
     names = refs.for_run("demo", "main")
     assert [refs.branch(name) for name in names] == [
         "main",
@@ -118,15 +110,13 @@ def test_names_of_a_run() -> None:
     assert refs.tracking("up", names.skills) == "refs/remotes/up/skillopt/demo"
 
 
-def test_read_returns_only_what_exists_by_its_whole_name(git: Git, head: str) -> None:
+def test_read_returns_only_what_exists_by_its_whole_name(git, head):
     git.run("branch", "a/b")
     assert refs.read(git, "refs/heads/main", "refs/heads/a") == {"refs/heads/main": head}
 
 
 @pytest.mark.parametrize("expect_absence", [True, False])
-def test_moves_happen_together_or_not_at_all(
-    bench: Bench, repository: Path, git: Git, head: str, expect_absence: bool
-) -> None:
+def test_moves_happen_together_or_not_at_all(bench, repository, git, head, expect_absence):
     other = bench.save(repository, "file", "x")
     git.run("branch", "taken")
     wrong = Move("refs/heads/taken", None if expect_absence else head, head)
@@ -136,24 +126,24 @@ def test_moves_happen_together_or_not_at_all(
 
 
 @pytest.mark.parametrize("delete", [True, False])
-def test_ref_that_is_gone_cannot_be_moved(git: Git, head: str, delete: bool) -> None:
+def test_ref_that_is_gone_cannot_be_moved(git, head, delete):
     new = None if delete else git.text("commit-tree", "HEAD^{tree}", "-m", "x")
     with pytest.raises(LostRace):
         refs.move(git, (Move("refs/heads/gone", head, new),), "test")
 
 
-def test_lock_left_behind_is_not_a_race(repository: Path, git: Git, head: str) -> None:
+def test_lock_left_behind_is_not_a_race(repository, git, head):
     (repository / ".git/refs/heads/new.lock").touch()
     with pytest.raises(RepositoryError, match=r"new\.lock': File exists"):
         refs.move(git, (Move("refs/heads/new", None, head),), "test")
 
 
-def test_name_in_the_way_is_not_a_race(git: Git, head: str) -> None:
+def test_name_in_the_way_is_not_a_race(git, head):
     with pytest.raises(RepositoryError, match="cannot create"):
         refs.move(git, (Move("refs/heads/main/x", None, head),), "test")
 
 
-def test_reflog_says_who_moved_a_ref(git: Git, head: str) -> None:
+def test_reflog_says_who_moved_a_ref(git, head):
     refs.move(git, (Move("refs/heads/new", None, head),), "record a step")
     assert git.text("reflog", "new").endswith("skillopt-ci: record a step")
 
@@ -164,9 +154,7 @@ BROKEN = [b"", b"\0" * 41, b"\n", b"0123456789abcdef", b"not a commit\n", b"0" *
 
 
 @pytest.mark.parametrize("content", BROKEN)
-def test_broken_ref_is_neither_absent_nor_a_lost_race(
-    bench: Bench, repository: Path, content: bytes
-) -> None:
+def test_broken_ref_is_neither_absent_nor_a_lost_race(bench, repository, content):
     ledger = bench.open(repository)
     bench.train(ledger, "one\n")
     (repository / ".git" / SKILLS).write_bytes(content)
@@ -175,15 +163,13 @@ def test_broken_ref_is_neither_absent_nor_a_lost_race(
 
 
 @pytest.mark.parametrize("content", BROKEN)
-def test_a_broken_current_branch_is_not_one_without_commits(
-    bench: Bench, repository: Path, content: bytes
-) -> None:
+def test_a_broken_current_branch_is_not_one_without_commits(bench, repository, content):
     (repository / ".git/refs/heads/main").write_bytes(content)
     with pytest.raises(RepositoryError, match="refs/heads/main is broken in this repository"):
         bench.open(repository)
 
 
-def test_move_of_a_broken_ref_is_not_a_lost_race(repository: Path, git: Git, head: str) -> None:
+def test_move_of_a_broken_ref_is_not_a_lost_race(repository, git, head):
     (repository / ".git/refs/heads/new").touch()
     with pytest.raises(RepositoryError, match="a ref of this run is broken"):
         refs.move(git, (Move("refs/heads/new", None, head),), "test")
@@ -191,9 +177,7 @@ def test_move_of_a_broken_ref_is_not_a_lost_race(repository: Path, git: Git, hea
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("content", BROKEN)
-def test_broken_ref_is_put_back_from_the_reflog(
-    bench: Bench, repository: Path, content: bytes, *, packed: bool
-) -> None:
+def test_broken_ref_is_put_back_from_the_reflog(bench, repository, content, *, packed):
     told: list[str] = []
     ledger = replace(bench.open(repository), tell=told.append)
     bench.train(ledger, "one\n")
@@ -222,9 +206,7 @@ def test_broken_ref_is_put_back_from_the_reflog(
 @pytest.mark.parametrize(
     "name", [SKILLS, "refs/remotes/origin/skillopt/demo", "refs/remotes/origin/main"]
 )
-def test_broken_ref_is_put_right_by_the_remote(
-    bench: Bench, here: Path, elsewhere: Path, name: str, *, reflog: bool
-) -> None:
+def test_broken_ref_is_put_right_by_the_remote(bench, here, elsewhere, name, *, reflog):
     ledger = bench.open(here)
     bench.train(ledger, "one\n")
     (here / ".git" / name).write_bytes(b"")
@@ -238,7 +220,7 @@ def test_broken_ref_is_put_right_by_the_remote(
     assert bench.ref(here, SKILLS) == tip
 
 
-def test_broken_ref_that_nobody_knows_is_left_for_a_person(bench: Bench, repository: Path) -> None:
+def test_broken_ref_that_nobody_knows_is_left_for_a_person(bench, repository):
     ledger = bench.open(repository)
     tip = bench.train(ledger, "one\n")
     file = repository / ".git" / SKILLS
@@ -259,7 +241,7 @@ def test_broken_ref_that_nobody_knows_is_left_for_a_person(bench: Bench, reposit
         assert ledger.sync().tip == tip
 
 
-def test_broken_branch_of_somebody_else_is_not_touched(bench: Bench, repository: Path) -> None:
+def test_broken_branch_of_somebody_else_is_not_touched(bench, repository):
     ledger = bench.open(repository)
     other = repository / ".git/refs/heads/other"
     other.write_bytes(b"")

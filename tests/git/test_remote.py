@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
 from skillopt_ci.git import remote
 from skillopt_ci.git.process import Result
-
-if TYPE_CHECKING:
-    from repositories import Bench
-
 
 GITHUB = (
     "echo 'error: GH006: Protected branch update failed for refs/heads/skillopt/demo.' >&2; exit 1"
@@ -33,9 +28,7 @@ GITHUB = (
         ("reference-transaction", '[ "$1" != prepared ]', "reference-transaction hook, here or on"),
     ],
 )
-def test_refusal_of_the_server_is_told_apart(
-    bench: Bench, here: Path, origin: Path, hook: str, script: str, words: str
-) -> None:
+def test_refusal_of_the_server_is_told_apart(bench, here, origin, hook, script, words):
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
     bench.hook(origin, hook, script)
@@ -43,7 +36,7 @@ def test_refusal_of_the_server_is_told_apart(
         ledger.advance(None, commit)
 
 
-def test_refused_deletion_is_a_rule_too(bench: Bench, here: Path, origin: Path) -> None:
+def test_refused_deletion_is_a_rule_too(bench, here, origin):
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
     ledger.push_candidate(commit)
@@ -56,7 +49,7 @@ def test_refused_deletion_is_a_rule_too(bench: Bench, here: Path, origin: Path) 
     "reason",
     ["[rejected] (stale info)", "[remote rejected] (incorrect old value provided)"],
 )
-def test_lease_that_failed_is_a_race(reason: str) -> None:
+def test_lease_that_failed_is_a_race(reason):
     lines = f"To origin\n!\tabc:refs/heads/skillopt/demo\t{reason}\n"
     assert isinstance(remote.push_error("origin", Result(1, lines.encode(), "")), LostRace)
 
@@ -71,9 +64,7 @@ MEANWHILE = {
 
 
 @pytest.mark.parametrize("other", MEANWHILE)
-def test_push_that_meets_another_one_lost_a_race(
-    bench: Bench, here: Path, origin: Path, other: str
-) -> None:
+def test_push_that_meets_another_one_lost_a_race(bench, here, origin, other):
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
     ledger.push_candidate(commit)
@@ -94,9 +85,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.mark.parametrize(
     "left", ["refs/heads/skillopt-candidate/demo.lock", "packed-refs.lock", "packed-refs.new"]
 )
-def test_lock_that_stays_on_the_remote_is_named(
-    bench: Bench, here: Path, origin: Path, pauses: list[float], left: str
-) -> None:
+def test_lock_that_stays_on_the_remote_is_named(bench, here, origin, pauses, left):
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
     ledger.push_candidate(commit)
@@ -114,8 +103,8 @@ def test_lock_that_stays_on_the_remote_is_named(
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_lock_that_another_push_lets_go_of_is_waited_for(
-    bench: Bench, here: Path, origin: Path, monkeypatch: pytest.MonkeyPatch, *, moves: bool
-) -> None:
+    bench, here, origin, monkeypatch, *, moves
+):
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
     ledger.push_candidate(commit)
@@ -137,9 +126,7 @@ def test_lock_that_another_push_lets_go_of_is_waited_for(
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 41])
-def test_broken_ref_of_the_remote_is_neither_a_race_nor_a_deletion(
-    bench: Bench, here: Path, origin: Path, content: bytes
-) -> None:
+def test_broken_ref_of_the_remote_is_neither_a_race_nor_a_deletion(bench, here, origin, content):
     ledger = bench.open(here)
     tip = bench.train(ledger, "one\n")
     (origin / "refs/heads/skillopt/demo").write_bytes(content)
@@ -149,7 +136,7 @@ def test_broken_ref_of_the_remote_is_neither_a_race_nor_a_deletion(
     assert bench.ref(here, "refs/heads/skillopt") == tip
 
 
-def test_push_to_a_remote_with_a_broken_ref_says_so(bench: Bench, here: Path, origin: Path) -> None:
+def test_push_to_a_remote_with_a_broken_ref_says_so(bench, here, origin):
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
     (origin / "refs/heads/other").touch()
@@ -158,9 +145,7 @@ def test_push_to_a_remote_with_a_broken_ref_says_so(bench: Bench, here: Path, or
 
 
 @pytest.mark.parametrize("kind", ["lock", "broken"])
-def test_fetch_that_refs_of_this_repository_stop_blames_them(
-    bench: Bench, here: Path, elsewhere: Path, kind: str
-) -> None:
+def test_fetch_that_refs_of_this_repository_stop_blames_them(bench, here, elsewhere, kind):
     bench.publish(elsewhere, "tasks.jsonl", "{}\n")
     name = "origin/main.lock" if kind == "lock" else "origin/other"
     (here / ".git/refs/remotes" / name).touch()
@@ -168,13 +153,13 @@ def test_fetch_that_refs_of_this_repository_stop_blames_them(
         bench.open(here).sync()
 
 
-def test_words_of_a_hook_are_not_taken_for_a_network_failure() -> None:
+def test_words_of_a_hook_are_not_taken_for_a_network_failure():
     line = b"!\tabc:refs/heads/x\t[remote rejected] (pre-receive hook declined)\n"
     error = remote.push_error("origin", Result(1, line, "remote: connection refused by policy"))
     assert "a hook on the server declined it" in error.message
 
 
-def test_unknown_reason_is_passed_on() -> None:
+def test_unknown_reason_is_passed_on():
     error = remote.fetch_error("origin", Result(128, b"", "fatal: the moon is full"))
     assert isinstance(error, InfrastructureError)
     assert "git gives this reason\nfatal: the moon is full" in error.message

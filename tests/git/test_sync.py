@@ -17,7 +17,7 @@ SKILLS = "refs/heads/skillopt/demo"
 CANDIDATE = "refs/heads/skillopt-candidate/demo"
 
 
-def test_new_run_stands_on_base(bench: Bench, here: Path) -> None:
+def test_new_run_stands_on_base(bench, here):
     position = bench.open(here).sync()
     assert position.head == position.base == bench.git(here, "rev-parse", "main")
     assert (position.tip, position.candidate) == (None, None)
@@ -25,9 +25,7 @@ def test_new_run_stands_on_base(bench: Bench, here: Path) -> None:
     assert not position.tip_in_base
 
 
-def test_other_clone_goes_on_where_the_first_stopped(
-    bench: Bench, here: Path, elsewhere: Path
-) -> None:
+def test_other_clone_goes_on_where_the_first_stopped(bench, here, elsewhere):
     first = bench.open(here)
     tip = bench.train(first, "one\n")
     candidate = bench.step(first, "two\n")
@@ -37,20 +35,20 @@ def test_other_clone_goes_on_where_the_first_stopped(
     assert bench.ref(elsewhere, SKILLS) == tip
 
 
-def test_remote_base_counts_not_the_local_one(bench: Bench, here: Path, elsewhere: Path) -> None:
+def test_remote_base_counts_not_the_local_one(bench, here, elsewhere):
     moved = bench.publish(elsewhere, "tasks.jsonl", "{}\n")
     bench.save(here, "draft.md", "not pushed\n")
     assert bench.open(here).sync().base == moved
 
 
-def test_base_that_moved_is_not_in_the_tip(bench: Bench, here: Path, elsewhere: Path) -> None:
+def test_base_that_moved_is_not_in_the_tip(bench, here, elsewhere):
     ledger = bench.open(here)
     bench.train(ledger, "one\n")
     bench.publish(elsewhere, "tasks.jsonl", "{}\n")
     assert not ledger.sync().base_in_tip
 
 
-def test_push_of_a_reviewer_is_followed(bench: Bench, here: Path, elsewhere: Path) -> None:
+def test_push_of_a_reviewer_is_followed(bench, here, elsewhere):
     ledger = bench.open(here)
     bench.train(ledger, "one\n")
     bench.git(elsewhere, "fetch", "--quiet")
@@ -60,7 +58,7 @@ def test_push_of_a_reviewer_is_followed(bench: Bench, here: Path, elsewhere: Pat
     assert ledger.sync().tip == bench.ref(here, SKILLS) == fixed
 
 
-def test_merged_branch_is_known_as_merged(bench: Bench, here: Path, elsewhere: Path) -> None:
+def test_merged_branch_is_known_as_merged(bench, here, elsewhere):
     ledger = bench.open(here)
     bench.train(ledger, "one\n")
     bench.git(elsewhere, "pull", "--quiet", "--no-rebase", "origin", "skillopt/demo")
@@ -68,9 +66,7 @@ def test_merged_branch_is_known_as_merged(bench: Bench, here: Path, elsewhere: P
     assert ledger.sync().tip_in_base
 
 
-def test_deleted_branch_starts_afresh_but_stays_reachable(
-    bench: Bench, here: Path, origin: Path
-) -> None:
+def test_deleted_branch_starts_afresh_but_stays_reachable(bench, here, origin):
     ledger = bench.open(here)
     tip = bench.train(ledger, "one\n")
     bench.git(origin, "update-ref", "-d", SKILLS)
@@ -80,7 +76,7 @@ def test_deleted_branch_starts_afresh_but_stays_reachable(
     assert bench.ref(origin, SKILLS) != bench.train(ledger, "again\n")
 
 
-def test_deleted_branch_with_unpushed_commits_asks(bench: Bench, here: Path, origin: Path) -> None:
+def test_deleted_branch_with_unpushed_commits_asks(bench, here, origin):
     ledger = bench.open(here)
     bench.train(ledger, "one\n")
     bench.train(bench.open(here, remote=None), "unpushed\n")
@@ -89,21 +85,19 @@ def test_deleted_branch_with_unpushed_commits_asks(bench: Bench, here: Path, ori
         ledger.sync()
 
 
-def test_parted_histories_are_not_merged_silently(
-    bench: Bench, here: Path, elsewhere: Path
-) -> None:
+def test_parted_histories_are_not_merged_silently(bench, here, elsewhere):
     bench.train(bench.open(here, remote=None), "mine\n")
     bench.train(bench.open(elsewhere), "theirs\n")
     with pytest.raises(RepositoryError, match=r"has diverged from origin: \w{12} here, \w{12}"):
         bench.open(here).sync()
 
 
-def test_unpushed_commits_count(bench: Bench, here: Path) -> None:
+def test_unpushed_commits_count(bench, here):
     tip = bench.train(bench.open(here, remote=None), "mine\n")
     assert bench.open(here).sync().tip == tip
 
 
-def test_unpushed_candidate_counts_until_it_is_decided(bench: Bench, here: Path) -> None:
+def test_unpushed_candidate_counts_until_it_is_decided(bench, here):
     offline = bench.open(here, remote=None)
     candidate = bench.step(offline, "one\n")
     offline.push_candidate(candidate)
@@ -112,9 +106,7 @@ def test_unpushed_candidate_counts_until_it_is_decided(bench: Bench, here: Path)
     assert bench.open(here).sync().candidate is None
 
 
-def test_candidate_dropped_elsewhere_is_dropped_here(
-    bench: Bench, here: Path, elsewhere: Path
-) -> None:
+def test_candidate_dropped_elsewhere_is_dropped_here(bench, here, elsewhere):
     ledger, other = bench.open(here), bench.open(elsewhere)
     candidate = bench.step(ledger, "one\n")
     ledger.push_candidate(candidate)
@@ -124,9 +116,7 @@ def test_candidate_dropped_elsewhere_is_dropped_here(
     assert bench.ref(here, "refs/heads/skillopt-candidate/") == ""
 
 
-def test_checked_out_branch_is_read_but_left_alone(
-    bench: Bench, here: Path, elsewhere: Path
-) -> None:
+def test_checked_out_branch_is_read_but_left_alone(bench, here, elsewhere):
     first = bench.train(bench.open(here), "one\n")
     bench.git(here, "switch", "--quiet", "skillopt/demo")
     second = bench.train(bench.open(elsewhere), "two\n")
@@ -134,31 +124,27 @@ def test_checked_out_branch_is_read_but_left_alone(
     assert bench.ref(here, SKILLS) == first
 
 
-def test_missing_base_suggests_the_nearest(bench: Bench, here: Path, repository: Path) -> None:
+def test_missing_base_suggests_the_nearest(bench, here, repository):
     with pytest.raises(RepositoryError, match=r"no branch 'mian' in origin[\s\S]*'main'"):
         bench.open(here, base="mian").sync()
     with pytest.raises(RepositoryError, match=r"no branch 'mian' in this repository[\s\S]*'main'"):
         bench.open(repository, base="mian").sync()
 
 
-def test_single_branch_clone_finds_the_run(bench: Bench, here: Path, origin: Path) -> None:
+def test_single_branch_clone_finds_the_run(bench, here, origin):
     tip = bench.train(bench.open(here), "one\n")
     narrow = bench.clone(origin, "narrow", "--single-branch", "--branch", "main")
     assert bench.open(narrow).sync().tip == tip
 
 
-def test_remote_that_is_gone_is_an_infrastructure_error(
-    bench: Bench, here: Path, origin: Path
-) -> None:
+def test_remote_that_is_gone_is_an_infrastructure_error(bench, here, origin):
     ledger = bench.open(here)
     origin.rename(origin.with_name("moved.git"))
     with pytest.raises(InfrastructureError, match="cannot read from 'origin'"):
         ledger.sync()
 
 
-def test_fetch_settings_of_the_user_do_not_widen_the_fetch(
-    bench: Bench, here: Path, elsewhere: Path
-) -> None:
+def test_fetch_settings_of_the_user_do_not_widen_the_fetch(bench, here, elsewhere):
     bench.git(elsewhere, "push", "--quiet", "origin", "HEAD:unrelated")
     bench.git(elsewhere, "tag", "v1")
     bench.git(elsewhere, "push", "--quiet", "origin", "v1")
@@ -167,9 +153,7 @@ def test_fetch_settings_of_the_user_do_not_widen_the_fetch(
     assert bench.ref(here, "refs/tags/") == bench.ref(here, "refs/remotes/origin/unrelated") == ""
 
 
-def test_branch_that_vanishes_while_we_look_is_simply_gone(
-    bench: Bench, here: Path, origin: Path
-) -> None:
+def test_branch_that_vanishes_while_we_look_is_simply_gone(bench, here, origin):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "one\n")
     ledger.push_candidate(candidate)
@@ -182,7 +166,7 @@ def test_branch_that_vanishes_while_we_look_is_simply_gone(
     assert ledger.sync().candidate is None
 
 
-def test_candidate_is_pushed_before_it_is_measured(bench: Bench, here: Path, origin: Path) -> None:
+def test_candidate_is_pushed_before_it_is_measured(bench, here, origin):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "one\n")
     for _ in range(2):
@@ -191,7 +175,7 @@ def test_candidate_is_pushed_before_it_is_measured(bench: Bench, here: Path, ori
         assert ledger.sync().candidate == candidate
 
 
-def test_second_candidate_loses(bench: Bench, here: Path, elsewhere: Path, origin: Path) -> None:
+def test_second_candidate_loses(bench, here, elsewhere, origin):
     first, second = bench.open(here), bench.open(elsewhere)
     mine, theirs = bench.step(first, "mine\n"), bench.step(second, "theirs\n")
     second.push_candidate(theirs)
@@ -201,14 +185,14 @@ def test_second_candidate_loses(bench: Bench, here: Path, elsewhere: Path, origi
     assert bench.ref(here, CANDIDATE) == ""
 
 
-def test_second_local_candidate_loses(bench: Bench, repository: Path) -> None:
+def test_second_local_candidate_loses(bench, repository):
     ledger = bench.open(repository)
     ledger.push_candidate(bench.step(ledger, "one\n"))
     with pytest.raises(LostRace, match="another step is in flight"):
         ledger.push_candidate(bench.step(ledger, "two\n"))
 
 
-def test_withdrawn_candidate_is_gone_everywhere(bench: Bench, here: Path, origin: Path) -> None:
+def test_withdrawn_candidate_is_gone_everywhere(bench, here, origin):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "one\n")
     ledger.push_candidate(candidate)
@@ -218,7 +202,7 @@ def test_withdrawn_candidate_is_gone_everywhere(bench: Bench, here: Path, origin
     assert ledger.sync().candidate is None
 
 
-def test_only_the_candidate_named_is_withdrawn(bench: Bench, here: Path, origin: Path) -> None:
+def test_only_the_candidate_named_is_withdrawn(bench, here, origin):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "one\n")
     ledger.push_candidate(candidate)
@@ -227,7 +211,7 @@ def test_only_the_candidate_named_is_withdrawn(bench: Bench, here: Path, origin:
     assert bench.ref(origin, CANDIDATE) == candidate
 
 
-def test_advance_that_is_no_fast_forward_is_a_defect(bench: Bench, repository: Path) -> None:
+def test_advance_that_is_no_fast_forward_is_a_defect(bench, repository):
     ledger = bench.open(repository)
     tip = bench.train(ledger, "one\n")
     with pytest.raises(ValueError, match="no fast-forward"):
@@ -235,9 +219,7 @@ def test_advance_that_is_no_fast_forward_is_a_defect(bench: Bench, repository: P
 
 
 @pytest.mark.parametrize("first_step", [True, False])
-def test_run_that_got_there_first_is_never_overwritten(
-    bench: Bench, here: Path, elsewhere: Path, origin: Path, first_step: bool
-) -> None:
+def test_run_that_got_there_first_is_never_overwritten(bench, here, elsewhere, origin, first_step):
     mine = bench.open(here)
     if not first_step:
         bench.train(mine, "zero\n")
@@ -250,9 +232,7 @@ def test_run_that_got_there_first_is_never_overwritten(
     assert mine.sync().tip == theirs
 
 
-def test_fetch_of_the_user_does_not_weaken_the_guard(
-    bench: Bench, here: Path, elsewhere: Path, origin: Path
-) -> None:
+def test_fetch_of_the_user_does_not_weaken_the_guard(bench, here, elsewhere, origin):
     mine = bench.open(here)
     candidate = bench.step(mine, "mine\n")
     theirs = bench.train(bench.open(elsewhere), "theirs\n")
@@ -262,7 +242,7 @@ def test_fetch_of_the_user_does_not_weaken_the_guard(
     assert bench.ref(origin, SKILLS) == theirs
 
 
-def test_local_race_is_lost_too(bench: Bench, repository: Path) -> None:
+def test_local_race_is_lost_too(bench, repository):
     ledger = bench.open(repository)
     late = bench.step(ledger, "late\n")
     bench.train(ledger, "early\n")
@@ -270,7 +250,7 @@ def test_local_race_is_lost_too(bench: Bench, repository: Path) -> None:
         ledger.advance(None, late)
 
 
-def test_branch_deleted_meanwhile_is_not_recreated(bench: Bench, here: Path, origin: Path) -> None:
+def test_branch_deleted_meanwhile_is_not_recreated(bench, here, origin):
     ledger = bench.open(here)
     tip = bench.train(ledger, "one\n")
     commit = bench.step(ledger, "two\n")
@@ -280,7 +260,7 @@ def test_branch_deleted_meanwhile_is_not_recreated(bench: Bench, here: Path, ori
     assert bench.ref(origin, SKILLS) == ""
 
 
-def test_server_refusing_one_ref_moves_neither(bench: Bench, here: Path, origin: Path) -> None:
+def test_server_refusing_one_ref_moves_neither(bench, here, origin):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "one\n")
     ledger.push_candidate(candidate)
@@ -291,7 +271,7 @@ def test_server_refusing_one_ref_moves_neither(bench: Bench, here: Path, origin:
     assert (bench.ref(here, SKILLS), bench.ref(here, CANDIDATE)) == ("", candidate)
 
 
-def test_local_hook_that_refuses_is_named(bench: Bench, repository: Path) -> None:
+def test_local_hook_that_refuses_is_named(bench, repository):
     ledger = bench.open(repository)
     candidate = bench.step(ledger, "one\n")
     bench.hook(repository / ".git", "reference-transaction", "echo frozen >&2; exit 1")
@@ -299,9 +279,7 @@ def test_local_hook_that_refuses_is_named(bench: Bench, repository: Path) -> Non
         ledger.push_candidate(candidate)
 
 
-def test_death_after_the_push_heals_with_the_next_sync(
-    bench: Bench, here: Path, origin: Path
-) -> None:
+def test_death_after_the_push_heals_with_the_next_sync(bench, here, origin):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "one\n")
     ledger.push_candidate(candidate)
@@ -317,7 +295,7 @@ def test_death_after_the_push_heals_with_the_next_sync(
 
 
 @pytest.mark.parametrize("branch", ["skillopt/demo", "skillopt-candidate/demo"])
-def test_checked_out_branch_is_not_moved(bench: Bench, repository: Path, branch: str) -> None:
+def test_checked_out_branch_is_not_moved(bench, repository, branch):
     bench.git(repository, "switch", "--quiet", "-c", branch)
     ledger = bench.open(repository, base="main")
     commit = bench.step(ledger, "one\n")
@@ -327,13 +305,13 @@ def test_checked_out_branch_is_not_moved(bench: Bench, repository: Path, branch:
         ledger.push_candidate(commit)
 
 
-def test_unpushed_steps_are_pushed_with_the_next(bench: Bench, here: Path, origin: Path) -> None:
+def test_unpushed_steps_are_pushed_with_the_next(bench, here, origin):
     bench.train(bench.open(here, remote=None), "offline\n")
     tip = bench.train(bench.open(here), "online\n")
     assert bench.ref(origin, SKILLS) == tip
 
 
-def test_tags_and_other_branches_are_not_pushed(bench: Bench, here: Path, origin: Path) -> None:
+def test_tags_and_other_branches_are_not_pushed(bench, here, origin):
     bench.git(here, "config", "push.followTags", "true")
     bench.git(here, "branch", "private")
     bench.git(here, "tag", "-a", "-m", "private", "v1")
@@ -347,15 +325,13 @@ def check(bench: Bench, folder: Path) -> None:
     ledger.preflight(ledger.sync())
 
 
-def test_good_repository_passes_and_nothing_is_pushed(
-    bench: Bench, here: Path, origin: Path
-) -> None:
+def test_good_repository_passes_and_nothing_is_pushed(bench, here, origin):
     before = bench.git(origin, "for-each-ref")
     check(bench, here)
     assert bench.git(origin, "for-each-ref") == before
 
 
-def test_step_in_flight_passes_and_stays(bench: Bench, here: Path, origin: Path) -> None:
+def test_step_in_flight_passes_and_stays(bench, here, origin):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "one\n")
     ledger.push_candidate(candidate)
@@ -365,7 +341,7 @@ def test_step_in_flight_passes_and_stays(bench: Bench, here: Path, origin: Path)
     assert bench.git(origin, "for-each-ref") == before
 
 
-def test_missing_identity_is_found(bench: Bench, here: Path, git_config: Path) -> None:
+def test_missing_identity_is_found(bench, here, git_config):
     git_config.write_text("")
     with pytest.raises(RepositoryError, match="who is committing"):
         check(bench, here)
@@ -378,28 +354,26 @@ def test_missing_identity_is_found(bench: Bench, here: Path, git_config: Path) -
         ({"remote.origin.pushUrl": "http://127.0.0.1:9/repo.git"}, "network or the server failed"),
     ],
 )
-def test_signing_and_network_that_fail_are_found(
-    bench: Bench, here: Path, settings: dict[str, str], words: str
-) -> None:
+def test_signing_and_network_that_fail_are_found(bench, here, settings, words):
     for key, value in settings.items():
         bench.git(here, "config", key, value)
     with pytest.raises((RepositoryError, PushRefused), match=words):
         check(bench, here)
 
 
-def test_server_without_atomic_pushes_is_found(bench: Bench, here: Path, origin: Path) -> None:
+def test_server_without_atomic_pushes_is_found(bench, here, origin):
     bench.git(origin, "config", "receive.advertiseAtomic", "false")
     with pytest.raises(PushRefused, match="several refs as one transaction"):
         check(bench, here)
 
 
-def test_checked_out_skills_branch_is_found_in_any_worktree(bench: Bench, here: Path) -> None:
+def test_checked_out_skills_branch_is_found_in_any_worktree(bench, here):
     bench.git(here, "worktree", "add", "--quiet", "-b", "skillopt/demo", "../linked")
     with pytest.raises(RepositoryError, match=r"checked out in .*/linked[\s\S]*switch main"):
         check(bench, here)
 
 
-def test_removed_worktree_does_not_count(bench: Bench, here: Path) -> None:
+def test_removed_worktree_does_not_count(bench, here):
     bench.git(here, "worktree", "add", "--quiet", "-b", "skillopt/demo", "../linked")
     with pytest.raises(RepositoryError):
         check(bench, here)
@@ -409,13 +383,13 @@ def test_removed_worktree_does_not_count(bench: Bench, here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["skillopt", "skillopt-candidate", "skillopt/demo/x"])
-def test_branch_in_the_way_is_found(bench: Bench, repository: Path, name: str) -> None:
+def test_branch_in_the_way_is_found(bench, repository, name):
     bench.git(repository, "branch", name)
     with pytest.raises(RepositoryError, match=f"branch '{name}' in this repository is in the way"):
         check(bench, repository)
 
 
-def test_branch_in_the_way_on_the_remote_is_found(bench: Bench, here: Path, origin: Path) -> None:
+def test_branch_in_the_way_on_the_remote_is_found(bench, here, origin):
     bench.git(origin, "branch", "skillopt")
     with pytest.raises(RepositoryError, match="branch 'skillopt' in origin is in the way"):
         check(bench, here)
@@ -430,21 +404,19 @@ def test_branch_in_the_way_on_the_remote_is_found(bench: Bench, here: Path, orig
         (503, "the network or the server failed"),
     ],
 )
-def test_remote_that_cannot_be_pushed_to_is_found(
-    bench: Bench, here: Path, refusing_server: str, status: int, meaning: str
-) -> None:
+def test_remote_that_cannot_be_pushed_to_is_found(bench, here, refusing_server, status, meaning):
     bench.git(here, "config", "remote.origin.pushUrl", f"{refusing_server}/{status}/repo.git")
     with pytest.raises(PushRefused, match=meaning):
         check(bench, here)
 
 
-def test_pre_push_hook_that_refuses_is_found(bench: Bench, here: Path) -> None:
+def test_pre_push_hook_that_refuses_is_found(bench, here):
     bench.hook(here / ".git", "pre-push", "echo no pushes on Friday >&2; exit 1")
     with pytest.raises(PushRefused, match=r"own pre-push hook refused it\nno pushes on Friday"):
         check(bench, here)
 
 
-def test_secrets_in_urls_are_not_shown(bench: Bench, here: Path, refusing_server: str) -> None:
+def test_secrets_in_urls_are_not_shown(bench, here, refusing_server):
     url = refusing_server.replace("://", "://me:s3cret@")
     bench.git(here, "config", "remote.origin.pushUrl", f"{url}/403/repo.git")
     with pytest.raises(PushRefused) as refused:
@@ -452,7 +424,7 @@ def test_secrets_in_urls_are_not_shown(bench: Bench, here: Path, refusing_server
     assert "s3cret" not in str(refused.value)
 
 
-def test_skill_that_is_not_committed_is_found(bench: Bench, here: Path) -> None:
+def test_skill_that_is_not_committed_is_found(bench, here):
     (here / "draft.md").write_text("draft")
     ledger = bench.open(here)
     position = ledger.sync()

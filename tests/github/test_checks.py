@@ -4,7 +4,6 @@ import pytest
 from github_server.scene import Scene
 
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.client import Client
 from skillopt_ci.github.errors import PermissionMissing
 from skillopt_ci.github.types import Annotation, Change, Conclusion, WantedCheck
 
@@ -18,7 +17,7 @@ def wanted(scene: Scene, annotations: int = 0, conclusion: Conclusion | None = N
     return WantedCheck("skillopt", head, "0.1 → 0.9", "Summary", conclusion, notes, "http://x/1")
 
 
-def test_it_is_in_progress_and_then_concluded(scene: Scene, client: Client) -> None:
+def test_it_is_in_progress_and_then_concluded(scene, client):
     begun = keep_check(client, wanted(scene))
     done = keep_check(client, wanted(scene, conclusion="success"))
     assert (begun.change, done.change, begun.kind) == (Change.CREATED, Change.UPDATED, "check_run")
@@ -26,7 +25,7 @@ def test_it_is_in_progress_and_then_concluded(scene: Scene, client: Client) -> N
     assert (run["status"], run["conclusion"]) == ("completed", "success")
 
 
-def test_nothing_is_written_if_it_says_that_already(scene: Scene, client: Client) -> None:
+def test_nothing_is_written_if_it_says_that_already(scene, client):
     check = wanted(scene, 3, "neutral")
     keep_check(client, check)
     assert keep_check(client, check).change == Change.UNCHANGED
@@ -34,7 +33,7 @@ def test_nothing_is_written_if_it_says_that_already(scene: Scene, client: Client
 
 
 @pytest.mark.parametrize("count", [50, 51, 120])
-def test_annotations_are_sent_in_batches(scene: Scene, client: Client, count: int) -> None:
+def test_annotations_are_sent_in_batches(scene, client, count):
     for _ in range(2):
         keep_check(client, wanted(scene, count, "failure"))
     (run,) = scene.hub.checks.values()
@@ -42,13 +41,13 @@ def test_annotations_are_sent_in_batches(scene: Scene, client: Client, count: in
     assert messages == [f"task {number}" for number in range(count)]
 
 
-def test_the_check_of_another_app_is_not_touched(scene: Scene, client: Client) -> None:
+def test_the_check_of_another_app_is_not_touched(scene, client):
     keep_check(client, wanted(scene))
     next(iter(scene.hub.checks.values()))["app"] = "elsewhere"
     assert keep_check(client, wanted(scene)).change == Change.CREATED
 
 
-def test_a_lost_answer_makes_no_second_one(scene: Scene, client: Client) -> None:
+def test_a_lost_answer_makes_no_second_one(scene, client):
     scene.hub.fail("POST /check-runs", 500, after=True)
     keep_check(client, wanted(scene, 60))
     (run,) = scene.hub.checks.values()
@@ -59,9 +58,7 @@ def test_a_lost_answer_makes_no_second_one(scene: Scene, client: Client) -> None
     ("conclusion", "state"),
     [("success", "success"), ("failure", "failure"), ("neutral", "pending"), (None, "pending")],
 )
-def test_a_person_s_token_sets_a_status(
-    scene: Scene, conclusion: Conclusion | None, state: str
-) -> None:
+def test_a_person_s_token_sets_a_status(scene, conclusion, state):
     client = scene.client("pat")
     kept = keep_check(client, wanted(scene, conclusion=conclusion))
     again = keep_check(client, wanted(scene, conclusion=conclusion))
@@ -69,13 +66,13 @@ def test_a_person_s_token_sets_a_status(
     assert [each["state"] for each in scene.hub.statuses] == [state]
 
 
-def test_a_status_follows_the_conclusion(scene: Scene) -> None:
+def test_a_status_follows_the_conclusion(scene):
     client = scene.client("pat")
     keep_check(client, wanted(scene))
     assert keep_check(client, wanted(scene, conclusion="success")).change == Change.UPDATED
 
 
-def test_without_either_permission_that_for_checks_is_named(scene: Scene, client: Client) -> None:
+def test_without_either_permission_that_for_checks_is_named(scene, client):
     refused = "Resource not accessible by integration"
     scene.hub.fail("POST /check-runs", 403, refused)
     scene.hub.fail("POST /statuses/{sha}", 403, refused)
@@ -83,7 +80,7 @@ def test_without_either_permission_that_for_checks_is_named(scene: Scene, client
         keep_check(client, wanted(scene))
 
 
-def test_a_long_summary_is_cut(scene: Scene, client: Client) -> None:
+def test_a_long_summary_is_cut(scene, client):
     check = replace(wanted(scene), summary="x\n" * 50_000, title="t" * 500)
     keep_check(client, check)
     assert keep_check(client, check).change == Change.UNCHANGED

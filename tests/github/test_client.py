@@ -32,11 +32,11 @@ from skillopt_ci.github.types import Annotation, WantedCheck, WantedPullRequest
 ENVIRON = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_TOKEN": "job"}
 
 
-def test_a_workflow_says_where_it_runs() -> None:
+def test_a_workflow_says_where_it_runs():
     assert from_environ(ENVIRON) == Access("octo/skills", "job", "https://api.github.com")
 
 
-def test_the_token_of_the_action_comes_first_and_is_trimmed() -> None:
+def test_the_token_of_the_action_comes_first_and_is_trimmed():
     environ = ENVIRON | {"GITHUB_API_URL": "https://ghe.example.org/api/v3/"}
     found = from_environ(environ, " app-token\n")
     assert (found.token, found.api_url) == ("app-token", "https://ghe.example.org/api/v3")
@@ -48,60 +48,60 @@ def test_the_token_of_the_action_comes_first_and_is_trimmed() -> None:
      ENVIRON | {"GITHUB_REPOSITORY": "a/b/c"}, ENVIRON | {"GITHUB_TOKEN": "töken"},
      ENVIRON | {"GITHUB_TOKEN": "a\nb"}, ENVIRON | {"GITHUB_API_URL": "ftp://x"}],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_without_showing_the_token(environ: dict[str, str]) -> None:
+def test_what_cannot_be_is_refused_without_showing_the_token(environ):
     with pytest.raises(UsageError) as caught:
         from_environ(environ)
     assert "töken" not in str(caught.value)
 
 
-def test_a_stray_character_in_the_token_is_named_with_its_place() -> None:
+def test_a_stray_character_in_the_token_is_named_with_its_place():
     with pytest.raises(UsageError, match=r"U\+200B \(ZERO WIDTH SPACE\) as character 3 of 4"):
         from_environ(ENVIRON | {"GITHUB_TOKEN": "gh\u200bp"})
 
 
-def test_the_token_is_never_shown() -> None:
+def test_the_token_is_never_shown():
     assert "job" not in repr(from_environ(ENVIRON))
 
 
-def test_a_workflow_s_token_speaks_for_the_bot(scene: Scene) -> None:
+def test_a_workflow_s_token_speaks_for_the_bot(scene):
     assert scene.client().login == "github-actions[bot]"
 
 
-def test_without_graphql_it_is_taken_for_the_bot(scene: Scene) -> None:
+def test_without_graphql_it_is_taken_for_the_bot(scene):
     scene.hub.fail("POST /graphql", 404, "Not Found")
     assert scene.client().login == "github-actions[bot]"
 
 
-def test_the_token_of_an_app_speaks_for_it(scene: Scene) -> None:
+def test_the_token_of_an_app_speaks_for_it(scene):
     scene.hub.tokens["app"] = "trainer[bot]"
     assert scene.client("app").login == "trainer[bot]"
 
 
-def test_a_person_s_token_speaks_for_them_and_is_asked_once(scene: Scene) -> None:
+def test_a_person_s_token_speaks_for_them_and_is_asked_once(scene):
     client = scene.client("pat")
     assert (client.login, client.login) == ("ada", "ada")
     assert scene.hub.requests == ["GET /user"]
 
 
-def test_a_token_that_is_not_accepted_is_told_apart(scene: Scene) -> None:
+def test_a_token_that_is_not_accepted_is_told_apart(scene):
     with pytest.raises(PermissionMissing, match="no longer valid") as caught:
         assert not scene.client("secret-and-wrong").login
     assert "secret-and-wrong" not in str(caught.value)
 
 
-def test_a_repository_that_is_hidden_is_not_found(scene: Scene) -> None:
+def test_a_repository_that_is_hidden_is_not_found(scene):
     access = Access("octo/hidden", "job", scene.hub.url)
     with pytest.raises(NotFound, match="may not see it"):
         get_pull_request(connect(access), 1)
 
 
-def test_an_enterprise_server_has_its_api_in_a_folder(scene: Scene) -> None:
+def test_an_enterprise_server_has_its_api_in_a_folder(scene):
     scene.pull()
     client = connect(Access("octo/skills", "job", f"{scene.hub.url}/api/v3"))
     assert get_pull_request(client, 1).number == 1
 
 
-def test_a_server_that_is_not_there_is_no_defect(scene: Scene) -> None:
+def test_a_server_that_is_not_there_is_no_defect(scene):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -110,7 +110,7 @@ def test_a_server_that_is_not_there_is_no_defect(scene: Scene) -> None:
         assert connect(Access("o/r", "job", f"http://127.0.0.1:{port}"), policy).login
 
 
-def test_an_answer_that_leads_elsewhere_is_no_defect(scene: Scene) -> None:
+def test_an_answer_that_leads_elsewhere_is_no_defect(scene):
     scene.pull()
     url = scene.hub.url
     scene.hub.url = "http://192.0.2.1"
@@ -134,7 +134,7 @@ def pulled(scene: Scene) -> Scene:
 
 @pytest.mark.parametrize("status", [403, 429])
 @pytest.mark.parametrize("operation", [SHOW, CREATE])
-def test_it_waits_as_long_as_it_is_asked(pulled: Scene, status: int, operation: str) -> None:
+def test_it_waits_as_long_as_it_is_asked(pulled, status, operation):
     pulled.hub.fail(operation, status, SECONDARY, headers={"Retry-After": "7"})
     client = pulled.client()
     get_pull_request(client, 1)
@@ -144,13 +144,13 @@ def test_it_waits_as_long_as_it_is_asked(pulled: Scene, status: int, operation: 
 
 
 @pytest.mark.parametrize("status", [403, 429])
-def test_a_secondary_limit_without_a_time_means_a_minute(pulled: Scene, status: int) -> None:
+def test_a_secondary_limit_without_a_time_means_a_minute(pulled, status):
     pulled.hub.fail(SHOW, status, SECONDARY)
     get_pull_request(pulled.client(), 1)
     assert pulled.waits == [60.0]
 
 
-def test_a_primary_limit_is_waited_for_until_its_reset(pulled: Scene) -> None:
+def test_a_primary_limit_is_waited_for_until_its_reset(pulled):
     reset = {"X-RateLimit-Reset": str(int(time.time()) + 50), "X-RateLimit-Remaining": "0"}
     pulled.hub.fail(SHOW, 403, "API rate limit exceeded for installation", headers=reset)
     get_pull_request(pulled.client(), 1)
@@ -158,7 +158,7 @@ def test_a_primary_limit_is_waited_for_until_its_reset(pulled: Scene) -> None:
 
 
 @pytest.mark.parametrize("header", ["Retry-After", "X-RateLimit-Reset"])
-def test_a_paid_runner_does_not_sleep_for_an_hour(pulled: Scene, header: str) -> None:
+def test_a_paid_runner_does_not_sleep_for_an_hour(pulled, header):
     until = 3600 if header == "Retry-After" else int(time.time()) + 3600
     pulled.hub.fail(
         SHOW, 403, "API rate limit exceeded for installation", headers={header: str(until)}
@@ -168,19 +168,19 @@ def test_a_paid_runner_does_not_sleep_for_an_hour(pulled: Scene, header: str) ->
     assert pulled.waits == []
 
 
-def test_server_errors_are_retried_with_growing_pauses(pulled: Scene) -> None:
+def test_server_errors_are_retried_with_growing_pauses(pulled):
     pulled.hub.fail(SHOW, 502, times=4)
     get_pull_request(pulled.client(), 1)
     assert pulled.waits == [2.0, 4.0, 8.0]
 
 
-def test_a_server_that_stays_broken_is_given_up(pulled: Scene) -> None:
+def test_a_server_that_stays_broken_is_given_up(pulled):
     pulled.hub.fail(SHOW, 500, times=99)
     with pytest.raises(AnswerLost, match="show pull request #1"):
         get_pull_request(pulled.client(), 1)
 
 
-def test_refusals_are_not_retried(pulled: Scene) -> None:
+def test_refusals_are_not_retried(pulled):
     pulled.hub.fail(CREATE, 422, "Validation Failed")
     with pytest.raises(Exception, match="Validation Failed"):
         keep_comment(pulled.client(), 1, BODY)
@@ -209,21 +209,21 @@ class Shop:
 
 
 @pytest.mark.parametrize("fates", [(), ("lost",), ("made",), ("lost", "lost"), ("lost", "made")])
-def test_exactly_one_is_made(fates: tuple[str, ...]) -> None:
+def test_exactly_one_is_made(fates):
     shop = Shop(*fates)
     assert shop.order() == "thing"
     assert shop.made == ["thing"]
     assert len(shop.waits) == len(fates)
 
 
-def test_it_is_given_up_after_three_attempts() -> None:
+def test_it_is_given_up_after_three_attempts():
     shop = Shop("lost", "lost", "lost")
     with pytest.raises(AnswerLost):
         shop.order()
     assert shop.made == []
 
 
-def test_a_refusal_is_final() -> None:
+def test_a_refusal_is_final():
     def refuse() -> str:
         raise Refused("no")
 
@@ -235,28 +235,28 @@ LIMITS = st.integers(60, 200)
 
 
 @given(st.text(max_size=400), LIMITS)
-def test_a_text_fits_however_github_counts(text: str, limit: int) -> None:
+def test_a_text_fits_however_github_counts(text, limit):
     clipped = clip_text(text, limit)
     assert len(clipped.encode("utf-16-le")) // 2 <= limit
 
 
 @given(st.text(max_size=400), LIMITS)
-def test_a_line_is_one_and_fits(text: str, limit: int) -> None:
+def test_a_line_is_one_and_fits(text, limit):
     line = clip_line(text, limit)
     assert len(line.splitlines()) <= 1
     assert len(line) <= limit
 
 
 @given(st.text(max_size=50))
-def test_a_short_text_stays_and_can_be_sent(text: str) -> None:
+def test_a_short_text_stays_and_can_be_sent(text):
     assert clip_text(text, 200) == text
 
 
-def test_half_of_a_character_can_be_sent() -> None:
+def test_half_of_a_character_can_be_sent():
     assert clip_text("a\ud83d", 100) == "a?"
 
 
-def test_a_text_is_cut_at_the_end_of_a_line() -> None:
+def test_a_text_is_cut_at_the_end_of_a_line():
     head, _, notice = clip_text("first line\nsecond line\n" * 9, 100).partition("\n\n")
     assert head.splitlines() == ["first line", "second line"] * (len(head.splitlines()) // 2) + (
         ["first line"] * (len(head.splitlines()) % 2)
@@ -264,13 +264,13 @@ def test_a_text_is_cut_at_the_end_of_a_line() -> None:
     assert notice.startswith("(cut here")
 
 
-def test_line_ends_and_margins_make_no_difference() -> None:
+def test_line_ends_and_margins_make_no_difference():
     assert same_text("a\r\nb", "a\nb\n")
     assert same_text(None, "")
     assert not same_text("a", "b")
 
 
-def test_no_published_text_holds_a_secret(scene: Scene) -> None:
+def test_no_published_text_holds_a_secret(scene):
     client = replace(scene.client(), redact=lambda text: text.replace("sesame", "•"))
     wanted = WantedPullRequest("skillopt/demo", "main", "Train sesame", "Open sesame")
     head = scene.step()
@@ -291,6 +291,6 @@ def test_no_published_text_holds_a_secret(scene: Scene) -> None:
         ("https://ghe.example.org/api/v3", 0),
     ],
 )
-def test_connect_paces_writes_where_github_has_secondary_limits(api: str, seconds: float) -> None:
+def test_connect_paces_writes_where_github_has_secondary_limits(api, seconds):
     hub = connect(Access("octo/skills", "job", api)).hub
-    assert hub.requester._Requester__seconds_between_writes == seconds  # type: ignore[attr-defined]
+    assert hub.requester._Requester__seconds_between_writes == seconds

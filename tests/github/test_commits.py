@@ -54,7 +54,7 @@ def clone(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clon
     return Clone(folder, replace(ledger, write_commit=ApiCommits(scene.client(), "origin")))
 
 
-def test_a_step_is_made_by_github_and_known_here(scene: Scene, clone: Clone) -> None:
+def test_a_step_is_made_by_github_and_known_here(scene, clone):
     tip = clone.step("better\n")
     assert scene.hub.bare.tip("skillopt/demo") == tip == clone.ledger.sync().tip
     assert clone.git("show", f"{tip}:{SKILL}") == "better"
@@ -62,21 +62,21 @@ def test_a_step_is_made_by_github_and_known_here(scene: Scene, clone: Clone) -> 
     assert authors == ["github-actions[bot] GitHub"] * 2
 
 
-def test_steps_follow_each_other(scene: Scene, clone: Clone) -> None:
+def test_steps_follow_each_other(scene, clone):
     first, second = clone.step("better\n"), clone.step("best\n")
     assert scene.hub.bare.has(second, first)
     log = clone.git("log", "--first-parent", "--format=%s", second)
     assert log.splitlines() == ["Merge best", "Merge better", f"Change {SKILL}"]
 
 
-def test_nothing_is_left_of_the_temporary_refs(scene: Scene, clone: Clone) -> None:
+def test_nothing_is_left_of_the_temporary_refs(scene, clone):
     clone.step("better\n")
     refs = scene.hub.bare.git("for-each-ref", "--format=%(refname)").splitlines()
     assert refs == ["refs/heads/main", "refs/heads/skillopt/demo"]
     assert "skillopt-ci" not in clone.git("for-each-ref")
 
 
-def test_the_tree_is_the_very_one(clone: Clone) -> None:
+def test_the_tree_is_the_very_one(clone):
     changes = {SKILL: None, "a b/ü.md": "x\n", ".skillopt/demo/state.json": "{}\n"}
     head = clone.ledger.sync().head
     made = clone.ledger.commit((head,), head, changes, "Change")
@@ -86,14 +86,14 @@ def test_the_tree_is_the_very_one(clone: Clone) -> None:
     )
 
 
-def test_lost_answers_are_asked_for_again(scene: Scene, clone: Clone) -> None:
+def test_lost_answers_are_asked_for_again(scene, clone):
     for kind in ("blobs", "trees", "commits", "refs"):
         scene.hub.fail(f"POST /git/{kind}", 502, after=True)
     tip = clone.step("better\n")
     assert scene.hub.bare.tip("skillopt/demo") == tip
 
 
-def test_another_run_that_was_quicker_wins(scene: Scene, clone: Clone) -> None:
+def test_another_run_that_was_quicker_wins(scene, clone):
     position = clone.ledger.sync()
     made = clone.ledger.commit((position.head,), position.head, {SKILL: "x\n"}, "Write x")
     scene.step("quicker\n")
@@ -101,7 +101,7 @@ def test_another_run_that_was_quicker_wins(scene: Scene, clone: Clone) -> None:
         clone.ledger.advance(position.tip, made)
 
 
-def test_the_missing_permission_is_named(scene: Scene, clone: Clone) -> None:
+def test_the_missing_permission_is_named(scene, clone):
     scene.hub.fail("POST /git/blobs", 403, "Resource not accessible by integration")
     with pytest.raises(PermissionMissing, match="Grant `contents: write`"):
         clone.step("better\n")
@@ -118,7 +118,7 @@ git: {{commits: api}}
 """
 
 
-def test_the_configuration_asks_for_it(scene: Scene, clone: Clone) -> None:
+def test_the_configuration_asks_for_it(scene, clone):
     (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
     loaded = load(clone.folder / "skillopt.yaml")
     environ = {
@@ -132,13 +132,13 @@ def test_the_configuration_asks_for_it(scene: Scene, clone: Clone) -> None:
     assert scene.hub.bare.git("log", "-1", "--format=%cn", made) == "GitHub"
 
 
-def test_without_a_token_it_cannot_be(clone: Clone) -> None:
+def test_without_a_token_it_cannot_be(clone):
     (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
     with pytest.raises(UsageError, match="GITHUB_REPOSITORY"):
         open_ledger(load(clone.folder / "skillopt.yaml"), {})
 
 
-def test_without_a_remote_it_cannot_be(clone: Clone) -> None:
+def test_without_a_remote_it_cannot_be(clone):
     (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
     loaded = load(clone.folder / "skillopt.yaml", ("git.remote=null",))
     with pytest.raises(UsageError, match="needs a remote"):

@@ -57,18 +57,18 @@ def pull(client: Client, head: str) -> PullRequest:
     return kept.pull_request
 
 
-def test_the_token_has_an_account(client: Client) -> None:
+def test_the_token_has_an_account(client):
     assert client.login == "ada"
 
 
-def test_the_pull_request_is_kept(client: Client, pull: PullRequest) -> None:
+def test_the_pull_request_is_kept(client, pull):
     wanted = replace(WANTED, labels=("skillopt",), draft=False, body="New")
     first, second = keep_pull_request(client, wanted), keep_pull_request(client, wanted)
     assert second.change == Change.UNCHANGED
     assert first.pull_request == second.pull_request == get_pull_request(client, pull.number)
 
 
-def test_the_comment_is_found_among_hundreds(client: Client, pull: PullRequest) -> None:
+def test_the_comment_is_found_among_hundreds(client, pull):
     for number in range(210):
         client.send("POST", f"/issues/{pull.number}/comments", {"body": f"comment {number}"})
     first = keep_comment(client, pull.number, f"{MARKER}\nStep 1")
@@ -76,7 +76,7 @@ def test_the_comment_is_found_among_hundreds(client: Client, pull: PullRequest) 
     assert (second.id, second.change) == (first.id, Change.UPDATED)
 
 
-def test_the_check_is_kept(client: Client, pull: PullRequest, head: str) -> None:
+def test_the_check_is_kept(client, pull, head):
     annotations = (Annotation(SKILL, 1, 1, "notice", "Fine"),) * 60
     begun = WantedCheck("skillopt", head, "Title", "Summary")
     assert keep_check(client, begun).kind == "check_run"
@@ -84,18 +84,18 @@ def test_the_check_is_kept(client: Client, pull: PullRequest, head: str) -> None
     assert keep_check(client, done).change == Change.UPDATED
 
 
-def test_the_skill_is_read_from_a_commit(client: Client, head: str) -> None:
+def test_the_skill_is_read_from_a_commit(client, head):
     assert file_at(client, SKILL, head) == b"better"
     assert file_at(client, "none.md", head) is None
 
 
-def test_permissions_are_asked_for(client: Client) -> None:
+def test_permissions_are_asked_for(client):
     assert (client.may_write("ada"), client.may_write("nobody")) == (True, False)
 
 
-def test_nobody_said_anything(client: Client, pull: PullRequest) -> None:
+def test_nobody_said_anything(client, pull):
     assert review_notes(client, pull.number, SKILL) == ()
 
 
-def test_without_graphql_a_merge_is_withheld(client: Client, pull: PullRequest, head: str) -> None:
+def test_without_graphql_a_merge_is_withheld(client, pull, head):
     assert merge_pull_request(client, pull.number, head).merging == Merging.WITHHELD

@@ -6,7 +6,6 @@ from github_server import pulls
 from github_server.scene import SKILL, WANTED, Scene
 
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.client import Client
 from skillopt_ci.github.errors import NotFound, PermissionMissing, Refused
 from skillopt_ci.github.pull_requests import (
     changed_paths,
@@ -24,7 +23,7 @@ def writes(scene: Scene) -> list[str]:
     return [each for each in scene.hub.requests if not each.startswith("GET")]
 
 
-def test_the_first_commit_opens_one(scene: Scene, client: Client) -> None:
+def test_the_first_commit_opens_one(scene, client):
     head = scene.step()
     kept = keep_pull_request(client, WANTED)
     assert kept.change == Change.CREATED
@@ -34,7 +33,7 @@ def test_the_first_commit_opens_one(scene: Scene, client: Client) -> None:
     assert not kept.pull_request.from_fork
 
 
-def test_nothing_is_written_that_is_there(scene: Scene, client: Client) -> None:
+def test_nothing_is_written_that_is_there(scene, client):
     wanted = replace(WANTED, labels=("skillopt",), body="One\nTwo\n")
     scene.step()
     keep_pull_request(client, wanted)
@@ -44,14 +43,14 @@ def test_nothing_is_written_that_is_there(scene: Scene, client: Client) -> None:
     assert writes(scene) == before
 
 
-def test_title_and_body_are_brought_up_to_date(scene: Scene, client: Client) -> None:
+def test_title_and_body_are_brought_up_to_date(scene, client):
     scene.pull()
     kept = keep_pull_request(client, replace(WANTED, title="0.1 → 0.9", body="New"))
     assert kept.change == Change.UPDATED
     assert (scene.hub.pulls[1]["title"], scene.hub.pulls[1]["body"]) == ("0.1 → 0.9", "New")
 
 
-def test_missing_labels_are_added_and_others_stay(scene: Scene, client: Client) -> None:
+def test_missing_labels_are_added_and_others_stay(scene, client):
     scene.pull()
     scene.hub.pulls[1]["labels"] = ["urgent", "skillopt"]
     kept = keep_pull_request(client, replace(WANTED, labels=("skillopt", "improved")))
@@ -60,7 +59,7 @@ def test_missing_labels_are_added_and_others_stay(scene: Scene, client: Client) 
     assert kept.pull_request.labels == ("urgent", "skillopt", "improved")
 
 
-def test_a_draft_becomes_ready_and_stays_it(scene: Scene, client: Client) -> None:
+def test_a_draft_becomes_ready_and_stays_it(scene, client):
     scene.pull()
     assert keep_pull_request(client, READY).change == Change.UPDATED
     assert scene.hub.pulls[1]["draft"] is False
@@ -68,7 +67,7 @@ def test_a_draft_becomes_ready_and_stays_it(scene: Scene, client: Client) -> Non
     assert scene.hub.pulls[1]["draft"] is False
 
 
-def test_what_it_can_do_without_becomes_a_note(scene: Scene, client: Client) -> None:
+def test_what_it_can_do_without_becomes_a_note(scene, client):
     scene.pull()
     refused = "Resource not accessible by integration"
     scene.hub.fail("POST /graphql", 403, refused)
@@ -78,7 +77,7 @@ def test_what_it_can_do_without_becomes_a_note(scene: Scene, client: Client) -> 
     assert kept.change == Change.UNCHANGED
 
 
-def test_one_that_a_person_closed_is_left_alone(scene: Scene, client: Client) -> None:
+def test_one_that_a_person_closed_is_left_alone(scene, client):
     scene.pull()
     scene.hub.pulls[1]["state"] = "closed"
     scene.hub.event(1, "closed")
@@ -90,7 +89,7 @@ def test_one_that_a_person_closed_is_left_alone(scene: Scene, client: Client) ->
     assert not kept.pull_request.open
 
 
-def test_one_that_was_opened_again_goes_on(scene: Scene, client: Client) -> None:
+def test_one_that_was_opened_again_goes_on(scene, client):
     scene.pull()
     scene.hub.pulls[1]["state"] = "closed"
     keep_pull_request(client, WANTED)
@@ -98,7 +97,7 @@ def test_one_that_was_opened_again_goes_on(scene: Scene, client: Client) -> None
     assert keep_pull_request(client, replace(WANTED, title="On")).change == Change.UPDATED
 
 
-def test_a_branch_that_was_deleted_gets_a_new_one(scene: Scene, client: Client) -> None:
+def test_a_branch_that_was_deleted_gets_a_new_one(scene, client):
     scene.pull()
     scene.hub.bare.git("update-ref", "-d", "refs/heads/skillopt/demo")
     assert not get_pull_request(client, 1).open
@@ -109,7 +108,7 @@ def test_a_branch_that_was_deleted_gets_a_new_one(scene: Scene, client: Client) 
     assert kept.pull_request.number == 2
 
 
-def test_deleting_and_restoring_the_branch_is_still_a_no(scene: Scene, client: Client) -> None:
+def test_deleting_and_restoring_the_branch_is_still_a_no(scene, client):
     scene.pull()
     tip = str(scene.hub.bare.tip("skillopt/demo"))
     scene.hub.bare.git("update-ref", "-d", "refs/heads/skillopt/demo")
@@ -119,7 +118,7 @@ def test_deleting_and_restoring_the_branch_is_still_a_no(scene: Scene, client: C
     assert keep_pull_request(client, WANTED).change == Change.DECLINED
 
 
-def test_after_a_merge_the_next_step_opens_another(scene: Scene, client: Client) -> None:
+def test_after_a_merge_the_next_step_opens_another(scene, client):
     scene.pull()
     scene.hub.bare.git("update-ref", "refs/heads/main", str(scene.hub.bare.tip("skillopt/demo")))
     assert get_pull_request(client, 1).merged
@@ -130,7 +129,7 @@ def test_after_a_merge_the_next_step_opens_another(scene: Scene, client: Client)
     assert (kept.change, kept.pull_request.number) == (Change.CREATED, 2)
 
 
-def test_a_fork_with_a_branch_of_that_name_is_not_ours(scene: Scene, client: Client) -> None:
+def test_a_fork_with_a_branch_of_that_name_is_not_ours(scene, client):
     head = scene.step()
     pulls.add(scene.hub, "eve", head, head="skillopt/demo", base="main", head_repo="octo/fork")
     kept = keep_pull_request(client, WANTED)
@@ -139,13 +138,13 @@ def test_a_fork_with_a_branch_of_that_name_is_not_ours(scene: Scene, client: Cli
     assert get_pull_request(client, 1).from_fork
 
 
-def test_one_whose_fork_is_gone_can_be_read(scene: Scene, client: Client) -> None:
+def test_one_whose_fork_is_gone_can_be_read(scene, client):
     head = scene.step()
     pulls.add(scene.hub, "eve", head, head="x", base="main", head_repo=None)
     assert get_pull_request(client, 1).from_fork
 
 
-def test_without_draft_pull_requests_it_opens_a_ready_one(scene: Scene, client: Client) -> None:
+def test_without_draft_pull_requests_it_opens_a_ready_one(scene, client):
     scene.hub.drafts = False
     scene.step()
     kept = keep_pull_request(client, WANTED)
@@ -153,7 +152,7 @@ def test_without_draft_pull_requests_it_opens_a_ready_one(scene: Scene, client: 
     assert "no draft pull requests" in kept.notes[0]
 
 
-def test_a_lost_answer_does_not_open_two(scene: Scene, client: Client) -> None:
+def test_a_lost_answer_does_not_open_two(scene, client):
     scene.step()
     scene.hub.fail("POST /pulls", 502, after=True)
     kept = keep_pull_request(client, WANTED)
@@ -161,7 +160,7 @@ def test_a_lost_answer_does_not_open_two(scene: Scene, client: Client) -> None:
     assert (kept.pull_request.number, len(scene.hub.pulls)) == (1, 1)
 
 
-def test_jobs_at_the_same_time_open_one(scene: Scene) -> None:
+def test_jobs_at_the_same_time_open_one(scene):
     scene.step()
     with ThreadPoolExecutor(6) as pool:
         kept = list(pool.map(lambda _: keep_pull_request(scene.client(), WANTED), range(6)))
@@ -169,14 +168,14 @@ def test_jobs_at_the_same_time_open_one(scene: Scene) -> None:
     assert [each.change for each in kept].count(Change.CREATED) == 1
 
 
-def test_the_setting_that_forbids_it_is_named(scene: Scene, client: Client) -> None:
+def test_the_setting_that_forbids_it_is_named(scene, client):
     scene.hub.actions_may_open = False
     scene.step()
     with pytest.raises(PermissionMissing, match="Allow GitHub Actions to create and approve"):
         keep_pull_request(client, WANTED)
 
 
-def test_the_missing_permission_is_named(scene: Scene, client: Client) -> None:
+def test_the_missing_permission_is_named(scene, client):
     scene.step()
     scene.hub.fail("POST /pulls", 403, "Resource not accessible by integration")
     with pytest.raises(PermissionMissing, match="Grant `pull-requests: write`") as caught:
@@ -184,24 +183,24 @@ def test_the_missing_permission_is_named(scene: Scene, client: Client) -> None:
     assert "pull-requests: write" in caught.value.hint
 
 
-def test_a_branch_that_is_not_there_is_named_in_the_refusal(client: Client) -> None:
+def test_a_branch_that_is_not_there_is_named_in_the_refusal(client):
     with pytest.raises(Refused, match="head invalid"):
         keep_pull_request(client, WANTED)
 
 
-def test_a_number_that_does_not_exist_is_not_found(client: Client) -> None:
+def test_a_number_that_does_not_exist_is_not_found(client):
     with pytest.raises(NotFound, match="#7"):
         get_pull_request(client, 7)
 
 
-def test_texts_are_cut_to_what_github_takes(scene: Scene, client: Client) -> None:
+def test_texts_are_cut_to_what_github_takes(scene, client):
     scene.step()
     keep_pull_request(client, replace(WANTED, title="t" * 999, body="line\n" * 20_000))
     assert len(scene.hub.pulls[1]["title"]) == 256
     assert len(scene.hub.pulls[1]["body"]) <= 65_536
 
 
-def test_one_that_was_retargeted_is_kept_where_it_is(scene: Scene, client: Client) -> None:
+def test_one_that_was_retargeted_is_kept_where_it_is(scene, client):
     scene.pull()
     scene.hub.bare.save("release", SKILL, "# Other\n")
     scene.hub.pulls[1]["base"] = "release"
@@ -209,7 +208,7 @@ def test_one_that_was_retargeted_is_kept_where_it_is(scene: Scene, client: Clien
     assert scene.hub.pulls[1]["base"] == "release"
 
 
-def test_the_spelling_of_the_repository_does_not_matter(scene: Scene) -> None:
+def test_the_spelling_of_the_repository_does_not_matter(scene):
     scene.pull()
     client = replace(scene.client(), name="OCTO/Skills")
     assert keep_pull_request(client, WANTED).change == Change.UNCHANGED
@@ -222,9 +221,7 @@ def head(scene: Scene) -> str:
     return str(scene.hub.bare.tip("skillopt/demo"))
 
 
-def test_github_merges_once_the_required_check_is_there(
-    scene: Scene, client: Client, head: str
-) -> None:
+def test_github_merges_once_the_required_check_is_there(scene, client, head):
     scene.hub.required_check = "skillopt"
     assert merge_pull_request(client, 1, head).merging == Merging.SCHEDULED
     assert merge_pull_request(client, 1, head).merging == Merging.SCHEDULED
@@ -233,26 +230,24 @@ def test_github_merges_once_the_required_check_is_there(
     assert get_pull_request(client, 1).merged
 
 
-def test_with_nothing_to_wait_for_it_is_merged_at_once(
-    scene: Scene, client: Client, head: str
-) -> None:
+def test_with_nothing_to_wait_for_it_is_merged_at_once(scene, client, head):
     assert merge_pull_request(client, 1, head, title="Take in the skill").merging == Merging.MERGED
     assert scene.hub.bare.git("log", "-1", "--format=%s", "main") == "Take in the skill"
     assert merge_pull_request(client, 1, head).merging == Merging.MERGED
 
 
-def test_it_waits_until_github_knows(scene: Scene, client: Client, head: str) -> None:
+def test_it_waits_until_github_knows(scene, client, head):
     scene.hub.looks_until_mergeable = 2
     assert merge_pull_request(client, 1, head).merging == Merging.MERGED
     assert scene.waits == [2.0, 2.0]
 
 
-def test_it_does_not_wait_for_ever(scene: Scene, client: Client, head: str) -> None:
+def test_it_does_not_wait_for_ever(scene, client, head):
     scene.hub.looks_until_mergeable = 99
     assert "not found out yet" in merge_pull_request(client, 1, head).note
 
 
-def test_protection_is_never_bypassed(scene: Scene, head: str) -> None:
+def test_protection_is_never_bypassed(scene, head):
     scene.hub.auto_merge, scene.hub.required_check = False, "skillopt"
     outcome = merge_pull_request(scene.client("pat"), 1, head)
     assert outcome.merging == Merging.WITHHELD
@@ -260,13 +255,13 @@ def test_protection_is_never_bypassed(scene: Scene, head: str) -> None:
     assert "PUT /pulls/{pull_number}/merge" not in scene.hub.requests
 
 
-def test_a_conflict_withholds_it(scene: Scene, client: Client, head: str) -> None:
+def test_a_conflict_withholds_it(scene, client, head):
     scene.hub.auto_merge = False
     scene.hub.bare.save("main", SKILL, "# Changed by a person\n")
     assert "conflicts" in merge_pull_request(client, 1, head).note
 
 
-def test_a_branch_that_moved_on_withholds_it(scene: Scene, client: Client, head: str) -> None:
+def test_a_branch_that_moved_on_withholds_it(scene, client, head):
     scene.step("later\n")
     assert "moved on" in merge_pull_request(client, 1, head).note
 
@@ -274,50 +269,46 @@ def test_a_branch_that_moved_on_withholds_it(scene: Scene, client: Client, head:
 @pytest.mark.parametrize(
     ("change", "why"), [({"draft": True}, "draft"), ({"state": "closed"}, "closed")]
 )
-def test_drafts_and_closed_ones_are_withheld(
-    scene: Scene, client: Client, head: str, change: dict[str, object], why: str
-) -> None:
+def test_drafts_and_closed_ones_are_withheld(scene, client, head, change, why):
     scene.hub.pulls[1] |= change
     outcome = merge_pull_request(client, 1, head)
     assert (outcome.merging, why in outcome.note) == (Merging.WITHHELD, True)
 
 
-def test_a_missing_permission_withholds_it_and_is_named(
-    scene: Scene, client: Client, head: str
-) -> None:
+def test_a_missing_permission_withholds_it_and_is_named(scene, client, head):
     scene.hub.fail("POST /graphql", 403, "Resource not accessible by integration")
     assert "contents: write" in merge_pull_request(client, 1, head).note
 
 
-def test_a_lost_answer_to_a_merge_is_looked_after(scene: Scene, client: Client, head: str) -> None:
+def test_a_lost_answer_to_a_merge_is_looked_after(scene, client, head):
     scene.hub.fail("PUT /pulls/{pull_number}/merge", 502, after=True)
     assert merge_pull_request(client, 1, head).merging == Merging.MERGED
 
 
-def test_changed_files_are_listed(scene: Scene, client: Client) -> None:
+def test_changed_files_are_listed(scene, client):
     scene.pull()
     scene.hub.bare.save("skillopt/demo", "new.md", "x\n")
     scene.hub.pulls[1]["changed_files"] = 2
     assert changed_paths(client, 1) == {"new.md", SKILL}
 
 
-def test_more_files_than_github_lists_are_incomplete(scene: Scene, client: Client) -> None:
+def test_more_files_than_github_lists_are_incomplete(scene, client):
     scene.pull()
     scene.hub.pulls[1]["changed_files"] = 3001
     assert changed_paths(client, 1) is None
 
 
-def test_the_skill_of_a_fork_is_read_as_data(scene: Scene, client: Client) -> None:
+def test_the_skill_of_a_fork_is_read_as_data(scene, client):
     head = scene.hub.bare.save("theirs", SKILL, "naïve\r\n")
     pulls.add(scene.hub, "eve", head, head="main", base="main", head_repo="eve/skills")
     assert file_at(client, SKILL, get_pull_request(client, 1).head_sha) == "naïve\r\n".encode()
 
 
-def test_a_large_file_is_read_whole(scene: Scene, client: Client) -> None:
+def test_a_large_file_is_read_whole(scene, client):
     head = scene.step("0123456789" * 150_000)
     assert file_at(client, SKILL, head) == b"0123456789" * 150_000
 
 
-def test_folders_and_what_is_not_there_are_none(scene: Scene, client: Client) -> None:
+def test_folders_and_what_is_not_there_are_none(scene, client):
     assert file_at(client, "skills", "main") is None
     assert file_at(client, "skills/none.md", "main") is None

@@ -33,25 +33,25 @@ def problems(request: str, body: object = None, **query: str) -> list[str]:
         ("GET /pulls", {"head": "x"}, "a body"),
     ],
 )
-def test_wrong_requests_are_seen(request_line: str, body: object, words: str) -> None:
+def test_wrong_requests_are_seen(request_line, body, words):
     assert words in " ".join(problems(request_line, body))
 
 
-def test_more_than_fifty_annotations_are_seen() -> None:
+def test_more_than_fifty_annotations_are_seen():
     annotations = [ANNOTATION | {"message": "m"}] * 51
     output = {"title": "t", "summary": "s", "annotations": annotations}
     assert "is too long" in " ".join(problems("POST /check-runs", CHECK | {"output": output}))
 
 
-def test_unknown_parameters_are_seen() -> None:
+def test_unknown_parameters_are_seen():
     assert problems("GET /pulls", state="all", label="x") == ["unknown parameter label"]
 
 
-def test_what_is_not_described_is_not_found() -> None:
+def test_what_is_not_described_is_not_found():
     assert find("GET", "/repos/octo/skills/nonsense") is None
 
 
-def test_a_body_that_is_too_long_is_refused(scene: Scene) -> None:
+def test_a_body_that_is_too_long_is_refused(scene):
     scene.pull()
     with pytest.raises(GithubException, match="body is too long"):
         scene.client().send("POST", "/issues/1/comments", {"body": "x" * 65_537})
@@ -73,17 +73,17 @@ def push(scene: Scene, folder: Path, token: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, env=env, capture_output=True, check=False)
 
 
-def test_git_pushes_with_the_token_alone(scene: Scene, tmp_path: Path) -> None:
+def test_git_pushes_with_the_token_alone(scene, tmp_path):
     assert push(scene, tmp_path / "clone", "job").returncode == 0
     assert scene.hub.bare.tip("new") == scene.hub.bare.tip("main")
 
 
-def test_git_does_not_push_with_a_wrong_token(scene: Scene, tmp_path: Path) -> None:
+def test_git_does_not_push_with_a_wrong_token(scene, tmp_path):
     assert push(scene, tmp_path / "clone", "wrong").returncode != 0
     assert scene.hub.bare.tip("new") is None
 
 
-def test_a_pull_request_follows_pushes(scene: Scene) -> None:
+def test_a_pull_request_follows_pushes(scene):
     scene.pull()
     head = scene.hub.bare.save("skillopt/demo", SKILL, "pushed\n")
     assert get_pull_request(scene.client(), 1).head_sha == head

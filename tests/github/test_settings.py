@@ -16,7 +16,7 @@ def told(hub: Hub, keys: Sequence[str] = ("A_KEY", "B_KEY")) -> list[tuple[str, 
     return list(setup_of(Scene(hub).client("pat"), keys, BRANCH))
 
 
-def test_what_is_missing_is_told_with_its_remedy(github_hub: Hub) -> None:
+def test_what_is_missing_is_told_with_its_remedy(github_hub):
     github_hub.bare.save("main", "README.md", "Hello\n")
     github_hub.actions_may_open, github_hub.secrets = False, ["A_KEY"]
     workflow, allowed, one, other, branch = told(github_hub)
@@ -30,7 +30,7 @@ def test_what_is_missing_is_told_with_its_remedy(github_hub: Hub) -> None:
     assert branch == ("ok", f"Actions may push {BRANCH}; no rule guards it")
 
 
-def test_all_is_well(github_hub: Hub) -> None:
+def test_all_is_well(github_hub):
     github_hub.bare.save("main", ".github/workflows/a.yml", "on: push\n")
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
     github_hub.secrets, github_hub.rules = ["A_KEY", "B_KEY"], ["deletion", "non_fast_forward"]
@@ -40,7 +40,7 @@ def test_all_is_well(github_hub: Hub) -> None:
     assert lines[-1][1].endswith("rules keep it from being rewritten")
 
 
-def test_a_rule_that_stops_actions_is_told(github_hub: Hub) -> None:
+def test_a_rule_that_stops_actions_is_told(github_hub):
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
     github_hub.rules = ["pull_request", "deletion"]
     level, text = told(github_hub)[-1]
@@ -48,7 +48,7 @@ def test_a_rule_that_stops_actions_is_told(github_hub: Hub) -> None:
     assert f"rules guard {BRANCH} (pull_request): let GitHub Actions bypass it" in text
 
 
-def test_what_the_token_may_not_see_is_told_and_no_error(github_hub: Hub) -> None:
+def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
     for name in ("GET /actions/permissions/workflow", "GET /actions/secrets"):
         words = "Resource not accessible by personal access token"
@@ -58,7 +58,7 @@ def test_what_the_token_may_not_see_is_told_and_no_error(github_hub: Hub) -> Non
     assert all("this token may not see it" in text for _, text in lines[1:3])
 
 
-def test_a_repository_that_is_not_shown_is_an_error(github_hub: Hub) -> None:
+def test_a_repository_that_is_not_shown_is_an_error(github_hub):
     github_hub.faults.append(Fault("GET ", 404, "Not Found"))
     with pytest.raises(NotFound, match="show the repository octo/skills"):
         told(github_hub)

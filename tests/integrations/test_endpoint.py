@@ -47,12 +47,12 @@ TOOL = {
 
 
 @given(MESSAGES)
-def test_messages_come_in_as_our_own_client_sends_them(messages: list[Message]) -> None:
+def test_messages_come_in_as_our_own_client_sends_them(messages):
     body = {"model": "target", "messages": [as_sent(message) for message in messages]}
     assert list(read_request(json.dumps(body).encode())[0].messages) == messages
 
 
-def test_everything_that_determines_an_answer_is_read() -> None:
+def test_everything_that_determines_an_answer_is_read():
     schema = {"type": "json_schema", "json_schema": {"name": "r", "schema": {"type": "object"}}}
     found, choices = read_request(
         json.dumps(
@@ -99,14 +99,14 @@ def test_everything_that_determines_an_answer_is_read() -> None:
         ),
     ],
 )
-def test_what_cannot_be_answered_is_refused_with_a_reason(change: Any, said: str) -> None:
+def test_what_cannot_be_answered_is_refused_with_a_reason(change, said):
     body = {"model": "target", "messages": [], **change}
     with pytest.raises(BadRequestError) as error:
         read_request(json.dumps(body).encode())
     assert said in str(error.value)
 
 
-def test_replies_are_read_back_by_the_client() -> None:
+def test_replies_are_read_back_by_the_client():
     call = ToolCall("c", "add", '{"x": 1}')
     body = reply_body([reply("one", tool_calls=(call,)), reply("two")])
     found = openai.types.chat.ChatCompletion.model_validate(body)
@@ -150,7 +150,7 @@ async def ask(client: openai.AsyncOpenAI, *said: Any, model: str = "target", **m
     return await client.chat.completions.create(model=model, messages=messages, **more)
 
 
-def test_an_attempts_talk_is_told_in_steps_with_its_tools() -> None:
+def test_an_attempts_talk_is_told_in_steps_with_its_tools():
     call = ToolCall("c1", "add", '{"x":1}')
 
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def test_an_attempts_talk_is_told_in_steps_with_its_tools() -> None:
     }
 
 
-def test_asking_the_same_again_is_another_sample() -> None:
+def test_asking_the_same_again_is_another_sample():
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
         await ask(client, "a")
         both = await ask(client, "a", n=2)
@@ -192,7 +192,7 @@ def test_asking_the_same_again_is_another_sample() -> None:
     assert conversation.usage.calls == 4
 
 
-def test_the_judge_is_no_part_of_the_conversation() -> None:
+def test_the_judge_is_no_part_of_the_conversation():
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
         await ask(client, "grade it", model="judge")
         return {}
@@ -203,7 +203,7 @@ def test_the_judge_is_no_part_of_the_conversation() -> None:
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("down"), ModelRefusal("filtered")])
-def test_a_models_failure_ends_the_attempt_at_once_as_what_it_is(error: Exception) -> None:
+def test_a_models_failure_ends_the_attempt_at_once_as_what_it_is(error):
     begun = []
 
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def test_a_models_failure_ends_the_attempt_at_once_as_what_it_is(error: Exceptio
     assert begun
 
 
-def test_a_judge_that_refuses_is_not_the_targets_refusal() -> None:
+def test_a_judge_that_refuses_is_not_the_targets_refusal():
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
         await ask(client, "a", model="judge")
         return {}
@@ -225,7 +225,7 @@ def test_a_judge_that_refuses_is_not_the_targets_refusal() -> None:
         talk(lambda _: ModelRefusal("filtered"), work)
 
 
-def test_only_the_attempts_own_token_and_the_chat_protocol_are_served() -> None:
+def test_only_the_attempts_own_token_and_the_chat_protocol_are_served():
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
         async with client_of(str(client.base_url), "guess") as stranger:
             with pytest.raises(openai.AuthenticationError, match="not open"):
@@ -247,7 +247,7 @@ def test_only_the_attempts_own_token_and_the_chat_protocol_are_served() -> None:
     asyncio.run(late())
 
 
-def test_the_end_of_the_work_ends_calls_under_way() -> None:
+def test_the_end_of_the_work_ends_calls_under_way():
     cancelled = []
 
     class Slow(ScriptedModel):

@@ -95,10 +95,10 @@ def answer(request: ChatRequest) -> Any:
     return reply("", tool_calls=(ToolCall("c1", "add", f'{{"x": 2, "y": {number}}}'),))
 
 
-def test_samples_are_tasks_and_are_divided(opened: OpenEnvironment) -> None:
+def test_samples_are_tasks_and_are_divided(opened):
     found = opened(options())
     tasks = {name: found.tasks(name) for name in ("train", "selection", "test")}
-    assert [len(part) for part in tasks.values()] == [4, 2, 2]  # type: ignore[arg-type]
+    assert [len(part) for part in tasks.values()] == [4, 2, 2]
     assert sorted(task.id for part in tasks.values() for task in part) == [
         f"sum-{n}" for n in range(8)
     ]
@@ -111,16 +111,14 @@ def test_samples_are_tasks_and_are_divided(opened: OpenEnvironment) -> None:
     assert opened(options()).tasks("train") == tasks["train"]
 
 
-def test_a_conversation_with_choices_keeps_its_turns(opened: OpenEnvironment) -> None:
+def test_a_conversation_with_choices_keeps_its_turns(opened):
     task = next(iter(opened(options("sums.py@chat")).tasks("train")))
     assert [message.role for message in task.messages] == ["system", "user", "user", "user"]
     assert task.messages[-1].content == "Choices:\n- x\n- y"
     assert task.references == ("x", "X")
 
 
-def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(
-    opened: OpenEnvironment,
-) -> None:
+def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(opened):
     found = opened(options())
     task = next(iter(found.tasks("train")))
     made = attempt_now(found, task, answer, "# Skill\n\nUse the tool.")
@@ -135,7 +133,7 @@ def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(
     )
 
 
-def test_attempts_that_follow_one_another_share_nothing(opened: OpenEnvironment) -> None:
+def test_attempts_that_follow_one_another_share_nothing(opened):
     found = opened(options())
     task = next(iter(found.tasks("train")))
     for skill in ("# One", "# Two"):
@@ -144,13 +142,13 @@ def test_attempts_that_follow_one_another_share_nothing(opened: OpenEnvironment)
         assert asked == [("system", skill), ("user", task.messages[0].content)]
 
 
-def test_a_wrong_answer_scores_nothing(opened: OpenEnvironment) -> None:
+def test_a_wrong_answer_scores_nothing(opened):
     found = opened(options())
     made = attempt_now(found, next(iter(found.tasks("test"))), lambda _: "no idea", stage="test")
     assert (made.score.hard, made.score.soft) == (0.0, 0.0)
 
 
-def test_the_grader_of_a_task_is_the_judge(opened: OpenEnvironment) -> None:
+def test_the_grader_of_a_task_is_the_judge(opened):
     found = opened(options(args={"judged": True}))
     made = attempt_now(found, next(iter(found.tasks("train"))), answer)
     assert made.score.hard == 1.0
@@ -174,9 +172,7 @@ def scored(root: Path, **more: Any) -> Any:
         ({"full_marks": 10, "hard_at": 0.7}, 0.75, 1.0),
     ],
 )
-def test_scores_with_parts_and_marks(
-    root: Path, more: dict[str, Any], soft: float, hard: float
-) -> None:
+def test_scores_with_parts_and_marks(root, more, soft, hard):
     found = scored(root, **more)
     assert (found.soft, found.hard, found.reason) == (soft, hard, "by hand")
 
@@ -189,35 +185,33 @@ def test_scores_with_parts_and_marks(
         ({"scorer": "other"}, "no score called 'other'; there are: marks"),
     ],
 )
-def test_a_score_that_is_none_is_the_graders_fault(
-    root: Path, more: dict[str, Any], said: str
-) -> None:
+def test_a_score_that_is_none_is_the_graders_fault(root, more, said):
     with pytest.raises(GraderError) as error:
         scored(root, **more)
     assert said in str(error.value)
 
 
-def test_a_limit_of_inspects_is_told_and_the_work_is_graded(opened: OpenEnvironment) -> None:
+def test_a_limit_of_inspects_is_told_and_the_work_is_graded(opened):
     found = opened(options("sums.py@chat"))
     made = attempt_now(found, next(iter(found.tasks("train"))), lambda _: "x")
     assert made.attempt.limit is Limit.STEPS
     assert made.score.hard in (0.0, 1.0)
 
 
-def test_a_broken_solver_is_not_the_models_failure(opened: OpenEnvironment) -> None:
+def test_a_broken_solver_is_not_the_models_failure(opened):
     found = opened(options("sums.py@failing"))
     with pytest.raises(EnvironmentFailure, match="the solver is broken"):
         attempt_now(found, next(iter(found.tasks("train"))), answer)
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("down"), BudgetExhausted("no money left")])
-def test_the_models_errors_are_what_they_are(opened: OpenEnvironment, error: Exception) -> None:
+def test_the_models_errors_are_what_they_are(opened, error):
     found = opened(options())
     with pytest.raises(type(error)):
         attempt_now(found, next(iter(found.tasks("train"))), lambda _: error)
 
 
-def test_an_attempt_without_a_result_scores_nothing(opened: OpenEnvironment) -> None:
+def test_an_attempt_without_a_result_scores_nothing(opened):
     import asyncio
 
     found: Any = opened(options())
@@ -229,7 +223,7 @@ def test_an_attempt_without_a_result_scores_nothing(opened: OpenEnvironment) -> 
         unpacked(b"no tar")
 
 
-def test_the_task_sees_only_variables_that_it_may(opened: OpenEnvironment) -> None:
+def test_the_task_sees_only_variables_that_it_may(opened):
     found = opened(options("sums.py@environ", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
     assert next(iter(found.tasks("train"))).messages[0].content.endswith(" yes None")
 
@@ -244,9 +238,7 @@ def test_the_task_sees_only_variables_that_it_may(opened: OpenEnvironment) -> No
         (options(split="1:1:99"), "leave nothing for train and selection"),
     ],
 )
-def test_mistakes_are_told_for_people(
-    opened: OpenEnvironment, given: dict[str, Any], said: str
-) -> None:
+def test_mistakes_are_told_for_people(opened, given, said):
     with pytest.raises(UsageError) as error:
         opened(given).tasks("train")
     assert said in str(error.value)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from skillopt_ci.training.run_context import Run
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, Workshop
 
 RAY = "rollout.executor={type: ray, cpus: 0.5}"
 WORKERS_KEY = "sk-workers-key"
@@ -90,9 +90,7 @@ def with_agents(workshop: Workshop) -> Callable[[str, str], Checkout]:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_chat_answers_of_workers_make_the_same_step(
-    pair: tuple[Checkout, Checkout], model_server: ModelServer
-) -> None:
+def test_chat_answers_of_workers_make_the_same_step(pair, model_server):
     shared, alone = pair
     shared.step(RAY)
     assert f"Bearer {WORKERS_KEY}" in model_server.keys
@@ -105,18 +103,14 @@ def test_chat_answers_of_workers_make_the_same_step(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_nothing_that_a_worker_did_is_paid_for_by_this_process(
-    workshop: Workshop, model_server: ModelServer
-) -> None:
+def test_nothing_that_a_worker_did_is_paid_for_by_this_process(workshop, model_server):
     session = workshop.checkout().session(RAY)
     assert _measured(session) == (8, 8)
     assert model_server.keys == {f"Bearer {WORKERS_KEY}"}
 
 
 @pytest.mark.usefixtures("cluster")
-def test_what_agents_of_workers_did_makes_the_same_record(
-    with_agents: Callable[..., Checkout],
-) -> None:
+def test_what_agents_of_workers_did_makes_the_same_record(with_agents):
     checkout = with_agents("one", f'{KILL_WORKER}echo "${{MORTAL:-nobody}}" >> PLACE/workers\n')
     workers = checkout.folder.parent / "workers"
     checkout.step(RAY)
@@ -130,9 +124,7 @@ def test_what_agents_of_workers_did_makes_the_same_record(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_worker_that_is_killed_loses_nothing(
-    with_agents: Callable[..., Checkout], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_that_is_killed_loses_nothing(with_agents, capsys):
     shared, alone = (with_agents(name, KILL_WORKER) for name in ("shared", "alone"))
     (shared.folder.parent / "kill").write_text("3", encoding="utf-8")
     notes: list[Event] = []
@@ -146,9 +138,7 @@ def test_a_worker_that_is_killed_loses_nothing(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_an_agents_attempt_that_was_broken_off_here_goes_on_here(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_an_agents_attempt_that_was_broken_off_here_goes_on_here(checkout, model_server):
     agent = ("rollout.solver={type: agent}", "rollout.computer={type: unconfined}")
     settings = (*agent, "evaluation.sel_env_num=1")
     with pytest.raises(BudgetExhausted):
@@ -167,7 +157,7 @@ def test_an_agents_attempt_that_was_broken_off_here_goes_on_here(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_what_no_worker_survives_is_done_here(with_agents: Callable[..., Checkout]) -> None:
+def test_what_no_worker_survives_is_done_here(with_agents):
     deadly = f'{KILL_WORKER}[ -z "$MORTAL" ] || {{ kill -9 "$MORTAL"; exit; }}\n'
     checkout, notes = with_agents("one", deadly), list[Event]()
     settings = ("rollout.executor={type: ray, restarts: 0}", "evaluation.sel_env_num=2")
@@ -178,9 +168,7 @@ def test_what_no_worker_survives_is_done_here(with_agents: Callable[..., Checkou
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_budget_holds_for_all_workers_together(
-    pair: tuple[Checkout, Checkout], model_server: ModelServer
-) -> None:
+def test_a_budget_holds_for_all_workers_together(pair, model_server):
     shared, alone = pair
     for checkout, overrides in ((shared, (RAY,)), (alone, ())):
         model_server.answered.clear()
@@ -190,7 +178,7 @@ def test_a_budget_holds_for_all_workers_together(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_cancelling_ends_what_runs_on_the_worker(with_agents: Callable[..., Checkout]) -> None:
+def test_cancelling_ends_what_runs_on_the_worker(with_agents):
     checkout = with_agents("one", 'echo $$ > "PIPE"\nexec sleep 1000\n')
     pipe = checkout.folder.parent / "pipe"
     os.mkfifo(pipe)
@@ -211,13 +199,13 @@ def test_cancelling_ends_what_runs_on_the_worker(with_agents: Callable[..., Chec
         os.kill(process, 0)
 
 
-def test_a_run_with_nothing_to_do_needs_no_cluster(checkout: Checkout) -> None:
+def test_a_run_with_nothing_to_do_needs_no_cluster(checkout):
     nowhere = "rollout.executor={type: ray, address: 'nowhere://here'}"
     assert _measured(checkout.session(), "one") == (8, 8)
     assert _measured(checkout.session(nowhere), "another") == (8, 0)
 
 
-def test_a_cluster_that_is_not_there_is_named(checkout: Checkout) -> None:
+def test_a_cluster_that_is_not_there_is_named(checkout):
     override = "rollout.executor={type: ray, address: 'nowhere://here'}"
     done = subprocess.run(
         [sys.executable, "-m", "skillopt_ci", "step", "-q", "-o", override],
@@ -232,9 +220,7 @@ def test_a_cluster_that_is_not_there_is_named(checkout: Checkout) -> None:
     assert "address: local" in done.stderr
 
 
-def test_a_missing_package_is_named(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_package_is_named(checkout, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.chdir(checkout.folder)
     monkeypatch.setenv("DEMO_KEY", "k")
@@ -246,7 +232,7 @@ def test_a_missing_package_is_named(
     ("override", "words"),
     [("cache.enabled=false", "cache"), ("rollout.solver={type: human}", "person")],
 )
-def test_what_can_never_be_shared_is_refused(checkout: Checkout, override: str, words: str) -> None:
+def test_what_can_never_be_shared_is_refused(checkout, override, words):
     with pytest.raises(UsageError, match=words):
         _measured(checkout.session(RAY, override))
 
@@ -259,17 +245,13 @@ class TestWorker:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         monkeypatch.setenv("DEMO_KEY", WORKERS_KEY)
 
-    def test_answers_are_handed_over_and_nothing_stays(
-        self, checkout: Checkout, tmp_path: Path
-    ) -> None:
+    def test_answers_are_handed_over_and_nothing_stays(self, checkout, tmp_path):
         handover = _made(_parcel(checkout))
         assert handover.trouble == ""
         assert [json.loads(line).get("paid_by") for line in handover.answers] == [None, ""]
         assert list((tmp_path / f"skillopt-ci-{os.getuid()}").iterdir()) == []
 
-    def test_attempts_side_by_side_hand_over_their_own_answers(
-        self, checkout: Checkout, tmp_path: Path
-    ) -> None:
+    def test_attempts_side_by_side_hand_over_their_own_answers(self, checkout, tmp_path):
         tasks = checkout.session().selection[:3]
         parcel = _parcel(checkout)
         parcels = [replace(parcel, order=replace(parcel.order, task=task)) for task in tasks]
@@ -283,18 +265,14 @@ class TestWorker:
         assert len({one.answers[1] for one in handovers}) == 3
         assert list((tmp_path / f"skillopt-ci-{os.getuid()}").iterdir()) == []
 
-    def test_what_was_paid_for_is_handed_over_after_a_failure_too(
-        self, checkout: Checkout, model_server: ModelServer
-    ) -> None:
+    def test_what_was_paid_for_is_handed_over_after_a_failure_too(self, checkout, model_server):
         model_server.trouble = lambda prompt: (503, "busy") if "rubric" in prompt.lower() else None
         rubric = "scorer={type: rubric, rubric: 'The rubric: is it right?'}"
         handover = _made(_parcel(checkout, rubric))
         assert len(handover.answers) == 2
         assert "busy" in handover.trouble
 
-    def test_the_work_of_one_that_died_is_taken_up(
-        self, checkout: Checkout, model_server: ModelServer
-    ) -> None:
+    def test_the_work_of_one_that_died_is_taken_up(self, checkout, model_server):
         parcel = _parcel(checkout)
 
         async def die_before_the_end() -> Handover:
@@ -305,9 +283,7 @@ class TestWorker:
         assert _made(parcel, "worker") == died
         assert model_server.answered.total() == 1
 
-    def test_no_secret_of_the_worker_is_handed_over(
-        self, checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_no_secret_of_the_worker_is_handed_over(self, checkout, model_server, monkeypatch):
         monkeypatch.setattr(model_server, "answer", lambda *_: f"I know {WORKERS_KEY}")
         handover = _made(_parcel(checkout))
         assert HIDDEN in "".join(handover.answers)
@@ -315,16 +291,14 @@ class TestWorker:
         model_server.trouble = lambda prompt: (400, f"no model for {WORKERS_KEY}")
         assert WORKERS_KEY not in _made(_parcel(checkout)).trouble
 
-    def test_its_share_of_the_budget_ends_it_without_a_word(self, checkout: Checkout) -> None:
+    def test_its_share_of_the_budget_ends_it_without_a_word(self, checkout):
         handover = _made(_parcel(checkout, limits=Limits(calls=0)))
         assert (len(handover.answers), handover.trouble) == (1, "")
 
-    def test_a_folder_that_is_not_there_is_its_trouble(self, checkout: Checkout) -> None:
+    def test_a_folder_that_is_not_there_is_its_trouble(self, checkout):
         assert "nowhere" in _made(_parcel(checkout, "prompts=nowhere")).trouble
 
-    def test_a_folder_of_somebody_elses_is_not_used(
-        self, checkout: Checkout, tmp_path: Path
-    ) -> None:
+    def test_a_folder_of_somebody_elses_is_not_used(self, checkout, tmp_path):
         (tmp_path / f"skillopt-ci-{os.getuid()}").mkdir(mode=0o777)
         (tmp_path / f"skillopt-ci-{os.getuid()}").chmod(0o777)
         assert "somebody else" in _made(_parcel(checkout)).trouble

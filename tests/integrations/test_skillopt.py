@@ -143,7 +143,7 @@ def little(opened: OpenEnvironment, mode: str = "fine") -> Any:
     return opened("little.py:Little", config={"split_dir": "data", "mode": mode})
 
 
-def test_items_are_tasks_with_their_answers(opened: OpenEnvironment) -> None:
+def test_items_are_tasks_with_their_answers(opened):
     found = searchqa(opened)
     assert [task.id for task in found.tasks("selection")] == ["q/10", "q/11", "q/12"]
     task = found.tasks("train")[0]
@@ -154,7 +154,7 @@ def test_items_are_tasks_with_their_answers(opened: OpenEnvironment) -> None:
     assert (task.references, task.task_type) == (("Rome", "Roma"), "qa")
 
 
-def test_searchqa_asks_our_target_and_grades_itself(opened: OpenEnvironment) -> None:
+def test_searchqa_asks_our_target_and_grades_itself(opened):
     found = searchqa(opened)
     task = found.tasks("train")[1]
     made = attempt_now(found, task, lambda _: "It is <answer>the rome</answer>", "# Brevity")
@@ -165,7 +165,7 @@ def test_searchqa_asks_our_target_and_grades_itself(opened: OpenEnvironment) -> 
     assert (made.score.hard, made.score.soft, made.score.answer) == (1.0, 1.0, "the rome")
 
 
-def test_partial_credit_and_reasons_are_kept(opened: OpenEnvironment) -> None:
+def test_partial_credit_and_reasons_are_kept(opened):
     found = searchqa(opened)
     made = attempt_now(found, found.tasks("test")[0], lambda _: "<answer>Rome Italy</answer>")
     assert made.score.hard == 0
@@ -173,9 +173,7 @@ def test_partial_credit_and_reasons_are_kept(opened: OpenEnvironment) -> None:
     assert "expected ['Rome', 'Roma']" in made.score.reason
 
 
-def test_a_models_failure_is_never_scored_nor_retried_for_half_a_minute(
-    opened: OpenEnvironment,
-) -> None:
+def test_a_models_failure_is_never_scored_nor_retried_for_half_a_minute(opened):
     found, asked = searchqa(opened), list[ChatRequest]()
     for error in (ModelUnavailable("down"), ModelRefusal("filtered")):
 
@@ -188,7 +186,7 @@ def test_a_models_failure_is_never_scored_nor_retried_for_half_a_minute(
     assert len(asked) == 2
 
 
-def test_the_adapters_own_prompts_are_the_analysts(opened: OpenEnvironment) -> None:
+def test_the_adapters_own_prompts_are_the_analysts(opened):
     own = searchqa(opened).prompts()
     assert own["analyst_error"] == PROMPTS["searchqa/analyst_error.md"]
     assert "analyst_success" not in own  # the one for all environments is none of its own
@@ -200,9 +198,7 @@ def test_the_adapters_own_prompts_are_the_analysts(opened: OpenEnvironment) -> N
     ("stage", "said"),
     [("rollout", "train train True"), ("selection", "eval valid_seen False")],
 )
-def test_an_adapter_is_told_what_it_rolls_out_for(
-    opened: OpenEnvironment, stage: str, said: str
-) -> None:
+def test_an_adapter_is_told_what_it_rolls_out_for(opened, stage, said):
     found = little(opened)
     task = found.tasks("train" if stage == "rollout" else "selection")[0]
     made = attempt_now(found, task, lambda _: "went", stage=stage)
@@ -218,9 +214,7 @@ def test_an_adapter_is_told_what_it_rolls_out_for(
         ("wild", GraderError, "the adapter's hard score is 3"),
     ],
 )
-def test_what_skillopt_scores_0_for_its_own_failures_is_infrastructure(
-    opened: OpenEnvironment, mode: str, kind: type[Exception], said: str
-) -> None:
+def test_what_skillopt_scores_0_for_its_own_failures_is_infrastructure(opened, mode, kind, said):
     found = little(opened, mode)
     with pytest.raises(kind, match=said):
         attempt_now(found, found.tasks("train")[0], lambda _: "")
@@ -237,15 +231,13 @@ def test_what_skillopt_scores_0_for_its_own_failures_is_infrastructure(
         ("little.py:Little", {"config": {"split_dir": "nowhere"}}, "Missing 'train/'"),
     ],
 )
-def test_mistakes_are_told_for_people(
-    opened: OpenEnvironment, adapter: str, more: dict[str, Any], said: str
-) -> None:
+def test_mistakes_are_told_for_people(opened, adapter, more, said):
     with pytest.raises(UsageError) as error:
         opened(adapter, **more).tasks("train")
     assert said in str(error.value)
 
 
-def test_options_are_checked(root: Path) -> None:
+def test_options_are_checked(root):
     with pytest.raises(UsageError, match=r"environment\.adaptor: unknown key; did you mean"):
         SkillOptEnvironment({"adapter": "searchqa", "adaptor": "x"}, root, {})
 
@@ -289,7 +281,7 @@ def reflecting(opened: OpenEnvironment) -> Any:
     return opened("searchqa", config="searchqa.yaml", prompt_files="prompts", reflect="adapter")
 
 
-def test_searchqas_reflection_asks_our_optimizer_in_a_fixed_order(opened: OpenEnvironment) -> None:
+def test_searchqas_reflection_asks_our_optimizer_in_a_fixed_order(opened):
     found = reflecting(opened)
     shown = rollouts(found, "<answer>Paris</answer>", "<answer>Rome</answer>", "Oslo")
     patches, requests = reflected(found, shown, patch)
@@ -303,9 +295,7 @@ def test_searchqas_reflection_asks_our_optimizer_in_a_fixed_order(opened: OpenEn
     assert "expected ['Rome', 'Roma']" in told.messages[1].content
 
 
-def test_what_an_attempt_left_nothing_of_is_told_from_its_conversation(
-    opened: OpenEnvironment,
-) -> None:
+def test_what_an_attempt_left_nothing_of_is_told_from_its_conversation(opened):
     found = reflecting(opened)
     (first,) = rollouts(found, "Paris")
     bare = replace(first, artifacts=b"", reason="refused: Paris", status=Status.REFUSED)
@@ -314,7 +304,7 @@ def test_what_an_attempt_left_nothing_of_is_told_from_its_conversation(
         assert told in asked.messages[1].content
 
 
-def test_reflection_wants_the_files_of_training_attempts_alone(opened: OpenEnvironment) -> None:
+def test_reflection_wants_the_files_of_training_attempts_alone(opened):
     found = reflecting(opened)
     task = found.tasks("selection")[0]
     for stage, kept in (("rollout", True), ("selection", False)):
@@ -323,7 +313,7 @@ def test_reflection_wants_the_files_of_training_attempts_alone(opened: OpenEnvir
     assert found.identity() == searchqa(opened).identity()  # who reflects changes no score
 
 
-def test_a_refused_question_costs_that_question_alone(opened: OpenEnvironment) -> None:
+def test_a_refused_question_costs_that_question_alone(opened):
     found = reflecting(opened)
     shown = rollouts(found, "Paris", "<answer>Rome</answer>")
 
@@ -336,7 +326,7 @@ def test_a_refused_question_costs_that_question_alone(opened: OpenEnvironment) -
     assert len(requests) == 2  # not asked again
 
 
-def test_an_unreachable_optimizer_is_raised(opened: OpenEnvironment) -> None:
+def test_an_unreachable_optimizer_is_raised(opened):
     shown = rollouts(reflecting(opened), "Paris")
     with pytest.raises(ModelUnavailable, match="down"):
         reflected(reflecting(opened), shown, lambda _: ModelUnavailable("down"))
@@ -347,7 +337,7 @@ def contrast(opened: OpenEnvironment, mode: str = "fine") -> Any:
     return opened("little.py:Contrast", config=config, reflect="adapter")
 
 
-def test_an_adapters_own_reflection_sees_the_whole_batch(opened: OpenEnvironment) -> None:
+def test_an_adapters_own_reflection_sees_the_whole_batch(opened):
     found = contrast(opened)
     (one,) = rollouts(found, "one")
     twice = replace(one, messages=(*one.messages, Message("user", "And?")), artifacts=b"")
@@ -368,12 +358,12 @@ def test_an_adapters_own_reflection_sees_the_whole_batch(opened: OpenEnvironment
     assert (told["step_buffer_context"], told["meta_skill_context"]) == ("Earlier.", "Before.")
 
 
-def test_an_adapter_may_propose_nothing(opened: OpenEnvironment) -> None:
+def test_an_adapter_may_propose_nothing(opened):
     (one,) = rollouts(contrast(opened), "one")
     assert reflected(contrast(opened, "silent"), (one,), patch) == ([], [])
 
 
-def test_reflection_without_prompts_is_refused_at_once(opened: OpenEnvironment, root: Path) -> None:
+def test_reflection_without_prompts_is_refused_at_once(opened, root):
     (root / "bare").mkdir(exist_ok=True)
     (root / "bare" / "rollout_system.md").write_text("", encoding="utf-8")
     with pytest.raises(UsageError, match="needs the prompts analyst_error and analyst_success"):

@@ -150,7 +150,7 @@ def answer(request: ChatRequest) -> str:
 
 
 @pytest.mark.parametrize("adapter", ANSWERED)
-def test_a_benchmark_is_attempted_and_solved(bench: Callable[..., Any], adapter: str) -> None:
+def test_a_benchmark_is_attempted_and_solved(bench, adapter):
     kind, fill, more = ANSWERED[adapter]
     found = bench(adapter, fill, more)
     task = found.tasks("train")[0]
@@ -160,14 +160,14 @@ def test_a_benchmark_is_attempted_and_solved(bench: Callable[..., Any], adapter:
     assert len(found.tasks("selection")) == len(found.tasks("test")) == 1
 
 
-def test_pictures_reach_the_target(bench: Callable[..., Any]) -> None:
+def test_pictures_reach_the_target(bench):
     found = bench("docvqa", docvqa, {})
     made = attempt_now(found, found.tasks("selection")[0], answer, stage="selection")
     (picture,) = made.attempt.messages[1].images
     assert base64.b64decode(picture.data) == PIXEL
 
 
-def test_alfworlds_items_have_the_types_of_their_games(bench: Callable[..., Any]) -> None:
+def test_alfworlds_items_have_the_types_of_their_games(bench):
     found = bench("alfworld", alfworld, {})
     kinds = [found.tasks(split)[0].task_type for split in ("train", "selection", "test")]
     assert kinds == ["pick_and_place", "pick_heat_then_place_in_recep", "pick_and_place"]

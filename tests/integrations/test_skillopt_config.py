@@ -11,7 +11,7 @@ from skillopt_ci.model.access import base_url_of
 
 Load = Callable[..., Loaded]
 ENV = "env: {name: a, skill_init: s.md, data_path: d.jsonl}\n"
-Write = Callable[..., Path]
+
 
 STRUCTURED = """\
 model: {target: gpt-5.4-mini, optimizer: gpt-5.5}
@@ -58,7 +58,7 @@ test_env_num: 50
 """
 
 
-def test_the_structured_form_is_read(load_text: Load) -> None:
+def test_the_structured_form_is_read(load_text):
     config = load_text(STRUCTURED).config
     assert (config.run, config.skill) == ("searchqa", "skills/initial.md")
     assert config.tasks.model_dump() == {"split_dir": "data/searchqa_split", "limit": 100}
@@ -67,27 +67,25 @@ def test_the_structured_form_is_read(load_text: Load) -> None:
     assert (config.evaluation.gate_metric, config.evaluation.sel_env_num) == ("soft", 30)
 
 
-def test_limits_of_calls_go_to_the_target(load_text: Load) -> None:
+def test_limits_of_calls_go_to_the_target(load_text):
     model = load_text(STRUCTURED).config.model
     target = model.target
     assert (target.max_concurrency, target.timeout) == (24, 120)
     assert (target.max_output_tokens, model.optimizer.max_output_tokens) == (16384, None)
 
 
-def test_the_flat_form_means_the_same(load_text: Load) -> None:
+def test_the_flat_form_means_the_same(load_text):
     assert load_text(FLAT).config == load_text(STRUCTURED).config
 
 
-def test_within_one_file_the_structured_spelling_wins(load_text: Load) -> None:
+def test_within_one_file_the_structured_spelling_wins(load_text):
     text = ENV + "optimizer: {learning_rate: 5}\nedit_budget: 9\n"
     assert load_text(text).config.optimizer.learning_rate == 5
 
 
 @pytest.mark.parametrize("child", ["edit_budget: 9", "optimizer: {learning_rate: 9}"])
 @pytest.mark.parametrize("base", ["edit_budget: 5", "optimizer: {learning_rate: 5}"])
-def test_across_files_the_child_wins_whatever_the_spelling(
-    write: Write, base: str, child: str
-) -> None:
+def test_across_files_the_child_wins_whatever_the_spelling(write, base, child):
     write(base, "base.yaml")
     main = write(f"_base_: base.yaml\n{ENV}{child}\n")
     assert load(main).config.optimizer.learning_rate == 9
@@ -96,12 +94,12 @@ def test_across_files_the_child_wins_whatever_the_spelling(
 @pytest.mark.parametrize(
     "override", ["edit_budget=9", "optimizer.learning_rate=9", "optimizer={learning_rate: 9}"]
 )
-def test_overrides_win_in_every_spelling(load_text: Load, override: str) -> None:
+def test_overrides_win_in_every_spelling(load_text, override):
     text = ENV + "optimizer: {learning_rate: 5}\n"
     assert load_text(text, override).config.optimizer.learning_rate == 9
 
 
-def test_one_file_of_tasks_is_divided_by_ratio(load_text: Load) -> None:
+def test_one_file_of_tasks_is_divided_by_ratio(load_text):
     text = "env: {name: a, skill_init: s, data_path: d, split_ratio: '1:1:2', split_seed: 3}"
     assert load_text(text).config.tasks.model_dump() == {
         "path": "d",
@@ -115,12 +113,12 @@ def test_one_file_of_tasks_is_divided_by_ratio(load_text: Load) -> None:
     ("mode", "used"),
     [("", "folder"), ("split_mode: ratio, ", "file"), ("split_mode: split_dir, ", "folder")],
 )
-def test_split_mode_decides_when_both_are_given(load_text: Load, mode: str, used: str) -> None:
+def test_split_mode_decides_when_both_are_given(load_text, mode, used):
     text = f"env: {{name: a, skill_init: s, {mode}split_dir: folder, data_path: file}}"
     assert used in load_text(text).config.tasks.model_dump().values()
 
 
-def test_a_split_folder_serves_where_ratio_has_no_file(load_text: Load) -> None:
+def test_a_split_folder_serves_where_ratio_has_no_file(load_text):
     text = "env: {name: a, skill_init: s, split_mode: ratio, split_dir: d, data_path: ''}"
     assert load_text(text).config.tasks.model_dump()["split_dir"] == "d"
 
@@ -129,12 +127,12 @@ def test_a_split_folder_serves_where_ratio_has_no_file(load_text: Load) -> None:
     ("out_root", "run"),
     [("outputs/My run #2/", "My-run-2"), ("", "a"), ("C:\\out\\x.y", "x-y"), ("r" * 80, "r" * 64)],
 )
-def test_the_run_is_named_after_the_output_folder(load_text: Load, out_root: str, run: str) -> None:
+def test_the_run_is_named_after_the_output_folder(load_text, out_root, run):
     text = f"env: {{name: a, skill_init: s, data_path: d, out_root: '{out_root}'}}"
     assert load_text(text).config.run == run
 
 
-def test_own_sections_may_stand_beside_and_win(load_text: Load) -> None:
+def test_own_sections_may_stand_beside_and_win(load_text):
     text = ENV + "run: mine\nscorer: {type: f1}\nbudget: {run: {calls: 9}}\n"
     config = load_text(text + "tasks: {train: a, selection: b}\n").config
     assert config.run == "mine"
@@ -142,28 +140,28 @@ def test_own_sections_may_stand_beside_and_win(load_text: Load) -> None:
     assert config.tasks.model_dump()["selection"] == "b"
 
 
-def test_a_role_may_be_given_in_our_own_form(load_text: Load) -> None:
+def test_a_role_may_be_given_in_our_own_form(load_text):
     text = ENV + "model: {target: {provider: simulated, model: m}, optimizer: gpt-5.5}\n"
     model = load_text(text + "workers: 3\n").config.model
     assert (model.target.provider, model.target.max_concurrency) == ("simulated", 16)
     assert model.optimizer.provider == "openai"
 
 
-def test_a_judge_is_kept(load_text: Load) -> None:
+def test_a_judge_is_kept(load_text):
     text = ENV + "model: {judge: {provider: simulated, model: m}}\n"
     assert load_text(text).config.model.judge is not None
 
 
-def test_flat_keys_without_an_environment_are_recognised(load_text: Load) -> None:
+def test_flat_keys_without_an_environment_are_recognised(load_text):
     text = "skill_init: s\ndata_path: d\nout_root: o\nedit_budget: 3\n"
     assert load_text(text).config.optimizer.learning_rate == 3
 
 
-def test_a_flat_key_beside_our_own_ones_is_a_slip(complaint_with: Callable[..., str]) -> None:
+def test_a_flat_key_beside_our_own_ones_is_a_slip(complaint_with):
     assert "did you mean train.batch_size?" in complaint_with("batch_size: 3\n")
 
 
-def test_what_is_missing_is_told_in_our_terms(complaint: Callable[..., str]) -> None:
+def test_what_is_missing_is_told_in_our_terms(complaint):
     text = complaint("env: {name: a}\n")
     assert "skillopt.yaml:1: skill: missing. The document to train" in text
     assert "skillopt.yaml:1: tasks: missing." in text
@@ -199,9 +197,7 @@ def warnings(load_text: Load, tmp_path: Path) -> Callable[..., list[str]]:
         ("search: {provider: x}", "env.search"),
     ],
 )
-def test_a_key_without_meaning_is_named_once_with_its_place(
-    warnings: Callable[..., list[str]], extra: str, key: str
-) -> None:
+def test_a_key_without_meaning_is_named_once_with_its_place(warnings, extra, key):
     assert warnings(extra) == [f"skillopt.yaml:3: {key}: has no meaning here and is ignored"]
 
 
@@ -217,18 +213,16 @@ def test_a_key_without_meaning_is_named_once_with_its_place(
         "split_seed: 3",
     ],
 )
-def test_what_is_unset_or_so_anyway_needs_no_warning(
-    warnings: Callable[..., list[str]], extra: str
-) -> None:
+def test_what_is_unset_or_so_anyway_needs_no_warning(warnings, extra):
     assert warnings(extra) == []
 
 
-def test_a_slip_of_the_pen_is_suspected(warnings: Callable[..., list[str]]) -> None:
+def test_a_slip_of_the_pen_is_suspected(warnings):
     (text,) = warnings("train: {batch_sise: 3}")
     assert text.endswith("is ignored; did you mean 'batch_size'?")
 
 
-def test_warnings_come_in_the_order_of_the_file(warnings: Callable[..., list[str]]) -> None:
+def test_warnings_come_in_the_order_of_the_file(warnings):
     found = warnings("zeta: 1\nmodel: {copilot_exec_home: x}\nmeta_edit_budget: 3\n", "alpha=1")
     assert [text.split(": ")[1] for text in found] == [
         "env.zeta",
@@ -248,23 +242,19 @@ def test_warnings_come_in_the_order_of_the_file(warnings: Callable[..., list[str
         ("qwen_chat_api_key", "QWEN_CHAT_API_KEY"),
     ],
 )
-def test_keys_in_clear_are_refused_with_the_way_to_do_it(
-    complaint: Callable[..., str], key: str, variable: str
-) -> None:
+def test_keys_in_clear_are_refused_with_the_way_to_do_it(complaint, key, variable):
     text = complaint(f"{SHORT}model: {{{key}: sk-secret}}\n")
     assert text.startswith(f"skillopt.yaml:3: model.{key}: a key does not belong in a file")
     assert text.endswith(variable)
     assert "sk-secret" not in text
 
 
-def test_keys_in_clear_are_told_together_with_all_other_problems(
-    complaint: Callable[..., str],
-) -> None:
+def test_keys_in_clear_are_told_together_with_all_other_problems(complaint):
     text = complaint(f"{SHORT}minimax_api_key: sk-secret\nseed: x\n")
     assert len(text.splitlines()) == 2
 
 
-def test_the_usual_layout_of_two_files_loads(tmp_path: Path) -> None:
+def test_the_usual_layout_of_two_files_loads(tmp_path):
     (tmp_path / "_base_").mkdir()
     (tmp_path / "qa").mkdir()
     (tmp_path / "_base_" / "default.yaml").write_text(
@@ -309,22 +299,18 @@ def test_the_usual_layout_of_two_files_loads(tmp_path: Path) -> None:
         ("longitudinal_pair_policy", "unchanged stable same '00_11'", "unchanged"),
     ],
 )
-def test_every_word_for_a_value_is_understood(
-    load_text: Load, key: str, words: str, ours: str
-) -> None:
+def test_every_word_for_a_value_is_understood(load_text, key, words, ours):
     texts = [f"{ENV}optimizer: {{{key}: {word}}}" for word in words.split()]
     read = [getattr(load_text(text).config.optimizer, key) for text in texts]
     assert read == [ours] * len(texts)
 
 
-def test_an_unknown_word_is_refused_and_not_taken_for_the_default(
-    complaint: Callable[..., str],
-) -> None:
+def test_an_unknown_word_is_refused_and_not_taken_for_the_default(complaint):
     text = complaint(f"{ENV}optimizer: {{skill_update_mode: rewrites}}")
     assert "skillopt.yaml:2: optimizer.skill_update_mode" in text
 
 
-def test_every_option_of_the_optimizer_is_taken_over(load_text: Load) -> None:
+def test_every_option_of_the_optimizer_is_taken_over(load_text):
     stated = {
         "lr_scheduler": "autonomous",
         "use_slow_update": False,
@@ -341,12 +327,12 @@ def test_every_option_of_the_optimizer_is_taken_over(load_text: Load) -> None:
     assert loaded.config.optimizer == Optimizer.model_validate(stated)
 
 
-def test_the_gate_decides_on_slow_updates_unless_the_file_says_otherwise(load_text: Load) -> None:
+def test_the_gate_decides_on_slow_updates_unless_the_file_says_otherwise(load_text):
     assert load_text(ENV).config.optimizer.slow_update_gate_with_selection
 
 
 @pytest.mark.parametrize("words", ["'must, only,'", "[must, only]"])
-def test_leading_words_are_a_list_or_divided_by_commas(load_text: Load, words: str) -> None:
+def test_leading_words_are_a_list_or_divided_by_commas(load_text, words):
     text = f"{ENV}evaluation: {{use_gate: false, eval_test: false, leading_words: {words}, "
     text += "use_semantic_density: true, semantic_density_weight: 0.1}"
     assert load_text(text).config.evaluation == Evaluation(
@@ -359,7 +345,7 @@ def test_leading_words_are_a_list_or_divided_by_commas(load_text: Load, words: s
 
 
 @pytest.mark.parametrize("text", ["KEY", "model: {KEY}"])
-def test_keys_of_the_models_go_where_they_belong(load_text: Load, text: str) -> None:
+def test_keys_of_the_models_go_where_they_belong(load_text, text):
     keys = "rewrite_max_completion_tokens: 9000", "codex_trace_to_optimizer: false"
     tokens = load_text(ENV + text.replace("KEY", keys[0])).config
     assert tokens.optimizer.rewrite_max_completion_tokens == 9000
@@ -367,21 +353,19 @@ def test_keys_of_the_models_go_where_they_belong(load_text: Load, text: str) -> 
     assert not traces.gradient.trace_to_optimizer
 
 
-def test_an_older_spelling_in_a_child_wins_over_its_base(
-    write: Callable[..., Path],
-) -> None:
+def test_an_older_spelling_in_a_child_wins_over_its_base(write):
     write("model: {codex_exec_path: base, target_backend: codex}", "base.yaml")
     file = write(f"_base_: base.yaml\n{ENV}codex_bin: child\n")
     assert load(file).config.model.target.command[0] == "child"
 
 
-def test_the_usual_spelling_wins_within_one_file(load_text: Load) -> None:
+def test_the_usual_spelling_wins_within_one_file(load_text):
     keys = "target_backend: codex, codex_bin: old, codex_path: older, codex_exec_path: usual"
     target = load_text(f"{ENV}model: {{{keys}}}").config.model.target
     assert target.command[0] == "usual"
 
 
-def test_azure_is_found_by_the_environment_alone(load_text: Load) -> None:
+def test_azure_is_found_by_the_environment_alone(load_text):
     environ = {
         "AZURE_OPENAI_ENDPOINT": "https://e.openai.azure.com",
         "AZURE_OPENAI_API_KEY": "k",
@@ -396,21 +380,21 @@ def test_azure_is_found_by_the_environment_alone(load_text: Load) -> None:
 
 
 @pytest.mark.parametrize("name", ["TARGET_AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_TARGET_ENDPOINT"])
-def test_a_role_s_variable_has_two_spellings(load_text: Load, name: str) -> None:
+def test_a_role_s_variable_has_two_spellings(load_text, name):
     environ = {"AZURE_OPENAI_ENDPOINT": "https://all/openai/v1", name: "https://t/openai/v1"}
     model = load_text(ENV, environ=environ).config.model
     assert base_url_of(model.target) == "https://t/openai/v1"
     assert base_url_of(model.optimizer) == "https://all/openai/v1"
 
 
-def test_what_stands_in_a_file_wins(load_text: Load) -> None:
+def test_what_stands_in_a_file_wins(load_text):
     text = f"{ENV}model: {{target: mine, minimax_region: '', target_backend: minimax}}"
     environ = {"TARGET_DEPLOYMENT": "theirs", "MINIMAX_REGION": "cn_zh"}
     target = load_text(text, environ=environ).config.model.target
     assert (target.model, target.region) == ("mine", "cn")
 
 
-def test_a_compatible_server_is_configured_by_variables(load_text: Load) -> None:
+def test_a_compatible_server_is_configured_by_variables(load_text):
     text = f"{ENV}model: {{backend: openai_compatible, target: m}}"
     environ = {
         "OPENAI_COMPATIBLE_BASE_URL": "http://shared/v1",
@@ -429,7 +413,7 @@ def test_a_compatible_server_is_configured_by_variables(load_text: Load) -> None
     assert loaded.warnings == ()
 
 
-def test_qwen_s_variables_count(load_text: Load) -> None:
+def test_qwen_s_variables_count(load_text):
     text = f"{ENV}model: {{target_backend: qwen_chat}}"
     environ = {
         "QWEN_CHAT_BASE_URL": "http://q/v1",
@@ -447,18 +431,18 @@ def test_qwen_s_variables_count(load_text: Load) -> None:
     ("variable", "backend"),
     [("CODEX_CLI_BIN", "codex_exec"), ("CLAUDE_CLI_BIN", "claude_chat")],
 )
-def test_a_program_s_place_may_be_a_variable(load_text: Load, variable: str, backend: str) -> None:
+def test_a_program_s_place_may_be_a_variable(load_text, variable, backend):
     text = f"{ENV}model: {{target_backend: {backend}}}"
     target = load_text(text, environ={variable: "/opt/it"}).config.model.target
     assert target.command[0] == "/opt/it"
 
 
-def test_no_key_is_read(load_text: Load) -> None:
+def test_no_key_is_read(load_text):
     environ = {"AZURE_OPENAI_ENDPOINT": "https://e", "AZURE_OPENAI_API_KEY": "sk-secret"}
     assert "sk-secret" not in repr(load_text(ENV, environ=environ))
 
 
-def test_our_own_form_reads_no_variable(load_text: Load) -> None:
+def test_our_own_form_reads_no_variable(load_text):
     text = "run: r\nskill: s\ntasks: {path: t}\nmodel: {target: openai/a, optimizer: openai/b}\n"
     environ = {"TARGET_DEPLOYMENT": "x", "AZURE_OPENAI_ENDPOINT": "https://e"}
     assert load_text(text, environ=environ).config == load_text(text).config

@@ -19,7 +19,7 @@ AZURE = "azure_openai_endpoint: 'https://x.openai.azure.com/'"
 KEYED = {"AZURE_OPENAI_API_KEY": "k", "TARGET_AZURE_OPENAI_API_KEY": "k"}
 
 
-def test_azure_is_called_at_its_v1_address(load_text: Load) -> None:
+def test_azure_is_called_at_its_v1_address(load_text):
     text = f"{ENV}model: {{target: gpt-x, {AZURE}}}"
     target = load_text(text, environ=KEYED).config.model.target
     assert (target.provider, target.model) == ("azure", "gpt-x")
@@ -27,7 +27,7 @@ def test_azure_is_called_at_its_v1_address(load_text: Load) -> None:
     assert target.key_variable == "AZURE_OPENAI_API_KEY"
 
 
-def test_a_role_with_its_own_endpoint_has_its_own_key(load_text: Load) -> None:
+def test_a_role_with_its_own_endpoint_has_its_own_key(load_text):
     text = f"{ENV}model: {{target_azure_openai_endpoint: https://t/openai/v1, {AZURE}}}"
     model = load_text(text, environ=KEYED).config.model
     assert base_url_of(model.target) == "https://t/openai/v1"
@@ -35,7 +35,7 @@ def test_a_role_with_its_own_endpoint_has_its_own_key(load_text: Load) -> None:
     assert model.optimizer.key_variable == "AZURE_OPENAI_API_KEY"
 
 
-def test_an_endpoint_with_plain_authentication_is_taken_as_it_is(load_text: Load) -> None:
+def test_an_endpoint_with_plain_authentication_is_taken_as_it_is(load_text):
     text = f"{ENV}model: {{azure_openai_endpoint: http://h/api, azure_openai_auth_mode: compat}}"
     target = load_text(text).config.model.target
     assert (target.provider, base_url_of(target)) == ("openai", "http://h/api")
@@ -52,25 +52,25 @@ def test_an_endpoint_with_plain_authentication_is_taken_as_it_is(load_text: Load
         ("azure_ad", "managed_identity"),
     ],
 )
-def test_every_way_to_sign_in_to_azure_is_known(load_text: Load, mode: str, ours: str) -> None:
+def test_every_way_to_sign_in_to_azure_is_known(load_text, mode, ours):
     text = f"{ENV}model: {{{AZURE}, azure_openai_auth_mode: {mode}}}"
     azure = load_text(text).config.model.target.azure
     assert azure is not None
     assert azure.auth == ours
 
 
-def test_without_a_key_and_a_stated_way_the_azure_cli_signs_in(load_text: Load) -> None:
+def test_without_a_key_and_a_stated_way_the_azure_cli_signs_in(load_text):
     target = load_text(f"{ENV}model: {{{AZURE}}}").config.model.target
     assert target.azure is not None
     assert (target.azure.auth, target.key_variable) == ("azure_cli", None)
 
 
-def test_an_unknown_way_to_sign_in_is_refused(complaint: Callable[..., str]) -> None:
+def test_an_unknown_way_to_sign_in_is_refused(complaint):
     text = complaint(f"{ENV}model: {{{AZURE}, azure_openai_auth_mode: magic}}")
     assert "azure.auth: 'magic' is not one of key, azure_cli, managed_identity" in text
 
 
-def test_a_version_of_azure_s_older_interface_is_kept_for_its_deployments(load_text: Load) -> None:
+def test_a_version_of_azure_s_older_interface_is_kept_for_its_deployments(load_text):
     text = (
         f"{ENV}model: {{target: gpt-x, {AZURE}, azure_openai_api_version: '2024-12-01-preview', "
         "azure_openai_managed_identity_client_id: abc, azure_openai_ad_scope: s}"
@@ -85,7 +85,7 @@ def test_a_version_of_azure_s_older_interface_is_kept_for_its_deployments(load_t
     assert base_url_of(target) == "https://x.openai.azure.com/openai/deployments/gpt-x"
 
 
-def test_without_an_endpoint_no_azure_key_goes_to_openai(load_text: Load) -> None:
+def test_without_an_endpoint_no_azure_key_goes_to_openai(load_text):
     loaded = load_text(ENV, environ=KEYED)
     target = loaded.config.model.target
     assert (target.model, target.base_url) == ("gpt-5.5", None)
@@ -94,14 +94,12 @@ def test_without_an_endpoint_no_azure_key_goes_to_openai(load_text: Load) -> Non
 
 
 @pytest.mark.parametrize(("effort", "ours"), [("low", "low"), ("max", "max"), ("''", None)])
-def test_reasoning_effort_goes_to_both_roles(
-    load_text: Load, effort: str, ours: str | None
-) -> None:
+def test_reasoning_effort_goes_to_both_roles(load_text, effort, ours):
     model = load_text(f"{ENV}model: {{{AZURE}, reasoning_effort: {effort}}}").config.model
     assert model.target.reasoning_effort == model.optimizer.reasoning_effort == ours
 
 
-def test_a_compatible_server_gets_the_older_name_of_the_limit(load_text: Load) -> None:
+def test_a_compatible_server_gets_the_older_name_of_the_limit(load_text):
     loaded = load_text(f"{ENV}model: {{backend: compat, target: m}}")
     target = loaded.config.model.target
     assert (target.base_url, target.model) == ("https://api.openai.com/v1", "m")
@@ -111,7 +109,7 @@ def test_a_compatible_server_gets_the_older_name_of_the_limit(load_text: Load) -
     assert "OPENAI_COMPATIBLE_BASE_URL is not set" in loaded.warnings[0]
 
 
-def test_qwen_as_a_label_fills_the_target_alone(load_text: Load) -> None:
+def test_qwen_as_a_label_fills_the_target_alone(load_text):
     model = load_text(f"{ENV}model: {{backend: qwen, {AZURE}}}").config.model
     assert (model.target.model, model.target.base_url) == (
         "Qwen/Qwen3.5-4B",
@@ -120,7 +118,7 @@ def test_qwen_as_a_label_fills_the_target_alone(load_text: Load) -> None:
     assert (model.optimizer.provider, model.optimizer.model) == ("azure", "gpt-5.5")
 
 
-def test_qwen_settings_prefer_the_role(load_text: Load) -> None:
+def test_qwen_settings_prefer_the_role(load_text):
     text = (
         f"{ENV}model: {{target_backend: qwen_chat, target: q, {AZURE}, "
         "qwen_chat_base_url: http://a/v1, target_qwen_chat_base_url: http://b/v1, "
@@ -142,7 +140,7 @@ def test_qwen_settings_prefer_the_role(load_text: Load) -> None:
     ("region", "url"),
     [("''", "https://api.minimax.io/v1"), ("cn_zh", "https://api.minimaxi.com/v1")],
 )
-def test_minimax_is_called_in_its_region(load_text: Load, region: str, url: str) -> None:
+def test_minimax_is_called_in_its_region(load_text, region, url):
     text = f"{ENV}model: {{target_backend: minimax, minimax_region: {region}, {AZURE}}}"
     target = load_text(text).config.model.target
     assert (base_url_of(target), target.model, target.temperature) == (url, "MiniMax-M3", 0.7)
@@ -150,28 +148,26 @@ def test_minimax_is_called_in_its_region(load_text: Load, region: str, url: str)
 
 
 @pytest.mark.parametrize(("value", "kind"), [("'true'", "adaptive"), ("'false'", "disabled")])
-def test_minimax_thinking_is_passed_on(load_text: Load, value: str, kind: str) -> None:
+def test_minimax_thinking_is_passed_on(load_text, value, kind):
     text = f"{ENV}model: {{target_backend: minimax, minimax_enable_thinking: {value}, {AZURE}}}"
     target = load_text(text).config.model.target
     assert target.preset.thinking[bool(target.thinking)] == {"thinking": {"type": kind}}
 
 
-def test_a_number_that_is_none_is_refused(complaint: Callable[..., str]) -> None:
+def test_a_number_that_is_none_is_refused(complaint):
     text = f"{ENV}model: {{target_backend: minimax, minimax_temperature: warm, {AZURE}}}"
     assert "model.target.temperature: expected a number, found 'warm'" in complaint(text)
 
 
 @pytest.mark.parametrize("backend", ["nonsense", "ollama_chat"])
-def test_a_backend_that_cannot_be_expressed_is_refused_with_the_two_ways_out(
-    complaint: Callable[..., str], backend: str
-) -> None:
+def test_a_backend_that_cannot_be_expressed_is_refused_with_the_two_ways_out(complaint, backend):
     text = complaint(f"{ENV}model: {{{AZURE}, target_backend: {backend}}}")
     assert text.startswith("skillopt.yaml:2: model.target: the backend")
     assert "provider: command" in text
     assert len(text.splitlines()) == 1
 
 
-def test_an_override_in_our_own_form_mends_a_refused_backend(load_text: Load) -> None:
+def test_an_override_in_our_own_form_mends_a_refused_backend(load_text):
     text = f"{ENV}model: {{{AZURE}, target_backend: nonsense}}"
     loaded = load_text(text, "model.target={provider: simulated, model: m}")
     assert loaded.config.model.target.provider == "simulated"
@@ -202,9 +198,7 @@ def options(command: tuple[str, ...], name: str) -> list[str]:
         ("cursor", "cursor-agent", "composer-2.5"),
     ],
 )
-def test_an_agent_is_a_command_with_its_usual_model(
-    read: Read, backend: str, program: str, model: str
-) -> None:
+def test_an_agent_is_a_command_with_its_usual_model(read, backend, program, model):
     target = read(f"target_backend: {backend}").target
     assert (target.provider, target.command[0], target.model) == ("command", program, model)
     assert model in target.command
@@ -219,14 +213,12 @@ def test_an_agent_is_a_command_with_its_usual_model(
         ("cursor", "openai"),
     ],
 )
-def test_a_label_fills_both_roles_or_the_target_alone(
-    read: Read, label: str, optimizer: str
-) -> None:
+def test_a_label_fills_both_roles_or_the_target_alone(read, label, optimizer):
     models = read(f"backend: {label}")
     assert (models.target.provider, models.optimizer.provider) == ("command", optimizer)
 
 
-def test_only_the_target_of_codex_may_write_and_only_below_its_folder(read: Read) -> None:
+def test_only_the_target_of_codex_may_write_and_only_below_its_folder(read):
     models = read("backend: codex_exec")
     assert options(models.target.command, "--sandbox") == ["workspace-write"]
     assert options(models.optimizer.command, "--sandbox") == ["read-only"]
@@ -236,7 +228,7 @@ def test_only_the_target_of_codex_may_write_and_only_below_its_folder(read: Read
     ]
 
 
-def test_every_setting_of_codex_is_passed_on(read: Read) -> None:
+def test_every_setting_of_codex_is_passed_on(read):
     target = read(
         "target_backend: codex_exec, target: m, codex_exec_path: /opt/codex, sandbox: read-only, "
         "codex_exec_profile: p, codex_exec_reasoning_effort: max, codex_exec_network_access: true, "
@@ -257,25 +249,23 @@ def test_every_setting_of_codex_is_passed_on(read: Read) -> None:
     ("effort", "passed_on"),
     [("low", ["low"]), ("xhigh", ["max"]), ("none", []), ("odd", ["medium"]), ("''", ["medium"])],
 )
-def test_the_effort_of_an_agent_is_one_that_it_knows(
-    read: Read, effort: str, passed_on: list[str]
-) -> None:
+def test_the_effort_of_an_agent_is_one_that_it_knows(read, effort, passed_on):
     target = read(f"target_backend: claude_code_exec, claude_code_exec_effort: {effort}").target
     assert options(target.command, "--effort") == passed_on
     assert options(target.command, "--max-thinking-tokens") == ["16384"]
 
 
-def test_a_chat_by_command_has_the_effort_of_all_models_and_no_tools(read: Read) -> None:
+def test_a_chat_by_command_has_the_effort_of_all_models_and_no_tools(read):
     target = read("target_backend: claude_chat, reasoning_effort: high").target
     assert options(target.command, "--effort") == ["high"]
     assert "--allowedTools" not in target.command
 
 
-def test_an_agent_sees_its_own_key_and_no_other(read: Read) -> None:
+def test_an_agent_sees_its_own_key_and_no_other(read):
     assert read("target_backend: cursor_exec").target.env == ("CURSOR_API_KEY",)
 
 
-def test_limits_of_calls_hold_for_an_agent_but_for_its_tokens(load_text: Load) -> None:
+def test_limits_of_calls_hold_for_an_agent_but_for_its_tokens(load_text):
     text = f"{LIMITED}workers: 3\nexec_timeout: 90\nmodel: {{target_backend: cursor}}"
     target = load_text(text).config.model.target
     assert (target.max_concurrency, target.timeout) == (3, 90)
@@ -283,7 +273,7 @@ def test_limits_of_calls_hold_for_an_agent_but_for_its_tokens(load_text: Load) -
 
 
 @pytest.mark.parametrize("backend", ["copilot", "copilot_chat", "github_copilot", "copilot_cli"])
-def test_copilot_answers_without_tools(read: Read, backend: str) -> None:
+def test_copilot_answers_without_tools(read, backend):
     models = read(f"backend: {backend}, copilot_chat_target_model: m, copilot_chat_timeout: '90'")
     target = models.target
     assert (target.provider, target.model, target.timeout) == ("copilot", "m", 90)
@@ -294,9 +284,7 @@ def test_copilot_answers_without_tools(read: Read, backend: str) -> None:
 
 
 @pytest.mark.parametrize(("free", "given"), [("true", True), ("false", False)])
-def test_copilot_at_work_may_use_its_tools_if_that_is_wanted(
-    read: Read, free: str, given: bool
-) -> None:
+def test_copilot_at_work_may_use_its_tools_if_that_is_wanted(read, free, given):
     keys = (
         f"target_backend: copilot_exec, copilot_exec_path: /c, copilot_exec_allow_all_tools: {free}"
     )

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
-    from tests.known_faults.conftest import Cli
 
 
 @pytest.mark.parametrize(
@@ -21,9 +16,7 @@ if TYPE_CHECKING:
     ],
     ids=lambda assertion: assertion["type"],
 )
-def test_promptfoos_other_tests_are_tasks_all_the_same(
-    checkout: Checkout, cli: Cli, assertion: dict[str, Any]
-) -> None:
+def test_promptfoos_other_tests_are_tasks_all_the_same(checkout, cli, assertion):
     tests = [
         {"vars": {"q": f"Say {number}"}, "assert": [{"type": "contains", "value": str(number)}]}
         for number in range(19)

@@ -82,16 +82,14 @@ def without_skill(world: World) -> str:
         ("<img/src=x/onerror=alert(1)>", True),
     ],
 )
-def test_the_name_of_a_branch_does_not_act_in_the_summary(
-    world: World, name: str, deleted: bool
-) -> None:
+def test_the_name_of_a_branch_does_not_act_in_the_summary(world, name, deleted):
     done = world.start("push", {"ref": f"refs/heads/{name}", "deleted": deleted, "sender": ADA})
     assert done.outputs["result"] == "skipped"
     assert "did nothing" in done.summary
     assert [sign for sign in ("<script", "<img", "__bold", "`code") if sign in done.summary] == []
 
 
-def test_what_a_failure_quotes_does_not_act_in_the_summary(world: World) -> None:
+def test_what_a_failure_quotes_does_not_act_in_the_summary(world):
     file = world.workspace / "skillopt.yaml"
     text = file.read_text(encoding="utf-8")
     file.write_text(f'{text}\n"<img src=x onerror=alert(1)>": 1\n', encoding="utf-8")
@@ -101,7 +99,7 @@ def test_what_a_failure_quotes_does_not_act_in_the_summary(world: World) -> None
     assert "<img" not in done.summary
 
 
-def test_the_title_after_a_merge_is_relative_to_base() -> None:
+def test_the_title_after_a_merge_is_relative_to_base():
     from run_views import plain_run
 
     from skillopt_ci.report.comment import title
@@ -111,7 +109,7 @@ def test_the_title_after_a_merge_is_relative_to_base() -> None:
     assert title(replace(run, base_events=4)) == "ledger: new, +0.100 on 40 selection tasks"
 
 
-def test_the_body_after_a_merge_is_relative_to_base() -> None:
+def test_the_body_after_a_merge_is_relative_to_base():
     from run_views import REPOSITORY, plain_run
 
     from skillopt_ci.report.comment import body, pinned_comment, step_check
@@ -132,7 +130,7 @@ def test_the_body_after_a_merge_is_relative_to_base() -> None:
     assert "1 merged, 1 reverted" in step_check(run, links).summary
 
 
-def test_the_state_of_a_run_counts_what_was_merged_already() -> None:
+def test_the_state_of_a_run_counts_what_was_merged_already():
     from run_views import plain_run
 
     from skillopt_ci.report.terminal import status_json, status_rows
@@ -143,9 +141,7 @@ def test_the_state_of_a_run_counts_what_was_merged_already() -> None:
 
 
 @pytest.mark.parametrize("repository", [OURS, FORK])
-def test_a_comment_asks_for_what_was_head_when_it_was_made(
-    world: World, repository: dict[str, str]
-) -> None:
+def test_a_comment_asks_for_what_was_head_when_it_was_made(world, repository):
     name = repository["full_name"]
     first = world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n")
     propose(world, first, repository)
@@ -160,7 +156,7 @@ def test_a_comment_asks_for_what_was_head_when_it_was_made(
 
 
 @pytest.mark.parametrize("trouble", ["", "nothing known", "deleted", "no fork"])
-def test_a_comment_is_answered_where_nobody_knows_what_was_head(world: World, trouble: str) -> None:
+def test_a_comment_is_answered_where_nobody_knows_what_was_head(world, trouble):
     head = world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n")
     propose(world, head)
     if trouble == "deleted":
@@ -177,13 +173,13 @@ def test_a_comment_is_answered_where_nobody_knows_what_was_head(world: World, tr
     assert "Add the label `skillopt-eval`" in answer
 
 
-def test_the_check_of_a_change_that_deletes_the_skill_fails(world: World) -> None:
+def test_the_check_of_a_change_that_deletes_the_skill_fails(world):
     head = without_skill(world)
     world.start("pull_request", propose(world, head))
     assert conclusions(world, head) == ["failure"]
 
 
-def test_the_check_of_a_change_that_makes_the_skill_unreadable_fails(world: World) -> None:
+def test_the_check_of_a_change_that_makes_the_skill_unreadable_fails(world):
     bare = world.hub.bare
     oid = bare.git("hash-object", "-w", "--stdin", stdin=b"caf\xe9")
     tree = bare.tree("main", [{"path": SKILL, "mode": "100644", "sha": oid}])
@@ -196,15 +192,13 @@ def test_the_check_of_a_change_that_makes_the_skill_unreadable_fails(world: Worl
 @pytest.mark.parametrize(
     ("event", "repository"), [("pull_request", OURS), ("pull_request_target", FORK)]
 )
-def test_a_change_without_the_skill_gets_the_check_too(
-    world: World, event: str, repository: dict[str, str]
-) -> None:
+def test_a_change_without_the_skill_gets_the_check_too(world, event, repository):
     head = world.hub.bare.save("better", "README.md", "Nothing about the skill.\n")
     world.start(event, propose(world, head, repository))
     assert conclusions(world, head) == ["success"]
 
 
-def test_a_group_to_merge_gets_the_check_too(world: World) -> None:
+def test_a_group_to_merge_gets_the_check_too(world):
     ref = "gh-readonly-queue/main/pr-1"
     head = world.hub.bare.save(ref, "README.md", "Nothing about the skill.\n")
     base = world.hub.bare.tip("main")
@@ -220,7 +214,7 @@ def test_a_group_to_merge_gets_the_check_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("body", ["/skillopt finish", "/skillopt steps"])
-def test_an_unknown_command_in_a_comment_is_answered(world: World, body: str) -> None:
+def test_an_unknown_command_in_a_comment_is_answered(world, body):
     propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))
     payload = commented(body)
     payload["comment"]["id"] = world.hub.say("ada", body)
@@ -231,13 +225,13 @@ def test_an_unknown_command_in_a_comment_is_answered(world: World, body: str) ->
     assert [content for _, _, content in world.hub.reactions] == ["confused"]
 
 
-def test_who_may_not_write_gets_no_comment_for_a_command(world: World) -> None:
+def test_who_may_not_write_gets_no_comment_for_a_command(world):
     propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))
     world.start("issue_comment", {**commented("/skillopt steps"), "sender": {"login": "bob"}})
     assert world.hub.own_comments() == []
 
 
-def test_a_fork_that_changes_the_skill_waits_for_the_label(world: World) -> None:
+def test_a_fork_that_changes_the_skill_waits_for_the_label(world):
     head = world.hub.bare.save("better", SKILL, "# Ledger\n")
     world.start("pull_request_target", propose(world, head, FORK))
     (check,) = world.hub.checks.values()
@@ -245,7 +239,7 @@ def test_a_fork_that_changes_the_skill_waits_for_the_label(world: World) -> None
     assert "skillopt-eval" in check["output"]["summary"]
 
 
-def test_a_change_that_has_no_skill_is_refused_unless_nothing_fails(world: World) -> None:
+def test_a_change_that_has_no_skill_is_refused_unless_nothing_fails(world):
     head = without_skill(world)
     done = world.start("pull_request", propose(world, head), overrides="github.fail_on=never")
     assert conclusions(world, head) == ["neutral"]

@@ -17,7 +17,7 @@ CHOICES = {"A": "Paris", "B": "New York", "C": "Rome"}
         "A, no: C",
     ],
 )
-def test_a_sentence_that_begins_with_a_or_names_other_labels_does_not_choose_a(answer: str) -> None:
+def test_a_sentence_that_begins_with_a_or_names_other_labels_does_not_choose_a(answer):
     from skillopt_ci.config.scorers import ChoiceScorer
     from skillopt_ci.messages import Message
     from skillopt_ci.scorers.text import grade_choice
@@ -29,7 +29,7 @@ def test_a_sentence_that_begins_with_a_or_names_other_labels_does_not_choose_a(a
 
 
 @pytest.mark.parametrize("reference", ["A, C", "A and C", "A C", "A | C", "A, E"])
-def test_several_labels_are_all_asked_for_or_refused(reference: str) -> None:
+def test_several_labels_are_all_asked_for_or_refused(reference):
     from skillopt_ci.config.scorers import ChoiceScorer
     from skillopt_ci.messages import Message
     from skillopt_ci.scorers.text import check_choice_references, grade_choice

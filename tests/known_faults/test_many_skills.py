@@ -34,7 +34,7 @@ def named(checkout: Checkout, cli: Cli, *words: str) -> str:
 
 
 @pytest.mark.parametrize("words", [("--run", "second"), ()], ids=["named", "unnamed"])
-def test_a_second_init_adds_a_run(checkout: Checkout, cli: Cli, words: tuple[str, ...]) -> None:
+def test_a_second_init_adds_a_run(checkout, cli, words):
     second = "skills/second/SKILL.md"
     assert cli(checkout.folder, "init", "--yes", "--skill", second, *words).code == 0
     found = json.loads(cli(checkout.folder, "discover", "--json").out)
@@ -43,7 +43,7 @@ def test_a_second_init_adds_a_run(checkout: Checkout, cli: Cli, words: tuple[str
     assert named(checkout, cli, "--run", trained[second]) != "demo"
 
 
-def test_a_second_file_names_a_run_of_its_own(checkout: Checkout, cli: Cli) -> None:
+def test_a_second_file_names_a_run_of_its_own(checkout, cli):
     for name in ("one", "two"):
         more = ("-c", f"{name}.yaml", "--skill", f"skills/{name}/SKILL.md")
         assert cli(checkout.folder, "init", "--yes", *more).code == 0
@@ -51,7 +51,7 @@ def test_a_second_file_names_a_run_of_its_own(checkout: Checkout, cli: Cli) -> N
     assert len(set(runs)) == 2
 
 
-def test_a_file_does_not_take_the_name_of_a_run_elsewhere(checkout: Checkout, cli: Cli) -> None:
+def test_a_file_does_not_take_the_name_of_a_run_elsewhere(checkout, cli):
     assert cli(checkout.folder, "init", "--yes", "-c", "demo.yaml", "--skill", "b.md").code == 0
     assert named(checkout, cli, "-c", "demo.yaml") == "demo-2"
 
@@ -64,9 +64,7 @@ CLASHES = {
 
 @pytest.mark.parametrize("command", ["check", "estimate", "config"])
 @pytest.mark.parametrize("clash", CLASHES)
-def test_runs_that_clash_are_refused(
-    checkout: Checkout, cli: Cli, clash: str, command: str
-) -> None:
+def test_runs_that_clash_are_refused(checkout, cli, clash, command):
     listed(checkout, *CLASHES[clash])
     assert cli(checkout.folder, "--run", "a", command).code == 2
 
@@ -75,9 +73,7 @@ def test_runs_that_clash_are_refused(
     ("words", "wanted"),
     [(("--run", "b"), "step --run b"), (("-c", "other.yaml"), "step -c other.yaml")],
 )
-def test_what_is_said_to_come_next_names_the_run(
-    checkout: Checkout, cli: Cli, words: tuple[str, str], wanted: str
-) -> None:
+def test_what_is_said_to_come_next_names_the_run(checkout, cli, words, wanted):
     if words[0] == "--run":
         listed(checkout, ("a", "skills/SKILL.md"), ("b", "skills/other/SKILL.md"))
     else:

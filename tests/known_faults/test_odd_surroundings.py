@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, Workshop
-    from tests.known_faults.conftest import Cli, Done
+    from tests.conftest import Checkout
+    from tests.known_faults.conftest import Done
 
 LONG = "a" * 300
 #: A command that gives up does so at once; one that hangs costs this much.
@@ -65,7 +65,7 @@ def said(done: Done) -> str:
 # --- files that never end ------------------------------------------------------------------------
 
 
-def test_a_cache_where_no_file_can_be_is_told(checkout: Checkout) -> None:
+def test_a_cache_where_no_file_can_be_is_told(checkout):
     process = started(
         checkout, "eval", "skills/SKILL.md", "--split", "test", "-o", "cache.path=/proc/x"
     )
@@ -73,7 +73,7 @@ def test_a_cache_where_no_file_can_be_is_told(checkout: Checkout) -> None:
     assert is_told(code, told), told
 
 
-def test_who_waits_for_the_cache_can_be_stopped(checkout: Checkout) -> None:
+def test_who_waits_for_the_cache_can_be_stopped(checkout):
     from filelock import FileLock
 
     place = checkout.folder.parent
@@ -91,7 +91,7 @@ def test_who_waits_for_the_cache_can_be_stopped(checkout: Checkout) -> None:
     assert code in (2, 5, 6, 130), told
 
 
-def test_a_pipe_is_no_file(checkout: Checkout) -> None:
+def test_a_pipe_is_no_file(checkout):
     names = ("pipe.yaml", "pipe.jsonl", "prompts/target.md", "key")
     for name in names:
         (checkout.folder / name).parent.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ def test_a_pipe_is_no_file(checkout: Checkout) -> None:
     assert is_told(code, told), told
 
 
-def test_a_device_is_no_skill(checkout: Checkout) -> None:
+def test_a_device_is_no_skill(checkout):
     limit = 1_000_000_000
     process = subprocess.run(
         [sys.executable, "-m", "skillopt_ci", "check", "--quiet", "-o", "skill=/dev/zero"],
@@ -127,9 +127,7 @@ def test_a_device_is_no_skill(checkout: Checkout) -> None:
     ["\u200b", "…", "\ufeff", "\n", "ä"],
     ids=["zero-width space", "ellipsis", "byte order mark", "line break", "letter"],
 )
-def test_a_stray_character_in_a_key_is_named_with_its_place(
-    checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch, stray: str
-) -> None:
+def test_a_stray_character_in_a_key_is_named_with_its_place(checkout, cli, monkeypatch, stray):
     monkeypatch.setenv("DEMO_KEY", f"sk-{'d' * 37}{stray}key")
     done = cli(checkout.folder, "eval", "skills/SKILL.md", "--split", "test")
     assert done.code == 2, said(done)
@@ -163,12 +161,12 @@ def printed(checkout: Checkout, words: str, into: str, **env: str) -> tuple[int,
         ("--help", ">&-"),
     ],
 )
-def test_an_output_that_takes_nothing_is_told(checkout: Checkout, words: str, into: str) -> None:
+def test_an_output_that_takes_nothing_is_told(checkout, words, into):
     code, told = printed(checkout, words, into)
     assert is_told(code, told) or (code == 0 and into == ">&-"), told
 
 
-def test_a_disk_without_room_for_temporary_files_is_told(checkout: Checkout) -> None:
+def test_a_disk_without_room_for_temporary_files_is_told(checkout):
     done = subprocess.run(
         ["sh", "-c", 'ulimit -f 0; exec "$0" -m skillopt_ci step', sys.executable],
         cwd=checkout.folder,
@@ -184,15 +182,13 @@ def test_a_disk_without_room_for_temporary_files_is_told(checkout: Checkout) -> 
     assert "TMPDIR" in done.stderr
 
 
-def test_an_output_in_ascii_is_written_to(workshop: Workshop) -> None:
+def test_an_output_in_ascii_is_written_to(workshop):
     checkout = workshop.checkout()
     code, told = printed(checkout, "check", "", PYTHONIOENCODING="ascii")
     assert code == 0, told
 
 
-def test_a_skill_that_the_output_cannot_hold_is_not_printed(
-    checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_skill_that_the_output_cannot_hold_is_not_printed(checkout, cli, monkeypatch):
     checkout.write("skills/SKILL.md", "# Straße\n")
     checkout.git("commit", "-aqm", "Umlauts")
     assert cli(checkout.folder, "step", "-o", "train.batch_size=1").code == 0
@@ -223,9 +219,7 @@ def test_a_skill_that_the_output_cannot_hold_is_not_printed(
     ],
     ids=lambda words: " ".join(words).replace(LONG, "long")[:40].replace("\\", ""),
 )
-def test_a_name_that_no_file_can_have_is_told(
-    checkout: Checkout, cli: Cli, words: tuple[str, ...]
-) -> None:
+def test_a_name_that_no_file_can_have_is_told(checkout, cli, words):
     (checkout.folder / "loop").symlink_to("loop")
     done = cli(checkout.folder, *words)
     assert is_told(done.code, done.out + done.err), said(done)
@@ -237,30 +231,28 @@ def test_a_name_that_no_file_can_have_is_told(
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1234\n"
 
 
-def test_a_pointer_of_git_lfs_is_no_task_file(checkout: Checkout, cli: Cli) -> None:
+def test_a_pointer_of_git_lfs_is_no_task_file(checkout, cli):
     checkout.write("more.jsonl", POINTER)
     done = cli(checkout.folder, "check", "-o", "tasks.test=more.jsonl")
     assert done.code == 2, said(done)
     assert "git lfs pull" in done.out
 
 
-def test_a_pointer_of_git_lfs_is_not_evaluated(checkout: Checkout, cli: Cli) -> None:
+def test_a_pointer_of_git_lfs_is_not_evaluated(checkout, cli):
     checkout.write("other.md", POINTER)
     done = cli(checkout.folder, "eval", "other.md", "--split", "test")
     assert done.code == 2, said(done)
     assert "git lfs pull" in done.err
 
 
-def test_a_pointer_of_git_lfs_is_no_skill(workshop: Workshop, cli: Cli) -> None:
+def test_a_pointer_of_git_lfs_is_no_skill(workshop, cli):
     checkout = workshop.checkout(skill=POINTER)
     done = cli(checkout.folder, "check")
     assert done.code == 2, said(done)
     assert "git lfs pull" in done.out + done.err
 
 
-def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(
-    workshop: Workshop, cli: Cli
-) -> None:
+def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(workshop, cli):
     checkout = workshop.checkout(skill=POINTER)
     checkout.write("skills/SKILL.md", "# The skill\n")
     done = cli(checkout.folder, "check")
@@ -269,14 +261,14 @@ def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(
     assert ".gitattributes" in done.out
 
 
-def test_no_step_begins_with_a_pointer_of_git_lfs(workshop: Workshop, cli: Cli) -> None:
+def test_no_step_begins_with_a_pointer_of_git_lfs(workshop, cli):
     checkout = workshop.checkout(skill=POINTER)
     done = cli(checkout.folder, "step", "-o", "train.batch_size=1", "-o", "tasks.limit=2")
     assert done.code == 2, said(done)
     assert workshop.server.answered.total() == 0
 
 
-def test_a_deeply_nested_event_is_passed_over(checkout: Checkout, cli: Cli) -> None:
+def test_a_deeply_nested_event_is_passed_over(checkout, cli):
     words = ("eval", "skills/SKILL.md", "--split", "test")
     assert cli(checkout.folder, *words).code == 0
     logs = [*(checkout.folder / ".git" / "skillopt-ci").rglob("*.jsonl")]
@@ -292,9 +284,7 @@ def test_a_deeply_nested_event_is_passed_over(checkout: Checkout, cli: Cli) -> N
     ("command", "read_only"),
     [("step", ".git"), ("check", ".git/objects"), ("step", ".git/refs")],
 )
-def test_a_repository_for_reading_alone_is_told(
-    checkout: Checkout, command: str, read_only: str
-) -> None:
+def test_a_repository_for_reading_alone_is_told(checkout, command, read_only):
     # Root may write all the same, unless it hands that right back.
     ordinary = ["setpriv", "--bounding-set=-dac_override"] if os.getuid() == 0 else []
     for folder, _, files in os.walk(checkout.folder / read_only):

@@ -12,7 +12,7 @@ import yaml
 from model_api import ModelApi
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, Workshop
+    from tests.conftest import Checkout
     from tests.known_faults.conftest import Cli
 
 SIMULATED = {"provider": "simulated", "model": "simulated-optimizer"}
@@ -51,13 +51,11 @@ def findings(cli: Cli, checkout: Checkout, part: str) -> str:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def test_an_answer_of_null_is_asked_for_again(workshop: Workshop, cli: Cli) -> None:
+def test_an_answer_of_null_is_asked_for_again(workshop, cli):
     checkout, given = workshop.checkout(), iter([None])
     task = {"id": "one", "prompt": "What?", "references": "yes"}
     checkout.write("tasks/test.jsonl", json.dumps(task) + "\n")
-    workshop.server.answer = (  # type: ignore[method-assign]
-        lambda system, prompt: next(given, "<answer>yes</answer>")
-    )
+    workshop.server.answer = lambda system, prompt: next(given, "<answer>yes</answer>")
     words = ("eval", "skills/SKILL.md", "--split", "test", "--json")
     done = cli(checkout.folder, *words, "-o", "model.target.retries=1")
     assert done.code == 0, done.err
@@ -68,18 +66,14 @@ def test_an_answer_of_null_is_asked_for_again(workshop: Workshop, cli: Cli) -> N
 # --- servers -------------------------------------------------------------------------------------
 
 
-def test_the_address_of_anthropics_protocol_may_end_in_v1(
-    checkout: Checkout, cli: Cli, api: ModelApi
-) -> None:
+def test_the_address_of_anthropics_protocol_may_end_in_v1(checkout, cli, api):
     target(checkout, provider="anthropic", base_url=f"{api.url}/v1")
     cli(checkout.folder, "check", "--probe")
     assert set(api.paths) == {"/v1/messages"}
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "compatible"])
-def test_headers_take_values_from_the_environment(
-    checkout: Checkout, cli: Cli, api: ModelApi, monkeypatch: pytest.MonkeyPatch, provider: str
-) -> None:
+def test_headers_take_values_from_the_environment(checkout, cli, api, monkeypatch, provider):
     monkeypatch.setenv("GATEWAY_TEAM", "blue-team")
     url = api.url if provider == "anthropic" else f"{api.url}/v1"
     target(checkout, provider=provider, base_url=url, headers={"x-team": "the ${GATEWAY_TEAM}"})
@@ -89,8 +83,8 @@ def test_headers_take_values_from_the_environment(
 
 @pytest.mark.parametrize("value", [None, "", "blue\u200bteam"])
 def test_a_header_without_its_variable_is_told_before_a_call(
-    checkout: Checkout, cli: Cli, api: ModelApi, monkeypatch: pytest.MonkeyPatch, value: str | None
-) -> None:
+    checkout, cli, api, monkeypatch, value
+):
     if value is not None:
         monkeypatch.setenv("GATEWAY_TEAM", value)
     url = f"{api.url}/v1"
@@ -99,7 +93,7 @@ def test_a_header_without_its_variable_is_told_before_a_call(
     assert not api.bodies
 
 
-def test_minimaxs_refused_key_is_one(checkout: Checkout, cli: Cli, api: ModelApi) -> None:
+def test_minimaxs_refused_key_is_one(checkout, cli, api):
     refused = {"base_resp": {"status_code": 1004, "status_msg": "login fail: carry the key"}}
     for _ in range(3):
         api.will({"id": "x", "choices": None, **refused})
@@ -108,7 +102,7 @@ def test_minimaxs_refused_key_is_one(checkout: Checkout, cli: Cli, api: ModelApi
     assert len(api.bodies) == 1
 
 
-def test_qwens_thinking_is_refused(checkout: Checkout, cli: Cli, api: ModelApi) -> None:
+def test_qwens_thinking_is_refused(checkout, cli, api):
     target(checkout, provider="qwen", base_url=f"{api.url}/v1", thinking=True)
     done = cli(checkout.folder, "check", "--probe")
     assert done.code == 2
@@ -155,16 +149,14 @@ exit 1
 """
 
 
-def test_codex_with_a_command_that_hangs_scores_0(checkout: Checkout, cli: Cli) -> None:
+def test_codex_with_a_command_that_hangs_scores_0(checkout, cli):
     agent(checkout, "codex", CODEX_HANGS, limits={"rollout_seconds": 2})
     code, told = evaluated(cli, checkout)
     assert code == 0, told
     assert '"hard": 0' in told
 
 
-def test_codex_without_its_key_is_set_up_wrong(
-    checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_codex_without_its_key_is_set_up_wrong(checkout, cli, monkeypatch):
     for name in ("OPENAI_API_KEY", "CODEX_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     agent(checkout, "codex", CODEX_GIVES_UP)
@@ -173,7 +165,7 @@ def test_codex_without_its_key_is_set_up_wrong(
     assert "key" in told
 
 
-def test_a_logged_out_claude_code_is_said_so(checkout: Checkout, cli: Cli) -> None:
+def test_a_logged_out_claude_code_is_said_so(checkout, cli):
     program = checkout.folder / "claude"
     program.write_text("#!/bin/sh\necho 'Not logged in · Please run /login'\nexit 1\n")
     program.chmod(0o755)
@@ -184,9 +176,7 @@ def test_a_logged_out_claude_code_is_said_so(checkout: Checkout, cli: Cli) -> No
     assert code == 2
 
 
-def test_an_address_is_no_key(
-    checkout: Checkout, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_is_no_key(checkout, cli, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
     agent(checkout, "claude-code", "echo '2.1.197 (Claude Code)'\n")
     done = cli(checkout.folder, "check", "--json")

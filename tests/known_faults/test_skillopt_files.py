@@ -128,11 +128,11 @@ def plain(workshop: Workshop, cli: Cli) -> Tree:
 # --- configurations -----------------------------------------------------------------------------
 
 
-def test_paths_start_at_the_working_directory(tree: Tree) -> None:
+def test_paths_start_at_the_working_directory(tree):
     assert tree.errors(f"configs/{NAMED}", "tasks", "skill") == []
 
 
-def test_searchqa_brings_its_own_scorer(tree: Tree) -> None:
+def test_searchqa_brings_its_own_scorer(tree):
     # At the top, the two places that paths can start from are one.
     tree.write("top.yaml", CHILD.replace("../_base_", "configs/_base_"))
     assert tree.errors("top.yaml") == []
@@ -147,7 +147,7 @@ def test_searchqa_brings_its_own_scorer(tree: Tree) -> None:
         ),
     ],
 )
-def test_what_is_but_a_part_says_so(tree: Tree, fragment: str) -> None:
+def test_what_is_but_a_part_says_so(tree, fragment):
     tree.write("configs/features/part.yaml", fragment)
     (said,) = tree.errors("configs/features/part.yaml")
     assert "fragment" in said or "_base_: " in said
@@ -160,9 +160,7 @@ def test_what_is_but_a_part_says_so(tree: Tree, fragment: str) -> None:
         ("optimizer", "lr_scheduler", "cosine"),
     ],
 )
-def test_what_is_not_stated_has_skillopts_default(
-    plain: Tree, section: str, key: str, default: object
-) -> None:
+def test_what_is_not_stated_has_skillopts_default(plain, section, key, default):
     plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: d}}\n{SCORER}")
     assert plain.config("c.yaml")[section][key] == default
 
@@ -177,17 +175,13 @@ def test_what_is_not_stated_has_skillopts_default(
         ("optimizer: {use_meta_skill: 0}", "optimizer", "use_meta_skill", False),
     ],
 )
-def test_its_spellings_of_values_are_taken(
-    plain: Tree, lines: str, section: str, key: str, value: object
-) -> None:
+def test_its_spellings_of_values_are_taken(plain, lines, section, key, value):
     plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: d}}\n{SCORER}{lines}")
     assert plain.config("c.yaml")[section][key] == value
 
 
 @pytest.mark.parametrize("kept", ["here", "beside the file"])
-def test_each_path_starts_at_the_working_directory_or_else_at_the_file(
-    plain: Tree, kept: str
-) -> None:
+def test_each_path_starts_at_the_working_directory_or_else_at_the_file(plain, kept):
     plain.write("configs/notes.md", "# Notes\n")
     folder = plain.folder / ("data" if kept == "here" else "configs/data")
     folder.mkdir(parents=True)
@@ -197,7 +191,7 @@ def test_each_path_starts_at_the_working_directory_or_else_at_the_file(
     assert loaded["tasks"]["split_dir"] == folder.relative_to(plain.folder).as_posix()
 
 
-def test_what_is_spelt_in_another_way_is_told(plain: Tree) -> None:
+def test_what_is_spelt_in_another_way_is_told(plain):
     plain.write(
         "c.yaml",
         "env: {name: searchqa, skill_init: skill.md, split_dir: d, workers: '24'}\n"
@@ -212,7 +206,7 @@ def test_what_is_spelt_in_another_way_is_told(plain: Tree) -> None:
 @pytest.mark.parametrize(
     "spelling", ["train: {num_epochs: true}", "train: {num_epochs: 1.5}", "train: {seed: four}"]
 )
-def test_a_value_that_is_no_spelling_is_refused(plain: Tree, spelling: str) -> None:
+def test_a_value_that_is_no_spelling_is_refused(plain, spelling):
     plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: d}}\n{spelling}\n")
     assert plain.cli(plain.folder, "-c", "c.yaml", "config").code == 2
 
@@ -221,14 +215,14 @@ def test_a_value_that_is_no_spelling_is_refused(plain: Tree, spelling: str) -> N
     ("name", "scorer"),
     [("searchqa", "f1"), ("docvqa", "anls"), ("livemathematicianbench", "choice")],
 )
-def test_a_benchmark_brings_its_scorer(tree: Tree, name: str, scorer: str) -> None:
+def test_a_benchmark_brings_its_scorer(tree, name, scorer):
     tree.write("c.yaml", CHILD.replace("../_base_", "configs/_base_").replace("searchqa", name, 1))
     loaded = tree.config("c.yaml")["scorer"]
     assert (loaded["type"], loaded["answer"]) == (scorer, "tag")
 
 
 @pytest.mark.parametrize("name", ["alfworld", "officeqa", "spreadsheetbench"])
-def test_a_benchmark_that_needs_its_own_code_gets_its_adapter(tree: Tree, name: str) -> None:
+def test_a_benchmark_that_needs_its_own_code_gets_its_adapter(tree, name):
     text = CHILD.replace("../_base_", "configs/_base_").replace("searchqa", name, 1)
     tree.write("c.yaml", f"{text}  max_steps: 50\n")
     loaded = tree.config("c.yaml")
@@ -240,7 +234,7 @@ def test_a_benchmark_that_needs_its_own_code_gets_its_adapter(tree: Tree, name: 
     assert tree.config("c.yaml")["tasks"] == {"split_dir": "data/searchqa_split", "limit": 0}
 
 
-def test_calls_of_the_target_have_skillopts_limits(plain: Tree) -> None:
+def test_calls_of_the_target_have_skillopts_limits(plain):
     plain.write("c.yaml", "env: {name: searchqa, skill_init: skill.md, split_dir: d}\n")
     model = plain.config("c.yaml")["model"]
     assert (model["target"]["timeout"], model["target"]["max_output_tokens"]) == (120, 16384)
@@ -310,7 +304,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_its_items_are_read(plain: Tree, form: str) -> None:
+def test_its_items_are_read(plain, form):
     name, row = FORMS[form]
     plain.items("data", row, name)
     plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: data}}\n{SCORER}")
@@ -326,9 +320,7 @@ def test_its_items_are_read(plain: Tree, form: str) -> None:
         ("instruction", "train1", "Cell-Level Manipulation", ("12",), "Sum the column"),
     ],
 )
-def test_the_parts_of_an_item_go_where_they_belong(
-    tmp_path: Path, form: str, id_: str, kind: str, references: tuple[str, ...], said: str
-) -> None:
+def test_the_parts_of_an_item_go_where_they_belong(tmp_path, form, id_, kind, references, said):
     from skillopt_ci.tasks.files import Record
     from skillopt_ci.tasks.records import to_task
     from skillopt_ci.tasks.task import Task
@@ -342,7 +334,7 @@ def test_the_parts_of_an_item_go_where_they_belong(
 @pytest.mark.parametrize(
     ("section", "keys"), [("env", "name: {a: 1}"), ("model", "codex_exec_web_search: [true]")]
 )
-def test_a_list_or_mapping_for_one_value_is_refused(plain: Tree, section: str, keys: str) -> None:
+def test_a_list_or_mapping_for_one_value_is_refused(plain, section, keys):
     plain.items("data", FORMS["uid"][1])
     more = {"env": "name: a", "model": "backend: codex_exec"} | {section: keys}
     plain.write(
@@ -366,7 +358,7 @@ def _read(item: dict[str, object], folder: Path) -> Task:
 
 
 @pytest.mark.parametrize("key", ["question", "instruction"])
-def test_an_item_without_an_answer_is_a_task(tmp_path: Path, key: str) -> None:
+def test_an_item_without_an_answer_is_a_task(tmp_path, key):
     assert _read({"id": "a", key: "What is it?"}, tmp_path).references == ()
 
 
@@ -374,12 +366,12 @@ def test_an_item_without_an_answer_is_a_task(tmp_path: Path, key: str) -> None:
     "answer",
     [{"answers": ["a", "b"]}, [{"text": "a"}, {"value": "b"}], {"ground_truth": "['a', 'b']"}],
 )
-def test_golds_may_stand_in_mappings(tmp_path: Path, answer: object) -> None:
+def test_golds_may_stand_in_mappings(tmp_path, answer):
     item = {"questionId": 7, "question": "What is it?", "answer": answer}
     assert _read(item, tmp_path).references == ("a", "b")
 
 
-def test_a_monthly_item_may_be_flat(tmp_path: Path) -> None:
+def test_a_monthly_item_may_be_flat(tmp_path):
     item = _monthly("2026", 3)
     inner = item.pop("mcq")
     assert isinstance(inner, dict)
@@ -395,11 +387,11 @@ def test_a_monthly_item_may_be_flat(tmp_path: Path) -> None:
         {"theorem_type": ["kind", "other"]},
     ],
 )
-def test_a_raw_item_with_an_id_has_its_type(tmp_path: Path, keys: dict[str, object]) -> None:
+def test_a_raw_item_with_an_id_has_its_type(tmp_path, keys):
     assert _read({"id": "a", "question": "?", **keys}, tmp_path).task_type == "kind"
 
 
-def test_an_item_of_a_simulator_names_the_way_to_play_it(plain: Tree) -> None:
+def test_an_item_of_a_simulator_names_the_way_to_play_it(plain):
     game = {"gamefile": "json_2.1.1/train/game.tw-pddl", "task_type": "pick"}
     plain.items("data", lambda split, n: {"id": f"{split}{n}", **game})
     plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: data}}\n{SCORER}")
@@ -419,15 +411,13 @@ NETWORK = "sandbox_workspace_write.network_access=true"
 
 
 @pytest.mark.parametrize("word", ["false", "0", "no", "False"])
-def test_a_variable_that_says_no_keeps_the_network_off(
-    plain: Tree, monkeypatch: pytest.MonkeyPatch, word: str
-) -> None:
+def test_a_variable_that_says_no_keeps_the_network_off(plain, monkeypatch, word):
     monkeypatch.setenv("CODEX_EXEC_NETWORK_ACCESS", word)
     plain.write("c.yaml", _codex())
     assert NETWORK not in plain.config("c.yaml")["model"]["target"]["command"]
 
 
-def test_a_quoted_false_keeps_the_network_off(plain: Tree) -> None:
+def test_a_quoted_false_keeps_the_network_off(plain):
     plain.write("c.yaml", _codex(", codex_exec_network_access: 'false'"))
     assert NETWORK not in plain.config("c.yaml")["model"]["target"]["command"]
 
@@ -435,16 +425,14 @@ def test_a_quoted_false_keeps_the_network_off(plain: Tree) -> None:
 @pytest.mark.parametrize(
     "key", ["codex_exec_network_access", "codex_exec_web_search", "codex_exec_sandbox"]
 )
-def test_a_value_that_means_nothing_is_refused(plain: Tree, key: str) -> None:
+def test_a_value_that_means_nothing_is_refused(plain, key):
     plain.write("c.yaml", _codex(f", {key}: maybe"))
     done = plain.cli(plain.folder, "-c", "c.yaml", "config")
     assert done.code == 2
     assert "maybe" in done.err
 
 
-def test_a_variable_that_means_nothing_is_named(
-    plain: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_that_means_nothing_is_named(plain, monkeypatch):
     monkeypatch.setenv("CODEX_SANDBOX_MODE", "none")
     plain.write("c.yaml", _codex())
     done = plain.cli(plain.folder, "-c", "c.yaml", "config")
@@ -452,9 +440,7 @@ def test_a_variable_that_means_nothing_is_named(
     assert "'none' in the variable CODEX_SANDBOX_MODE is not one of read-only" in done.err
 
 
-def test_the_variable_of_the_optimizers_sandbox_is_read(
-    plain: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variable_of_the_optimizers_sandbox_is_read(plain, monkeypatch):
     # With SkillOpt it is the chat role's, `codex_exec_sandbox` the target's.
     monkeypatch.setenv("CODEX_SANDBOX_MODE", "workspace-write")
     plain.write("c.yaml", _codex())
@@ -471,7 +457,7 @@ def _hard(workshop: Workshop, cli: Cli, answer: str, scorer: str, task: dict[str
     config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
     checkout.write("skillopt.yaml", config.replace("{type: exact, answer: tag}", scorer))
     checkout.write("tasks/test.jsonl", json.dumps({"id": "one", **task}) + "\n")
-    workshop.server.answer = lambda system, prompt: answer  # type: ignore[method-assign]
+    workshop.server.answer = lambda system, prompt: answer
     done = cli(checkout.folder, "eval", "skills/SKILL.md", "--split", "test", "--json")
     assert done.code == 0, done.err
     (measured,) = re.findall(r'"hard": ([\d.]+)', done.out)[:1]
@@ -479,13 +465,13 @@ def _hard(workshop: Workshop, cli: Cli, answer: str, scorer: str, task: dict[str
 
 
 @pytest.mark.parametrize("golds", ["['12','twelve']", '["12", "twelve"]'])
-def test_a_list_of_golds_may_be_written_as_text(workshop: Workshop, cli: Cli, golds: str) -> None:
+def test_a_list_of_golds_may_be_written_as_text(workshop, cli, golds):
     task: dict[str, object] = {"question": "How many?", "answer": golds}
     answer, scorer = "<answer>twelve</answer>", "{type: exact, answer: tag}"
     assert _hard(workshop, cli, answer, scorer, task) == 1
 
 
-def test_without_a_fence_the_whole_answer_counts(workshop: Workshop, cli: Cli) -> None:
+def test_without_a_fence_the_whole_answer_counts(workshop, cli):
     answer, scorer = "first = 1\nsecond = 2", "{type: exact, answer: fence}"
     task: dict[str, object] = {"prompt": "Which lines?", "references": [answer]}
     assert _hard(workshop, cli, answer, scorer, task) == 1
@@ -504,13 +490,13 @@ def _exported(workshop: Workshop, cli: Cli, provider: str) -> Path:
     return out
 
 
-def test_the_exported_epochs_list_their_steps(workshop: Workshop, cli: Cli) -> None:
+def test_the_exported_epochs_list_their_steps(workshop, cli):
     out = _exported(workshop, cli, "openai")
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     assert [one["steps"] for one in summary["epoch_stats"]] == [[1]]
 
 
-def test_the_export_names_backends_as_skillopt_does(workshop: Workshop, cli: Cli) -> None:
+def test_the_export_names_backends_as_skillopt_does(workshop, cli):
     out = _exported(workshop, cli, "compatible")
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
     assert (config["target_backend"], config["optimizer_backend"]) == (

@@ -13,7 +13,7 @@ import pytest
 from command_line import in_process, overrides, skillopt_ci
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+    from tests.conftest import ModelServer
 
 #: Aliases of aliases: nine levels of nine, which expand to hundreds of millions of texts.
 _LEVELS = "abcdefghi"
@@ -48,12 +48,10 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 def answering(server: ModelServer, text: str) -> None:
     """Have the models say ``text`` to everything."""
-    server.answer = lambda system, prompt: text  # type: ignore[method-assign]
+    server.answer = lambda system, prompt: text
 
 
-def test_a_pathological_pattern_of_the_regex_scorer_ends_in_time(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_pathological_pattern_of_the_regex_scorer_ends_in_time(checkout, model_server):
     answering(model_server, "a" * 60 + "!")
     scorer = 'scorer={type: regex, pattern: "^(a+)+$"}'
     line = ("eval", SKILL, "--json", *overrides(scorer, *ONE_TASK))
@@ -61,7 +59,7 @@ def test_a_pathological_pattern_of_the_regex_scorer_ends_in_time(
     assert done.returncode == 0, done.stderr
 
 
-def test_a_text_of_blank_lines_is_made_harmless_in_time() -> None:
+def test_a_text_of_blank_lines_is_made_harmless_in_time():
     from skillopt_ci.sanitize import harmless
 
     text = "a0" + "\n" * 50_000 + "end"
@@ -70,14 +68,14 @@ def test_a_text_of_blank_lines_is_made_harmless_in_time() -> None:
 
 
 @pytest.mark.parametrize("line", ["\n", "\n- ", "\n```\n"])
-def test_the_guard_judges_a_long_addition_in_time(line: str) -> None:
+def test_the_guard_judges_a_long_addition_in_time(line):
     from skillopt_ci.training.guard import order_to_the_optimizer
 
     with time_limit(5):
         assert order_to_the_optimizer("Begin" + line * 30_000 + "end", "") == ""
 
 
-def test_a_skill_with_a_long_run_of_spaces_is_read_in_time() -> None:
+def test_a_skill_with_a_long_run_of_spaces_is_read_in_time():
     from skillopt_ci.skill.regions import reading
 
     text = "Begin" + " " * 100_000 + "end"
@@ -89,7 +87,7 @@ NESTED = "<!-- SLOW_UPDATE_" * 3_000 + "<!-- SLOW_UPDATE_START -->" + "START -->
 
 
 @pytest.mark.parametrize("text", ["<!-- SLOW_UPDATE_START -->\n" * 8_000, NESTED])
-def test_a_skill_with_many_markers_is_read_in_time(text: str) -> None:
+def test_a_skill_with_many_markers_is_read_in_time(text):
     from skillopt_ci.skill.regions import protected_parts, reading, unprotected
 
     with time_limit(5):
@@ -107,7 +105,7 @@ def test_a_skill_with_many_markers_is_read_in_time(text: str) -> None:
         ("name: &a [x]\ndescription: *a", "Invalid YAML"),
     ],
 )
-def test_front_matter_of_strangers_is_checked_in_time(front: str, told: str) -> None:
+def test_front_matter_of_strangers_is_checked_in_time(front, told):
     from pathlib import Path
 
     from skillopt_ci.skill.validation import problems
@@ -117,7 +115,7 @@ def test_front_matter_of_strangers_is_checked_in_time(front: str, told: str) -> 
     assert any(told in problem.message for problem in found)
 
 
-def test_json_nested_too_deeply_is_the_fault_of_who_wrote_it() -> None:
+def test_json_nested_too_deeply_is_the_fault_of_who_wrote_it():
     from pydantic import BaseModel
 
     from skillopt_ci.agents.builtin import BadArguments, submitted
@@ -133,7 +131,7 @@ def test_json_nested_too_deeply_is_the_fault_of_who_wrote_it() -> None:
 
 
 @pytest.mark.parametrize("line", ["\n", "ab "])
-def test_texts_that_repeat_are_compared_in_time(line: str) -> None:
+def test_texts_that_repeat_are_compared_in_time(line):
     from skillopt_ci.skill.diff import diff_rows
 
     with time_limit(10):
@@ -141,7 +139,7 @@ def test_texts_that_repeat_are_compared_in_time(line: str) -> None:
     assert [row for row in rows if row.kind == "added"]
 
 
-def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> None:
+def test_aliases_that_expand_past_a_limit_are_refused(checkout):
     checkout.write("skillopt.yaml", f"{{{LAUGHS}}}")
     with time_limit(5):
         done = in_process(checkout.folder, "check")
@@ -149,14 +147,14 @@ def test_aliases_that_expand_past_a_limit_are_refused(checkout: Checkout) -> Non
     assert "alias" in done.stdout + done.stderr
 
 
-def test_aliases_of_an_override_are_refused_as_well(checkout: Checkout) -> None:
+def test_aliases_of_an_override_are_refused_as_well(checkout):
     with time_limit(5):
         done = in_process(checkout.folder, "check", "-o", f"train={{{LAUGHS}}}")
     assert done.returncode == 2, done.stderr
     assert "alias" in done.stdout + done.stderr
 
 
-def test_aliases_of_a_task_file_are_refused_as_well(checkout: Checkout) -> None:
+def test_aliases_of_a_task_file_are_refused_as_well(checkout):
     task = f"{{id: a0, prompt: Item 0 of kind a, references: a0, metadata: {{{LAUGHS}}}}}"
     checkout.write("tasks/train.yaml", f"[{task}]")
     # in a process of its own: texts are joined where no signal is heard

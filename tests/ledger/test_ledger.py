@@ -44,7 +44,7 @@ def make_dirty(bench: Bench, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("detached", [False, True])
-def test_dirty_checkout_stays_byte_for_byte(bench: Bench, here: Path, detached: bool) -> None:
+def test_dirty_checkout_stays_byte_for_byte(bench, here, detached):
     if detached:
         bench.git(here, "checkout", "--quiet", "--detach")
     make_dirty(bench, here)
@@ -59,14 +59,14 @@ def test_dirty_checkout_stays_byte_for_byte(bench: Bench, here: Path, detached: 
 @pytest.mark.parametrize(
     "setting", ["core.splitIndex", "core.sparseCheckout", "index.sparse", "feature.manyFiles"]
 )
-def test_index_settings_leave_nothing_behind(bench: Bench, here: Path, setting: str) -> None:
+def test_index_settings_leave_nothing_behind(bench, here, setting):
     bench.git(here, "config", setting, "true")
     before = {file.name for file in (here / ".git").iterdir()}
     bench.train(bench.open(here), "one\n")
     assert {file.name for file in (here / ".git").iterdir()} == before
 
 
-def test_step_is_a_merge_that_first_parent_reads(bench: Bench, here: Path, origin: Path) -> None:
+def test_step_is_a_merge_that_first_parent_reads(bench, here, origin):
     ledger = bench.open(here)
     bench.train(ledger, "one\n")
     tip = bench.train(ledger, "two\n")
@@ -76,7 +76,7 @@ def test_step_is_a_merge_that_first_parent_reads(bench: Bench, here: Path, origi
     assert bench.ref(origin, "refs/heads/skillopt-candidate/") == ""
 
 
-def test_revert_undoes_the_candidate_but_keeps_its_record(bench: Bench, here: Path) -> None:
+def test_revert_undoes_the_candidate_but_keeps_its_record(bench, here):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "worse\n")
     before = ledger.log(candidate, limit=1)[0].parents[0]
@@ -87,9 +87,7 @@ def test_revert_undoes_the_candidate_but_keeps_its_record(bench: Bench, here: Pa
     assert ledger.log(reverted, limit=1)[0].parents == (candidate,)
 
 
-def test_hook_environment_is_not_believed(
-    bench: Bench, here: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hook_environment_is_not_believed(bench, here, repository, monkeypatch):
     before = checkout_state(bench, repository)
     for name, value in {"DIR": ".git", "INDEX_FILE": ".git/index", "WORK_TREE": "."}.items():
         monkeypatch.setenv(f"GIT_{name}", str(repository / value))
@@ -102,7 +100,7 @@ def test_hook_environment_is_not_believed(
     assert bench.ref(here, "refs/heads/skillopt/demo")
 
 
-def test_linked_worktree_shares_the_run(bench: Bench, here: Path) -> None:
+def test_linked_worktree_shares_the_run(bench, here):
     bench.git(here, "worktree", "add", "--quiet", "-b", "feature", "../linked")
     linked = bench.open(here.parent / "linked" / "skills")
     tip = bench.train(linked, "one\n")
@@ -111,7 +109,7 @@ def test_linked_worktree_shares_the_run(bench: Bench, here: Path) -> None:
     assert bench.open(here).sync().tip == tip
 
 
-def test_sha256_repository_works(bench: Bench, tmp_path: Path) -> None:
+def test_sha256_repository_works(bench, tmp_path):
     folder = tmp_path / "sha256"
     bench.git(tmp_path, "init", "--quiet", "--object-format=sha256", str(folder))
     bench.save(folder, bench.skill, "# Skill\n")
@@ -122,7 +120,7 @@ def test_sha256_repository_works(bench: Bench, tmp_path: Path) -> None:
     assert ledger.files(gone) == ()
 
 
-def test_without_a_remote_training_stays_local(bench: Bench, repository: Path) -> None:
+def test_without_a_remote_training_stays_local(bench, repository):
     ledger = bench.open(repository, remote="elsewhere")
     ledger.preflight(ledger.sync())
     tip = bench.train(ledger, "one\n")
@@ -130,17 +128,17 @@ def test_without_a_remote_training_stays_local(bench: Bench, repository: Path) -
     assert ledger.sync().tip == tip
 
 
-def test_run_name_must_make_a_branch(bench: Bench, repository: Path) -> None:
+def test_run_name_must_make_a_branch(bench, repository):
     with pytest.raises(RepositoryError, match=r"does not allow a branch 'skillopt/demo\.lock'"):
         Ledger.open(repository, "demo.lock", config.Git())
 
 
-def test_own_branch_cannot_be_the_base(bench: Bench, repository: Path) -> None:
+def test_own_branch_cannot_be_the_base(bench, repository):
     with pytest.raises(RepositoryError, match="cannot be 'skillopt/demo'"):
         bench.open(repository, base="skillopt/demo")
 
 
-def test_files_lists_a_folder(bench: Bench, repository: Path) -> None:
+def test_files_lists_a_folder(bench, repository):
     commit = bench.save(repository, "skills/häßlich.md", "x")
     ledger = bench.open(repository)
     assert ledger.files(commit, "skills") == ("skills/SKILL.md", "skills/häßlich.md")

@@ -36,30 +36,30 @@ def decision(action: str) -> Decision:
     )
 
 
-def test_noise_of_floating_point_is_not_written() -> None:
+def test_noise_of_floating_point_is_not_written():
     assert rounded(Usage(cost_usd=0.1 + 0.2)).cost_usd == 0.3
 
 
-def test_a_record_cannot_be_changed() -> None:
+def test_a_record_cannot_be_changed():
     with pytest.raises(ValidationError, match="frozen"):
-        Measurement(hard=0, soft=0, score=0).hard = 1.0  # type: ignore[misc]
+        Measurement(hard=0, soft=0, score=0).hard = 1.0
 
 
-def test_a_key_of_a_later_version_is_refused_not_lost() -> None:
+def test_a_key_of_a_later_version_is_refused_not_lost():
     with pytest.raises(ValidationError, match="later"):
         HistoryEntry.model_validate(
             {"kind": "start", "step": 0, "epoch": 0, "action": "start", "later": 1}
         )
 
 
-def test_a_measurement_counts_what_was_measured() -> None:
+def test_a_measurement_counts_what_was_measured():
     found = Measurement(hard=0, soft=0, score=0, tasks={"a": (0.0, 0.5)}, errors=("b",))
     assert found.n == 1
     assert Measurement.model_validate_json(found.model_dump_json()) == found
 
 
 @pytest.mark.parametrize(("status", "failed"), [(Status.SCORED, True), (Status.ERROR, False)])
-def test_an_error_is_no_failure_of_the_model(status: Status, failed: bool) -> None:
+def test_an_error_is_no_failure_of_the_model(status, failed):
     assert TaskOutcome(id="t", status=status, hard=0, soft=0).failed is failed
 
 
@@ -67,11 +67,11 @@ def test_an_error_is_no_failure_of_the_model(status: Status, failed: bool) -> No
     ("status", "applied"),
     [("applied_insert_after_fallback_append", True), ("skipped_empty_content", False)],
 )
-def test_an_edit_was_applied_or_skipped(status: str, applied: bool) -> None:
+def test_an_edit_was_applied_or_skipped(status, applied):
     assert EditRecord(op="append", status=status).applied is applied
 
 
-def test_a_proposal_changed_the_skill_or_not() -> None:
+def test_a_proposal_changed_the_skill_or_not():
     assert proposal("a", "b").changed
     assert not proposal("a", "a").changed
 
@@ -80,7 +80,7 @@ def test_a_proposal_changed_the_skill_or_not() -> None:
     ("action", "merged"),
     [("accept", True), ("accept_new_best", True), ("reject", False), ("skip_no_patches", False)],
 )
-def test_only_what_was_accepted_was_merged(action: str, merged: bool) -> None:
+def test_only_what_was_accepted_was_merged(action, merged):
     record = StepRecord(
         step=1, epoch=1, step_in_epoch=1, simulated=False, proposal=proposal("a", "b")
     )
@@ -99,6 +99,6 @@ def test_only_what_was_accepted_was_merged(action: str, merged: bool) -> None:
         ("an action of a later version", 0.5, "an action of a later version"),
     ],
 )
-def test_an_action_is_put_into_words(action: str, score_after: float | None, words: str) -> None:
+def test_an_action_is_put_into_words(action, score_after, words):
     entry = HistoryEntry(kind="step", step=1, epoch=1, action=action, score_after=score_after)
     assert entry.verdict == words

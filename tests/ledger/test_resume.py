@@ -76,9 +76,7 @@ def resume(bench: Bench, ledger: Ledger) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", [1, 2])
 @pytest.mark.parametrize("command", ["push", "update-ref"])
-def test_killed_run_goes_on(
-    bench: Bench, here: Path, origin: Path, command: str, call: int, when: str
-) -> None:
+def test_killed_run_goes_on(bench, here, origin, command, call, when):
     assert train_and_die(here, command, call, when) == -9
     ledger = bench.open(here)
     resume(bench, ledger)

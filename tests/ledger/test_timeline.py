@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 
 from skillopt_ci.ledger.records import HistoryEntry
@@ -8,7 +6,7 @@ from skillopt_ci.ledger.timeline import timeline
 
 def entry(kind: str, step: int, action: str, after: float | None, best: float, sha: str):
     return HistoryEntry(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         step=step,
         epoch=1,
         action=action,
@@ -23,7 +21,7 @@ BEST = entry("step", 1, "accept_new_best", 0.5, 0.5, "b")
 BEST_IS_1 = ("step_0001", 0.5, 1)
 
 
-def test_a_run_begins_with_the_initial_skill() -> None:
+def test_a_run_begins_with_the_initial_skill():
     (moment,) = timeline([START])
     assert (moment.current_score, moment.current_origin, moment.best_step) == (0.0, "initial", 0)
 
@@ -39,22 +37,20 @@ def test_a_run_begins_with_the_initial_skill() -> None:
         (("measure", 1, "measure", 0.3, 0.5, "c"), ("edited_by_hand", 0.3), BEST_IS_1),
     ],
 )
-def test_what_is_current_and_best_after_a_new_best_and_an_event(
-    event: Any, current: tuple[str, float], best: tuple[str, float, int]
-) -> None:
+def test_what_is_current_and_best_after_a_new_best_and_an_event(event, current, best):
     *_, before, moment = timeline([START, BEST, entry(*event)])
     assert (before.current_origin, before.best_origin) == ("step_0001", "step_0001")
     assert (moment.current_origin, moment.current_score) == current
     assert (moment.best_origin, moment.best_score, moment.best_step) == best
 
 
-def test_a_promoted_skill_is_the_best_one() -> None:
+def test_a_promoted_skill_is_the_best_one():
     accepted = entry("step", 2, "accept", 0.5, 0.5, "c")
     *_, moment = timeline([START, BEST, accepted, entry("finish", 2, "promote", 0.5, 0.5, "c")])
     assert moment.best_origin == "step_0002"
 
 
-def test_what_a_person_took_back_is_the_best_no_more() -> None:
+def test_what_a_person_took_back_is_the_best_no_more():
     taken = entry("revert", 1, "revert", None, 0.5, "b")
     *_, moment = timeline([START, BEST, taken, entry("measure", 1, "measure", 0.3, 0.3, "c")])
     assert (moment.best_origin, moment.best_score) == ("edited_by_hand", 0.3)

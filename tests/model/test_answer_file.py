@@ -46,7 +46,7 @@ def hand_over(here: CallCache, there: CallCache, file: Path, *keys: str) -> int:
     return import_answers(there, [file], there.take)
 
 
-def test_answers_arrive_as_they_were(here: CallCache, there: CallCache, tmp_path: Path) -> None:
+def test_answers_arrive_as_they_were(here, there, tmp_path):
     here.put(KEYS[0], REPLY, paid_by=UNCLAIMED)
     here.put(KEYS[1], REPLY, paid_by="demo/1@abc")
     assert hand_over(here, there, tmp_path / "deep" / "answers.jsonl", *KEYS) == 2
@@ -54,7 +54,7 @@ def test_answers_arrive_as_they_were(here: CallCache, there: CallCache, tmp_path
     assert there.get(KEYS[1]) == CachedCall(REPLY, "demo/1@abc")
 
 
-def test_refusals_arrive_too(here: CallCache, there: CallCache, tmp_path: Path) -> None:
+def test_refusals_arrive_too(here, there, tmp_path):
     refusal = ModelRefusal("too long", hint="cut it", usage=Usage(calls=1, cost_usd=None))
     here.put(KEYS[0], refusal, paid_by=UNCLAIMED)
     hand_over(here, there, tmp_path / "answers.jsonl", KEYS[0])
@@ -65,7 +65,7 @@ def test_refusals_arrive_too(here: CallCache, there: CallCache, tmp_path: Path) 
     assert found.outcome.usage == refusal.usage
 
 
-def test_an_answer_that_is_there_stands(here: CallCache, there: CallCache, tmp_path: Path) -> None:
+def test_an_answer_that_is_there_stands(here, there, tmp_path):
     here.put(KEYS[0], REPLY, paid_by=UNCLAIMED)
     mine = ChatReply("mine", "stop", "m", Usage(calls=1))
     there.put(KEYS[0], mine, paid_by="me")
@@ -73,7 +73,7 @@ def test_an_answer_that_is_there_stands(here: CallCache, there: CallCache, tmp_p
     assert there.get(KEYS[0]) == CachedCall(mine, "me")
 
 
-def test_only_the_asked_keys_are_exported(here: CallCache, tmp_path: Path) -> None:
+def test_only_the_asked_keys_are_exported(here, tmp_path):
     for key in KEYS:
         here.put(key, REPLY, paid_by=UNCLAIMED)
     file = tmp_path / "answers.jsonl"
@@ -82,15 +82,13 @@ def test_only_the_asked_keys_are_exported(here: CallCache, tmp_path: Path) -> No
     assert [json.loads(line).get("key") for line in lines if line] == [None, KEYS[2], KEYS[0]]
 
 
-def test_half_a_character_is_left_out(here: CallCache, tmp_path: Path) -> None:
+def test_half_a_character_is_left_out(here, tmp_path):
     here.put(KEYS[0], ChatReply("\ud83d", "stop", "m", Usage(calls=1)), paid_by=UNCLAIMED)
     assert export_answers(here, KEYS, tmp_path / "answers.jsonl") == 0
 
 
 @given(text=st.text(), trace=st.text(), cost=st.none() | st.floats(0, 1e6))
-def test_any_answer_survives(
-    tmp_path_factory: pytest.TempPathFactory, text: str, trace: str, cost: float | None
-) -> None:
+def test_any_answer_survives(tmp_path_factory, text, trace, cost):
     folder = tmp_path_factory.mktemp("answers")
     reply = ChatReply(text, "stop", "m", Usage(calls=1, cost_usd=cost), trace)
     with (
@@ -137,9 +135,7 @@ def write(file: Path, *lines: str) -> Path:
         {"more": 1},
     ],
 )
-def test_nothing_is_taken_of_a_file_with_a_wrong_line(
-    there: CallCache, tmp_path: Path, change: dict[str, Any]
-) -> None:
+def test_nothing_is_taken_of_a_file_with_a_wrong_line(there, tmp_path, change):
     wrong = json.dumps({**GOOD, "key": KEYS[1], **change})
     file = write(tmp_path / "answers.jsonl", json.dumps(GOOD), wrong)
     with pytest.raises(UsageError, match=r"answers\.jsonl:3: .*") as caught:
@@ -149,14 +145,12 @@ def test_nothing_is_taken_of_a_file_with_a_wrong_line(
 
 
 @pytest.mark.parametrize("content", ["", "{}x", '{"format": "other", "version": 1}', "[]", "\n\n"])
-def test_what_is_no_file_of_answers_is_refused(
-    there: CallCache, tmp_path: Path, content: str
-) -> None:
+def test_what_is_no_file_of_answers_is_refused(there, tmp_path, content):
     (tmp_path / "answers.jsonl").write_text(content, encoding="utf-8")
     with pytest.raises(UsageError, match=r"answers\.jsonl:1"):
         import_answers(there, [tmp_path / "answers.jsonl"], there.take)
 
 
-def test_a_missing_file_is_named(there: CallCache, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(there, tmp_path):
     with pytest.raises(UsageError, match=r"gone\.jsonl"):
         import_answers(there, [tmp_path / "gone.jsonl"], there.take)

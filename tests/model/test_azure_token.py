@@ -48,9 +48,7 @@ async def together(headers: Headers, times: int) -> list[Mapping[str, str]]:
 
 
 @pytest.mark.integration
-def test_the_azure_cli_is_asked_once_for_many_calls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_azure_cli_is_asked_once_for_many_calls(tmp_path, monkeypatch):
     log = place_az(tmp_path / "bin", monkeypatch)
     headers = signed_in("model.target", Azure(auth="azure_cli"))
     found = asyncio.run(together(headers, 5))
@@ -61,7 +59,7 @@ def test_the_azure_cli_is_asked_once_for_many_calls(
 
 
 @pytest.mark.integration
-def test_who_is_not_signed_in_is_told_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_not_signed_in_is_told_how(tmp_path, monkeypatch):
     place_az(tmp_path / "fail", monkeypatch)
     headers = signed_in("model.target", Azure(auth="azure_cli"))
     with pytest.raises(
@@ -71,7 +69,7 @@ def test_who_is_not_signed_in_is_told_how(tmp_path: Path, monkeypatch: pytest.Mo
     assert "az login" in str(e.value)
 
 
-def test_without_the_azure_cli_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_azure_cli_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     headers = signed_in("model.target", Azure(auth="azure_cli"))
     with pytest.raises(ModelSetupError, match="signing in to Azure"):
@@ -101,9 +99,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, list[str
 
 @pytest.mark.integration
 @pytest.mark.parametrize("version", [None, "2024-12-01-preview"])
-def test_a_machine_vouches_for_every_call(
-    machine: list[dict[str, list[str]]], version: str | None
-) -> None:
+def test_a_machine_vouches_for_every_call(machine, version):
     with serving() as api:
         api.key = "token-1"
         azure = Azure(auth="managed_identity", client_id="abc", api_version=version)

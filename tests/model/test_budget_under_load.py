@@ -2,13 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from skillopt_ci.config.config import Limits
-from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.config.models import Models
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
@@ -37,13 +36,7 @@ async def flood(models: Models, meter: Meter, requests: list[ChatRequest]) -> li
         (Limits(cost_usd=0.25), 13),
     ],
 )
-def test_a_budget_is_held_within_one_call(
-    server: Any,
-    served: Callable[..., ModelRole],
-    ask: Callable[..., ChatRequest],
-    limits: Limits,
-    most: int,
-) -> None:
+def test_a_budget_is_held_within_one_call(server, served, ask, limits, most):
     role = served(max_concurrency=AT_ONCE, price=PRICE, retries=0)
     models, meter = Models(target=role, optimizer=role), Meter(step=limits)
     asked = [ask(f"question {number}") for number in range(AT_ONCE)]
@@ -58,9 +51,7 @@ def test_a_budget_is_held_within_one_call(
     assert (used.cost_usd or 0) < (limits.cost_usd or 1_000) + DOLLARS
 
 
-def test_many_calls_run_at_once_while_there_is_room(
-    server: Any, served: Callable[..., ModelRole], ask: Callable[..., ChatRequest]
-) -> None:
+def test_many_calls_run_at_once_while_there_is_room(server, served, ask):
     role = served(max_concurrency=AT_ONCE, retries=0)
     models = Models(target=role, optimizer=role)
     meter = Meter(step=Limits(tokens=1_000_000, calls=AT_ONCE, minutes=10))

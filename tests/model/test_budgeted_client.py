@@ -47,7 +47,7 @@ class Slow:
         return self.answer
 
 
-def test_a_failed_call_gives_its_reservation_back(ask: Any, reply: Any) -> None:
+def test_a_failed_call_gives_its_reservation_back(ask, reply):
     inner, meter = Slow(reply(), failing=5), Meter(step=Limits(calls=3))
     client = budgeted(inner, meter)
     for _ in range(5):
@@ -57,7 +57,7 @@ def test_a_failed_call_gives_its_reservation_back(ask: Any, reply: Any) -> None:
     assert meter.total().calls == 1
 
 
-def test_a_cancelled_call_gives_its_reservation_back(ask: Any, scripted: Any) -> None:
+def test_a_cancelled_call_gives_its_reservation_back(ask, scripted):
     meter = Meter(step=Limits(calls=1))
     client = budgeted(scripted(asyncio.CancelledError()), meter)
 
@@ -69,7 +69,7 @@ def test_a_cancelled_call_gives_its_reservation_back(ask: Any, scripted: Any) ->
     asyncio.run(meter.reserve())
 
 
-def test_a_refusal_is_booked_with_what_it_consumed(ask: Any, scripted: Any) -> None:
+def test_a_refusal_is_booked_with_what_it_consumed(ask, scripted):
     meter, usage = Meter(), Usage(calls=1, prompt_tokens=7)
     client = budgeted(scripted(ModelRefusal("no", usage=usage)), meter)
     with pytest.raises(ModelRefusal):
@@ -77,7 +77,7 @@ def test_a_refusal_is_booked_with_what_it_consumed(ask: Any, scripted: Any) -> N
     assert meter.usage_by_stage() == {"rollout": usage}
 
 
-def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask: Any) -> None:
+def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask):
     tariff = Tariff("configuration", "", lambda usage: usage.tokens * 0.5)
     meter = Meter()
     for cost, expected in ((None, 5.0), (0.0, 5.0), (0.25, 0.25)):
@@ -87,7 +87,7 @@ def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask: Any) -
     assert meter.accounts()[Account("target", "rollout")].cost_usd == 10.25
 
 
-def test_the_cost_of_a_model_without_a_price_is_unknown_never_zero(ask: Any) -> None:
+def test_the_cost_of_a_model_without_a_price_is_unknown_never_zero(ask):
     unknown = Tariff("unknown", "", lambda usage: None)
     meter, said = Meter(), ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10))
     client = budgeted(Slow(said), meter, unknown)
@@ -99,7 +99,7 @@ def redacted(inner: Any, request: ChatRequest) -> ChatReply:
     return asyncio.run(budgeted(inner, Meter(), redact=Redactor([SECRET])).complete(request))
 
 
-def test_prompts_and_answers_carry_no_secret(scripted: Any) -> None:
+def test_prompts_and_answers_carry_no_secret(scripted):
     reply = ChatReply(f"a {SECRET}", "stop", "m", Usage(1), f"trace {SECRET}", (CALL,))
     inner = scripted(reply)
     messages = (
@@ -114,7 +114,7 @@ def test_prompts_and_answers_carry_no_secret(scripted: Any) -> None:
     assert asked.messages[0].content == f"use {HIDDEN}"
 
 
-def test_errors_carry_no_secret_and_stay_what_they_are(scripted: Any) -> None:
+def test_errors_carry_no_secret_and_stay_what_they_are(scripted):
     refusal = ModelRefusal(f"no {SECRET}", hint=f"try {SECRET}", usage=Usage(1, 7))
     request = ChatRequest(Role.TARGET, "rollout", (Message("user", "hi"),))
     with pytest.raises(ModelRefusal) as caught:
@@ -124,7 +124,7 @@ def test_errors_carry_no_secret_and_stay_what_they_are(scripted: Any) -> None:
     assert caught.value.usage == Usage(1, 7)
 
 
-def test_what_holds_no_secret_passes_unchanged(scripted: Any) -> None:
+def test_what_holds_no_secret_passes_unchanged(scripted):
     reply = ChatReply("plain", "stop", "m", Usage(1))
     request = ChatRequest(Role.JUDGE, "judge", (Message("user", "hi"),))
     inner = scripted(reply)
@@ -148,7 +148,7 @@ class Counting:
         return ChatReply("", "stop", "m", Usage())
 
 
-def test_questions_of_all_stages_share_the_places_and_attempts_need_none(ask: Any) -> None:
+def test_questions_of_all_stages_share_the_places_and_attempts_need_none(ask):
     counting = Counting()
     client = budgeted(counting, Meter(), questions=Slots(2))
     requests = [ask(role=role) for role in (Role.OPTIMIZER, Role.TARGET, Role.JUDGE) * 5]

@@ -37,7 +37,7 @@ def run(
     return asyncio.run(asked())
 
 
-def test_each_role_reaches_its_own_model(server: Any, served: Any, ask: Any) -> None:
+def test_each_role_reaches_its_own_model(server, served, ask):
     models = Models(target=served(model="t"), optimizer=served(model="o"), judge=served(model="j"))
     run(models, *(ask(str(role), role=role) for role in Role))
     assert {body["messages"][0]["content"]: body["model"] for body in server.bodies} == {
@@ -47,12 +47,12 @@ def test_each_role_reaches_its_own_model(server: Any, served: Any, ask: Any) -> 
     }
 
 
-def test_without_a_judge_the_optimizer_grades(server: Any, served: Any, ask: Any) -> None:
+def test_without_a_judge_the_optimizer_grades(server, served, ask):
     run(Models(target=served(), optimizer=served(model="o")), ask(role=Role.JUDGE))
     assert server.bodies[0]["model"] == "o"
 
 
-def test_all_roles_share_one_pool_of_connections(server: Any, served: Any, ask: Any) -> None:
+def test_all_roles_share_one_pool_of_connections(server, served, ask):
     models = Models(target=served(), optimizer=served())
 
     async def in_turn() -> None:
@@ -65,7 +65,7 @@ def test_all_roles_share_one_pool_of_connections(server: Any, served: Any, ask: 
     assert (len(server.bodies), len(server.peers)) == (3, 1)
 
 
-def test_a_key_is_sent_to_its_own_role_alone(server: Any, served: Any, ask: Any) -> None:
+def test_a_key_is_sent_to_its_own_role_alone(server, served, ask):
     models = Models(target=served(api_key_env="TARGET_KEY"), optimizer=served())
     run(models, ask(), ask(role=Role.OPTIMIZER), environ={"TARGET_KEY": "sk-t"})
     assert {headers["authorization"] for headers in server.headers} == {
@@ -74,16 +74,14 @@ def test_a_key_is_sent_to_its_own_role_alone(server: Any, served: Any, ask: Any)
     }
 
 
-def test_a_missing_key_stops_before_any_call(server: Any, served: Any, ask: Any) -> None:
+def test_a_missing_key_stops_before_any_call(server, served, ask):
     models = Models(target=served(), optimizer=served(api_key_env="GONE"))
     with pytest.raises(ModelSetupError, match=r"model\.optimizer needs .* GONE"):
         run(models, ask())
     assert server.bodies == []
 
 
-def test_all_calls_that_the_roles_allow_are_under_way_at_once(
-    server: Any, served: Any, ask: Any
-) -> None:
+def test_all_calls_that_the_roles_allow_are_under_way_at_once(server, served, ask):
     all_six_asked = threading.Barrier(6)
     for _ in range(6):
         server.will(gate=all_six_asked)
@@ -92,34 +90,32 @@ def test_all_calls_that_the_roles_allow_are_under_way_at_once(
     assert len(run(models, *(ask(role=role) for role in roles))) == 6
 
 
-def test_a_missing_price_stops_before_any_call(server: Any, served: Any, ask: Any) -> None:
+def test_a_missing_price_stops_before_any_call(server, served, ask):
     models = Models(target=served(), optimizer=served())
     with pytest.raises(ModelSetupError, match="price"):
         run(models, ask(), meter=Meter(step=Limits(cost_usd=1)))
     assert server.bodies == []
 
 
-def test_tries_are_counted_by_the_role_s_own_setting(server: Any, served: Any, ask: Any) -> None:
+def test_tries_are_counted_by_the_role_s_own_setting(server, served, ask):
     server.will_fail(500, "boom")
     with pytest.raises(ModelUnavailable, match="after 1 try: status 500: boom"):
         run(Models(target=served(retries=0), optimizer=served()), ask())
 
 
-def test_answers_are_kept_between_openings(
-    server: Any, served: Any, ask: Any, tmp_path: Path
-) -> None:
+def test_answers_are_kept_between_openings(server, served, ask, tmp_path):
     models = Models(target=served(), optimizer=served())
     for _ in range(2):
         run(models, ask(), ask(role=Role.OPTIMIZER), cache=tmp_path / "calls.sqlite")
     assert len(server.bodies) == 1  # both roles have the same model: one question, one answer
 
 
-def test_without_a_cache_each_request_is_a_call(server: Any, served: Any, ask: Any) -> None:
+def test_without_a_cache_each_request_is_a_call(server, served, ask):
     run(Models(target=served(), optimizer=served()), ask(), ask())
     assert len(server.bodies) == 2
 
 
-def test_no_key_is_written_to_the_cache(served: Any, ask: Any, tmp_path: Path) -> None:
+def test_no_key_is_written_to_the_cache(served, ask, tmp_path):
     models = Models(target=served(api_key_env="KEY"), optimizer=served())
     run(models, ask(), environ={"KEY": "sk-secret"}, cache=tmp_path / "calls.sqlite")
     assert all(b"sk-secret" not in file.read_bytes() for file in tmp_path.iterdir())
@@ -150,7 +146,7 @@ asyncio.run(main())
 """
 
 
-def test_a_killed_process_never_pays_twice_for_an_answer(server: Any, tmp_path: Path) -> None:
+def test_a_killed_process_never_pays_twice_for_an_answer(server, tmp_path):
     command = [sys.executable, "-c", TRAINER, server.url, str(tmp_path / "calls.sqlite")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None
@@ -164,7 +160,7 @@ def test_a_killed_process_never_pays_twice_for_an_answer(server: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("provider", ["simulated", "command"])
-def test_no_client_library_is_imported_unless_a_role_needs_it(provider: str) -> None:
+def test_no_client_library_is_imported_unless_a_role_needs_it(provider):
     script = f"""
 import asyncio, sys
 import skillopt_ci.cli.main
@@ -198,15 +194,15 @@ print([name for name in ("openai", "anthropic", "azure.identity") if name in sys
     ],
 )
 def test_a_missing_package_is_told_with_the_way_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, ask: Any, role: dict[str, Any], extra: str, module: str
-) -> None:
+    monkeypatch, ask, role, extra, module
+):
     monkeypatch.setitem(sys.modules, module, None)
     config = ModelRole.model_validate({"model": "m", **role})
     with pytest.raises(ModelSetupError, match=rf"skillopt-ci\[{extra}\]"):
         run(Models(target=config, optimizer=config), ask(), environ={"K": "k"})
 
 
-def test_judge_with_puts_a_question_to_the_judge(scripted: Any, reply: Any) -> None:
+def test_judge_with_puts_a_question_to_the_judge(scripted, reply):
     inner = scripted(reply("0.8"))
     assert asyncio.run(judge_with(inner)("How good?")) == "0.8"
     assert inner.asked == [ChatRequest(Role.JUDGE, "judge", (Message("user", "How good?"),))]

@@ -29,13 +29,13 @@ def cache(path: Path) -> Iterator[CallCache]:
         yield opened
 
 
-def test_an_answer_comes_back_as_it_was(cache: CallCache) -> None:
+def test_an_answer_comes_back_as_it_was(cache):
     cache.put("key", REPLY, paid_by="step 1")
     assert cache.get("key") == CachedCall(REPLY, "step 1")
     assert cache.get("other") is None
 
 
-def test_a_refusal_comes_back_as_one(cache: CallCache) -> None:
+def test_a_refusal_comes_back_as_one(cache):
     cache.put("key", ModelRefusal("too long", hint="cut", usage=REPLY.usage), paid_by="s")
     known = cache.get("key")
     assert known is not None
@@ -43,13 +43,13 @@ def test_a_refusal_comes_back_as_one(cache: CallCache) -> None:
     assert (str(known.outcome), known.outcome.usage) == ("too long\ncut", REPLY.usage)
 
 
-def test_the_first_answer_stands(cache: CallCache, reply: Any) -> None:
+def test_the_first_answer_stands(cache, reply):
     cache.put("key", reply("first"), paid_by="a")
     cache.put("key", reply("second"), paid_by="b")
     assert cache.get("key") == CachedCall(reply("first"), "a")
 
 
-def test_answers_survive_reopening(path: Path, reply: Any) -> None:
+def test_answers_survive_reopening(path, reply):
     with closing(CallCache(path)) as first:
         first.put("key", reply(), paid_by="a")
     with closing(CallCache(path)) as second:
@@ -73,7 +73,7 @@ def renumber(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [damage, truncate, renumber])
-def test_an_unusable_file_is_moved_aside_with_a_warning(path: Path, spoil: Any) -> None:
+def test_an_unusable_file_is_moved_aside_with_a_warning(path, spoil):
     path.parent.mkdir()
     spoil(path)
     events: Any = []
@@ -85,30 +85,30 @@ def test_an_unusable_file_is_moved_aside_with_a_warning(path: Path, spoil: Any) 
     assert str(path) in events[0].text
 
 
-def test_a_path_that_is_a_folder_is_the_user_s_mistake(tmp_path: Path) -> None:
+def test_a_path_that_is_a_folder_is_the_user_s_mistake(tmp_path):
     with pytest.raises(UsageError, match=r"cannot be opened.*\n.*cache\.path"):
         CallCache(tmp_path)
 
 
-def test_a_lock_that_is_never_released_ends_the_wait(tmp_path: Path) -> None:
+def test_a_lock_that_is_never_released_ends_the_wait(tmp_path):
     with FileLock(tmp_path / "calls.sqlite.lock"), pytest.raises(InfrastructureError) as caught:
         CallCache(tmp_path / "calls.sqlite", patience=0)
     assert "calls.sqlite.lock may be suspended" in str(caught.value)
 
 
-def test_a_pipe_is_the_user_s_mistake(tmp_path: Path) -> None:
+def test_a_pipe_is_the_user_s_mistake(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="it is a pipe"):
         CallCache(tmp_path / "pipe")
 
 
-def test_a_parent_that_is_a_file_is_the_user_s_mistake(tmp_path: Path) -> None:
+def test_a_parent_that_is_a_file_is_the_user_s_mistake(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be opened"):
         CallCache(tmp_path / "file" / "calls.sqlite")
 
 
-def test_a_file_that_fails_later_is_the_world_s_failure(path: Path, cache: CallCache) -> None:
+def test_a_file_that_fails_later_is_the_world_s_failure(path, cache):
     with closing(sqlite3.connect(path)) as other:
         other.execute("DROP TABLE calls")
     with pytest.raises(InfrastructureError, match=r"calls\.sqlite failed: no such table"):
@@ -130,7 +130,7 @@ for file in range(20):
 """
 
 
-def test_processes_share_files_even_if_they_find_them_damaged(tmp_path: Path) -> None:
+def test_processes_share_files_even_if_they_find_them_damaged(tmp_path):
     files = [tmp_path / f"{file}.sqlite" for file in range(20)]
     for file in files:
         damage(file)

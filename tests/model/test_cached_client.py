@@ -47,18 +47,14 @@ class Process:
         return self.meter.total().calls, self.meter.reused_calls
 
 
-def test_what_was_answered_is_not_asked_again(
-    cache: CallCache, scripted: Any, ask: Any, reply: Any
-) -> None:
+def test_what_was_answered_is_not_asked_again(cache, scripted, ask, reply):
     inner = scripted(reply("first"), reply("second"))
     process = Process(inner, cache)
     assert process.ask(ask("a")) + process.ask(ask("a")) == ["first", "first"]
     assert (len(inner.asked), process.accounts) == (1, (1, 1))
 
 
-def test_a_resumed_step_reports_the_usage_of_an_uninterrupted_one(
-    cache: CallCache, scripted: Any, ask: Any, reply: Any
-) -> None:
+def test_a_resumed_step_reports_the_usage_of_an_uninterrupted_one(cache, scripted, ask, reply):
     inner = scripted(reply())
     Process(inner, cache).ask(ask("a"), ask("b"))
     resumed = Process(inner, cache)
@@ -67,9 +63,7 @@ def test_a_resumed_step_reports_the_usage_of_an_uninterrupted_one(
     assert resumed.meter.usage_by_stage()["rollout"].cost_usd == pytest.approx(0.03)
 
 
-def test_another_step_reuses_at_no_cost(
-    cache: CallCache, scripted: Any, ask: Any, reply: Any
-) -> None:
+def test_another_step_reuses_at_no_cost(cache, scripted, ask, reply):
     inner = scripted(reply())
     Process(inner, cache, scope="step 1").ask(ask("a"))
     later = Process(inner, cache, scope="step 2")
@@ -77,7 +71,7 @@ def test_another_step_reuses_at_no_cost(
     assert (later.accounts, later.meter.total()) == ((0, 1), Usage())
 
 
-def test_a_refusal_is_remembered(cache: CallCache, scripted: Any, ask: Any) -> None:
+def test_a_refusal_is_remembered(cache, scripted, ask):
     inner = scripted(ModelRefusal("too long"))
     for _ in range(2):
         with pytest.raises(ModelRefusal, match="too long"):
@@ -85,7 +79,7 @@ def test_a_refusal_is_remembered(cache: CallCache, scripted: Any, ask: Any) -> N
     assert len(inner.asked) == 1
 
 
-def test_a_failure_is_not(cache: CallCache, scripted: Any, ask: Any, reply: Any) -> None:
+def test_a_failure_is_not(cache, scripted, ask, reply):
     process = Process(scripted(ModelUnavailable("down"), reply("up")), cache)
     with pytest.raises(ModelUnavailable):
         process.ask(ask("a"))
@@ -109,7 +103,7 @@ class Held:
         return self.answer
 
 
-def test_identical_requests_at_once_share_a_call(cache: CallCache, ask: Any, reply: Any) -> None:
+def test_identical_requests_at_once_share_a_call(cache, ask, reply):
     async def run() -> tuple[int, set[str]]:
         held = Held(reply("shared"))
         client = Process(held, cache).client
@@ -121,9 +115,7 @@ def test_identical_requests_at_once_share_a_call(cache: CallCache, ask: Any, rep
     assert asyncio.run(run()) == (1, {"shared"})
 
 
-def test_when_the_caller_is_cancelled_another_takes_over(
-    cache: CallCache, ask: Any, reply: Any
-) -> None:
+def test_when_the_caller_is_cancelled_another_takes_over(cache, ask, reply):
     async def run() -> tuple[str, bool]:
         held = Held(reply("answer"))
         client = Process(held, cache).client
@@ -136,9 +128,7 @@ def test_when_the_caller_is_cancelled_another_takes_over(
     assert asyncio.run(run()) == ("answer", True)
 
 
-def test_an_unclaimed_answer_is_paid_for_by_who_uses_it_first(
-    cache: CallCache, scripted: Any, ask: Any, reply: Any
-) -> None:
+def test_an_unclaimed_answer_is_paid_for_by_who_uses_it_first(cache, scripted, ask, reply):
     inner = scripted(reply())
     Process(inner, cache, scope=UNCLAIMED).ask(ask("a"))
     first, resumed = (Process(inner, cache, scope="step 1") for _ in range(2))
@@ -148,9 +138,7 @@ def test_an_unclaimed_answer_is_paid_for_by_who_uses_it_first(
     assert (first.accounts, resumed.accounts, later.accounts) == ((1, 0), (1, 0), (0, 1))
 
 
-def test_every_key_that_was_answered_is_told(
-    cache: CallCache, scripted: Any, ask: Any, reply: Any
-) -> None:
+def test_every_key_that_was_answered_is_told(cache, scripted, ask, reply):
     keys: list[str] = []
     client = CachedClient(
         scripted(reply(), ModelRefusal("no"), ModelUnavailable("gone")),

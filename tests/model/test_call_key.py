@@ -38,7 +38,7 @@ KEY = call_key(config(), request())
         {"provider": "codex"},
     ],
 )
-def test_what_determines_the_answer_changes_the_key(changes: dict[str, Any]) -> None:
+def test_what_determines_the_answer_changes_the_key(changes):
     assert call_key(config(**changes), request()) != KEY
 
 
@@ -55,27 +55,27 @@ def test_what_determines_the_answer_changes_the_key(changes: dict[str, Any]) -> 
         {"token_limit_field": "max_tokens"},
     ],
 )
-def test_what_does_not_determine_the_answer_leaves_the_key(changes: dict[str, Any]) -> None:
+def test_what_does_not_determine_the_answer_leaves_the_key(changes):
     assert call_key(config(**changes), request()) == KEY
 
 
-def test_role_and_stage_are_labels() -> None:
+def test_role_and_stage_are_labels():
     assert call_key(config(), request(role=Role.JUDGE, stage="judge")) == KEY
 
 
-def test_attempt_prompt_and_speaker_count() -> None:
+def test_attempt_prompt_and_speaker_count():
     system = ChatRequest(Role.TARGET, "rollout", (Message("system", "hi"),))
     others = [request(attempt=1), request("ho"), system]
     assert len({KEY, *(call_key(config(), other) for other in others)}) == 4
 
 
-def test_the_seed_counts_for_simulated_models() -> None:
+def test_the_seed_counts_for_simulated_models():
     keys = {call_key(config(provider="simulated", seed=seed), request()) for seed in range(3)}
     assert len(keys) == 3
 
 
 @given(st.text(st.characters()))
-def test_every_text_has_a_key(prompt: str) -> None:
+def test_every_text_has_a_key(prompt):
     assert len(call_key(config(), request(prompt))) == 64
 
 
@@ -83,19 +83,17 @@ def test_every_text_has_a_key(prompt: str) -> None:
     ("role_limit", "request_limit", "effective"),
     [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (9, 7, 7)],
 )
-def test_the_smaller_limit_holds(
-    role_limit: int | None, request_limit: int | None, effective: int | None
-) -> None:
+def test_the_smaller_limit_holds(role_limit, request_limit, effective):
     asked = request(max_output_tokens=request_limit)
     assert token_limit(config(max_output_tokens=role_limit), asked) == effective
 
 
-def test_a_key_does_not_change_from_version_to_version() -> None:
+def test_a_key_does_not_change_from_version_to_version():
     """Answers that were paid for stay usable: this value must never change."""
     assert KEY == "09a068f7276cf87ba193fa93f1944d2fa1a5bc2668885a8dd704fa230f13c5a2"
 
 
-def test_a_region_and_an_older_interface_are_other_servers() -> None:
+def test_a_region_and_an_older_interface_are_other_servers():
     azure = {"provider": "azure", "base_url": "https://x"}
     others = [
         config(provider="qwen"),
@@ -107,13 +105,13 @@ def test_a_region_and_an_older_interface_are_other_servers() -> None:
     assert len({call_key(other, request()) for other in others}) == 5
 
 
-def test_who_vouches_for_us_changes_no_answer() -> None:
+def test_who_vouches_for_us_changes_no_answer():
     azure = {"provider": "azure", "base_url": "https://x"}
     signed_in = config(**azure, azure={"auth": "azure_cli"})
     assert call_key(signed_in, request()) == call_key(config(**azure), request())
 
 
-def test_a_schema_counts_only_where_it_is_told() -> None:
+def test_a_schema_counts_only_where_it_is_told():
     asked = request(reply_schema=ReplySchema("a", {"type": "object"}))
     assert call_key(config(), asked) != KEY
     assert call_key(config(structured_output="off"), asked) == KEY
@@ -121,7 +119,7 @@ def test_a_schema_counts_only_where_it_is_told() -> None:
     assert call_key(silent, asked) == call_key(silent, request())
 
 
-def test_tools_pictures_and_what_calls_carry_count() -> None:
+def test_tools_pictures_and_what_calls_carry_count():
     tool = Tool("t", "d", {"type": "object"})
     call, signed = ToolCall("1", "t", "{}"), ToolCall("1", "t", "{}", "sig")
     messages = [

@@ -39,7 +39,7 @@ def ask(tmp_path: Path) -> Ask:
     return ask
 
 
-def test_prompt_goes_in_and_answer_comes_out(ask: Ask) -> None:
+def test_prompt_goes_in_and_answer_comes_out(ask):
     reply = ask("import sys; print(sys.stdin.read().upper())")
     assert (reply.text, reply.model, reply.finish_reason) == (
         "BE BRIEF.\n\nSAY HÉ.",
@@ -48,7 +48,7 @@ def test_prompt_goes_in_and_answer_comes_out(ask: Ask) -> None:
     )
 
 
-def test_codex_takes_either_key(ask: Ask) -> None:
+def test_codex_takes_either_key(ask):
     code = "import os; print(len(os.environ.get('CODEX_API_KEY', '')))"
     assert ask(code, {"OPENAI_API_KEY": "four"}, provider="codex").text == "4"
     both = {"OPENAI_API_KEY": "four", "CODEX_API_KEY": "seven77"}
@@ -56,19 +56,19 @@ def test_codex_takes_either_key(ask: Ask) -> None:
     assert ask(code, {"OPENAI_API_KEY": "four"}, env=["OPENAI_API_KEY"]).text == "0"
 
 
-def test_several_turns_are_told_apart() -> None:
+def test_several_turns_are_told_apart():
     turns = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
     assert (
         rendered((Message("system", "s"), *turns)) == "s\n\nUser:\na\n\nAssistant:\nb\n\nUser:\nc\n"
     )
 
 
-def test_standard_error_is_the_trace(ask: Ask) -> None:
+def test_standard_error_is_the_trace(ask):
     reply = ask("import sys; print('42'); print('looked it up', file=sys.stderr)")
     assert (reply.text, reply.trace) == ("42", "looked it up")
 
 
-def test_usage_is_estimated_and_not_priced(ask: Ask) -> None:
+def test_usage_is_estimated_and_not_priced(ask):
     usage = ask("print('x' * 400)").usage
     assert (usage.calls, usage.completion_tokens, usage.estimated) == (1, 100, True)
     assert usage.cost_usd is None
@@ -82,17 +82,17 @@ def test_usage_is_estimated_and_not_priced(ask: Ask) -> None:
         ("print('x' * 4_000_001)", "more than 4,000,000 bytes"),
     ],
 )
-def test_a_failed_program_may_be_tried_again(ask: Ask, code: str, told: str) -> None:
+def test_a_failed_program_may_be_tried_again(ask, code, told):
     with pytest.raises(TransientFailure, match=told):
         ask(code)
 
 
-def test_a_program_over_its_time_may_be_tried_again(ask: Ask) -> None:
+def test_a_program_over_its_time_may_be_tried_again(ask):
     with pytest.raises(TransientFailure, match=r"no answer within 0\.2 s"):
         ask("import time; time.sleep(60)", timeout=0.2)
 
 
-def test_what_a_failing_program_printed_is_told(ask: Ask) -> None:
+def test_what_a_failing_program_printed_is_told(ask):
     with pytest.raises(TransientFailure, match=r"exit status 3: on stderr \| on stdout"):
         ask("import sys; print('on stdout'); print('on stderr', file=sys.stderr); sys.exit(3)")
 
@@ -107,9 +107,7 @@ def test_what_a_failing_program_printed_is_told(ask: Ask) -> None:
         ("Segmentation fault", TransientFailure, "Segmentation fault"),
     ],
 )
-def test_an_agents_failure_is_read_from_what_it_says(
-    ask: Ask, said: str, raised: type[Exception], told: str
-) -> None:
+def test_an_agents_failure_is_read_from_what_it_says(ask, said, raised, told):
     code = f"print({said!r}); raise SystemExit(1)"
     with pytest.raises(raised, match=told):
         ask(code, provider="claude-code")
@@ -118,20 +116,18 @@ def test_an_agents_failure_is_read_from_what_it_says(
 
 
 @pytest.mark.parametrize("status", [126, 127])
-def test_a_shells_word_for_not_found_ends_the_run(ask: Ask, status: int) -> None:
+def test_a_shells_word_for_not_found_ends_the_run(ask, status):
     with pytest.raises(ModelSetupError, match=r"model\.target\.command"):
         ask(f"raise SystemExit({status})")
 
 
-def test_an_absent_program_is_found_out_before_any_call(tmp_path: Path) -> None:
+def test_an_absent_program_is_found_out_before_any_call(tmp_path):
     absent = role("").model_copy(update={"command": ("no-such-agent",)})
     with pytest.raises(ModelSetupError, match="'no-such-agent' cannot be run: not found"):
         CommandClient("model.target", absent, tmp_path, {"PATH": "/usr/bin"})
 
 
-def test_a_program_of_the_repository_is_named_from_the_configurations_folder(
-    tmp_path: Path,
-) -> None:
+def test_a_program_of_the_repository_is_named_from_the_configurations_folder(tmp_path):
     agent = tmp_path / "tools" / "agent.sh"
     agent.parent.mkdir()
     agent.write_text('#!/bin/sh\necho "$1"; ls\n', encoding="utf-8")
@@ -141,36 +137,36 @@ def test_a_program_of_the_repository_is_named_from_the_configurations_folder(
     assert asyncio.run(client.complete(REQUEST)).text == f"{tmp_path}/x"
 
 
-def test_it_works_in_an_empty_folder_of_its_own(ask: Ask) -> None:
+def test_it_works_in_an_empty_folder_of_its_own(ask):
     here = ask("import os; print(os.getcwd(), os.listdir())").text
     assert here.endswith("workplace []")
     assert not Path(here.split()[0]).exists()
 
 
-def test_only_named_variables_are_seen(ask: Ask) -> None:
+def test_only_named_variables_are_seen(ask):
     code = "import os; print(sorted(k for k in os.environ if k.startswith('MY_')))"
     environ = {"MY_MODE": "1", "MY_OTHER": "2"}
     assert ask(code, environ, env=["MY_MODE", "MY_ABSENT"]).text == "['MY_MODE']"
 
 
-def test_a_keys_value_is_never_passed_on(ask: Ask) -> None:
+def test_a_keys_value_is_never_passed_on(ask):
     code = "import os, sys; print(os.environ['A_KEY']); print(os.environ['A_KEY'], file=sys.stderr)"
     reply = ask(code, {"A_KEY": "sk-secret"}, env=["A_KEY"])
     assert (reply.text, reply.trace) == ("***", "***")
 
 
-def test_keys_that_a_command_sees_are_known_for_redaction() -> None:
+def test_keys_that_a_command_sees_are_known_for_redaction():
     models = Models(target=role("", env=["A_KEY", "MODE"]), optimizer=role(""))
     assert resolved_key_values(models, {"A_KEY": "sk-1", "MODE": "fast"}) == ("sk-1",)
 
 
-def test_the_arguments_are_part_of_the_call_key() -> None:
+def test_the_arguments_are_part_of_the_call_key():
     one, other = role("print(1)"), role("print(2)")
     assert call_key(one, REQUEST) != call_key(other, REQUEST)
     assert call_key(one, REQUEST) == call_key(one.model_copy(update={"timeout": 1.0}), REQUEST)
 
 
-def test_answer_and_trace_come_back_from_the_cache(tmp_path: Path) -> None:
+def test_answer_and_trace_come_back_from_the_cache(tmp_path):
     log = tmp_path / "log"
     code = f"import sys; open({str(log)!r}, 'a').write('x'); print('a'); sys.stderr.write('t')"
     models = Models(target=role(code), optimizer=role(code))
@@ -186,7 +182,7 @@ def test_answer_and_trace_come_back_from_the_cache(tmp_path: Path) -> None:
     assert log.read_text(encoding="utf-8") == "x"
 
 
-def test_a_command_that_keeps_failing_is_unavailable(tmp_path: Path) -> None:
+def test_a_command_that_keeps_failing_is_unavailable(tmp_path):
     models = Models(target=role("raise SystemExit(1)"), optimizer=role(""))
 
     async def once() -> None:
@@ -206,12 +202,12 @@ def test_a_command_that_keeps_failing_is_unavailable(tmp_path: Path) -> None:
         {"provider": "openai", "model": "m", "env": ["A_KEY"]},
     ],
 )
-def test_settings_of_another_provider_are_refused(wrong: dict[str, object]) -> None:
+def test_settings_of_another_provider_are_refused(wrong):
     with pytest.raises(ValueError, match="command"):
         ModelRole.model_validate(wrong)
 
 
-def test_pictures_are_files_of_the_program_s_folder(tmp_path: Path) -> None:
+def test_pictures_are_files_of_the_program_s_folder(tmp_path):
     code = "import sys; print(sys.stdin.read()); print(open('picture-2.jpeg').read())"
     images = (Image("image/png", "QQ=="), Image("image/jpeg", "QmNk"))
     request = ChatRequest(Role.TARGET, "rollout", (Message("user", "Look.", images),))
@@ -221,15 +217,15 @@ def test_pictures_are_files_of_the_program_s_folder(tmp_path: Path) -> None:
     )
 
 
-def test_a_command_is_told_its_model(ask: Ask, tmp_path: Path) -> None:
+def test_a_command_is_told_its_model(ask, tmp_path):
     command = [sys.executable, "-c", "import sys; print(sys.argv[1])", "--model={model}"]
     assert ask("", command=command).text == "--model=agent-1"
 
 
 @pytest.mark.parametrize("name", ["copilot", "claude-code", "codex", "cursor"])
-def test_an_agent_is_run_by_its_name_alone(tmp_path: Path, name: str) -> None:
+def test_an_agent_is_run_by_its_name_alone(tmp_path, name):
     """Stand-ins on the PATH: what they are called with, and what they see of the environment."""
-    preset = PROVIDERS[name]  # type: ignore[index]
+    preset = PROVIDERS[name]
     script = tmp_path / preset.program[0]
     script.write_text(
         f"#!{sys.executable}\nimport json, os, sys\n"

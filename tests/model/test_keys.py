@@ -31,15 +31,15 @@ def config(**changes: Any) -> ModelRole:
         ({"provider": "simulated"}, None),
     ],
 )
-def test_openai_s_key_goes_to_openai_alone(changes: dict[str, Any], variable: str | None) -> None:
+def test_openai_s_key_goes_to_openai_alone(changes, variable):
     assert config(**changes).key_variable == variable
 
 
-def test_a_key_is_read_without_the_space_around_it() -> None:
+def test_a_key_is_read_without_the_space_around_it():
     assert api_key("model.target", config(), {"OPENAI_API_KEY": " sk-1\n"}) == "sk-1"
 
 
-def test_a_server_without_a_variable_gets_a_placeholder() -> None:
+def test_a_server_without_a_variable_gets_a_placeholder():
     assert api_key("model.target", config(base_url="http://localhost/v1"), {}) == "none"
 
 
@@ -51,13 +51,13 @@ def test_a_server_without_a_variable_gets_a_placeholder() -> None:
         ({"OPENAI_APIKEY": "sk-1"}, "OPENAI_APIKEY is set: did you mean"),
     ],
 )
-def test_a_missing_key_says_which_variable_to_set(environ: dict[str, str], words: str) -> None:
+def test_a_missing_key_says_which_variable_to_set(environ, words):
     with pytest.raises(ModelSetupError, match=words) as caught:
         api_key("model.target", config(), environ)
     assert "sk-1" not in str(caught.value)
 
 
-def test_values_to_redact_are_those_in_use() -> None:
+def test_values_to_redact_are_those_in_use():
     models = Models(
         target=config(), optimizer=config(api_key_env="OTHER"), judge=config(api_key_env="GONE")
     )
@@ -65,7 +65,7 @@ def test_values_to_redact_are_those_in_use() -> None:
     assert resolved_key_values(models, environ) == ("a", "b")
 
 
-def test_headers_are_secret_if_a_name_says_so() -> None:
+def test_headers_are_secret_if_a_name_says_so():
     headers = {"x-api-key": "${A}", "x-team": "${TEAM}", "x-mode": "${MY_TOKEN} ${MODE}"}
     role = config(base_url="http://localhost/v1", headers=headers)
     environ = {"A": "a", "TEAM": "blue", "MY_TOKEN": "t", "MODE": "fast"}
@@ -74,23 +74,23 @@ def test_headers_are_secret_if_a_name_says_so() -> None:
     assert role.secret_variables == ("A", "TEAM", "MY_TOKEN", "MODE")
 
 
-def test_a_stray_character_in_a_header_is_named_with_its_place() -> None:
+def test_a_stray_character_in_a_header_is_named_with_its_place():
     role = config(base_url="http://localhost/v1", headers={"x-api-key": "Key ${A}"})
     words = r"value of A holds U\+200B \(ZERO WIDTH SPACE\) as character 5 of 6"
     with pytest.raises(ModelSetupError, match=words):
         headers_of("model.target", role, {"A": "a b \u200bc"})
 
 
-def test_a_secret_inside_another_leaves_no_rest() -> None:
+def test_a_secret_inside_another_leaves_no_rest():
     assert redact("key abcdef and abc", ["abc", "abcdef", ""]) == "key *** and ***"
 
 
 @given(st.text(alphabet="xyz "), st.text(alphabet="xyz", min_size=1))
-def test_no_secret_remains(text: str, secret: str) -> None:
+def test_no_secret_remains(text, secret):
     assert secret not in redact(text, [secret])
 
 
-def test_a_key_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_key_may_be_in_a_file_of_its_own(tmp_path):
     (tmp_path / "key").write_text(" sk-file-1\n", encoding="utf-8")
     role = config(api_key_file="key")
     assert api_key("model.target", role, {"OPENAI_API_KEY": "other"}, tmp_path) == "sk-file-1"
@@ -109,7 +109,7 @@ def test_a_key_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
         (b"KEY=sk-1\nOTHER=2\n", "holds U\\+000A"),
     ],
 )
-def test_a_file_without_a_key_is_named(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_a_file_without_a_key_is_named(tmp_path, content, words):
     if content is not None:
         (tmp_path / "key").write_bytes(content)
     with pytest.raises(ModelSetupError, match=words) as caught:
@@ -117,12 +117,12 @@ def test_a_file_without_a_key_is_named(tmp_path: Path, content: bytes | None, wo
     assert "sk-1" not in str(caught.value)
 
 
-def test_a_key_has_one_place() -> None:
+def test_a_key_has_one_place():
     with pytest.raises(ValueError, match="give one of them"):
         config(api_key_env="A", api_key_file="b")
 
 
-def test_the_variable_that_must_be_set_is_named() -> None:
+def test_the_variable_that_must_be_set_is_named():
     assert required_variable(config()) == "OPENAI_API_KEY"
     assert required_variable(config(api_key_file="key")) is None
     assert required_variable(config(provider="simulated")) is None

@@ -31,7 +31,7 @@ def reserve(meter: Meter, expected: Usage = ONE) -> None:
     asyncio.run(meter.reserve(expected))
 
 
-def test_usage_is_booked_by_role_and_stage() -> None:
+def test_usage_is_booked_by_role_and_stage():
     meter = Meter()
     judged = Account("judge", "rollout")
     for account in (ROLLOUT, Account("optimizer", "analyst"), judged, ROLLOUT):
@@ -43,7 +43,7 @@ def test_usage_is_booked_by_role_and_stage() -> None:
     assert meter.total() == CALL + CALL + CALL + CALL
 
 
-def test_reuse_costs_nothing_and_is_counted() -> None:
+def test_reuse_costs_nothing_and_is_counted():
     meter = Meter()
     meter.reuse()
     assert (meter.reused_calls, meter.total()) == (1, Usage())
@@ -57,7 +57,7 @@ def test_reuse_costs_nothing_and_is_counted() -> None:
         (Limits(cost_usd=1.0), "budget.step.cost_usd"),
     ],
 )
-def test_a_spent_limit_stops_the_next_call(limits: Limits, key: str) -> None:
+def test_a_spent_limit_stops_the_next_call(limits, key):
     meter = Meter(step=limits)
     meter.charge(ROLLOUT, CALL)
     reserve(meter, CALL)
@@ -70,7 +70,7 @@ def test_a_spent_limit_stops_the_next_call(limits: Limits, key: str) -> None:
 @pytest.mark.parametrize(
     "limits", [Limits(calls=2), Limits(tokens=250), Limits(cost_usd=1.2), Limits(tokens=200)]
 )
-def test_a_call_for_which_there_may_be_no_room_waits_for_those_under_way(limits: Limits) -> None:
+def test_a_call_for_which_there_may_be_no_room_waits_for_those_under_way(limits):
     async def work() -> list[str]:
         meter, told = Meter(step=limits), list[str]()
         await meter.reserve(CALL)
@@ -86,7 +86,7 @@ def test_a_call_for_which_there_may_be_no_room_waits_for_those_under_way(limits:
     assert asyncio.run(work()) == ["waits", "goes"]
 
 
-def test_calls_under_way_are_never_broken_off_by_a_limit() -> None:
+def test_calls_under_way_are_never_broken_off_by_a_limit():
     async def work() -> bool:
         meter = Meter(step=Limits(calls=1))
         await meter.reserve()
@@ -102,7 +102,7 @@ def test_calls_under_way_are_never_broken_off_by_a_limit() -> None:
     assert asyncio.run(work())
 
 
-def test_a_call_that_is_alone_goes_as_long_as_a_limit_is_not_used_up() -> None:
+def test_a_call_that_is_alone_goes_as_long_as_a_limit_is_not_used_up():
     meter = Meter(step=Limits(tokens=101))
     meter.charge(ROLLOUT, CALL)
     reserve(meter, Usage(calls=1, prompt_tokens=10_000))
@@ -112,14 +112,14 @@ def test_a_call_that_is_alone_goes_as_long_as_a_limit_is_not_used_up() -> None:
         reserve(meter)
 
 
-def test_what_the_run_spent_before_counts_for_the_run_only() -> None:
+def test_what_the_run_spent_before_counts_for_the_run_only():
     earlier = Usage(calls=9, cost_usd=0.0)
     reserve(Meter(step=Limits(calls=1), spent=earlier))
     with pytest.raises(BudgetExhausted, match=r"budget\.run\.calls is used up: 9 of 9"):
         reserve(Meter(run=Limits(calls=9), spent=earlier))
 
 
-def test_minutes_of_a_step_count_from_its_own_start() -> None:
+def test_minutes_of_a_step_count_from_its_own_start():
     seconds = [100.0]
     meter = Meter(step=Limits(minutes=1), clock=lambda: seconds[0])
     seconds[0] = 159.9
@@ -130,13 +130,13 @@ def test_minutes_of_a_step_count_from_its_own_start() -> None:
         reserve(meter)
 
 
-def test_minutes_of_a_run_count_from_the_command_s_start() -> None:
+def test_minutes_of_a_run_count_from_the_command_s_start():
     meter = Meter(run=Limits(minutes=2), clock=lambda: 130.0, command_started=10.0)
     with pytest.raises(BudgetExhausted, match=r"budget\.run\.minutes"):
         reserve(meter)
 
 
-def test_a_limit_of_zero_allows_no_call() -> None:
+def test_a_limit_of_zero_allows_no_call():
     with pytest.raises(BudgetExhausted):
         reserve(Meter(step=Limits(calls=0)))
 
@@ -151,9 +151,7 @@ def test_a_limit_of_zero_allows_no_call() -> None:
         (Limits(cost_usd=1), {"model": "gpt-5.5", "price": None}, False),
     ],
 )
-def test_a_cost_limit_needs_every_price_that_is_not_known(
-    limits: Limits, target: dict[str, Any], refused: bool
-) -> None:
+def test_a_cost_limit_needs_every_price_that_is_not_known(limits, target, refused):
     needs = pytest.raises(
         ModelSetupError, match=r"budget\.step\.cost_usd needs model\.target\.price"
     )
@@ -161,13 +159,13 @@ def test_a_cost_limit_needs_every_price_that_is_not_known(
         Meter(step=limits).require_prices(models(**target))
 
 
-def test_a_run_of_unknown_cost_cannot_be_held_to_one() -> None:
+def test_a_run_of_unknown_cost_cannot_be_held_to_one():
     meter = Meter(run=Limits(cost_usd=1), spent=Usage(calls=1, cost_usd=None))
     with pytest.raises(ModelSetupError, match="no known cost"):
         meter.require_prices(models())
 
 
-def test_the_optimizer_s_missing_price_is_named_although_it_judges_too() -> None:
+def test_the_optimizer_s_missing_price_is_named_although_it_judges_too():
     role = {"provider": "openai", "model": "gpt-5.5"}
     unknown = {"provider": "openai", "model": "in-no-table"}
     found = Models.model_validate({"target": role, "optimizer": unknown})
@@ -175,7 +173,7 @@ def test_the_optimizer_s_missing_price_is_named_although_it_judges_too() -> None
         Meter(run=Limits(cost_usd=1)).require_prices(found)
 
 
-def test_what_a_piece_of_work_is_charged_is_told_apart() -> None:
+def test_what_a_piece_of_work_is_charged_is_told_apart():
     meter = Meter()
     meter.charge(ROLLOUT, CALL)
     with meter.shared() as share:
@@ -187,7 +185,7 @@ def test_what_a_piece_of_work_is_charged_is_told_apart() -> None:
     assert meter.total() == CALL + CALL + CALL
 
 
-def test_work_at_the_same_time_has_its_own_share() -> None:
+def test_work_at_the_same_time_has_its_own_share():
     meter = Meter()
 
     async def work(calls: int) -> int:
@@ -203,7 +201,7 @@ def test_work_at_the_same_time_has_its_own_share() -> None:
     assert asyncio.run(both()) == [3, 5]
 
 
-def test_a_budget_can_be_asked_without_a_call() -> None:
+def test_a_budget_can_be_asked_without_a_call():
     meter = Meter(step=Limits(calls=1))
     asyncio.run(meter.check())
     asyncio.run(meter.check())
@@ -212,7 +210,7 @@ def test_a_budget_can_be_asked_without_a_call() -> None:
         asyncio.run(meter.check())
 
 
-def test_what_is_lent_is_nobody_elses_until_it_comes_back() -> None:
+def test_what_is_lent_is_nobody_elses_until_it_comes_back():
     meter = Meter(step=Limits(calls=8, tokens=800), run=Limits(calls=6, cost_usd=3.0))
     with meter.lent(2) as first:
         assert first == Limits(calls=3, tokens=400, cost_usd=1.5)
@@ -222,12 +220,12 @@ def test_what_is_lent_is_nobody_elses_until_it_comes_back() -> None:
         assert again == Limits(calls=6, tokens=800, cost_usd=3.0)
 
 
-def test_nothing_is_lent_where_nothing_is_limited() -> None:
+def test_nothing_is_lent_where_nothing_is_limited():
     with Meter().lent(4) as share:
         assert share == Limits()
 
 
-def test_calls_are_lent_until_there_are_none() -> None:
+def test_calls_are_lent_until_there_are_none():
     meter = Meter(step=Limits(calls=2))
     with meter.lent(16) as first, meter.lent(16) as second:
         assert (first.calls, second.calls) == (1, 1)
@@ -238,7 +236,7 @@ def test_calls_are_lent_until_there_are_none() -> None:
 
 
 @given(limit=st.integers(1, 500), parts=st.integers(1, 40), borrowers=st.integers(1, 60))
-def test_loans_together_never_exceed_what_is_left(limit: int, parts: int, borrowers: int) -> None:
+def test_loans_together_never_exceed_what_is_left(limit, parts, borrowers):
     meter, lent = Meter(run=Limits(calls=limit)), 0
     with ExitStack() as loans, suppress(BudgetExhausted):
         for _ in range(borrowers):

@@ -36,7 +36,7 @@ def complete(config: ModelRole, request: ChatRequest, events: Any = None) -> Cha
     return reply
 
 
-def test_a_call_sends_what_is_set_and_reads_the_reply(server: Any, served: Any, ask: Any) -> None:
+def test_a_call_sends_what_is_set_and_reads_the_reply(server, served, ask):
     config = served(temperature=0.5, extra_body={"top_k": 1})
     reply = complete(config, ask(max_output_tokens=9))
     assert reply == ChatReply("hello", "stop", "served", Usage(1, 10, 5, cost_usd=None))
@@ -52,40 +52,38 @@ def test_a_call_sends_what_is_set_and_reads_the_reply(server: Any, served: Any, 
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_a_prompt_that_utf_8_cannot_hold_is_sent_all_the_same(server: Any, served: Any) -> None:
+def test_a_prompt_that_utf_8_cannot_hold_is_sent_all_the_same(server, served):
     complete(served(), ChatRequest(Role.TARGET, "rollout", (Message("user", "a\ud800é"),)))
     assert server.prompts() == ["a?é"]
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad  gateway</html>", b"", b'{"detail": "no"}'])
-def test_an_error_of_any_shape_is_an_error(server: Any, served: Any, ask: Any, body: bytes) -> None:
+def test_an_error_of_any_shape_is_an_error(server, served, ask, body):
     server.will(body, status=502)
     with pytest.raises(TransientFailure, match="status 502"):
         complete(served(), ask())
 
 
-def test_a_wish_to_wait_is_passed_on_in_seconds(server: Any, served: Any, ask: Any) -> None:
+def test_a_wish_to_wait_is_passed_on_in_seconds(server, served, ask):
     server.will_fail(429, "slow", headers={"Retry-After": "17"})
     with pytest.raises(TransientFailure) as caught:
         complete(served(), ask())
     assert caught.value.retry_after == 17
 
 
-def test_a_server_that_is_not_there_may_come_back(ask: Any) -> None:
+def test_a_server_that_is_not_there_may_come_back(ask):
     config = ModelRole(provider="openai", model="m", base_url="http://127.0.0.1:1/v1")
     with pytest.raises(TransientFailure, match=r"the connection failed: .*connect"):
         complete(config, ask())
 
 
-def test_a_server_that_hangs_up_is_not_called_slow(server: Any, served: Any, ask: Any) -> None:
+def test_a_server_that_hangs_up_is_not_called_slow(server, served, ask):
     server.will(hangs_up=True)
     with pytest.raises(TransientFailure, match="the connection failed: Server disconnected"):
         complete(served(), ask())
 
 
-def test_a_connection_that_the_server_ends_is_not_used_again(
-    server: Any, served: Any, ask: Any
-) -> None:
+def test_a_connection_that_the_server_ends_is_not_used_again(server, served, ask):
     async def twice(client: ServerClient) -> list[ChatReply]:
         return [await client.complete(ask()) for _ in range(2)]
 
@@ -93,9 +91,7 @@ def test_a_connection_that_the_server_ends_is_not_used_again(
     assert len(with_client(served(), twice)) == len(server.peers) == 2
 
 
-def test_request_gets_to_the_server_before_the_next_one_may_leave(
-    server: Any, served: Any, ask: Any
-) -> None:
+def test_request_gets_to_the_server_before_the_next_one_may_leave(server, served, ask):
     async def leaves(client: ServerClient) -> bool:
         await client.complete(ask())  # so that there is a connection
         server.arrived.clear()
@@ -110,18 +106,14 @@ def test_request_gets_to_the_server_before_the_next_one_may_leave(
     assert with_client(served(), leaves)
 
 
-def test_the_usual_variables_name_a_proxy(
-    monkeypatch: pytest.MonkeyPatch, server: Any, ask: Any
-) -> None:
+def test_the_usual_variables_name_a_proxy(monkeypatch, server, ask):
     monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
     config = ModelRole(provider="openai", model="m", base_url="http://model.invalid/v1")
     assert complete(config, ask()).text == "hello"
     assert server.paths == ["http://model.invalid/v1/chat/completions"]
 
 
-def test_a_server_that_does_not_answer_in_time_may_answer_later(
-    server: Any, served: Any, ask: Any
-) -> None:
+def test_a_server_that_does_not_answer_in_time_may_answer_later(server, served, ask):
     gate = threading.Event()
     server.will(gate=gate)
     with pytest.raises(TransientFailure, match=r"no answer within 0\.1 s"):
@@ -129,7 +121,7 @@ def test_a_server_that_does_not_answer_in_time_may_answer_later(
     gate.set()
 
 
-def test_cancellation_ends_a_call_at_once(server: Any, served: Any, ask: Any) -> None:
+def test_cancellation_ends_a_call_at_once(server, served, ask):
     gate = threading.Event()
     server.will(gate=gate)
 
@@ -144,7 +136,7 @@ def test_cancellation_ends_a_call_at_once(server: Any, served: Any, ask: Any) ->
     gate.set()
 
 
-def test_the_key_appears_in_no_message(server: Any, served: Any, ask: Any) -> None:
+def test_the_key_appears_in_no_message(server, served, ask):
     server.will_fail(401, f"Incorrect API key provided: {KEY}")
     with pytest.raises(ModelSetupError, match=r"\*\*\*") as caught:
         complete(served(api_key_env="MY_KEY"), ask())
@@ -152,9 +144,7 @@ def test_the_key_appears_in_no_message(server: Any, served: Any, ask: Any) -> No
     assert "MY_KEY" in str(caught.value)
 
 
-def test_an_unsupported_parameter_is_dropped_for_good_and_told(
-    server: Any, served: Any, ask: Any
-) -> None:
+def test_an_unsupported_parameter_is_dropped_for_good_and_told(server, served, ask):
     server.will_fail(400, "Unsupported value: 'temperature' does not support 0.5")
     events: list[Event] = []
 
@@ -169,7 +159,7 @@ def test_an_unsupported_parameter_is_dropped_for_good_and_told(
     ]
 
 
-def test_the_token_limit_is_renamed(server: Any, served: Any, ask: Any) -> None:
+def test_the_token_limit_is_renamed(server, served, ask):
     message = "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
     server.will_fail(400, message, code="unsupported_parameter", param="max_tokens")
     config = served(token_limit_field="max_tokens", max_output_tokens=7)
@@ -177,14 +167,14 @@ def test_the_token_limit_is_renamed(server: Any, served: Any, ask: Any) -> None:
     assert server.bodies[1]["max_completion_tokens"] == 7
 
 
-def test_a_server_that_takes_neither_name_is_given_up(server: Any, served: Any, ask: Any) -> None:
+def test_a_server_that_takes_neither_name_is_given_up(server, served, ask):
     for name in ("max_completion_tokens", "max_tokens"):
         server.will_fail(400, f"Unsupported parameter: '{name}'")
     with pytest.raises(ModelSetupError, match="Unsupported parameter: 'max_tokens'"):
         complete(served(max_output_tokens=7), ask())
 
 
-def test_calls_at_once_learn_together(server: Any, served: Any, ask: Any) -> None:
+def test_calls_at_once_learn_together(server, served, ask):
     all_three_asked = threading.Barrier(3)
     for _ in range(3):
         refusal = {"error": {"message": "Unsupported parameter: 'max_completion_tokens'"}}

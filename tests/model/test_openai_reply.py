@@ -24,7 +24,7 @@ def read(ask: Any, content: bytes) -> ChatReply:
     return answer
 
 
-def test_usage_is_read_in_full(ask: Any) -> None:
+def test_usage_is_read_in_full(ask):
     usage = {
         "prompt_tokens": 100,
         "completion_tokens": 50,
@@ -45,16 +45,14 @@ def test_usage_is_read_in_full(ask: Any) -> None:
         ({"cost": 0}, 0, None),
     ],
 )
-def test_what_single_providers_add_to_usage_is_read(
-    ask: Any, more: dict[str, Any], cached: int, cost: float | None
-) -> None:
+def test_what_single_providers_add_to_usage_is_read(ask, more, cached, cost):
     usage = {"prompt_tokens": 100, "completion_tokens": 50, **more}
     counted = read(ask, body({"content": "x"}, usage=usage)).usage
     assert (counted.cached_tokens, counted.cost_usd) == (cached, cost)
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
-def test_missing_usage_is_estimated_and_says_so(ask: Any, usage: Any) -> None:
+def test_missing_usage_is_estimated_and_says_so(ask, usage):
     counted = read(ask, body({"content": "abcde"}, usage=usage)).usage
     assert (counted.prompt_tokens, counted.completion_tokens, counted.estimated) == (2, 2, True)
 
@@ -71,14 +69,14 @@ def test_missing_usage_is_estimated_and_says_so(ask: Any, usage: Any) -> None:
         ({"content": "<think>cut off"}, "<think>cut off"),
     ],
 )
-def test_text_is_found_where_servers_put_it(ask: Any, message: dict[str, Any], text: str) -> None:
+def test_text_is_found_where_servers_put_it(ask, message, text):
     assert read(ask, body(message)).text == text
 
 
 @pytest.mark.parametrize(
     "content", [b"", b'{"choices": [{"mess', b"<html>", b"[]", b'{"choices": []}', b"\xff", b"{}"]
 )
-def test_what_is_no_completion_may_pass(ask: Any, content: bytes) -> None:
+def test_what_is_no_completion_may_pass(ask, content):
     with pytest.raises(TransientFailure):
         read(ask, content)
 
@@ -87,9 +85,7 @@ def test_what_is_no_completion_may_pass(ask: Any, content: bytes) -> None:
     ("more", "kept"),
     [({}, False), ({"usage": {"prompt_tokens": 9, "completion_tokens": 3}}, True)],
 )
-def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(
-    ask: Any, more: dict[str, Any], kept: bool
-) -> None:
+def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(ask, more, kept):
     with pytest.raises(TransientFailure, match="no answer") as caught:
         read(ask, body({"content": None}, **more))
     assert (caught.value.reply is not None) is kept
@@ -102,9 +98,7 @@ def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(
 @pytest.mark.parametrize(
     ("code", "status", "kind"), [(1004, 401, "1004"), (1027, 400, "content_filter"), (1, 502, "1")]
 )
-def test_minimax_says_its_errors_with_status_200(
-    ask: Any, code: int, status: int, kind: str
-) -> None:
+def test_minimax_says_its_errors_with_status_200(ask, code, status, kind):
     told = {"choices": None, "base_resp": {"status_code": code, "status_msg": "why"}}
     answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
     assert isinstance(answer, ServerError)
@@ -112,7 +106,7 @@ def test_minimax_says_its_errors_with_status_200(
 
 
 @pytest.mark.parametrize("content", [None, "", []])
-def test_minimax_error_beside_an_empty_message_is_an_error(ask: Any, content: Any) -> None:
+def test_minimax_error_beside_an_empty_message_is_an_error(ask, content):
     choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
     told = {"choices": [choice], "base_resp": {"status_code": 1004, "status_msg": "login fail"}}
     answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
@@ -124,7 +118,7 @@ def test_minimax_error_beside_an_empty_message_is_an_error(ask: Any, content: An
 
 
 @pytest.mark.parametrize(("code", "status"), [(429, 429), ("server_error", 502), (None, 502)])
-def test_an_error_in_a_good_status_is_an_error(ask: Any, code: Any, status: int) -> None:
+def test_an_error_in_a_good_status_is_an_error(ask, code, status):
     content = json.dumps({"error": {"message": "overloaded", "code": code}}).encode()
     answer = read_reply(content, ask(), CONFIG)
     assert isinstance(answer, ServerError)
@@ -132,5 +126,5 @@ def test_an_error_in_a_good_status_is_an_error(ask: Any, code: Any, status: int)
 
 
 @given(st.text(st.characters()))
-def test_any_text_becomes_encodable(text: str) -> None:
+def test_any_text_becomes_encodable(text):
     assert well_formed(text).encode() is not None

@@ -17,7 +17,7 @@ def tariff(**role: Any) -> Any:
     return tariff_of(ModelRole.model_validate(role))
 
 
-def test_the_configured_price_goes_before_the_table() -> None:
+def test_the_configured_price_goes_before_the_table():
     price = {"input": 10, "output": 100, "cached_input": 1}
     found = tariff(provider="openai", model="gpt-5.5", price=price)
     assert (found.source, found.known) == ("configuration", True)
@@ -40,7 +40,7 @@ def test_the_configured_price_goes_before_the_table() -> None:
         ),
     ],
 )
-def test_a_well_known_model_costs_what_the_table_says(role: Any, provider: str) -> None:
+def test_a_well_known_model_costs_what_the_table_says(role, provider):
     found = tariff(**role)
     counted = Counted(input_tokens=1000, cache_read_tokens=400, output_tokens=100)
     expected = calc_price(counted, role["model"], provider_id=provider).total_price
@@ -50,7 +50,7 @@ def test_a_well_known_model_costs_what_the_table_says(role: Any, provider: str) 
     assert found.priced(CALL) < found.priced(Usage(1, 1000, 100))
 
 
-def test_what_a_provider_writes_into_its_cache_is_priced_as_the_table_says() -> None:
+def test_what_a_provider_writes_into_its_cache_is_priced_as_the_table_says():
     found = tariff(provider="anthropic", model="claude-opus-4-6")
     assert found.priced(Usage(1, 1000, 0, cache_write_tokens=1000)) > found.priced(Usage(1, 1000))
 
@@ -63,18 +63,18 @@ def test_what_a_provider_writes_into_its_cache_is_priced_as_the_table_says() -> 
         {"provider": "command", "model": "gpt-5.5", "command": ["agent"]},
     ],
 )
-def test_a_price_that_nobody_knows_is_unknown_and_not_guessed_by_the_name(role: Any) -> None:
+def test_a_price_that_nobody_knows_is_unknown_and_not_guessed_by_the_name(role):
     found = tariff(**role)
     assert (found.source, found.known, found.priced(CALL)) == ("unknown", False, None)
 
 
-def test_a_simulated_model_costs_nothing_and_says_so() -> None:
+def test_a_simulated_model_costs_nothing_and_says_so():
     found = tariff(provider="simulated", model="gpt-5.5")
     assert (found.source, found.priced(CALL)) == ("simulated", 0.0)
     assert "simulated" in found.text
 
 
-def test_the_judge_is_priced_as_the_optimizer_if_it_is_the_same_model() -> None:
+def test_the_judge_is_priced_as_the_optimizer_if_it_is_the_same_model():
     simulated = {"provider": "simulated", "model": "s"}
     priced = {"provider": "openai", "model": "m", "price": {"input": 1, "output": 1}}
     found = tariffs(Models.model_validate({"target": simulated, "optimizer": priced}))
@@ -86,9 +86,7 @@ def test_the_judge_is_priced_as_the_optimizer_if_it_is_the_same_model() -> None:
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7), st.integers(0, 10**8), st.integers(0, 10**8))
-def test_cost_is_never_negative_and_never_above_the_uncached(
-    prompt: int, completion: int, cached: int, written: int
-) -> None:
+def test_cost_is_never_negative_and_never_above_the_uncached(prompt, completion, cached, written):
     price = Price(input=3, output=5, cached_input=1)
     usage = Usage(1, prompt, completion, cached, cache_write_tokens=written)
     cost, dearest = cost_usd(usage, price), cost_usd(Usage(1, prompt, completion), price)

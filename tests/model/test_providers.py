@@ -103,7 +103,7 @@ def ask(config: ModelRole, *requests: ChatRequest, events: Any = None) -> list[C
     return asyncio.run(run())
 
 
-def test_a_conversation_is_understood(api: ModelApi, family: Family) -> None:
+def test_a_conversation_is_understood(api, family):
     turns = (
         Message("system", "Be brief."),
         Message("user", "hi"),
@@ -117,9 +117,7 @@ def test_a_conversation_is_understood(api: ModelApi, family: Family) -> None:
     assert all(text in sent for text in ("Be brief.", "yes?", "go on", "900"))
 
 
-def test_usage_is_the_server_s_own_with_cached_and_hidden_tokens(
-    api: ModelApi, family: Family
-) -> None:
+def test_usage_is_the_server_s_own_with_cached_and_hidden_tokens(api, family):
     first, second = ask(
         role(api, family),
         request(),
@@ -134,17 +132,17 @@ def test_usage_is_the_server_s_own_with_cached_and_hidden_tokens(
         assert (counted.cache_write_tokens, second.usage.cache_write_tokens) == (1024, 0)
 
 
-def test_pictures_are_shown(api: ModelApi, family: Family) -> None:
+def test_pictures_are_shown(api, family):
     ask(role(api, family), request(Message("user", "What is it?", (PICTURE,))))
     assert PICTURE.data in json.dumps(api.bodies[0])
 
 
-def test_a_reply_is_held_to_a_schema(api: ModelApi, family: Family) -> None:
+def test_a_reply_is_held_to_a_schema(api, family):
     ask(role(api, family), request(reply_schema=SCHEMA))
     assert '"additionalProperties": false' in json.dumps(api.bodies[0])
 
 
-def test_a_schema_is_kept_back_where_it_is_not_wanted(api: ModelApi, family: Family) -> None:
+def test_a_schema_is_kept_back_where_it_is_not_wanted(api, family):
     ask(role(api, family, structured_output="off"), request(reply_schema=SCHEMA))
     assert "additionalProperties" not in json.dumps(api.bodies[0])
 
@@ -156,9 +154,7 @@ def test_a_schema_is_kept_back_where_it_is_not_wanted(api: ModelApi, family: Fam
         "json_schema: not supported by this model",
     ],
 )
-def test_a_schema_that_is_not_understood_is_left_out_for_good(
-    api: ModelApi, family: Family, message: str
-) -> None:
+def test_a_schema_that_is_not_understood_is_left_out_for_good(api, family, message):
     api.will({"error": {"message": message, "type": "invalid_request_error"}}, 400)
     events: list[Any] = []
     ask(role(api, family), *[request(reply_schema=SCHEMA)] * 2, events=events)
@@ -167,7 +163,7 @@ def test_a_schema_that_is_not_understood_is_left_out_for_good(
     assert len(events) == 1
 
 
-def test_a_refused_temperature_and_effort_are_left_out(api: ModelApi, family: Family) -> None:
+def test_a_refused_temperature_and_effort_are_left_out(api, family):
     for name in ("temperature", "reasoning_effort" if family.name == "chat" else "effort"):
         said = "reasoning.effort" if (family.name, name) == ("responses", "effort") else name
         api.will({"error": {"message": f"{said} is not supported with this model"}}, 400)
@@ -230,7 +226,7 @@ CALLS = {
 }
 
 
-def test_tools_are_called_and_their_results_understood(api: ModelApi, family: Family) -> None:
+def test_tools_are_called_and_their_results_understood(api, family):
     config, opening = role(api, family), (Message("system", "s"), Message("user", "Look it up."))
     api.will(CALLS[family.name])
     (wanted,) = ask(config, request(*opening, tools=(TOOL,)))
@@ -251,7 +247,7 @@ def test_tools_are_called_and_their_results_understood(api: ModelApi, family: Fa
     assert "found call_2" in again
 
 
-def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api: ModelApi) -> None:
+def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api):
     config = role(api, FAMILIES[2])
     call = ToolCall("call_1", "look", "not JSON")
     turns = (
@@ -269,7 +265,7 @@ def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api: ModelApi) -
     ]
 
 
-def test_a_single_question_pays_for_no_mark_of_its_own(api: ModelApi) -> None:
+def test_a_single_question_pays_for_no_mark_of_its_own(api):
     ask(role(api, FAMILIES[2]), request())
     assert "cache_control" not in json.dumps(api.bodies[0]["messages"])
 
@@ -287,9 +283,7 @@ def test_a_single_question_pays_for_no_mark_of_its_own(api: ModelApi) -> None:
         ({"extra_body": {"top_k": 3}}, {"top_k": 3}),
     ],
 )
-def test_settings_in_anthropic_s_words(
-    api: ModelApi, changes: dict[str, Any], sent: dict[str, Any]
-) -> None:
+def test_settings_in_anthropic_s_words(api, changes, sent):
     ask(role(api, FAMILIES[2], **changes), request())
     assert {key: api.bodies[0].get(key) for key in sent} == sent
 
@@ -310,28 +304,20 @@ def test_settings_in_anthropic_s_words(
         (400, "json_validate_failed", "Failed to generate JSON", ModelUnavailable, "400"),
     ],
 )
-def test_errors_mean_the_same_in_every_protocol(
-    api: ModelApi,
-    family: Family,
-    status: int,
-    kind: str,
-    message: str,
-    outcome: type[Exception],
-    words: str,
-) -> None:
+def test_errors_mean_the_same_in_every_protocol(api, family, status, kind, message, outcome, words):
     envelope = {"type": "error"} if family.name == "messages" else {}
     api.will({**envelope, "error": {"type": kind, "message": message}}, status)
     with pytest.raises(outcome, match=words):
         ask(role(api, family), request())
 
 
-def test_an_error_in_a_list_is_read(api: ModelApi) -> None:
+def test_an_error_in_a_list_is_read(api):
     api.will([{"error": {"code": 400, "message": "API key not valid.", "status": "X"}}], 400)
     with pytest.raises(ModelSetupError, match="refused the key"):
         ask(role(api, FAMILIES[0]), request())
 
 
-def test_a_server_is_asked_again_when_it_wishes(api: ModelApi, family: Family) -> None:
+def test_a_server_is_asked_again_when_it_wishes(api, family):
     error = {"error": {"type": "rate_limit_error", "message": "slow"}}
     api.will(error, 429, headers={"retry-after-ms": "1"})
     (reply,) = ask(role(api, family, retries=1), request())
@@ -339,16 +325,14 @@ def test_a_server_is_asked_again_when_it_wishes(api: ModelApi, family: Family) -
 
 
 @pytest.mark.parametrize("broken", [{"cut": 5}, {"body": b"<html>"}, {"body": b'{"a": 1}'}])
-def test_an_answer_that_is_none_may_pass(
-    api: ModelApi, family: Family, broken: dict[str, Any]
-) -> None:
+def test_an_answer_that_is_none_may_pass(api, family, broken):
     body = broken.get("body", b'{"content": []}')
     api.will(body, cut=broken.get("cut"))
     with pytest.raises(ModelUnavailable):
         ask(role(api, family), request())
 
 
-def test_what_a_filter_ends_is_a_refusal_that_was_paid_for(api: ModelApi, family: Family) -> None:
+def test_what_a_filter_ends_is_a_refusal_that_was_paid_for(api, family):
     answers = {
         "chat": {
             "choices": [{"message": {"content": None}, "finish_reason": "content_filter"}],
@@ -373,7 +357,7 @@ def test_what_a_filter_ends_is_a_refusal_that_was_paid_for(api: ModelApi, family
     assert caught.value.usage.prompt_tokens == 7
 
 
-def test_an_answer_cut_at_the_limit_says_so(api: ModelApi, family: Family) -> None:
+def test_an_answer_cut_at_the_limit_says_so(api, family):
     answers = {
         "chat": {"choices": [{"message": {"content": "par"}, "finish_reason": "length"}]},
         "responses": {
@@ -397,9 +381,7 @@ def test_an_answer_cut_at_the_limit_says_so(api: ModelApi, family: Family) -> No
         ("image_too_large", ModelSetupError),
     ],
 )
-def test_a_response_that_failed_is_an_error(
-    api: ModelApi, code: str, outcome: type[Exception]
-) -> None:
+def test_a_response_that_failed_is_an_error(api, code, outcome):
     api.will({"status": "failed", "error": {"code": code, "message": "no"}, "output": []})
     with pytest.raises(outcome):
         ask(role(api, FAMILIES[1]), request())
@@ -417,9 +399,7 @@ def test_a_response_that_failed_is_an_error(
         ("gpt-5.4-program", "/v1/chat/completions"),
     ],
 )
-def test_models_that_only_the_newer_interface_serves_are_asked_there(
-    api: ModelApi, model: str, path: str
-) -> None:
+def test_models_that_only_the_newer_interface_serves_are_asked_there(api, model, path):
     ask(role(api, FAMILIES[0], model=model), request())
     assert api.paths == [path]
 
@@ -428,9 +408,7 @@ def test_models_that_only_the_newer_interface_serves_are_asked_there(
     ("provider", "field"),
     [("deepseek", "reasoning_content"), ("openrouter", "reasoning_details")],
 )
-def test_what_was_reasoned_before_a_call_comes_back_with_it(
-    api: ModelApi, provider: str, field: str
-) -> None:
+def test_what_was_reasoned_before_a_call_comes_back_with_it(api, provider, field):
     config = role(api, replace(FAMILIES[0], role={"provider": provider}))
     answer = json.loads(json.dumps(CALLS["chat"]))
     answer["choices"][0]["message"][field] = "because"
@@ -443,8 +421,8 @@ def test_what_was_reasoned_before_a_call_comes_back_with_it(
 
 
 @pytest.mark.parametrize("name", REMOTE)
-def test_every_preset_reaches_its_server_in_its_own_way(api: ModelApi, name: str) -> None:
-    preset = PROVIDERS[name]  # type: ignore[index]
+def test_every_preset_reaches_its_server_in_its_own_way(api, name):
+    preset = PROVIDERS[name]
     root = api.url if preset.protocol == "messages" else f"{api.url}/v1"
     config = ModelRole.model_validate(
         {
@@ -484,8 +462,8 @@ def test_every_preset_reaches_its_server_in_its_own_way(api: ModelApi, name: str
     ],
 )
 def test_azure_is_reached_by_its_newer_and_its_older_interface(
-    api: ModelApi, endpoint: str, azure: Any, path: str, query: Any, header: str
-) -> None:
+    api, endpoint, azure, path, query, header
+):
     config = ModelRole.model_validate(
         {
             "provider": "azure",
@@ -509,10 +487,8 @@ def test_azure_is_reached_by_its_newer_and_its_older_interface(
         ("codex", request(tools=(TOOL,)), "Codex CLI calls no tools"),
     ],
 )
-def test_what_a_provider_cannot_do_is_said_without_asking(
-    api: ModelApi, name: str, asked: ChatRequest, words: str
-) -> None:
-    is_server = PROVIDERS[name].protocol == "chat"  # type: ignore[index]
+def test_what_a_provider_cannot_do_is_said_without_asking(api, name, asked, words):
+    is_server = PROVIDERS[name].protocol == "chat"
     where = {"base_url": api.url} if is_server else {"command": ["true"]}
     config = ModelRole.model_validate({"provider": name, "model": "m", **where})
     with pytest.raises(ModelSetupError, match=words):

@@ -15,7 +15,7 @@ def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529])
-def test_failures_that_may_pass_are_transient_and_tell_of_overload(status: int) -> None:
+def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
     outcome = meaning(status, "busy", retry_after=3.0)
     assert isinstance(outcome, TransientFailure)
     assert (outcome.retry_after, str(outcome)) == (3.0, f"status {status}: busy")
@@ -30,7 +30,7 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status: int) 
         (402, {}),
     ],
 )
-def test_an_empty_account_is_not_waited_for(status: int, fields: dict[str, str]) -> None:
+def test_an_empty_account_is_not_waited_for(status, fields):
     outcome = meaning(status, "pay", **fields)
     assert isinstance(outcome, ModelSetupError)
     assert "no quota left" in str(outcome)
@@ -50,37 +50,37 @@ def test_an_empty_account_is_not_waited_for(status: int, fields: dict[str, str])
         (413, "", ""),
     ],
 )
-def test_what_the_prompt_causes_is_a_refusal(status: int, message: str, code: str) -> None:
+def test_what_the_prompt_causes_is_a_refusal(status, message, code):
     assert isinstance(meaning(status, message, code=code), ModelRefusal)
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_names_role_variable_and_server(status: int) -> None:
+def test_a_refused_key_names_role_variable_and_server(status):
     outcome = meaning(status, "bad key")
     assert isinstance(outcome, ModelSetupError)
     for part in ("model.target", "OPENAI_API_KEY", "api.openai.com", "bad key", "api_key_env"):
         assert part in str(outcome)
 
 
-def test_a_server_that_wants_a_key_after_all_says_how_to_give_one() -> None:
+def test_a_server_that_wants_a_key_after_all_says_how_to_give_one():
     outcome = meaning(401, "no key", base_url="https://llm.example/v1")
     assert "Name the environment variable that holds it in model.target.api_key_env" in str(outcome)
 
 
 @pytest.mark.parametrize("status", [404, 410])
-def test_a_missing_model_names_model_and_server(status: int) -> None:
+def test_a_missing_model_names_model_and_server(status):
     outcome = meaning(status, "no such model", base_url="https://llm.example/v1")
     assert isinstance(outcome, ModelSetupError)
     assert "'gpt-x' at https://llm.example/v1" in str(outcome)
 
 
-def test_any_other_refusal_stops_the_run_with_the_server_s_words() -> None:
+def test_any_other_refusal_stops_the_run_with_the_server_s_words():
     outcome = meaning(400, "top_k must be positive", code="invalid_value")
     assert isinstance(outcome, ModelSetupError)
     assert "status 400: top_k must be positive" in str(outcome)
 
 
-def test_who_signed_in_and_is_refused_is_told_which_role_to_be_given() -> None:
+def test_who_signed_in_and_is_refused_is_told_which_role_to_be_given():
     config = ModelRole(
         provider="azure",
         model="m",

@@ -19,11 +19,11 @@ def sent(config: ModelRole, request: ChatRequest, *refused: str) -> dict[str, ob
     return {name: value for name, value in body.items() if name not in ("model", "messages")}
 
 
-def test_only_what_is_set_is_sent(ask: Any) -> None:
+def test_only_what_is_set_is_sent(ask):
     assert sent(role(), ask()) == {}
 
 
-def test_what_is_set_is_sent_with_the_further_fields(ask: Any) -> None:
+def test_what_is_set_is_sent_with_the_further_fields(ask):
     config = role(temperature=0, reasoning_effort="low", extra_body={"top_k": 3})
     assert sent(config, ask(max_output_tokens=9)) == {
         "max_completion_tokens": 9,
@@ -33,13 +33,13 @@ def test_what_is_set_is_sent_with_the_further_fields(ask: Any) -> None:
     }
 
 
-def test_what_was_refused_is_left_out_and_the_limit_renamed(ask: Any) -> None:
+def test_what_was_refused_is_left_out_and_the_limit_renamed(ask):
     config = role(temperature=1, max_output_tokens=2)
     assert sent(config, ask(), "temperature") == {"max_completion_tokens": 2}
     assert sent(config, ask(), "max_completion_tokens") == {"max_tokens": 2, "temperature": 1}
 
 
-def test_the_provider_names_the_limit_unless_the_role_does(ask: Any) -> None:
+def test_the_provider_names_the_limit_unless_the_role_does(ask):
     own = role(
         provider="compatible", base_url="http://localhost/v1", token_limit_field="max_tokens"
     )
@@ -48,7 +48,7 @@ def test_the_provider_names_the_limit_unless_the_role_does(ask: Any) -> None:
     assert sent(role(provider="ollama"), limited) == sent(own, limited) == {"max_tokens": 2}
 
 
-def test_a_schema_is_sent_as_the_provider_understands_it(ask: Any) -> None:
+def test_a_schema_is_sent_as_the_provider_understands_it(ask):
     request = ask(reply_schema=SCHEMA)
     held = {"name": "answer", "schema": dict(SCHEMA.schema), "strict": True}
     assert sent(role(), request)["response_format"] == {"type": "json_schema", "json_schema": held}
@@ -70,9 +70,7 @@ def test_a_schema_is_sent_as_the_provider_understands_it(ask: Any) -> None:
         ("ollama", False, {"reasoning_effort": "none"}),
     ],
 )
-def test_each_provider_has_its_own_switch_for_thinking(
-    ask: Any, provider: str, wish: bool | None, fields: dict[str, object]
-) -> None:
+def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fields):
     assert sent(role(provider=provider, thinking=wish), ask()) == fields
 
 
@@ -95,22 +93,20 @@ def test_each_provider_has_its_own_switch_for_thinking(
         ("This model does not support structured outputs", {}, "response_format"),
     ],
 )
-def test_the_refused_setting_is_recognised(
-    message: str, fields: dict[str, Any], refused: str | None
-) -> None:
+def test_the_refused_setting_is_recognised(message, fields, refused):
     used = ("max_tokens", "temperature", "reasoning_effort", "response_format")
     assert ServerError(400, message, **fields).refused_setting(used, CHAT_WORDS) == refused
 
 
-def test_only_bad_requests_and_what_was_sent_count() -> None:
+def test_only_bad_requests_and_what_was_sent_count():
     error = ServerError(500, "temperature is not supported")
     assert error.refused_setting(["temperature"], CHAT_WORDS) is None
     assert ServerError(400, "temperature is not supported").refused_setting([], CHAT_WORDS) is None
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_a_preset_is_whole(name: str) -> None:
-    preset = PROVIDERS[name]  # type: ignore[index]
+def test_a_preset_is_whole(name):
+    preset = PROVIDERS[name]
     if preset.protocol == "command":
         assert name == "command" or "{model}" in preset.program
     elif preset.protocol != "simulated" and name not in ("azure", "compatible"):

@@ -71,9 +71,7 @@ def worked_off(
     return simulated(work)[1]
 
 
-def test_less_is_refused_and_more_is_done_than_with_a_fixed_number(
-    monkeypatch: pytest.MonkeyPatch, ask: Any, reply: Any
-) -> None:
+def test_less_is_refused_and_more_is_done_than_with_a_fixed_number(monkeypatch, ask, reply):
     learning, fixed = (Limited(4, reply()) for _ in range(2))
     fast = worked_off(learning, Throttle, 200, monkeypatch, ask)
     slow = worked_off(fixed, Fixed, 200, monkeypatch, ask)
@@ -82,7 +80,7 @@ def test_less_is_refused_and_more_is_done_than_with_a_fixed_number(
     assert fast < slow
 
 
-def test_the_number_grows_back_when_the_server_bears_it(ask: Any, reply: Any) -> None:
+def test_the_number_grows_back_when_the_server_bears_it(ask, reply):
     throttle = Throttle(16)
     throttle.overloaded(0, None)
     assert throttle.limit == 8
@@ -94,7 +92,7 @@ def test_the_number_grows_back_when_the_server_bears_it(ask: Any, reply: Any) ->
     assert throttle.limit == 16
 
 
-def test_calls_that_are_refused_together_halve_the_number_once() -> None:
+def test_calls_that_are_refused_together_halve_the_number_once():
     throttle = Throttle(16)
     for _ in range(16):
         throttle.overloaded(0, None)
@@ -103,14 +101,14 @@ def test_calls_that_are_refused_together_halve_the_number_once() -> None:
     assert throttle.limit == 4
 
 
-def test_one_call_is_always_let_through() -> None:
+def test_one_call_is_always_let_through():
     throttle = Throttle(2)
     for epoch in range(5):
         throttle.overloaded(epoch, None)
     assert throttle.limit == 1
 
 
-def test_nobody_begins_before_the_time_that_the_server_asks_for(ask: Any, reply: Any) -> None:
+def test_nobody_begins_before_the_time_that_the_server_asks_for(ask, reply):
     server = Limited(2, reply(), retry_after=30.0)
 
     async def work() -> None:
@@ -126,7 +124,7 @@ def test_nobody_begins_before_the_time_that_the_server_asks_for(ask: Any, reply:
     assert server.answered == 9
 
 
-def test_a_wait_that_is_cancelled_takes_no_place_away() -> None:
+def test_a_wait_that_is_cancelled_takes_no_place_away():
     async def work() -> list[str]:
         throttle, done = Throttle(1), list[str]()
 
@@ -148,9 +146,7 @@ def test_a_wait_that_is_cancelled_takes_no_place_away() -> None:
     st.integers(1, 6),
     st.lists(st.tuples(st.sampled_from(["ok", "busy", "cancel"]), st.integers(0, 3)), max_size=25),
 )
-def test_never_more_than_the_ceiling_and_nobody_is_forgotten(
-    ceiling: int, visits: list[tuple[str, int]]
-) -> None:
+def test_never_more_than_the_ceiling_and_nobody_is_forgotten(ceiling, visits):
     async def work() -> tuple[int, int]:
         throttle, now, most, ended = Throttle(ceiling), 0, 0, 0
 

@@ -26,7 +26,7 @@ USAGES = st.builds(
 )
 
 
-def test_usage_is_told_by_role_and_by_stage() -> None:
+def test_usage_is_told_by_role_and_by_stage():
     assert {role: one.calls for role, one in by_role(ACCOUNTS).items()} == {
         "judge": 2,
         "optimizer": 1,
@@ -37,7 +37,7 @@ def test_usage_is_told_by_role_and_by_stage() -> None:
     assert total(ACCOUNTS.values()).cost_usd is None
 
 
-def test_records_without_roles_are_read_by_their_stages() -> None:
+def test_records_without_roles_are_read_by_their_stages():
     assert [role_of(stage) for stage in ("rollout", "test first", "judge", "merge")] == [
         "target",
         "target",
@@ -47,7 +47,7 @@ def test_records_without_roles_are_read_by_their_stages() -> None:
 
 
 @given(USAGES, USAGES)
-def test_sums_know_all_fields(one: Usage, other: Usage) -> None:
+def test_sums_know_all_fields(one, other):
     both = one + other
     for name in ("calls", "cached_tokens", "reasoning_tokens", "cache_write_tokens", "tokens"):
         assert getattr(both, name) == getattr(one, name) + getattr(other, name)
@@ -56,7 +56,7 @@ def test_sums_know_all_fields(one: Usage, other: Usage) -> None:
 
 
 @given(st.lists(USAGES, max_size=3))
-def test_accounts_survive_their_record(usages: list[Usage]) -> None:
+def test_accounts_survive_their_record(usages):
     accounts = {Account("target", f"s{n}"): one for n, one in enumerate(usages)}
     record = BoundaryRecord(
         epoch=1,
@@ -74,13 +74,13 @@ def test_accounts_survive_their_record(usages: list[Usage]) -> None:
         assert again[account].cost_usd == pytest.approx(usage.cost_usd, abs=1e-9)
 
 
-def test_accounts_of_the_same_role_and_stage_are_joined() -> None:
+def test_accounts_of_the_same_role_and_stage_are_joined():
     twice = booked(booked(ACCOUNTS), booked(ACCOUNTS))
     assert len(twice) == len(ACCOUNTS)
     assert twice[Account("target", "rollout")].calls == 8
 
 
-def test_what_earlier_versions_recorded_can_be_read() -> None:
+def test_what_earlier_versions_recorded_can_be_read():
     old = '{"calls":1,"prompt_tokens":2,"completion_tokens":3,"cached_tokens":0,'
     old += '"reasoning_tokens":0,"cost_usd":null,"estimated":true}'
     assert TypeAdapter(Usage).validate_json(old).tokens == 5
@@ -90,6 +90,6 @@ def test_what_earlier_versions_recorded_can_be_read() -> None:
 @pytest.mark.parametrize(
     "bad", ['{"calls": -1}', '{"calls": "1"}', '{"cost_usd": -0.1}', '{"dollars": 1}']
 )
-def test_usage_from_outside_is_checked(bad: str) -> None:
+def test_usage_from_outside_is_checked(bad):
     with pytest.raises(ValidationError):
         TypeAdapter(Usage).validate_json(bad)

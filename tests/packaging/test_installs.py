@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 _INSTALL = re.compile(r"\b(?:pip|uv)\b[^\n]*\b(?:install|sync)\b[^\n]*")
 
 
-def test_every_base_image_is_pinned_by_its_digest() -> None:
+def test_every_base_image_is_pinned_by_its_digest():
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
     stages = {line.split()[-1] for line in lines if re.match(r"FROM .* AS ", line)}
     images = [line.split()[1] for line in lines if line.startswith("FROM ")]
@@ -22,7 +22,7 @@ def test_every_base_image_is_pinned_by_its_digest() -> None:
 
 
 @pytest.mark.parametrize("file", ["Dockerfile", "composite/action.yml"])
-def test_packages_are_installed_by_hash(file: str) -> None:
+def test_packages_are_installed_by_hash(file):
     installs = _INSTALL.findall((ROOT / file).read_text(encoding="utf-8"))
     assert installs
     # our own code comes from the checkout, without anything that it depends on
@@ -39,7 +39,7 @@ def _locked(file: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", text, re.MULTILINE))
 
 
-def test_lock_holds_what_the_package_asks_for() -> None:
+def test_lock_holds_what_the_package_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     asked = project["project"]["dependencies"]
     extras = project["project"]["optional-dependencies"]

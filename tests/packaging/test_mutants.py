@@ -1,10 +1,6 @@
 """Which faults ``scripts/mutants.py`` puts into code, and where."""
 
 import ast
-from pathlib import Path
-from types import ModuleType
-
-import pytest
 
 SOURCE = """\
 def f(a: int = 1) -> "int":
@@ -18,9 +14,7 @@ TEXT = f"{FLAG and 1}"
 """
 
 
-def test_mutants_of_change_one_expression(
-    mutants: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mutants_of_change_one_expression(mutants, tmp_path, monkeypatch):
     file = tmp_path / "code.py"
     file.write_text(SOURCE)
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
@@ -44,7 +38,7 @@ def test_mutants_of_change_one_expression(
         ast.parse(content[: one.start] + one.after.encode() + content[one.end :])
 
 
-def test_key_of_is_the_name_in_the_junit_report(mutants: ModuleType) -> None:
+def test_key_of_is_the_name_in_the_junit_report(mutants):
     key = mutants.key_of("tests/cli/test_init.py::TestInit::test_it[a::b/c.py]")
 
     assert key == "tests.cli.test_init.TestInit.test_it[a::b/c.py]"

@@ -2,8 +2,6 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 from http_server import Handler, http_server
@@ -41,7 +39,7 @@ def index() -> Iterator[Index]:
         yield offered
 
 
-def test_the_newest_fitting_wheel_is_chosen(pip_wheel: ModuleType) -> None:
+def test_the_newest_fitting_wheel_is_chosen(pip_wheel):
     page = (
         link("pip-9.0-py3-none-any.whl")
         + link("pip-26.3-py3-none-any.whl", more='data-requires-python="&gt;=3.10"')
@@ -55,27 +53,21 @@ def test_the_newest_fitting_wheel_is_chosen(pip_wheel: ModuleType) -> None:
     assert max(wheels).url == "https://x.org/simple/files/pip-26.3-py3-none-any.whl"
 
 
-def test_the_wheel_is_downloaded_and_checked(
-    pip_wheel: ModuleType, index: Index, tmp_path: Path
-) -> None:
+def test_the_wheel_is_downloaded_and_checked(pip_wheel, index, tmp_path):
     index.offer(link("pip-26.3-py3-none-any.whl"))
     file = pip_wheel.download_pip(tmp_path, PYTHON, {"PIP_INDEX_URL": index.url})
     assert file == tmp_path / "pip-26.3-py3-none-any.whl"
     assert file.read_bytes() == WHEEL
 
 
-def test_a_wheel_that_is_not_what_the_index_promised_is_refused(
-    pip_wheel: ModuleType, index: Index, tmp_path: Path
-) -> None:
+def test_a_wheel_that_is_not_what_the_index_promised_is_refused(pip_wheel, index, tmp_path):
     index.offer(link("pip-26.3-py3-none-any.whl", "0" * 64))
     with pytest.raises(pip_wheel.BootstrapError, match="does not have the sha256"):
         pip_wheel.download_pip(tmp_path, PYTHON, {"PIP_INDEX_URL": index.url})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_credentials_of_the_index_url_are_sent_as_a_header(
-    pip_wheel: ModuleType, index: Index, tmp_path: Path
-) -> None:
+def test_credentials_of_the_index_url_are_sent_as_a_header(pip_wheel, index, tmp_path):
     index.offer(link("pip-26.3-py3-none-any.whl"))
     with_user = index.url.replace("://", "://me:p%40ss@")
     pip_wheel.download_pip(tmp_path, PYTHON, {"PIP_INDEX_URL": with_user})
@@ -83,16 +75,12 @@ def test_credentials_of_the_index_url_are_sent_as_a_header(
     assert index.authorizations == [expected, expected]
 
 
-def test_an_index_that_cannot_be_read_says_what_to_do(
-    pip_wheel: ModuleType, index: Index, tmp_path: Path
-) -> None:
+def test_an_index_that_cannot_be_read_says_what_to_do(pip_wheel, index, tmp_path):
     with pytest.raises(pip_wheel.BootstrapError, match=r"404.*install python3-venv"):
         pip_wheel.download_pip(tmp_path, PYTHON, {"PIP_INDEX_URL": index.url})
 
 
-def test_settings_come_from_pips_own_files_and_variables(
-    pip_wheel: ModuleType, tmp_path: Path
-) -> None:
+def test_settings_come_from_pips_own_files_and_variables(pip_wheel, tmp_path):
     file = tmp_path / ".config/pip/pip.conf"
     file.parent.mkdir(parents=True)
     file.write_text("[global]\nindex-url = https://a/simple\ncert = /ca%20.pem\n", "utf-8")

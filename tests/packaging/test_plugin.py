@@ -25,13 +25,13 @@ def manifest(name: str) -> Any:
     return json.loads((ROOT / ".claude-plugin" / name).read_text(encoding="utf-8"))
 
 
-def test_the_marketplace_offers_the_plugin_of_this_folder() -> None:
+def test_the_marketplace_offers_the_plugin_of_this_folder():
     (offered,) = manifest("marketplace.json")["plugins"]
     assert (ROOT / offered["source"] / ".claude-plugin" / "plugin.json").is_file()
     assert offered["name"] == manifest("plugin.json")["name"] == SKILL.parent.name
 
 
-def test_the_skill_names_commands_and_exit_codes_that_there_are() -> None:
+def test_the_skill_names_commands_and_exit_codes_that_there_are():
     text = SKILL.read_text(encoding="utf-8")
     assert problems(text, SKILL) == ()
     named = set(re.findall(r"(?:`|^)skillopt-ci ([a-z][a-z-]*)", text, re.MULTILINE))
@@ -40,14 +40,14 @@ def test_the_skill_names_commands_and_exit_codes_that_there_are() -> None:
     assert codes == {str(int(code)) for code in ExitCode} - {"130", "141"}
 
 
-def test_only_the_skill_that_teaches_is_offered_for_installation() -> None:
+def test_only_the_skill_that_teaches_is_offered_for_installation():
     ours = ROOT / ".agents" / "skills" / "operate-skillopt-ci" / "SKILL.md"
     head = yaml.safe_load(ours.read_text(encoding="utf-8").split("---")[1])
     assert head["metadata"] == {"internal": True}
 
 
 @pytest.mark.end_to_end
-def test_the_hook_refuses_a_commit_that_breaks_a_task_file(tmp_path: Path) -> None:
+def test_the_hook_refuses_a_commit_that_breaks_a_task_file(tmp_path):
     """As pre-commit does: the entry, in the repository, with what is staged, and no key."""
     write_example(tmp_path)
     program, *arguments = shlex.split(HOOK["entry"])
@@ -80,5 +80,5 @@ def test_the_hook_refuses_a_commit_that_breaks_a_task_file(tmp_path: Path) -> No
         ("src/main.py", False),
     ],
 )
-def test_the_hook_looks_at_skills_tasks_and_configurations(file: str, checked: bool) -> None:
+def test_the_hook_looks_at_skills_tasks_and_configurations(file, checked):
     assert bool(re.search(HOOK["files"], file)) is checked

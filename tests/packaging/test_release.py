@@ -18,7 +18,7 @@ IMAGE = "ghcr.io/skillopt-ci/skillopt-ci@sha256:" + "0" * 64
 
 
 @pytest.mark.end_to_end
-def test_a_release_resolves_to_one_commit_that_runs_the_image(root: Path, tmp_path: Path) -> None:
+def test_a_release_resolves_to_one_commit_that_runs_the_image(root, tmp_path):
     if not (root / ".git").exists():
         pytest.skip("this is no clone")
     origin, clone = tmp_path / "origin.git", tmp_path / "clone"

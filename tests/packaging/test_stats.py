@@ -86,7 +86,7 @@ def found(stats: ModuleType, checkout: Path) -> dict[str, Any]:
     return figures
 
 
-def test_measure_sizes(found: dict[str, Any]) -> None:
+def test_measure_sizes(found):
     package, folders = found["package"], found["folders"]
 
     assert package["files"] == len([name for name in FILES if name.endswith(".py")])
@@ -99,14 +99,14 @@ def test_measure_sizes(found: dict[str, Any]) -> None:
     assert found["beside"]["other tests"]["lines"] == 2
 
 
-def test_measure_statements_are_counted_at_any_depth(found: dict[str, Any]) -> None:
+def test_measure_statements_are_counted_at_any_depth(found):
     # a docstring, a class, the class's docstring
     assert found["folders"]["."]["statements"] == 3
     # a def and three statements in it; 5 imports, 2 ifs, a raise, 3 defs, 3 returns
     assert found["folders"]["training/"]["statements"] == 4 + 14
 
 
-def test_measure_functions(found: dict[str, Any]) -> None:
+def test_measure_functions(found):
     package = found["package"]
 
     assert package["functions"] == 8
@@ -115,12 +115,12 @@ def test_measure_functions(found: dict[str, Any]) -> None:
     assert (package["imported_by_one"], package["imported_by_one_lines"]) == (1, 4)
 
 
-def test_measure_client_layers(found: dict[str, Any]) -> None:
+def test_measure_client_layers(found):
     assert found["layers_passing_on"] == ["skillopt_ci.model.client.Cached"]
     assert found["layers_answering"] == ["skillopt_ci.model.client.Server"]
 
 
-def test_measure_forbidden_imports(found: dict[str, Any]) -> None:
+def test_measure_forbidden_imports(found):
     assert found["forbidden_imports"] == {
         "training → report": ["skillopt_ci.training.step imports skillopt_ci.report.text"],
         "training → integrations": [
@@ -131,14 +131,12 @@ def test_measure_forbidden_imports(found: dict[str, Any]) -> None:
     }
 
 
-def test_measure_circles_leave_out_what_only_type_checkers_import(found: dict[str, Any]) -> None:
+def test_measure_circles_leave_out_what_only_type_checkers_import(found):
     assert found["circles"] == [["skillopt_ci.training.plan", "skillopt_ci.training.step"]]
     assert found["circles_at_load"] == []
 
 
-def test_main_prints_the_figures_as_a_table_or_as_json(
-    root: Path, checkout: Path, found: dict[str, Any]
-) -> None:
+def test_main_prints_the_figures_as_a_table_or_as_json(root, checkout, found):
     command = [sys.executable, root / "scripts" / "stats.py", checkout]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     told = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout
@@ -148,7 +146,7 @@ def test_main_prints_the_figures_as_a_table_or_as_json(
     assert "skillopt_ci.training.plan ↔ skillopt_ci.training.step" in text
 
 
-def test_measure_finds_our_own_package(stats: ModuleType, root: Path) -> None:
+def test_measure_finds_our_own_package(stats, root):
     modules = stats.read(root / "skillopt_ci", "skillopt_ci")
 
     assert stats.size(modules.values())["files"] == len([*(root / "skillopt_ci").rglob("*.py")])

@@ -16,7 +16,6 @@ from tests.pins.world import FIXTURES, Case, differences, go_on, normalised, unp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 pytestmark = pytest.mark.integration
 
@@ -24,7 +23,7 @@ CASES = sorted(file.name.removesuffix(".tar.xz") for file in FIXTURES.glob("*.ta
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_go_on_from_fixture(name: str, tmp_path: Path) -> None:
+def test_go_on_from_fixture(name, tmp_path):
     place = unpack(name, tmp_path)
     case = Case.load((tmp_path / "case.json").read_text(encoding="utf-8"))
     found, expected = go_on(place, case), case.expected
@@ -48,7 +47,7 @@ def _told(observed: Mapping[str, Any], case: Case) -> list[tuple[int, list[str]]
     ]
 
 
-def test_quickstart(tmp_path: Path) -> None:
+def test_quickstart(tmp_path):
     found, expected = surface.quickstart(tmp_path), surface.expected("quickstart")
     assert found["told"] == expected["told"]
     assert "\n".join(differences(expected, found)) == ""
@@ -56,6 +55,6 @@ def test_quickstart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({*surface.SCENES} - {"quickstart"}))
-def test_surface(name: str, tmp_path: Path) -> None:
+def test_surface(name, tmp_path):
     found = json.loads(json.dumps(surface.SCENES[name](tmp_path)))
     assert found == surface.expected(name)

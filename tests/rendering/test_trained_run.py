@@ -45,7 +45,7 @@ def hostile_run(checkout: Checkout, model_server: ModelServer) -> RunView:
     return view(open_reader(Globals({}, checkout.folder)))
 
 
-def test_nothing_that_is_shown_acts(hostile_run: RunView) -> None:
+def test_nothing_that_is_shown_acts(hostile_run):
     assert len(hostile_run.steps) == 2
     assert any(edit.applied for step in hostile_run.steps for edit in step.proposal.edits), [
         edit.reason for step in hostile_run.steps for edit in step.proposal.edits

@@ -17,7 +17,7 @@ def check(run: RunView, inconclusive: str = "") -> WantedCheck:
     return step_check(run, LINKS, inconclusive=inconclusive, tasks=TASKS)
 
 
-def test_it_is_on_the_commit_that_was_judged() -> None:
+def test_it_is_on_the_commit_that_was_judged():
     found = check(plain_run(1))
     assert (found.name, found.head_sha) == ("skillopt-ci / demo", SHA)
     assert found.details_url == f"{REPOSITORY}/actions/runs/7"
@@ -27,13 +27,11 @@ def test_it_is_on_the_commit_that_was_judged() -> None:
     ("steps", "why", "conclusion"),
     [(1, "", "success"), (2, "", "neutral"), (0, "", "neutral"), (1, "no money left", "neutral")],
 )
-def test_only_what_was_measured_to_be_better_is_green(
-    steps: int, why: str, conclusion: str
-) -> None:
+def test_only_what_was_measured_to_be_better_is_green(steps, why, conclusion):
     assert check(plain_run(steps), why).conclusion == conclusion
 
 
-def test_what_an_open_gate_let_in_is_not_green_by_that() -> None:
+def test_what_an_open_gate_let_in_is_not_green_by_that():
     run = plain_run(2)
     decision = run.steps[-1].decision
     assert decision is not None
@@ -42,20 +40,20 @@ def test_what_an_open_gate_let_in_is_not_green_by_that() -> None:
     assert check(replace(run, steps=(step,))).conclusion == "neutral"
 
 
-def test_an_interruption_is_called_inconclusive() -> None:
+def test_an_interruption_is_called_inconclusive():
     found = check(plain_run(1), "the network failed")
     assert found.title == "Inconclusive: the network failed"
     assert found.annotations == ()
 
 
-def test_tasks_are_annotated_where_they_are_defined_broken_ones_first() -> None:
+def test_tasks_are_annotated_where_they_are_defined_broken_ones_first():
     first, second, third = check(plain_run(1)).annotations
     assert (first.path, first.start_line, first.level) == ("tasks/selection.jsonl", 4, "warning")
     assert first.message == "Task task-3: solved before this change, not after it."
     assert (second.start_line, third.start_line) == (2, 3)
 
 
-def test_no_more_annotations_than_github_takes_at_once() -> None:
+def test_no_more_annotations_than_github_takes_at_once():
     run = plain_run(1)
     decision = run.steps[0].decision
     assert decision is not None
@@ -66,5 +64,5 @@ def test_no_more_annotations_than_github_takes_at_once() -> None:
 
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(run=runs())
-def test_any_record_makes_a_summary_that_fits(run: RunView) -> None:
+def test_any_record_makes_a_summary_that_fits(run):
     assert len(check(run).summary) <= 65_535

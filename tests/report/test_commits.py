@@ -15,7 +15,6 @@ from skillopt_ci.ledger.records import (
     PairRecord,
     PairSide,
     SlowUpdateRecord,
-    State,
 )
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import base, candidate
@@ -37,33 +36,33 @@ def wrapped(text: CommitText) -> str:
     return message(text.subject, text.body, text.trailers)
 
 
-def test_the_start_says_what_the_skill_scores_as_found(make_entry: Make, state: State) -> None:
+def test_the_start_says_what_the_skill_scores_as_found(make_entry, state):
     text = told(make_entry(kind="start", action="start"), state)
     assert text.subject == "Start training SKILL.md: 0.750 on 4 tasks"
     assert "0.750 [0.30, 0.95] n=4" in text.body
     assert text.trailers["Skillopt-Action"] == "start"
 
 
-def test_a_new_measurement_says_why(make_entry: Make, state: State) -> None:
+def test_a_new_measurement_says_why(make_entry, state):
     entry = make_entry(kind="measure", action="measure", reason="the skill was changed by hand")
     text = told(entry, state)
     assert text.subject == "Measure again: 0.750 on 4 tasks, the skill was changed by hand"
     assert text.trailers["Skillopt-Score-After"] == "0.75"
 
 
-def test_a_candidate_that_lost_its_ground_is_set_aside(make_entry: Make, state: State) -> None:
+def test_a_candidate_that_lost_its_ground_is_set_aside(make_entry, state):
     entry = make_entry(kind="set_aside", action="set_aside", reason="the branch changed")
     text = told(entry, state, work="step 4")
     assert text.subject == "Set aside the candidate of step 4: the branch changed"
     assert text.trailers["Skillopt-Action"] == "set_aside"
 
 
-def test_taking_in_base_names_the_skill_that_changed() -> None:
+def test_taking_in_base_names_the_skill_that_changed():
     text = base("main", "SKILL.md")
     assert text.subject == "Take in main: SKILL.md changed there"
 
 
-def test_a_candidate_tells_its_edits_and_their_reason(make_record: Make) -> None:
+def test_a_candidate_tells_its_edits_and_their_reason(make_record):
     text = candidate(make_record())
     assert text.subject == "Step 3: Be kind"
     assert "Before this change the model scored 0.500 on 2 training tasks." in text.body
@@ -72,7 +71,7 @@ def test_a_candidate_tells_its_edits_and_their_reason(make_record: Make) -> None
     assert "Skillopt-Score-After" not in text.trailers
 
 
-def test_a_merge_carries_scores_flips_and_usage(make_record: Make, make_decision: Make) -> None:
+def test_a_merge_carries_scores_flips_and_usage(make_record, make_decision):
     text = landed(make_record(decision=make_decision()), seconds=1.26)
     assert text.subject == "Merge step 3 (0.500 → 0.750): Be kind"
     assert text.body == (
@@ -82,7 +81,7 @@ def test_a_merge_carries_scores_flips_and_usage(make_record: Make, make_decision
     )
 
 
-def test_the_trailers_carry_every_fact(make_record: Make, make_decision: Make) -> None:
+def test_the_trailers_carry_every_fact(make_record, make_decision):
     assert landed(make_record(decision=make_decision()), seconds=1.26).trailers == {
         "Skillopt-Step": "3",
         "Skillopt-Epoch": "2",
@@ -99,16 +98,14 @@ def test_the_trailers_carry_every_fact(make_record: Make, make_decision: Make) -
     }
 
 
-def test_a_revert_names_its_commit_and_the_skill_as_it_was(
-    make_record: Make, make_decision: Make
-) -> None:
+def test_a_revert_names_its_commit_and_the_skill_as_it_was(make_record, make_decision):
     text = landed(make_record(decision=make_decision(action="reject")))
     assert text.subject == "Revert step 3 (0.500 → 0.750): Be kind"
     assert text.body.startswith(f"This reverts commit {'d' * 40}.\n\nVerdict: reverted.")
     assert text.trailers["Skillopt-Skill-Sha256"] == "a" * 64
 
 
-def test_a_step_without_a_candidate_has_no_score(make_record: Make, make_decision: Make) -> None:
+def test_a_step_without_a_candidate_has_no_score(make_record, make_decision):
     decision = make_decision(
         action="skip_no_patches", reason="no edit was proposed", score_after=None, measurement=None
     )
@@ -118,14 +115,12 @@ def test_a_step_without_a_candidate_has_no_score(make_record: Make, make_decisio
     assert text.trailers["Skillopt-Score-After"] == "none"
 
 
-def test_a_measurement_that_was_reused_says_so(make_record: Make, make_decision: Make) -> None:
+def test_a_measurement_that_was_reused_says_so(make_record, make_decision):
     text = landed(make_record(decision=make_decision(reused_from=2)))
     assert "Measured in step 2, not again." in text.body
 
 
-def test_a_simulated_step_says_so_in_words_and_as_a_fact(
-    make_record: Make, make_decision: Make
-) -> None:
+def test_a_simulated_step_says_so_in_words_and_as_a_fact(make_record, make_decision):
     for text in (
         candidate(make_record(simulated=True)),
         landed(make_record(simulated=True, decision=make_decision())),
@@ -134,7 +129,7 @@ def test_a_simulated_step_says_so_in_words_and_as_a_fact(
         assert text.trailers["Skillopt-Simulated"] == "true"
 
 
-def test_an_unknown_cost_is_not_zero(make_record: Make, make_decision: Make) -> None:
+def test_an_unknown_cost_is_not_zero(make_record, make_decision):
     usage = replace(make_record().usage, cost_usd=None)
     text = landed(make_record(usage=usage, decision=make_decision()))
     assert text.trailers["Skillopt-Cost-Usd"] == "unknown"
@@ -150,22 +145,22 @@ def test_an_unknown_cost_is_not_zero(make_record: Make, make_decision: Make) -> 
         ("@eve", "unknown operation “(at)eve”"),
     ],
 )
-def test_an_edit_is_told_in_words(op: str, words: str, make_edit: Make) -> None:
+def test_an_edit_is_told_in_words(op, words, make_edit):
     edit = make_edit(
         op=op, target="## old", content="- new\n", source_type="success", support_count=1
     )
     assert edit_text(edit) == f"{words} (seen in 1 successful attempt)"
 
 
-def test_the_gist_has_what_the_edits_say(make_edit: Make) -> None:
+def test_the_gist_has_what_the_edits_say(make_edit):
     drop = make_edit(op="delete", target="* Old rule.", content="")
     assert gist([make_edit(), drop]) == "Be kind; drop “Old rule”"
     assert gist([]) == "no change"
 
 
 def test_hostile_text_is_inert_in_every_message(
-    make_record: Make, make_proposal: Make, make_edit: Make, make_decision: Make
-) -> None:
+    make_record, make_proposal, make_edit, make_decision
+):
     proposal = make_proposal(edits=(make_edit(content=ATTACK),), reasoning=ATTACK)
     record = make_record(proposal=proposal, decision=make_decision(fixed=(ATTACK,)))
     for text in (candidate(record), landed(record)):
@@ -185,16 +180,14 @@ def test_hostile_text_is_inert_in_every_message(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(), st.text())
-def test_no_text_can_forge_a_trailer(
-    make_record: Make, make_proposal: Make, make_edit: Make, content: str, why: str
-) -> None:
+def test_no_text_can_forge_a_trailer(make_record, make_proposal, make_edit, content, why):
     edits = (make_edit(content=content, target=content),)
     text = candidate(make_record(proposal=make_proposal(edits=edits, reasoning=why)))
     assert parse_trailers(wrapped(text)) == text.trailers
     assert len(wrapped(text).split("\n")[0]) <= 72
 
 
-def test_many_names_are_counted_not_listed(make_record: Make, make_decision: Make) -> None:
+def test_many_names_are_counted_not_listed(make_record, make_decision):
     decision = make_decision(fixed=tuple(f"t{number}" for number in range(15)))
     assert "t11 and 3 more. Broken" in landed(make_record(decision=decision)).body
 
@@ -247,14 +240,14 @@ def ended_unchanged(make_end: Make, **changes: object) -> BoundaryRecord:
     return end
 
 
-def test_candidate_says_what_it_proposes(make_end: Make) -> None:
+def test_candidate_says_what_it_proposes(make_end):
     text = candidate(make_end(decision=None))
     assert text.subject == "End of epoch 2: Check twice. - Ask (at)ada."
     assert text.trailers["Skillopt-Action"] == "proposed"
     assert text.trailers["Skillopt-Skill-Sha256"] == AFTER
 
 
-def test_merge_has_scores_and_evidence(make_end: Make) -> None:
+def test_merge_has_scores_and_evidence(make_end):
     text = landed(make_end(), "f" * 40)
     assert text.subject.startswith("Merge end of epoch 2 (0.500 → 0.750): Check twice.")
     assert "Compared on 2 training tasks: 1 improved, 1 persistent fail; 0.000 under" in text.body
@@ -264,14 +257,14 @@ def test_merge_has_scores_and_evidence(make_end: Make) -> None:
     assert text.trailers["Skillopt-Skill-Sha256"] == AFTER
 
 
-def test_revert_names_its_candidate(make_end: Make, make_decision: Make) -> None:
+def test_revert_names_its_candidate(make_end, make_decision):
     text = landed(make_end(decision=make_decision(action="reject")), "f" * 40)
     assert text.subject.startswith("Revert end of epoch 2")
     assert f"This reverts commit {'f' * 40}." in text.body
     assert text.trailers["Skillopt-Skill-Sha256"] == BEFORE
 
 
-def test_end_without_a_candidate_is_told_plainly(make_end: Make) -> None:
+def test_end_without_a_candidate_is_told_plainly(make_end):
     text = landed(ended_unchanged(make_end, slow_update=NO_SLOW), None)
     assert text.subject == "End of epoch 2: no new guidance, but notes for the optimizer"
     assert text.trailers["Skillopt-Action"] == "no_content"
@@ -310,14 +303,12 @@ def test_end_without_a_candidate_is_told_plainly(make_end: Make) -> None:
         ),
     ],
 )
-def test_unchanged_skill_has_a_reason(
-    make_end: Make, slow: object, meta: object, gist: str, reason: str
-) -> None:
+def test_unchanged_skill_has_a_reason(make_end, slow, meta, gist, reason):
     end = ended_unchanged(make_end, slow_update=slow, meta_skill=meta)
     assert (end.gist, end.reason) == (gist, reason)
 
 
-def test_refusals_are_in_the_message(make_end: Make) -> None:
+def test_refusals_are_in_the_message(make_end):
     refused = {"refused": "it holds a token"}
     end = ended_unchanged(
         make_end,
@@ -329,18 +320,18 @@ def test_refusals_are_in_the_message(make_end: Make) -> None:
     assert "Notes refused: it holds a token" in body
 
 
-def test_categories_are_counted(make_end: Make) -> None:
+def test_categories_are_counted(make_end):
     assert categories(make_end()) == "1 improved, 1 persistent fail"
 
 
-def test_rows_at_a_glance(make_end: Make, state: State) -> None:
+def test_rows_at_a_glance(make_end, state):
     rows = dict(rows_at_a_glance(event_view(make_end(), StepPlace(seconds=1.25)), state))
     assert rows["verdict"] == "merged, new best"
     assert rows["compared"].startswith("0.000 → 0.500 on 2 training tasks: 1 improved")
     assert rows["used"].endswith("1.2 s")
 
 
-def test_all_rows(make_end: Make) -> None:
+def test_all_rows(make_end):
     rows = dict(rows_in_full(event_view(make_end())))
     assert (rows["guidance"], rows["old guidance"]) == (SLOW.content, "- Old.")
     assert (rows["improved"], rows["persistent fail"]) == ("t1", "t2")
@@ -349,16 +340,16 @@ def test_all_rows(make_end: Make) -> None:
     assert rows["selection tasks"].startswith("0.500 → 0.750")
 
 
-def test_first_epoch_has_nothing_to_compare(make_end: Make, state: State) -> None:
+def test_first_epoch_has_nothing_to_compare(make_end, state):
     rows = dict(rows_at_a_glance(event_view(make_end(pairs=())), state))
     assert rows["compared"] == "nothing to compare"
 
 
-def test_verdict_without_a_decision(make_end: Make) -> None:
+def test_verdict_without_a_decision(make_end):
     assert boundary_verdict(make_end(decision=None)) == "in flight"
     assert boundary_verdict(ended_unchanged(make_end)) == "nothing changed"
 
 
-def test_simulated_models_are_named(make_end: Make) -> None:
+def test_simulated_models_are_named(make_end):
     assert title(make_end(simulated=True)).endswith("(simulated models)")
     assert "simulated" in landed(make_end(simulated=True), "f" * 40).body

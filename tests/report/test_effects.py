@@ -13,14 +13,14 @@ from skillopt_ci.report.effects import Effect, Observation, believe
     variance=st.floats(0.001, 1),
     prior=st.floats(0.01, 1),
 )
-def test_one_observation_of_one_effect(value: float, variance: float, prior: float) -> None:
+def test_one_observation_of_one_effect(value, variance, prior):
     found = believe([Observation({"a": 1.0}, value, variance)], prior).effect({"a": 1.0})
     share = prior**2 / (prior**2 + variance)
     assert found.mean == pytest.approx(share * value)
     assert found.sd == pytest.approx(sqrt(share * variance))
 
 
-def test_a_sum_that_is_known_says_little_about_its_parts() -> None:
+def test_a_sum_that_is_known_says_little_about_its_parts():
     belief = believe([Observation({"a": 1.0, "b": 1.0}, 0.2, 1e-6)], 0.1)
     assert belief.effect({"a": 1.0}).mean == pytest.approx(0.1, abs=1e-3)
     assert belief.effect({"a": 1.0}).sd == pytest.approx(0.1 / sqrt(2), abs=1e-3)
@@ -28,7 +28,7 @@ def test_a_sum_that_is_known_says_little_about_its_parts() -> None:
     assert belief.effect({"a": 1.0, "b": -1.0}).mean == pytest.approx(0, abs=1e-9)
 
 
-def test_the_order_of_observations_does_not_matter() -> None:
+def test_the_order_of_observations_does_not_matter():
     dice = random.Random(3)
     seen = [
         Observation({n: dice.choice((0.0, 1.0)) for n in "abcde"}, dice.gauss(0, 1), 0.5)
@@ -38,7 +38,7 @@ def test_the_order_of_observations_does_not_matter() -> None:
     assert one.means == pytest.approx(other.means)
 
 
-def test_enough_observations_find_the_truth() -> None:
+def test_enough_observations_find_the_truth():
     dice, truth = random.Random(5), {"a": 0.1, "b": -0.05, "c": 0.0, "d": 0.2}
     seen = []
     for _ in range(3000):
@@ -51,7 +51,7 @@ def test_enough_observations_find_the_truth() -> None:
         assert abs(found.mean - effect) < 4 * found.sd < 0.1
 
 
-def test_certainty_has_no_spread() -> None:
+def test_certainty_has_no_spread():
     assert Effect(0.0, 0.0).helpful == 0.5
     assert Effect(1.0, 1e-9).helpful == 1.0
     assert Effect(-inf, 1.0).helpful == 0.0

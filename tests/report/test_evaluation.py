@@ -48,7 +48,7 @@ WORSE = view(
 UNMEASURED = EvaluationView("demo", "SKILL.md", "selection", Finding.INCONCLUSIVE, why="no budget")
 
 
-def test_it_compares_pair_by_pair() -> None:
+def test_it_compares_pair_by_pair():
     text = evaluation_comment(WORSE, LINKS)
     assert "❌ <code>skills/ledger/SKILL.md</code>: regression" in text
     assert "regression (-0.750 ± 0.387 (95 %) on 8 tasks)" in text
@@ -57,18 +57,18 @@ def test_it_compares_pair_by_pair() -> None:
     assert "| <code>t0</code> | 1.00 | 0.00 | broken |" in text
 
 
-def test_changed_pairs_come_first() -> None:
+def test_changed_pairs_come_first():
     text = evaluation_comment(WORSE, LINKS)
     assert text.index("| <code>t5</code>") < text.index("| <code>t6</code>")
 
 
-def test_a_task_measured_on_one_side_only_is_called_unmeasured() -> None:
+def test_a_task_measured_on_one_side_only_is_called_unmeasured():
     text = evaluation_comment(view({"a": 1.0, "b": 1.0}, {"a": 1.0}, Finding.UNCLEAR), LINKS)
     assert "| <code>b</code> | 1.00 | not measured |  |" in text
     assert "No task changed its result." in text
 
 
-def test_no_measurement_is_neither_good_nor_bad_news() -> None:
+def test_no_measurement_is_neither_good_nor_bad_news():
     text = evaluation_comment(UNMEASURED, LINKS)
     assert "⚠️" in text
     assert "**Not measured:** no budget. This says nothing about the change" in text
@@ -84,27 +84,25 @@ def test_no_measurement_is_neither_good_nor_bad_news() -> None:
         (Finding.REGRESSION, "never", "neutral"),
     ],
 )
-def test_only_a_regression_is_red_and_only_if_asked(
-    finding: Finding, fail_on: str, conclusion: str
-) -> None:
+def test_only_a_regression_is_red_and_only_if_asked(finding, fail_on, conclusion):
     found = evaluation_check(replace(WORSE, finding=finding), LINKS, SHA, fail_on=fail_on)
     assert found.conclusion == conclusion
 
 
-def test_broken_tasks_are_annotated_where_they_are_defined() -> None:
+def test_broken_tasks_are_annotated_where_they_are_defined():
     tasks = {"t0": TaskPlace("tasks/selection.jsonl", 3)}
     (found,) = evaluation_check(WORSE, LINKS, SHA, tasks=tasks).annotations
     assert (found.path, found.start_line, found.level) == ("tasks/selection.jsonl", 3, "warning")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_names_and_reasons_are_inert(text: str) -> None:
+def test_hostile_names_and_reasons_are_inert(text):
     names = {f"{text}{n}": float(n % 2) for n in range(3)}
     hostile = replace(view(names, names, Finding.UNCLEAR), skill=text, split=text, why=text)
     assert problems(evaluation_comment(hostile, LINKS)) == []
 
 
-def test_thousands_of_pairs_fit() -> None:
+def test_thousands_of_pairs_fit():
     many = {f"{'long name ' * 20}{n}": float(n % 2) for n in range(5_000)}
     text = evaluation_comment(view(many, many, Finding.UNCLEAR), LINKS)
     assert size(text) <= 60_000
@@ -130,32 +128,30 @@ def difference(fixed: int, broken: int, same: int) -> PairedDifference:
         (1, 10, 0, Finding.REGRESSION),
     ],
 )
-def test_a_difference_counts_only_if_chance_hardly_makes_it(
-    fixed: int, broken: int, same: int, finding: Finding
-) -> None:
+def test_a_difference_counts_only_if_chance_hardly_makes_it(fixed, broken, same, finding):
     assert judge(difference(fixed, broken, same)) is finding
 
 
-def test_a_lower_confidence_is_content_with_less() -> None:
+def test_a_lower_confidence_is_content_with_less():
     assert judge(difference(0, 4, 0), confidence=0.8) is Finding.REGRESSION
 
 
-def test_a_change_below_the_threshold_is_none() -> None:
+def test_a_change_below_the_threshold_is_none():
     assert judge(difference(0, 8, 92), threshold=0.1) is Finding.UNCLEAR
     assert judge(difference(0, 8, 72), threshold=0.1) is Finding.REGRESSION
 
 
-def test_means_and_flips_that_disagree_are_unclear() -> None:
+def test_means_and_flips_that_disagree_are_unclear():
     before = {f"t{n}": 0.5 for n in range(8)}
     after = {f"t{n}": 0.51 for n in range(7)} | {"t7": 0.0}
     assert judge(paired(before, after)) is Finding.UNCLEAR
 
 
 @given(fixed=st.integers(0, 40), broken=st.integers(0, 40))
-def test_chance_is_a_probability_that_ignores_direction(fixed: int, broken: int) -> None:
+def test_chance_is_a_probability_that_ignores_direction(fixed, broken):
     assert 0 < chance(fixed, broken) <= 1
     assert chance(fixed, broken) == chance(broken, fixed)
 
 
-def test_chance_is_that_of_a_fair_coin() -> None:
+def test_chance_is_that_of_a_fair_coin():
     assert chance(6, 0) == pytest.approx(2 / 64)

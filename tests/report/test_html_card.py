@@ -64,7 +64,7 @@ def facts(found: Iterable[Fact]) -> dict[str, str]:
     return {fact.label: fact.text for fact in found}
 
 
-def test_every_number_of_a_verdict_has_its_row() -> None:
+def test_every_number_of_a_verdict_has_its_row():
     measured = Measurement(
         hard=0.5,
         soft=0.5,
@@ -85,25 +85,25 @@ def test_every_number_of_a_verdict_has_its_row() -> None:
     assert "3 × down" in rows["beware"]
 
 
-def test_a_verdict_on_reminders_alone_has_its_own_arithmetic() -> None:
+def test_a_verdict_on_reminders_alone_has_its_own_arithmetic():
     alone = judged(gate=GATE).decision
     told = facts(event_view(judged(notes=alone)).gate)["reminders alone"]
     assert told.startswith("merged")
     assert "Policy sequential" in told
 
 
-def test_a_candidate_in_flight_is_not_yet_judged() -> None:
+def test_a_candidate_in_flight_is_not_yet_judged():
     waiting = judged().model_copy(update={"decision": None})
     assert facts(event_view(waiting).gate) == {"verdict": "in flight"}
 
 
-def test_an_edit_says_what_it_is_believed_to_add_by_now() -> None:
+def test_an_edit_says_what_it_is_believed_to_add_by_now():
     said = "by all that was measured +0.100 ± 0.098 (95 %), helps with 98%"
     assert said in card(step(), {(1, 0): Effect(0.1, 0.05)})
     assert "by all that was measured" not in card(step())
 
 
-def test_what_attribution_did_in_runs_of_before_is_told_in_words() -> None:
+def test_what_attribution_did_in_runs_of_before_is_told_in_words():
     lost = EditRecord(op="append", content="x", status="skipped_race")
     harmful = EditRecord(
         op="delete", target="y", status="applied_delete", source_type="attribution", support_count=0
@@ -113,7 +113,7 @@ def test_what_attribution_did_in_runs_of_before_is_told_in_words() -> None:
     assert "delete · applied · did harm, by all that was measured" in told
 
 
-def test_what_reviewers_asked_for_is_told_with_what_became_of_it() -> None:
+def test_what_reviewers_asked_for_is_told_with_what_became_of_it():
     note = ReviewerNoteRecord(
         id="c1", author="ada", text="Be brief.", path="SKILL.md", line=7, proposed=2, taken=1
     )
@@ -123,7 +123,7 @@ def test_what_reviewers_asked_for_is_told_with_what_became_of_it() -> None:
     assert wish in card(record)
 
 
-def test_an_epochs_end_counts_how_tasks_fared() -> None:
+def test_an_epochs_end_counts_how_tasks_fared():
     side = PairSide(hard=0, soft=0)
     pairs = tuple(
         PairRecord(id=name, category=kind, previous=side, current=side)
@@ -137,7 +137,7 @@ def test_an_epochs_end_counts_how_tasks_fared() -> None:
     assert found["compared"].endswith("2 persistent fail, 1 improved")
 
 
-def test_cost_is_told_by_role_and_stage() -> None:
+def test_cost_is_told_by_role_and_stage():
     used = Usage(calls=3, prompt_tokens=10, cost_usd=0.5)
     record = (
         plain_run(1).steps[0].model_copy(update={"accounts": {Account("target", "rollout"): used}})

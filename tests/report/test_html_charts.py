@@ -8,7 +8,6 @@ from run_views import runs
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.html_charts import Column, curve, outcome_map, spending
-from skillopt_ci.report.view import RunView
 
 
 def entry(kind: str, step: int, action: str, after: float | None, sha: str = "a") -> HistoryEntry:
@@ -19,7 +18,7 @@ def entry(kind: str, step: int, action: str, after: float | None, sha: str = "a"
 START = entry("start", 0, "start", 0.2)
 
 
-def test_the_line_follows_what_was_merged_and_nothing_else() -> None:
+def test_the_line_follows_what_was_merged_and_nothing_else():
     history = [
         START,
         entry("step", 1, "accept_new_best", 0.5, "b"),
@@ -34,38 +33,38 @@ def test_the_line_follows_what_was_merged_and_nothing_else() -> None:
     assert drawn.marks[1].anchor == "step-1"
 
 
-def test_a_step_without_a_candidate_stands_on_the_ground() -> None:
+def test_a_step_without_a_candidate_stands_on_the_ground():
     (_, mark) = curve([START, entry("step", 1, "skip_no_patches", None)]).marks
     assert mark.kind == "none"
     assert mark.title == "Step 1: nothing proposed"
 
 
-def test_the_line_breaks_where_the_way_of_measuring_changed() -> None:
+def test_the_line_breaks_where_the_way_of_measuring_changed():
     again = entry("measure", 1, "measure", 0.7)
     assert len(curve([START, again]).stretches) == 2
     by_hand = entry("measure", 1, "measure", 0.7, "other")
     assert len(curve([START, by_hand]).stretches) == 1
 
 
-def test_steps_are_numbered_below_the_curve_as_far_as_there_is_room() -> None:
+def test_steps_are_numbered_below_the_curve_as_far_as_there_is_room():
     history = [START, *(entry("step", number, "reject", 0.1) for number in range(1, 201))]
     assert 10 <= len(curve(history).labels) <= 25
 
 
-def test_a_reverted_candidate_that_few_tasks_judged_leaves_the_band_as_it_was() -> None:
+def test_a_reverted_candidate_that_few_tasks_judged_leaves_the_band_as_it_was():
     judged = entry("step", 1, "reject", 0.1).model_copy(update={"tasks": 4, "planned": 20})
     (stretch,) = curve([START, judged]).stretches
     heights = {point.split(",")[1] for point in stretch.band.split()}
     assert len(heights) == 2
 
 
-def test_a_merged_candidate_has_the_band_of_its_own_tasks() -> None:
+def test_a_merged_candidate_has_the_band_of_its_own_tasks():
     merged = entry("step", 1, "accept", 0.2).model_copy(update={"tasks": 400})
     (stretch,) = curve([START, merged]).stretches
     assert len({point.split(",")[1] for point in stretch.band.split()}) == 4
 
 
-def test_a_long_run_has_smaller_marks_and_short_ticks_for_its_epochs() -> None:
+def test_a_long_run_has_smaller_marks_and_short_ticks_for_its_epochs():
     short = curve([START, entry("slow_update", 1, "reject", 0.1)])
     assert (short.crowded, short.epoch_bottom) == (False, 100)
     ends = [entry("slow_update", number, "reject", 0.1) for number in range(1, 100)]
@@ -74,7 +73,7 @@ def test_a_long_run_has_smaller_marks_and_short_ticks_for_its_epochs() -> None:
     assert long.epoch_bottom < 10
 
 
-def test_what_was_spent_is_told_in_dollars_or_else_in_tokens() -> None:
+def test_what_was_spent_is_told_in_dollars_or_else_in_tokens():
     free = START.model_copy(update={"usage": Usage(calls=1, prompt_tokens=50)})
     paid = START.model_copy(update={"usage": Usage(calls=1, cost_usd=0.5)})
     dear = START.model_copy(update={"usage": Usage(calls=2, cost_usd=1.0)})
@@ -85,7 +84,7 @@ def test_what_was_spent_is_told_in_dollars_or_else_in_tokens() -> None:
 
 
 @given(runs())
-def test_everything_is_inside_of_the_picture(run: RunView) -> None:
+def test_everything_is_inside_of_the_picture(run):
     drawn = curve(run.history)
     points = [pair for each in drawn.stretches for pair in f"{each.line} {each.band}".split()]
     places = [tuple(map(float, pair.split(","))) for pair in points]
@@ -98,26 +97,26 @@ def column(**tasks: tuple[float, float]) -> Column:
     return Column("", "", "merged", Measurement(hard=0, soft=0, score=0, tasks=tasks))
 
 
-def test_each_cell_says_what_became_of_the_task() -> None:
+def test_each_cell_says_what_became_of_the_task():
     drawn = outcome_map([column(a=(1, 1), b=(0, 0)), column(a=(0, 0.5), c=(1, 1))])
     assert {row.task: row.letters for row in drawn.rows} == {"a": "sp", "b": "fu", "c": "us"}
 
 
-def test_the_hardest_task_is_at_the_top() -> None:
+def test_the_hardest_task_is_at_the_top():
     drawn = outcome_map(
         [column(a=(1, 1), b=(0, 0), c=(1, 1)), column(a=(0, 0), b=(0, 0), c=(1, 1))]
     )
     assert [(row.task, row.solved) for row in drawn.rows] == [("b", 0), ("a", 0.5), ("c", 1)]
 
 
-def test_columns_are_named_as_far_as_there_is_room() -> None:
+def test_columns_are_named_as_far_as_there_is_room():
     few, many = (outcome_map([column(a=(1, 1))] * count) for count in (3, 200))
     assert few.every == 2
     assert many.every * many.cell >= 24
     assert 200 // many.every > 20
 
 
-def test_without_measurements_there_is_nothing_to_draw() -> None:
+def test_without_measurements_there_is_nothing_to_draw():
     assert outcome_map([]).rows == ()
 
 
@@ -129,9 +128,7 @@ def test_without_measurements_there_is_nothing_to_draw() -> None:
         max_size=12,
     )
 )
-def test_the_paths_cover_every_cell_exactly_once(
-    measured: list[dict[str, tuple[float, float]]],
-) -> None:
+def test_the_paths_cover_every_cell_exactly_once(measured):
     drawn = outcome_map([column(**tasks) for tasks in measured])
     cells = [
         (int(row), start)

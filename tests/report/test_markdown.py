@@ -41,65 +41,65 @@ LETTERS = st.text(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_is_inert(form: str, text: str) -> None:
+def test_hostile_text_is_inert(form, text):
     assert problems(FORMS[form](text)) == []
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(text=st.one_of(LETTERS, st.text(max_size=200)))
-def test_no_text_acts(form: str, text: str) -> None:
+def test_no_text_acts(form, text):
     assert problems(FORMS[form](text)) == []
 
 
 @given(text=st.one_of(LETTERS, st.text(max_size=80)))
-def test_a_reader_sees_what_was_written(text: str) -> None:
+def test_a_reader_sees_what_was_written(text):
     assert shown(inline(text)) == single_line(text)
 
 
 @given(text=st.text(max_size=300), limit=st.integers(1, 40))
-def test_a_text_is_no_longer_than_asked(text: str, limit: int) -> None:
+def test_a_text_is_no_longer_than_asked(text, limit):
     assert len(shown(inline(text, limit))) <= limit
 
 
 @pytest.mark.parametrize(
     "text", ["0.9750 is 0.15 above the current skill's", "a-b_c.d/e", "step 3 of 4, 12:30 o'clock"]
 )
-def test_plain_words_read_as_they_are(text: str) -> None:
+def test_plain_words_read_as_they_are(text):
     assert shown(inline(text)) == text
 
 
-def test_a_fence_is_longer_than_any_inside() -> None:
+def test_a_fence_is_longer_than_any_inside():
     assert block("a ````` b").startswith("``````\n")
 
 
-def test_a_long_block_says_what_it_leaves_out() -> None:
+def test_a_long_block_says_what_it_leaves_out():
     lines = block("\n".join(str(number) for number in range(100)), lines=10).split("\n")
     assert lines[10:] == ["9", "… 90 more lines", "```"]
 
 
-def test_a_diff_keeps_its_first_column() -> None:
+def test_a_diff_keeps_its_first_column():
     assert block(" kept\n-gone\n+new", "diff") == "```diff\n kept\n-gone\n+new\n```"
 
 
-def test_a_quotation_stays_one_however_many_paragraphs() -> None:
+def test_a_quotation_stays_one_however_many_paragraphs():
     assert re.findall(r"(?m)^[^>]", quote("one\n\n\ntwo\nthree")) == []
 
 
-def test_names_beyond_the_limit_are_counted() -> None:
+def test_names_beyond_the_limit_are_counted():
     assert codes([f"t{number}" for number in range(5)], most=2) == (
         "<code>t0</code>, <code>t1</code> and 3 more"
     )
 
 
-def test_no_names_are_a_word() -> None:
+def test_no_names_are_a_word():
     assert codes(()) == "none"
 
 
-def test_commits_are_linked_by_their_short_hash() -> None:
+def test_commits_are_linked_by_their_short_hash():
     assert Links(REPOSITORY).commit(SHA) == f"[{SHA[:7]}]({REPOSITORY}/commit/{SHA})"
 
 
-def test_branches_are_compared_whatever_their_names() -> None:
+def test_branches_are_compared_whatever_their_names():
     link = Links(REPOSITORY).compare("a b", "skillopt/x", "changes")
     assert link == f"[changes]({REPOSITORY}/compare/a%20b...skillopt%2Fx)"
 
@@ -114,13 +114,11 @@ def test_branches_are_compared_whatever_their_names() -> None:
         (f"{REPOSITORY}/?q=<b>", False),
     ],
 )
-def test_an_address_from_a_record_is_linked_only_within_the_repository(
-    address: str, linked: bool
-) -> None:
+def test_an_address_from_a_record_is_linked_only_within_the_repository(address, linked):
     assert ("](" in Links(REPOSITORY).within(address, "ada")) is linked
 
 
-def test_nothing_is_linked_without_an_address() -> None:
+def test_nothing_is_linked_without_an_address():
     links = Links()
     assert links.commit(SHA) == f"<code>{SHA[:7]}</code>"
     assert links.compare("a", "b", "changes") == "changes"
@@ -141,36 +139,36 @@ def composed(count: int, limit: int) -> str:
     return compose("head", sections(count), "tail", row_heading=ROWS, limit=limit)
 
 
-def test_everything_is_told_in_full_while_there_is_room() -> None:
+def test_everything_is_told_in_full_while_there_is_room():
     assert composed(5, 60_000).count("full") == 5
 
 
-def test_what_matters_most_keeps_its_words_longest() -> None:
+def test_what_matters_most_keeps_its_words_longest():
     text = composed(9, 2_000)
     assert text.index("full 0") < text.index("short") < text.index("| 8 |")
 
 
-def test_what_has_no_room_at_all_is_counted() -> None:
+def test_what_has_no_room_at_all_is_counted():
     assert "more before that" in composed(400, 1_500)
 
 
-def test_head_and_tail_stay() -> None:
+def test_head_and_tail_stay():
     text = composed(400, 1_500)
     assert text.startswith("head\n")
     assert text.endswith("\ntail")
 
 
 @given(count=st.integers(0, 300), limit=st.integers(800, 5_000))
-def test_it_is_never_longer_than_the_limit(count: int, limit: int) -> None:
+def test_it_is_never_longer_than_the_limit(count, limit):
     assert size(composed(count, limit)) <= limit
 
 
 @given(text=st.text(max_size=2_000), limit=st.integers(400, 900))
-def test_a_cut_text_is_within_the_limit_in_bytes(text: str, limit: int) -> None:
+def test_a_cut_text_is_within_the_limit_in_bytes(text, limit):
     assert size(cut(text * 3, limit)) <= limit
 
 
-def test_a_text_that_fits_is_not_touched() -> None:
+def test_a_text_that_fits_is_not_touched():
     assert cut("é" * 100, 200) == "é" * 100
 
 
@@ -183,5 +181,5 @@ def test_a_text_that_fits_is_not_touched() -> None:
         ("<details>\n\n<details>\n\n```\n</details>\n", "\n```\n\n</details>\n\n</details>"),
     ],
 )
-def test_what_a_cut_leaves_open_is_closed(opening: str, closing: str) -> None:
+def test_what_a_cut_leaves_open_is_closed(opening, closing):
     assert closing in cut(opening + "line\n" * 500, 800)

@@ -38,7 +38,7 @@ def epoch_section(end: BoundaryRecord, place: StepPlace = PLACE, links: Links = 
         score_after=decision and decision.score_after,
     )
     places = {("slow_update", end.epoch): place}
-    run = RunView(plain_run(0).state, (event,), epochs=(end,), places=places)  # type: ignore[arg-type]
+    run = RunView(plain_run(0).state, (event,), epochs=(end,), places=places)
     return event_section(run, links, event)
 
 
@@ -64,20 +64,20 @@ def decided(**changes: object) -> StepRecord:
         f"merge [{SHA[:7]}]({REPOSITORY}/commit/{SHA})",
     ],
 )
-def test_a_step_tells_all_its_evidence(said: str) -> None:
+def test_a_step_tells_all_its_evidence(said):
     assert said in body(record(EVENT))
 
 
-def test_a_measurement_that_was_reused_is_told() -> None:
+def test_a_measurement_that_was_reused_is_told():
     assert "as measured in step 2" in body(decided(reused_from=2))
 
 
-def test_a_step_without_a_candidate_has_no_flips() -> None:
+def test_a_step_without_a_candidate_has_no_flips():
     text = body(decided(action="skip_no_patches", measurement=None))
     assert "fixed" not in text
 
 
-def test_tasks_that_infrastructure_failed_are_no_evidence() -> None:
+def test_tasks_that_infrastructure_failed_are_no_evidence():
     step = record(EVENT)
     lost = TaskOutcome(id="train-9", status=Status.ERROR, hard=0, soft=0, reason="HTTP 503")
     rollout = step.proposal.rollout.model_copy(update={"tasks": (lost,)})
@@ -96,11 +96,11 @@ def test_tasks_that_infrastructure_failed_are_no_evidence() -> None:
         ("skip_no_patches", None, "Step 3: nothing proposed"),
     ],
 )
-def test_its_headline_is_the_verdict(action: str, after: float | None, said: str) -> None:
+def test_its_headline_is_the_verdict(action, after, said):
     assert event_view(decided(action=action, score_after=after)).headline == said
 
 
-def test_reviewers_see_what_became_of_their_notes() -> None:
+def test_reviewers_see_what_became_of_their_notes():
     note = ReviewerNoteRecord(
         id="issue-1", author="ada", text="Be @kind", url=f"{REPOSITORY}/pull/1#issue-1", taken=1
     )
@@ -110,13 +110,13 @@ def test_reviewers_see_what_became_of_their_notes() -> None:
     assert f"- [ada]({REPOSITORY}/pull/1#issue-1): “Be &#64;&#8203;kind” – **merged**" in text
 
 
-def test_a_row_has_the_scores_and_the_commit() -> None:
+def test_a_row_has_the_scores_and_the_commit():
     run = RunView(plain_run(0).state, (EVENT,), places={("step", 3): PLACE})
     row = event_section(run, LINKS, EVENT).row
     assert row.startswith("| 3 | 0.200 | 0.300 | ✅ merged, new best · [")
 
 
-def test_without_a_web_address_commits_are_named() -> None:
+def test_without_a_web_address_commits_are_named():
     assert f"<code>{SHA[:7]}</code>" in body(plain_run(1).steps[0], Links())
 
 
@@ -144,7 +144,7 @@ END = BoundaryRecord(
 )
 
 
-def test_it_tells_verdict_pairs_guidance_and_reason() -> None:
+def test_it_tells_verdict_pairs_guidance_and_reason():
     text = epoch_section(END).full
     assert "<b>End of epoch 2</b> reverted: 0.500 → 0.400" in text
     assert "| compared | 1.000 → 0.500 on 2 training tasks: 1 stable success, 1 regressed |" in text
@@ -152,17 +152,17 @@ def test_it_tells_verdict_pairs_guidance_and_reason() -> None:
     assert "> It slipped." in text
 
 
-def test_pairs_that_changed_come_first() -> None:
+def test_pairs_that_changed_come_first():
     text = pair_table(END.pairs)
     assert text.index("t2") < text.index("t1")
     assert "| <code>t2</code> | 1.00 | 0.00 | regressed |" in text
 
 
-def test_more_pairs_than_fit_are_counted() -> None:
+def test_more_pairs_than_fit_are_counted():
     assert "and 70 more" in pair_table([pair(f"t{n}", "improved", 0, 1) for n in range(100)])
 
 
-def test_an_end_without_a_candidate_has_no_scores() -> None:
+def test_an_end_without_a_candidate_has_no_scores():
     end = END.model_copy(update={"decision": None, "skill_after": "a", "pairs": ()})
     section = epoch_section(end, StepPlace(), Links())
     assert section.row.startswith("| – | – | – |")
@@ -171,7 +171,7 @@ def test_an_end_without_a_candidate_has_no_scores() -> None:
 
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(end=boundaries(3))
-def test_any_end_is_inert(end: BoundaryRecord) -> None:
+def test_any_end_is_inert(end):
     assert problems(epoch_section(end).full) == []
 
 
@@ -195,11 +195,11 @@ def parts(*edits: EditRecord, **changes: object) -> str:
         (edit("delete", target="old"), "-old"),
     ],
 )
-def test_every_edit_is_a_diff(change: EditRecord, diff: str) -> None:
+def test_every_edit_is_a_diff(change, diff):
     assert f"```diff\n{diff}\n```" in parts(change)
 
 
-def test_an_edit_names_the_reviewers_that_it_follows() -> None:
+def test_an_edit_names_the_reviewers_that_it_follows():
     note = ReviewerNoteRecord(id="review-7", author="@ada", text="Be kind")
     kind = edit("append", content="Be kind").model_copy(update={"note_ids": ("review-7", "#1*x*")})
     text = parts(kind, reviewer_notes=(note,))
@@ -207,13 +207,13 @@ def test_an_edit_names_the_reviewers_that_it_follows() -> None:
     assert "follows" not in parts(edit("append", content="Be kind"), reviewer_notes=(note,))
 
 
-def test_an_edit_that_follows_many_notes_names_the_first_ones() -> None:
+def test_an_edit_that_follows_many_notes_names_the_first_ones():
     ids = tuple(f"review-{number}" for number in range(9))
     eager = edit("append", content="x").model_copy(update={"note_ids": ids})
     assert "somebody (review-4), 4 more" in parts(eager)
 
 
-def test_what_was_not_applied_is_told_with_its_reason() -> None:
+def test_what_was_not_applied_is_told_with_its_reason():
     missing = EditRecord(op="replace", target="gone", status="skipped_target_not_found")
     refused = EditRecord(op="append", content="answer 42", status="refused", reason="gives it away")
     text = parts(missing, refused)
@@ -222,15 +222,15 @@ def test_what_was_not_applied_is_told_with_its_reason() -> None:
     assert "answer 42" not in text
 
 
-def test_a_rewritten_document_has_one_diff() -> None:
+def test_a_rewritten_document_has_one_diff():
     text = parts(mode="full_rewrite_minibatch", change_summary=("Shorter",), diff="-long\n+short\n")
     assert "- change: Shorter" in text
     assert "```diff\n-long\n+short\n```" in text
 
 
-def test_an_abundance_of_edits_is_counted() -> None:
+def test_an_abundance_of_edits_is_counted():
     assert "And 5 more edits." in parts(*(edit("append", content=f"{n}") for n in range(15)))
 
 
-def test_a_long_edit_is_cut_on_a_line() -> None:
+def test_a_long_edit_is_cut_on_a_line():
     assert "… 70 more lines\n```" in parts(edit("append", content="line\n" * 100))

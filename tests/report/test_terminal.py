@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from skillopt_ci.ledger.records import (
     HistoryEntry,
@@ -28,15 +27,12 @@ from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.rollout.metrics import Summary, estimate, outcome_of, summarise
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 
-if TYPE_CHECKING:
-    from tests.report.conftest import Make
-
 
 def glance(record: StepRecord, state: State, seconds: float = 1.0) -> tuple[tuple[str, str], ...]:
     return rows_at_a_glance(event_view(record, StepPlace(seconds=seconds)), state)
 
 
-def test_all_of_a_judged_step(make_record: Make, make_decision: Make) -> None:
+def test_all_of_a_judged_step(make_record, make_decision):
     rows = rows_in_full(event_view(make_record(decision=make_decision())))
     assert [label for label, _ in rows] == [
         *("training tasks", "failed", "proposals", "reasoning", "edit 1", "verdict", "because"),
@@ -46,32 +42,26 @@ def test_all_of_a_judged_step(make_record: Make, make_decision: Make) -> None:
     assert dict(rows)["  analyst"] == "1 call, 34 tokens, cost $0.00"
 
 
-def test_a_step_in_flight_has_no_verdict_yet(make_record: Make) -> None:
+def test_a_step_in_flight_has_no_verdict_yet(make_record):
     rows = dict(rows_in_full(event_view(make_record())))
     assert rows["verdict"] == "in flight"
     assert "selection tasks" not in rows
 
 
-def test_every_edit_tells_what_became_of_it(
-    make_record: Make, make_proposal: Make, make_edit: Make
-) -> None:
+def test_every_edit_tells_what_became_of_it(make_record, make_proposal, make_edit):
     edits = (make_edit(), make_edit(op="delete", target="x", status="skipped_protected_region"))
     rows = dict(rows_in_full(event_view(make_record(proposal=make_proposal(edits=edits)))))
     assert rows["edit 1"].startswith("applied: add “Be kind”")
     assert rows["edit 2"].startswith("skipped protected region: drop “x”")
 
 
-def test_an_edit_names_the_notes_that_it_follows(
-    make_record: Make, make_proposal: Make, make_edit: Make
-) -> None:
+def test_an_edit_names_the_notes_that_it_follows(make_record, make_proposal, make_edit):
     proposal = make_proposal(edits=(make_edit(note_ids=("review-7",)),))
     rows = rows_in_full(event_view(make_record(proposal=proposal)))
     assert ("", "follows somebody (review-7)") in rows
 
 
-def test_patterns_and_what_could_not_be_measured_are_named(
-    make_record: Make, make_proposal: Make
-) -> None:
+def test_patterns_and_what_could_not_be_measured_are_named(make_record, make_proposal):
     rollout = make_proposal().rollout
     lost = TaskOutcome(id="t9", status=Status.ERROR, hard=0, soft=0)
     proposal = make_proposal(
@@ -82,20 +72,20 @@ def test_patterns_and_what_could_not_be_measured_are_named(
     assert (rows["pattern"], rows["not measured"]) == ("rude (×2)", "t9")
 
 
-def test_a_long_list_is_cut(make_record: Make, make_decision: Make) -> None:
+def test_a_long_list_is_cut(make_record, make_decision):
     fixed = tuple(f"s{number}" for number in range(34))
     rows = dict(rows_in_full(event_view(make_record(decision=make_decision(fixed=fixed)))))
     assert rows["fixed"].endswith("s29 and 4 more")
 
 
-def test_a_reused_measurement_names_its_step(make_record: Make, make_decision: Make) -> None:
+def test_a_reused_measurement_names_its_step(make_record, make_decision):
     rows = dict(rows_in_full(event_view(make_record(decision=make_decision(reused_from=1)))))
     assert rows["selection tasks"].endswith("as measured in step 1: the text was the same")
 
 
 def test_a_learning_rate_of_the_optimizers_own_is_shown_with_its_reasons(
-    make_record: Make, make_proposal: Make
-) -> None:
+    make_record, make_proposal
+):
     rate = LearningRateRecord(
         learning_rate=2, available=5, reasoning="few causes", confidence="low", risk_notes=("size",)
     )
@@ -106,12 +96,12 @@ def test_a_learning_rate_of_the_optimizers_own_is_shown_with_its_reasons(
     assert "at most 2 to apply, chosen by the optimizer" in rows["proposals"]
 
 
-def test_a_step_without_a_limit_says_so(make_record: Make, make_proposal: Make) -> None:
+def test_a_step_without_a_limit_says_so(make_record, make_proposal):
     rows = dict(rows_in_full(event_view(make_record(proposal=make_proposal(edit_budget=None)))))
     assert rows["proposals"].endswith("no limit")
 
 
-def test_a_merged_step_at_a_glance(make_record: Make, make_decision: Make, state: State) -> None:
+def test_a_merged_step_at_a_glance(make_record, make_decision, state):
     assert glance(make_record(decision=make_decision()), state, 12.34) == (
         ("verdict", "merged, new best"),
         ("because", "candidate 0.7500 is above 0.5000"),
@@ -126,8 +116,8 @@ def test_a_merged_step_at_a_glance(make_record: Make, make_decision: Make, state
 
 
 def test_without_a_candidate_there_is_nothing_to_flip(
-    make_record: Make, make_proposal: Make, make_decision: Make, state: State
-) -> None:
+    make_record, make_proposal, make_decision, state
+):
     decision = make_decision(action="skip_no_patches", score_after=None, measurement=None)
     record = make_record(proposal=make_proposal(n_edits_merged=0, edits=()))
     rows = dict(glance(record.model_copy(update={"decision": decision}), state))
@@ -137,25 +127,21 @@ def test_without_a_candidate_there_is_nothing_to_flip(
 
 
 def test_it_says_where_the_training_tasks_met_an_older_skill(
-    make_record: Make, make_proposal: Make, make_decision: Make, state: State
-) -> None:
+    make_record, make_proposal, make_decision, state
+):
     proposal = make_proposal(skill_attempted="d" * 64)
     rows = dict(glance(make_record(proposal=proposal, decision=make_decision()), state, 1.0))
     assert rows["training tasks"] == "0.500 [0.09, 0.91] n=2, one version earlier"
 
 
-def test_errors_are_shown_beside_the_score(
-    make_record: Make, make_decision: Make, state: State
-) -> None:
+def test_errors_are_shown_beside_the_score(make_record, make_decision, state):
     decision = make_decision()
     measured = decision.measurement.model_copy(update={"errors": ("s8", "s9")})
     rows = dict(glance(make_record(decision=make_decision(measurement=measured)), state, 1.0))
     assert rows["not measured"] == "s8, s9"
 
 
-def test_a_reused_measurement_is_called_one(
-    make_record: Make, make_decision: Make, state: State
-) -> None:
+def test_a_reused_measurement_is_called_one(make_record, make_decision, state):
     rows = dict(glance(make_record(decision=make_decision(reused_from=2)), state, 1.0))
     assert "as measured in step 2" in rows["selection tasks"]
 
@@ -167,7 +153,7 @@ def run_of(state: State, *history: HistoryEntry) -> RunView:
     return RunView(state, history, commit=COMMIT)
 
 
-def test_steps_are_counted_by_what_became_of_them(state: State, make_entry: Make) -> None:
+def test_steps_are_counted_by_what_became_of_them(state, make_entry):
     history = [
         make_entry(kind="start", action="start"),
         make_entry(),
@@ -179,7 +165,7 @@ def test_steps_are_counted_by_what_became_of_them(state: State, make_entry: Make
     assert run_of(state, *history).counts == {"merged": 2, "reverted": 1, "empty": 2}
 
 
-def test_the_run_at_a_glance(state: State, make_entry: Make) -> None:
+def test_the_run_at_a_glance(state, make_entry):
     start = make_entry(kind="start", score_after=0.5)
     assert status_rows(run_of(state, start, make_entry())) == (
         ("skill", "SKILL.md"),
@@ -193,20 +179,18 @@ def test_the_run_at_a_glance(state: State, make_entry: Make) -> None:
     )
 
 
-def test_before_the_first_step_there_is_none(state: State) -> None:
+def test_before_the_first_step_there_is_none(state):
     rows = dict(status_rows(run_of(state.model_copy(update={"step": 0}))))
     assert (rows["last step"], rows["started at"]) == ("none yet", "–")
 
 
-def test_steps_without_a_candidate_are_named_if_there_are_any(
-    state: State, make_entry: Make
-) -> None:
+def test_steps_without_a_candidate_are_named_if_there_are_any(state, make_entry):
     entry = make_entry(action="skip_no_patches", score_after=None)
     rows = dict(status_rows(run_of(state, entry)))
     assert rows["steps"] == "0 merged, 0 reverted, 1 without a candidate"
 
 
-def test_programs_get_the_same_as_numbers(state: State, make_entry: Make) -> None:
+def test_programs_get_the_same_as_numbers(state, make_entry):
     start = make_entry(kind="start", score_after=0.5)
     used = Usage(calls=1, cost_usd=None)
     judged = state.model_copy(update={"accounts": {Account("judge", "judge"): used}})
@@ -216,29 +200,29 @@ def test_programs_get_the_same_as_numbers(state: State, make_entry: Make) -> Non
     assert (found["commit"], found["cost_usd"], found["tokens"]) == (COMMIT, None, 4100)
 
 
-def test_a_step_is_a_row_under_the_headings(make_entry: Make) -> None:
+def test_a_step_is_a_row_under_the_headings(make_entry):
     row = log_row(make_entry())
     assert row == ("3", "2", "0.500", "0.750", "0.750", "1", "120", "merged, new best")
     assert len(row) == len(LOG_HEADINGS)
 
 
-def test_what_is_no_step_has_no_step_number_and_tells_its_reason(make_entry: Make) -> None:
+def test_what_is_no_step_has_no_step_number_and_tells_its_reason(make_entry):
     entry = make_entry(kind="set_aside", action="set_aside", reason="the branch changed")
     row = log_row(entry)
     assert (row[0], row[5], row[-1]) == ("–", "–", "set aside: the branch changed")
 
 
-def test_a_step_without_a_candidate_was_not_reverted(make_entry: Make) -> None:
+def test_a_step_without_a_candidate_was_not_reverted(make_entry):
     row = log_row(make_entry(action="reject", score_after=None))
     assert (row[3], row[-1]) == ("–", "nothing changed")
 
 
-def test_an_epochs_end_is_told_by_its_verdict(make_entry: Make) -> None:
+def test_an_epochs_end_is_told_by_its_verdict(make_entry):
     end = make_entry(kind="slow_update", action="reject", score_after=0.5)
     assert (log_row(end)[0], log_row(end)[-1]) == ("–", "end of epoch: reverted")
 
 
-def test_an_epochs_end_without_a_candidate_is_told_by_its_reason(make_entry: Make) -> None:
+def test_an_epochs_end_without_a_candidate_is_told_by_its_reason(make_entry):
     reason = "no new guidance"
     end = make_entry(kind="slow_update", action="no_content", score_after=None, reason=reason)
     assert log_row(end)[-1] == "end of epoch: no new guidance"
@@ -268,14 +252,14 @@ MIXED = [
 ]
 
 
-def test_a_mean_is_told_with_what_is_known_of_it() -> None:
+def test_a_mean_is_told_with_what_is_known_of_it():
     assert estimate_text(estimate([1, 0], shares=True)) == "0.500 [0.09, 0.91] n=2"
     assert estimate_text(estimate([1.0])) == "1.000 n=1"
     assert estimate_text(estimate([])) == "– n=0"
     assert estimate_text(estimate([0, 1, 1], ["x", "x", "y"])).endswith(" n=3 in 2 clusters")
 
 
-def test_everything_worth_knowing_is_remarked() -> None:
+def test_everything_worth_knowing_is_remarked():
     assert list(remarks(summed(MIXED))) == [
         (
             "incomplete: 3 attempts of 6 not measured, and left out; "
@@ -290,11 +274,11 @@ def test_everything_worth_knowing_is_remarked() -> None:
     ]
 
 
-def test_nothing_is_remarked_where_all_went_well() -> None:
+def test_nothing_is_remarked_where_all_went_well():
     assert list(remarks(summed([attempt("a", 1), attempt("b")]), all_of_them=True)) == []
 
 
-def test_several_attempts_are_told_by_k() -> None:
+def test_several_attempts_are_told_by_k():
     found = list(remarks(summed([attempt("a", 1), attempt("a"), attempt("b", 1), attempt("b", 1)])))
     assert found == [
         "solved at least once (pass@k): 1: 0.750, 2: 1.000",
@@ -302,7 +286,7 @@ def test_several_attempts_are_told_by_k() -> None:
     ]
 
 
-def test_values_are_strict_json() -> None:
+def test_values_are_strict_json():
     found = json.loads(json.dumps(as_values(summed(MIXED)), allow_nan=False))
     assert found["error_table"][0] == {"status": "error", "reason": "no route", "count": 2}
     assert found["limits"] == {"steps": {"of_all": 1 / 3, "of_unsolved": 1.0}}

@@ -9,14 +9,14 @@ from skillopt_ci.report.view import StepPlace, failures
 MEASURE = {"kind": "measure", "action": "measure", "score_after": 0.5}
 
 
-def test_a_measurement_of_the_same_text_starts_a_new_scale() -> None:
+def test_a_measurement_of_the_same_text_starts_a_new_scale():
     run = plain_run(1)
     again = entry(1, **MEASURE)
     found = replace(run, history=(*run.history, again))
     assert (found.first_score, found.rescaled) == (0.5, True)
 
 
-def test_a_skill_that_a_person_changed_stays_on_the_scale() -> None:
+def test_a_skill_that_a_person_changed_stays_on_the_scale():
     run = plain_run(1)
     edited = entry(1, **MEASURE, skill_sha256="by hand")
     found = replace(run, history=(*run.history, edited))
@@ -27,23 +27,19 @@ def test_a_skill_that_a_person_changed_stays_on_the_scale() -> None:
     ("steps", "base_events", "improved"),
     [(0, 0, False), (1, 0, True), (2, 2, False), (3, 2, True)],
 )
-def test_an_improvement_is_a_merged_step_that_base_lacks(
-    steps: int, base_events: int, improved: bool
-) -> None:
+def test_an_improvement_is_a_merged_step_that_base_lacks(steps, base_events, improved):
     assert replace(plain_run(steps), base_events=base_events).improved is improved
 
 
 @pytest.mark.parametrize(("after", "improved"), [(0.1, False), (0.2, True)])
-def test_what_an_open_gate_let_in_is_an_improvement_only_with_a_better_score(
-    after: float, improved: bool
-) -> None:
+def test_what_an_open_gate_let_in_is_an_improvement_only_with_a_better_score(after, improved):
     run = plain_run(0)
     forced = {"kind": "slow_update", "action": "force_accept"}
     end = entry(0, **forced, score_before=0.1, score_after=after)
     assert replace(run, history=(*run.history, end)).improved is improved
 
 
-def test_a_step_whose_commits_are_gone_is_nowhere() -> None:
+def test_a_step_whose_commits_are_gone_is_nowhere():
     assert plain_run(1).place(99) == StepPlace()
 
 
@@ -51,6 +47,6 @@ def pattern(description: str, count: int, *tasks: str) -> PatternRecord:
     return PatternRecord(description=description, count=count, task_ids=tasks)
 
 
-def test_what_several_analysts_name_is_one_pattern_and_the_commonest_comes_first() -> None:
+def test_what_several_analysts_name_is_one_pattern_and_the_commonest_comes_first():
     found = failures([pattern("date", 2, "a"), pattern("tax", 2, "a", "b"), pattern("tax", 1, "c")])
     assert found == (pattern("tax", 3, "a", "b", "c"), pattern("date", 2, "a"))

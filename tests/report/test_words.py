@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from run_views import entry, landed, record
 
@@ -40,10 +38,6 @@ from skillopt_ci.report.words import (
 )
 from skillopt_ci.text import score
 
-if TYPE_CHECKING:
-    from tests.report.conftest import Make
-
-
 ACCOUNTS = booked(
     {
         Account("target", "rollout"): Usage(4, 400, 40, cost_usd=0.5),
@@ -53,7 +47,7 @@ ACCOUNTS = booked(
 )
 
 
-def test_each_role_is_followed_by_its_stages() -> None:
+def test_each_role_is_followed_by_its_stages():
     assert tuple(account_rows(ACCOUNTS, Usage(calls=7))) == (
         ("  judge", "1 call, 11 tokens, cost unknown (no price known) (1 of reasoning)"),
         ("  target", "6 calls, 660 tokens, cost $0.7500 (100 cached)"),
@@ -62,12 +56,12 @@ def test_each_role_is_followed_by_its_stages() -> None:
     )
 
 
-def test_what_was_used_before_roles_were_told_apart_is_said() -> None:
+def test_what_was_used_before_roles_were_told_apart_is_said():
     rows = dict(account_rows(ACCOUNTS, Usage(calls=9)))
     assert rows["  earlier"] == "2 calls before roles were told apart"
 
 
-def test_a_record_of_an_earlier_version_tells_its_stages() -> None:
+def test_a_record_of_an_earlier_version_tells_its_stages():
     used = Usage(calls=2, prompt_tokens=5)
     assert tuple(account_rows({}, used, {"rollout": used})) == (
         ("  rollout", "2 calls, 5 tokens, cost $0.00"),
@@ -75,14 +69,14 @@ def test_a_record_of_an_earlier_version_tells_its_stages() -> None:
     assert stage_gist({}) == ""
 
 
-def test_a_line_for_comments_names_calls_tokens_and_known_costs() -> None:
+def test_a_line_for_comments_names_calls_tokens_and_known_costs():
     assert stage_gist(ACCOUNTS) == (
         "judge 1 call, 11 tokens · rollout 4 calls, 440 tokens, $0.5000 · "
         "selection 2 calls, 220 tokens, $0.2500"
     )
 
 
-def test_tokens_that_went_into_the_cache_are_told() -> None:
+def test_tokens_that_went_into_the_cache_are_told():
     assert detailed(Usage(1, 9, cache_write_tokens=9)).endswith("(9 written to the cache)")
 
 
@@ -115,22 +109,22 @@ def decision(measurement: Measurement | None = WHOLE, gate: GateRecord | None = 
     )
 
 
-def test_a_partial_score_is_called_an_estimate() -> None:
+def test_a_partial_score_is_called_an_estimate():
     assert after_text(decision(PARTIAL)) == "0.438 (estimate: 2 of 8 tasks measured)"
     assert tasks_text(decision(PARTIAL)) == "2 of 8 tasks"
 
 
-def test_a_whole_score_has_its_interval() -> None:
+def test_a_whole_score_has_its_interval():
     assert after_text(decision()) == "0.500 [0.09, 0.91] n=2"
     assert tasks_text(decision()) == "2 tasks"
     assert after_text(decision(None)) == "not measured"
 
 
-def test_records_of_before_say_nothing() -> None:
+def test_records_of_before_say_nothing():
     assert arithmetic(decision()) == ""
 
 
-def test_arithmetic_tells_difference_and_effort() -> None:
+def test_arithmetic_tells_difference_and_effort():
     assert arithmetic(decision(gate=GATE)) == (
         "Policy paired: +0.100 ± 0.142 (95 %) over 38 of 40 tasks. It took 40 attempts."
     )
@@ -147,16 +141,16 @@ def test_arithmetic_tells_difference_and_effort() -> None:
         ({"losses": {"claims": 0.25}}, "Types of task that lost too much: claims -0.250."),
     ],
 )
-def test_what_is_out_of_the_ordinary_is_told(changes: dict[str, object], told: str) -> None:
+def test_what_is_out_of_the_ordinary_is_told(changes, told):
     assert told in arithmetic(decision(gate=GATE.model_copy(update=changes)))
 
 
-def test_a_type_of_task_cannot_add_lines() -> None:
+def test_a_type_of_task_cannot_add_lines():
     gate = GATE.model_copy(update={"losses": {"x\n::error::y": 0.25}})
     assert "\n" not in arithmetic(decision(gate=gate))
 
 
-def test_an_estimate_is_marked_in_every_subject_and_row() -> None:
+def test_an_estimate_is_marked_in_every_subject_and_row():
     assert score(0.4375, estimated=True) == "~0.438"
     assert score(None, estimated=True) == "–"
     assert arrow(decision(PARTIAL)) == "0.500 → ~0.438"
@@ -174,15 +168,13 @@ OLDER = "d" * 64
         (OLDER, ", one version earlier", "One version earlier the model"),
     ],
 )
-def test_training_score_names_an_older_skill(
-    make_record: Make, make_proposal: Make, older: str, more: str, commit: str
-) -> None:
+def test_training_score_names_an_older_skill(make_record, make_proposal, older, more, commit):
     proposal = make_proposal(skill_attempted=older)
     assert training_score(proposal) == "0.500 [0.09, 0.91] n=2" + more
     assert commit in candidate(make_record(proposal=proposal, decision=None)).body
 
 
-def test_the_older_skill_is_the_one_that_was_attempted(make_proposal: Make) -> None:
+def test_the_older_skill_is_the_one_that_was_attempted(make_proposal):
     assert make_proposal(skill_attempted=OLDER).attempted_under == OLDER
     assert make_proposal().attempted_under == make_proposal().skill_before
 
@@ -201,7 +193,7 @@ def proposal(
 
 
 def noting(*added: str, **more: object) -> NotesRecord:
-    return NotesRecord(proposed=len(added), added=added, appendix=added, **more)  # type: ignore[arg-type]
+    return NotesRecord(proposed=len(added), added=added, appendix=added, **more)
 
 
 def verdict_on(action: str, notes: Decision | None = None) -> Decision:
@@ -209,14 +201,14 @@ def verdict_on(action: str, notes: Decision | None = None) -> Decision:
     return decision().model_copy(update=changes)
 
 
-def test_the_gist_names_the_notes_after_the_edits() -> None:
+def test_the_gist_names_the_notes_after_the_edits():
     assert headline(proposal(APPLIED, notes=noting("Look."))) == "A rule; note “Look”"
     assert headline(proposal(notes=noting("Look.", "Count."))) == "notes “Look”; “Count”"
     assert headline(proposal(REFUSED)) == "no change"
     assert notes_gist(proposal(APPLIED)) == ""
 
 
-def test_each_reminder_has_a_line_and_condensing_has_one() -> None:
+def test_each_reminder_has_a_line_and_condensing_has_one():
     notes = NotesRecord(proposed=1, added=("Look.",), appendix=("Both.",), consolidated_from=3)
     assert list(reminders(proposal(notes=notes))) == [
         "remind of “Look.”",
@@ -224,14 +216,14 @@ def test_each_reminder_has_a_line_and_condensing_has_one() -> None:
     ]
 
 
-def test_refusals_tell_the_reason_and_not_the_text() -> None:
+def test_refusals_tell_the_reason_and_not_the_text():
     notes = noting(refused=(RefusedNote(note="secret", reason="it is dark"),))
     told = refusal_lines(proposal(APPLIED, REFUSED, notes=notes, refused="it is new"))
     assert list(told) == ["edit 2: it is evil", "the new document: it is new", "a note: it is dark"]
     assert list(refusal_lines(proposal(REFUSED), edits=False)) == []
 
 
-def test_the_fate_of_notes_without_their_edits_is_told() -> None:
+def test_the_fate_of_notes_without_their_edits_is_told():
     noted = proposal(APPLIED, notes=noting("Look."))
     kept = notes_verdict(noted, verdict_on("reject", verdict_on("accept_notes")))
     assert kept == "The next commit keeps 1 reminder, measured alone (0.250): so it is."
@@ -240,7 +232,7 @@ def test_the_fate_of_notes_without_their_edits_is_told() -> None:
     assert notes_verdict(noted, verdict_on("accept")) == ""
 
 
-def test_a_candidate_of_notes_alone_changes_no_body() -> None:
+def test_a_candidate_of_notes_alone_changes_no_body():
     assert not proposal(notes=noting("Look.", alone=True)).body_changed
     assert proposal(APPLIED, notes=noting("Look.")).body_changed
 
@@ -253,13 +245,13 @@ LOST = {
 }
 
 
-def test_a_plain_measurement_has_no_reservations(measurement: Measurement) -> None:
+def test_a_plain_measurement_has_no_reservations(measurement):
     assert reservations(measurement) == ()
     assert reservations(None) == ()
     assert with_pessimistic("0.750", measurement) == "0.750"
 
 
-def test_both_numbers_and_the_reasons_are_told(measurement: Measurement) -> None:
+def test_both_numbers_and_the_reasons_are_told(measurement):
     lost = measurement.model_copy(update=LOST)
     assert with_pessimistic("0.750", lost) == "0.750, 0.500 if errors count as failed"
     (sentence,) = reservations(lost)
@@ -268,13 +260,13 @@ def test_both_numbers_and_the_reasons_are_told(measurement: Measurement) -> None
     assert "2 × error: down; 1 × grader_error: no report" in sentence
 
 
-def test_many_reasons_are_counted(measurement: Measurement) -> None:
+def test_many_reasons_are_counted(measurement):
     reasons = {f"error: {number}": 1 for number in range(9)}
     (sentence,) = reservations(measurement.model_copy(update={**LOST, "unmeasured": reasons}))
     assert sentence.endswith("and 4 further reasons.")
 
 
-def test_limits_and_caveats_are_told(measurement: Measurement) -> None:
+def test_limits_and_caveats_are_told(measurement):
     told = reservations(
         measurement.model_copy(update={"limits": {"time": 2, "steps": 1}, "caveat": "Open house."})
     )
@@ -289,23 +281,23 @@ REWRITE = {"mode": "rewrite_from_suggestions", "edits": (), "suggestions": (DATE
 FULL = {"mode": "full_rewrite_minibatch", "edits": ()}
 
 
-def test_a_rewrite_says_of_itself_what_changed(make_proposal: Make) -> None:
+def test_a_rewrite_says_of_itself_what_changed(make_proposal):
     proposal = make_proposal(**FULL, change_summary=("- Add: ISO dates.", " ", "Drop: commas"))
     assert rewriting(proposal) == ("Add: ISO dates", "Drop: commas")
     assert headline(proposal) == "Add: ISO dates; Drop: commas"
 
 
-def test_a_silent_rewrite_is_told_by_its_suggestions(make_proposal: Make) -> None:
+def test_a_silent_rewrite_is_told_by_its_suggestions(make_proposal):
     untitled = DATES.model_copy(update={"title": ""})
     proposal = make_proposal(**REWRITE | {"suggestions": (DATES, untitled)})
     assert rewriting(proposal) == ("Dates", "Write dates as ISO")
 
 
-def test_a_document_that_says_nothing_is_written_anew(make_proposal: Make) -> None:
+def test_a_document_that_says_nothing_is_written_anew(make_proposal):
     assert headline(make_proposal(**FULL)) == "the document, written anew"
 
 
-def test_a_text_that_stayed_has_no_changes(make_proposal: Make) -> None:
+def test_a_text_that_stayed_has_no_changes(make_proposal):
     same = make_proposal().skill_before
     proposal = make_proposal(**FULL, change_summary=("Add: x",), skill_after=same)
     assert (rewriting(proposal), headline(proposal)) == ((), "no change")
@@ -313,15 +305,11 @@ def test_a_text_that_stayed_has_no_changes(make_proposal: Make) -> None:
 
 
 @pytest.mark.parametrize(("mode", "count"), [(REWRITE, 2), (FULL, 1), ({}, 1)])
-def test_changes_are_counted_by_mode(
-    make_proposal: Make, mode: dict[str, object], count: int
-) -> None:
+def test_changes_are_counted_by_mode(make_proposal, mode, count):
     assert make_proposal(**mode).change_count == count
 
 
-def test_commits_of_a_rewrite_read_like_those_of_edits(
-    make_record: Make, make_proposal: Make, make_decision: Make
-) -> None:
+def test_commits_of_a_rewrite_read_like_those_of_edits(make_record, make_proposal, make_decision):
     made = make_record(proposal=make_proposal(**REWRITE, change_summary=("Add: ISO dates",)))
     assert candidate(made).subject == "Step 3: Add: ISO dates"
     assert "- Add: ISO dates\n" in candidate(made).body + "\n"
@@ -330,7 +318,7 @@ def test_commits_of_a_rewrite_read_like_those_of_edits(
     assert text.trailers["Skillopt-Edits"] == "2"
 
 
-def test_suggestions_are_listed_on_one_line_each(make_proposal: Make) -> None:
+def test_suggestions_are_listed_on_one_line_each(make_proposal):
     hostile = DATES.model_copy(update={"type": "x\n@y", "title": "@octocat fixes #1"})
     rows = list(suggestion_rows(make_proposal(**REWRITE | {"suggestions": (DATES, hostile)})))
     assert rows[0] == ("suggestion 1", "add_rule, Dates: Write dates as ISO")

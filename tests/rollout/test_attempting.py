@@ -108,22 +108,22 @@ def writing(text: str, limit: Limit | None = None) -> object:
 
 
 def on_computer(task: Task, **block: object) -> Task:
-    return replace(task, computer=ComputerTask(ComputerBlock(**block)))  # type: ignore[arg-type]
+    return replace(task, computer=ComputerTask(ComputerBlock(**block)))
 
 
-def test_what_is_kept_and_graded_holds_no_secret(store: AttemptStore) -> None:
+def test_what_is_kept_and_graded_holds_no_secret(store):
     secret = "sk-planted-4711"
     lab = Lab(PLACES, store, ComputerScorer(type="computer", command=("cat", "result.txt")))
     attempting = replace(lab.attempting(Solving(writing(secret))), redact=Redactor([secret]))
     order = AttemptRequest(on_computer(make_task("t")), "S", "rollout")
     asyncio.run(attempting(order))
     key = attempting.key(order)
-    assert HIDDEN.encode() in store.get(key).attempt.artifacts  # type: ignore[union-attr]
+    assert HIDDEN.encode() in store.get(key).attempt.artifacts
     assert not any(secret in line for line in store.lines([key]))
 
 
 @pytest.mark.parametrize("failure", [ModelUnavailable("down"), ComputerFailure("gone")])
-def test_what_infrastructure_spoils_is_tried_again_with_growing_pauses(failure: Exception) -> None:
+def test_what_infrastructure_spoils_is_tried_again_with_growing_pauses(failure):
     lab = Lab()
     found = lab.attempt(Solving(answering(failure, failure)), make_task("a"))
     assert (found.status, found.hard, found.retries) == (Status.SCORED, 1.0, 2)
@@ -131,14 +131,14 @@ def test_what_infrastructure_spoils_is_tried_again_with_growing_pauses(failure: 
     assert [one.reason for one in lab.events if isinstance(one, TryFailed)] == [str(failure)] * 2
 
 
-def test_infrastructure_that_stays_broken_is_never_scored() -> None:
+def test_infrastructure_that_stays_broken_is_never_scored():
     lab = Lab(settings=RolloutConfig(retries=1))
     found = lab.attempt(Solving(answering(*[ModelUnavailable("down")] * 9)), make_task("a"))
     assert (found.status, found.status.measured, found.reason) == (Status.ERROR, False, "down")
     assert found.retries == 1
 
 
-def test_a_chat_answer_was_tried_again_by_its_client_already() -> None:
+def test_a_chat_answer_was_tried_again_by_its_client_already():
     model, lab = ScriptedModel(lambda text: ModelUnavailable("still 500")), Lab()
     found = lab.attempt(ChatSolver(model, Prompts.load()), make_task("a"))
     assert (found.status, len(model.requests), lab.pauses) == (Status.ERROR, 1, [])
@@ -148,16 +148,14 @@ def test_a_chat_answer_was_tried_again_by_its_client_already() -> None:
     ("failure", "status"),
     [(ModelRefusal("filter"), Status.REFUSED), (AgentError("crash"), Status.AGENT_ERROR)],
 )
-def test_what_is_the_agents_own_counts_as_nothing_and_is_not_tried_again(
-    failure: Exception, status: Status
-) -> None:
+def test_what_is_the_agents_own_counts_as_nothing_and_is_not_tried_again(failure, status):
     lab, solver = Lab(), Solving(answering(failure))
     found = lab.attempt(solver, make_task("a"))
     assert (found.status, found.status.measured, found.hard) == (status, True, 0.0)
     assert (found.reason, solver.done) == (str(failure), ["a"])
 
 
-def test_cancelling_burns_no_retry_and_is_told() -> None:
+def test_cancelling_burns_no_retry_and_is_told():
     begun = asyncio.Event()
 
     async def waits(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -180,20 +178,20 @@ def test_cancelling_burns_no_retry_and_is_told() -> None:
     assert ended.status is Status.CANCELLED
 
 
-def test_work_on_a_computer_is_graded_on_another_one() -> None:
+def test_work_on_a_computer_is_graded_on_another_one():
     lab = Lab(places=PLACES, scorer=SOLVED)
     good = lab.attempt(Solving(writing("done\n")), on_computer(make_task("a")))
     bad = lab.attempt(Solving(writing("begun\n")), on_computer(make_task("b")))
     assert (good.status, good.hard, bad.hard) == (Status.SCORED, 1.0, 0.0)
 
 
-def test_a_limit_is_graded() -> None:
+def test_a_limit_is_graded():
     lab = Lab(places=PLACES, scorer=SOLVED)
     found = lab.attempt(Solving(writing("done\n", Limit.STEPS)), on_computer(make_task("a")))
     assert (found.status, found.hard, found.limit) == (Status.LIMIT, 1.0, Limit.STEPS)
 
 
-def test_time_is_up_and_the_artifacts_count() -> None:
+def test_time_is_up_and_the_artifacts_count():
     async def hangs(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None
         await place.computer.write("result.txt", b"done\n")
@@ -208,7 +206,7 @@ def test_time_is_up_and_the_artifacts_count() -> None:
     assert (found.answer, found.usage) == ("nearly", PAID)
 
 
-def test_files_and_setup_are_there_before_the_work() -> None:
+def test_files_and_setup_are_there_before_the_work():
     async def looks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None
         shown = await place.computer.run(["cat", "a.txt", "b.txt"], timeout=9)
@@ -224,7 +222,7 @@ def test_files_and_setup_are_there_before_the_work() -> None:
     assert lab.attempt(Solving(looks), task).hard == 1.0
 
 
-def test_a_setup_that_fails_is_no_failure_of_the_model() -> None:
+def test_a_setup_that_fails_is_no_failure_of_the_model():
     solver = Solving(writing("done"))
     lab = Lab(places=PLACES, scorer=SOLVED)
     found = lab.attempt(solver, on_computer(make_task("a"), setup=("echo no disk >&2; exit 3",)))
@@ -232,7 +230,7 @@ def test_a_setup_that_fails_is_no_failure_of_the_model() -> None:
     assert "no disk" in found.reason
 
 
-def test_a_setup_has_its_own_time() -> None:
+def test_a_setup_has_its_own_time():
     task = on_computer(make_task("a"), setup=("sleep 60",), limits={"setup_seconds": 0.2})
     lab = Lab(places=PLACES, scorer=SOLVED, settings=RolloutConfig(retries=0))
     found = lab.attempt(Solving(writing("done")), task)
@@ -240,7 +238,7 @@ def test_a_setup_has_its_own_time() -> None:
     assert "0.2 s" in found.reason
 
 
-def test_the_solver_hears_why_there_is_no_submission_yet() -> None:
+def test_the_solver_hears_why_there_is_no_submission_yet():
     faults = []
 
     async def asks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -256,12 +254,12 @@ def test_the_solver_hears_why_there_is_no_submission_yet() -> None:
     assert (faults, found.hard) == (["Write out.txt.", None], 1.0)
 
 
-def test_without_a_computer_the_configuration_is_at_fault() -> None:
+def test_without_a_computer_the_configuration_is_at_fault():
     with pytest.raises(UsageError, match="computer"):
         Lab().attempt(Solving(answering(), needs_computer=True), make_task("a"))
 
 
-def test_more_than_can_be_taken_is_the_agents_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_be_taken_is_the_agents_own_error(monkeypatch):
     monkeypatch.setattr("skillopt_ci.rollout.attempt.ARTIFACT_BYTES", 3)
     found = Lab(places=PLACES, scorer=SOLVED).attempt(
         Solving(writing("done\n")), on_computer(make_task("a"))
@@ -270,7 +268,7 @@ def test_more_than_can_be_taken_is_the_agents_own_error(monkeypatch: pytest.Monk
     assert "cannot be taken" in found.reason
 
 
-def test_an_attempt_that_was_made_is_not_made_again(store: AttemptStore) -> None:
+def test_an_attempt_that_was_made_is_not_made_again(store):
     task = on_computer(make_task("a"))
     first, second = Solving(writing("done\n")), Solving(writing("nothing"))
     one = Lab(places=PLACES, store=store, scorer=SOLVED).attempt(first, task)
@@ -282,7 +280,7 @@ def test_an_attempt_that_was_made_is_not_made_again(store: AttemptStore) -> None
 
 
 @pytest.mark.parametrize("change", ["task", "attempt", "skill", "solver", "limits"])
-def test_another_attempt_is_made(change: str, store: AttemptStore) -> None:
+def test_another_attempt_is_made(change, store):
     Lab(store=store).attempt(Solving(answering()), make_task("a"))
     facts = {"model": "other"} if change == "solver" else {}
     limits = AttemptLimits(steps=7) if change == "limits" else AttemptLimits()
@@ -297,23 +295,21 @@ def test_another_attempt_is_made(change: str, store: AttemptStore) -> None:
 
 
 @pytest.mark.parametrize("failure", [ModelRefusal("filter"), AgentError("crash")])
-def test_an_ending_that_was_paid_for_is_kept_too(failure: Exception, store: AttemptStore) -> None:
+def test_an_ending_that_was_paid_for_is_kept_too(failure, store):
     first = Lab(store=store).attempt(Solving(answering(failure)), make_task("a"))
     again = Solving(answering())
     assert Lab(store=store).attempt(again, make_task("a")) == first
     assert again.done == []
 
 
-def test_infrastructure_errors_are_not_kept(store: AttemptStore) -> None:
+def test_infrastructure_errors_are_not_kept(store):
     Lab(store=store, settings=RolloutConfig(retries=0)).attempt(
         Solving(answering(ModelUnavailable("down"))), make_task("a")
     )
     assert Lab(store=store).attempt(Solving(answering()), make_task("a")).hard == 1.0
 
 
-def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(
-    store: AttemptStore,
-) -> None:
+def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(store):
     first, resumed, later = (Lab(store=store, scope=scope) for scope in ("s1", "s1", "s2"))
     for lab in (first, resumed, later):
         attempting = lab.attempting(Solving(answering()))
@@ -325,7 +321,7 @@ def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(
     assert later.meter.reused_calls == 2
 
 
-def test_calls_of_a_metered_client_are_not_charged_twice(store: AttemptStore) -> None:
+def test_calls_of_a_metered_client_are_not_charged_twice(store):
     lab, resumed = Lab(store=store), Lab(store=store)
 
     async def calls(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -337,7 +333,7 @@ def test_calls_of_a_metered_client_are_not_charged_twice(store: AttemptStore) ->
     assert lab.meter.total() == resumed.meter.total() == PAID
 
 
-def test_what_was_spent_before_a_failure_is_charged() -> None:
+def test_what_was_spent_before_a_failure_is_charged():
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield ModelSaid(Message("assistant", "hm"), PAID)
         raise ModelUnavailable("overloaded")
@@ -347,7 +343,7 @@ def test_what_was_spent_before_a_failure_is_charged() -> None:
     assert lab.meter.total() == PAID + PAID
 
 
-def test_a_used_up_budget_is_asked_before_an_agent_begins() -> None:
+def test_a_used_up_budget_is_asked_before_an_agent_begins():
     solver = Solving(answering())
     with pytest.raises(BudgetExhausted):
         Lab(meter=Meter(step=Limits(calls=0))).attempt(solver, make_task("a"))
@@ -375,7 +371,7 @@ class Moody:
         return False
 
 
-def test_a_grader_error_is_graded_again_without_the_work(store: AttemptStore) -> None:
+def test_a_grader_error_is_graded_again_without_the_work(store):
     lab = Lab(store=store, grader=Moody([GraderError("no report")]))
     solver = Solving(answering())
     first, second = (lab.attempt(solver, make_task("a")) for _ in range(2))
@@ -383,7 +379,7 @@ def test_a_grader_error_is_graded_again_without_the_work(store: AttemptStore) ->
     assert (first.answer, solver.done) == ("a", ["a"])
 
 
-def test_a_grader_that_infrastructure_spoils_is_tried_again() -> None:
+def test_a_grader_that_infrastructure_spoils_is_tried_again():
     spoilt = GraderError("its computer is gone")
     spoilt.__cause__ = ComputerFailure("gone")
     lab, solver = Lab(grader=Moody([spoilt, spoilt])), Solving(answering())
@@ -391,7 +387,7 @@ def test_a_grader_that_infrastructure_spoils_is_tried_again() -> None:
     assert (found.hard, solver.done, lab.pauses) == (1.0, ["a"], [1.0, 2.0])
 
 
-def test_a_grade_is_kept_where_it_is_known_what_it_depends_on(store: AttemptStore) -> None:
+def test_a_grade_is_kept_where_it_is_known_what_it_depends_on(store):
     known, unknown = Moody([], keep=True), Moody([])
     for grader in (known, known, unknown, unknown):
         Lab(store=store, grader=grader).attempt(Solving(answering()), make_task("a"))

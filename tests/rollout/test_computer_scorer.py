@@ -48,7 +48,7 @@ class Bench:
         )
 
     def grade(self, left: str, seconds: float = 20.0, **spec: object) -> Score:
-        scorer = ComputerScorer(type="computer", **spec)  # type: ignore[arg-type]
+        scorer = ComputerScorer(type="computer", **spec)
         return asyncio.run(self._grade(scorer, left, seconds))
 
     def grade_with(self, spec: ScorerSpec, left: str) -> Score:
@@ -61,44 +61,44 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize(("left", "hard"), [("echo 42 > out", 1.0), ("echo 41 > out", 0.0)])
-def test_the_exit_status_decides(bench: Bench, left: str, hard: float) -> None:
+def test_the_exit_status_decides(bench, left, hard):
     assert bench.grade(left, command=("grep", "-q", "42", "out")).hard == hard
 
 
-def test_a_text_is_a_line_for_the_shell(bench: Bench) -> None:
+def test_a_text_is_a_line_for_the_shell(bench):
     assert bench.grade("echo a > x", command="test -s x && test ! -e y").hard == 1.0
 
 
 @pytest.mark.parametrize(("line", "hard", "soft"), [("1", 1.0, 1.0), ("0.75", 0.0, 0.75)])
-def test_the_last_line_can_be_the_score(bench: Bench, line: str, hard: float, soft: float) -> None:
+def test_the_last_line_can_be_the_score(bench, line, hard, soft):
     found = bench.grade("true", command=f"echo checking; echo {line}", score="last_line")
     assert (found.hard, found.soft) == (hard, soft)
 
 
 @pytest.mark.parametrize("line", ["", "1.5", "-1", "nan", "inf", "yes"])
-def test_a_last_line_that_is_no_score_is_the_graders_fault(bench: Bench, line: str) -> None:
+def test_a_last_line_that_is_no_score_is_the_graders_fault(bench, line):
     with pytest.raises(GraderError, match="number from 0 to 1"):
         bench.grade("true", command=f"echo '{line}'", score="last_line")
 
 
 @pytest.mark.parametrize(("report", "hard", "soft"), [(PASSES, 1.0, 1.0), (HALF, 0.0, 0.5)])
-def test_a_report_gives_partial_credit(bench: Bench, report: str, hard: float, soft: float) -> None:
+def test_a_report_gives_partial_credit(bench, report, hard, soft):
     command = {"command": f'echo "{report}" > report.xml; exit 1'}
     found = bench.grade("true", report=command)
     assert (found.hard, found.soft) == (hard, soft)
 
 
-def test_a_report_without_tests_is_no_success(bench: Bench) -> None:
+def test_a_report_without_tests_is_no_success(bench):
     found = bench.grade("true", report={"command": "echo '<testsuite/>' > report.xml"})
     assert (found.hard, found.soft) == (0.0, 0.0)
 
 
-def test_a_missing_report_is_the_graders_fault_even_if_the_agent_left_one(bench: Bench) -> None:
+def test_a_missing_report_is_the_graders_fault_even_if_the_agent_left_one(bench):
     with pytest.raises(GraderError, match=r"no test report report\.xml.*broken"):
         bench.grade(f'echo "{PASSES}" > report.xml', report={"command": "echo broken >&2; exit 2"})
 
 
-def test_the_agents_tests_are_not_the_graders(bench: Bench) -> None:
+def test_the_agents_tests_are_not_the_graders(bench):
     found = bench.grade(
         "mkdir tests; echo 'exit 0' > tests/check.sh; echo wrong > out",
         command=("sh", "tests/check.sh"),
@@ -116,7 +116,7 @@ def test_the_agents_tests_are_not_the_graders(bench: Bench) -> None:
         "mkdir tests; ln -s ../out tests/check.sh",
     ],
 )
-def test_an_agent_cannot_stand_in_the_graders_way(bench: Bench, obstacle: str) -> None:
+def test_an_agent_cannot_stand_in_the_graders_way(bench, obstacle):
     found = bench.grade(
         f"echo right > out; {obstacle}",
         command='sh tests/check.sh && test "$(cat out)" = right && test ! -L tests',
@@ -125,14 +125,14 @@ def test_an_agent_cannot_stand_in_the_graders_way(bench: Bench, obstacle: str) -
     assert found.hard == 1.0
 
 
-def test_the_graders_files_can_lie_in_a_folder(bench: Bench, tmp_path: Path) -> None:
+def test_the_graders_files_can_lie_in_a_folder(bench, tmp_path):
     (tmp_path / "grader/sub").mkdir(parents=True)
     (tmp_path / "grader/sub/check.sh").write_text("grep -q right out\n", encoding="utf-8")
     found = bench.grade("echo right > out", command=("sh", "sub/check.sh"), folder="grader")
     assert found.hard == 1.0
 
 
-def test_a_setup_prepares_the_grading(bench: Bench) -> None:
+def test_a_setup_prepares_the_grading(bench):
     found = bench.grade("true", command="test -e ready", setup=("touch ready",))
     assert found.hard == 1.0
 
@@ -147,9 +147,7 @@ def test_a_setup_prepares_the_grading(bench: Bench) -> None:
         ({"command": "sleep 60", "on_timeout": "error"}, "longer than 0.3 s"),
     ],
 )
-def test_a_grader_that_does_not_work_leaves_the_attempt_unmeasured(
-    bench: Bench, spec: dict[str, object], why: str
-) -> None:
+def test_a_grader_that_does_not_work_leaves_the_attempt_unmeasured(bench, spec, why):
     seconds = 0.3 if "on_timeout" in spec else 20.0
     with pytest.raises(GraderError, match=why):
         bench.grade("true", seconds, **spec)
@@ -180,20 +178,20 @@ open(name, "wb").write(at._code_to_hash_pyc(code, b"x" * 8, False))
         f"mkdir checks; echo '{FORGED}' > checks/__init__.py",
     ],
 )
-def test_the_works_modules_do_not_take_the_place_of_others(bench: Bench, left: str) -> None:
+def test_the_works_modules_do_not_take_the_place_of_others(bench, left):
     check = python("import json, unittest, pluggy, checks", "raise SystemExit(1)")
     files = {**check["files"], "checks.py": ""}
     assert bench.grade(left, **{**check, "files": files}).hard == 0.0
 
 
-def test_a_module_that_python_runs_is_not_the_works(bench: Bench) -> None:
+def test_a_module_that_python_runs_is_not_the_works(bench):
     left = f"mkdir unittest; echo '{FORGED}' | tee unittest/__init__.py > unittest/__main__.py"
     command = (sys.executable, "-m", "unittest", "test_it")
     test = "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.fail()"
     assert bench.grade(left, command=command, files={"test_it.py": test}).hard == 0.0
 
 
-def test_bytecode_that_the_work_left_is_not_run(bench: Bench) -> None:
+def test_bytecode_that_the_work_left_is_not_run(bench):
     files = {
         "check.py": "from tests.helper import right\nraise SystemExit(not right())",
         "tests/helper.py": "right = lambda: False",
@@ -203,7 +201,7 @@ def test_bytecode_that_the_work_left_is_not_run(bench: Bench) -> None:
     assert found.hard == 0.0
 
 
-def test_the_work_can_still_be_imported(bench: Bench) -> None:
+def test_the_work_can_still_be_imported(bench):
     left = "mkdir package; echo 'import package.part' > work.py; echo 1 > package/part.py"
     assert bench.grade(left, **python("import json, work")).hard == 1.0
 
@@ -216,20 +214,20 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_work_that_ends_the_grader_scores_0(bench: Bench, ending: str) -> None:
+def test_work_that_ends_the_grader_scores_0(bench, ending):
     found = bench.grade(f"echo '{ending}' > work.py", **python("import work"))
     assert (found.hard, found.soft) == (0.0, 0.0)
     assert "not on an empty submission" in found.reason
 
 
 @pytest.mark.parametrize("ending", [*ENDINGS, "raise SystemExit(0)", "print(2); raise SystemExit"])
-def test_work_that_leaves_no_number_scores_0(bench: Bench, ending: str) -> None:
+def test_work_that_leaves_no_number_scores_0(bench, ending):
     check = python("try:\n    import work\nexcept ImportError:\n    pass\nprint(0.5)")
     assert bench.grade("true", score="last_line", **check).soft == 0.5
     assert bench.grade(f"echo '{ending}' > work.py", score="last_line", **check).soft == 0.0
 
 
-def test_a_number_of_a_grader_that_was_killed_does_not_count(bench: Bench) -> None:
+def test_a_number_of_a_grader_that_was_killed_does_not_count(bench):
     left = "echo 'import os; print(1, flush=True); os.kill(os.getpid(), 15)' > work.py"
     check = python("try:\n    import work\nexcept ImportError:\n    print(0)")
     assert bench.grade(left, score="last_line", **check).soft == 0.0
@@ -244,7 +242,7 @@ def test_a_number_of_a_grader_that_was_killed_does_not_count(bench: Bench) -> No
         'import os; os.mkdir("report.xml")',
     ],
 )
-def test_work_that_keeps_the_report_away_scores_0(bench: Bench, work: str) -> None:
+def test_work_that_keeps_the_report_away_scores_0(bench, work):
     lines = (
         "try:\n    import work\nexcept ImportError:\n    pass",
         f'open("report.xml", "w").write("{HALF}")',
@@ -257,12 +255,12 @@ def test_work_that_keeps_the_report_away_scores_0(bench: Bench, work: str) -> No
     assert (found.hard, found.soft) == (0.0, 0.0)
 
 
-def test_work_that_fails_the_graders_setup_scores_0(bench: Bench) -> None:
+def test_work_that_fails_the_graders_setup_scores_0(bench):
     setup = ("test ! -e Makefile || sh Makefile",)
     assert bench.grade("echo exit 2 > Makefile", command="true", setup=setup).hard == 0.0
 
 
-def test_an_outage_of_the_grader_is_not_the_works(bench: Bench, tmp_path: Path) -> None:
+def test_an_outage_of_the_grader_is_not_the_works(bench, tmp_path):
     """It fails on an empty submission at that time too, or on the work only once."""
     with pytest.raises(GraderError, match=r"status 3.*on an empty submission"):
         bench.grade("touch right", command="exit 3", error_status=(3,))
@@ -278,7 +276,7 @@ def test_an_outage_of_the_grader_is_not_the_works(bench: Bench, tmp_path: Path) 
         "echo hello; echo 'exit 0' > check.sh; mkdir work; exit 127",
     ],
 )
-def test_work_is_run_where_no_grader_is(bench: Bench, job: str) -> None:
+def test_work_is_run_where_no_grader_is(bench, job):
     spec: dict[str, Any] = {
         "run_work": ("test ! -e check.sh && sh job.sh > printed",),
         "files": {
@@ -290,19 +288,19 @@ def test_work_is_run_where_no_grader_is(bench: Bench, job: str) -> None:
     assert bench.grade("echo echo hallo > job.sh", **spec).hard == 0.0
 
 
-def test_work_that_is_not_run_is_data(bench: Bench) -> None:
+def test_work_that_is_not_run_is_data(bench):
     check = python("import os", "os.system('true')", "raise SystemExit(os.path.exists('os.py'))")
     found = bench.grade(f"echo '{FORGED}' > os.py", run_work=(), **check)
     assert found.hard == 1.0
 
 
-def test_work_that_never_ends_by_itself_has_failed(bench: Bench) -> None:
+def test_work_that_never_ends_by_itself_has_failed(bench):
     found = bench.grade("true", 0.3, run_work=("sleep 60",), command="true")
     assert found.hard == 0.0
     assert "running the work took longer" in found.reason
 
 
-def test_a_scorer_that_does_not_run_the_work_apart_is_written_as_ever() -> None:
+def test_a_scorer_that_does_not_run_the_work_apart_is_written_as_ever():
     """Tasks and configurations of older runs keep their hashes."""
     spec = ComputerScorer(type="computer", command=("true",))
     assert "run_work" not in spec.model_dump(mode="json")
@@ -310,13 +308,13 @@ def test_a_scorer_that_does_not_run_the_work_apart_is_written_as_ever() -> None:
     assert spec.model_copy(update={"run_work": ()}).model_dump()["run_work"] == ()
 
 
-def test_work_that_never_ends_has_failed(bench: Bench) -> None:
+def test_work_that_never_ends_has_failed(bench):
     found = bench.grade("true", 0.3, command="sleep 60")
     assert found.hard == 0.0
     assert "longer than 0.3 s" in found.reason
 
 
-def test_it_combines_with_other_scorers(bench: Bench) -> None:
+def test_it_combines_with_other_scorers(bench):
     parts = (
         ComputerScorer(type="computer", command=("test", "-e", "out")),
         ExactScorer(type="exact"),
@@ -326,14 +324,14 @@ def test_it_combines_with_other_scorers(bench: Bench) -> None:
     assert bench.grade_with(both, "true").soft == 0.5
 
 
-def test_without_computers_the_configuration_is_at_fault() -> None:
+def test_without_computers_the_configuration_is_at_fault():
     spec = ComputerScorer(type="computer", command=("true",))
     scorers = TaskScorers(spec, judge=None, root=Path(), environ={})
     with pytest.raises(UsageError, match="computer"):
         asyncio.run(scorers.grade(make_task("a"), Attempt((), "")))
 
 
-def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for() -> None:
+def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for():
     spec = ComputerScorer(type="computer", command=("test", "-e", "seen"), same_computer=True)
     scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=PLACES)
     task = make_task("a")
@@ -348,7 +346,7 @@ def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for() -> None:
     assert asyncio.run(work()) == (1.0, 0.0)
 
 
-def test_what_a_grade_depends_on_is_known_for_computers_only(tmp_path: Path) -> None:
+def test_what_a_grade_depends_on_is_known_for_computers_only(tmp_path):
     (tmp_path / "grader").mkdir()
     file = tmp_path / "grader/check.sh"
     spec = ComputerScorer(type="computer", command=("sh", "check.sh"), folder="grader")

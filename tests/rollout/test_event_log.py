@@ -47,7 +47,7 @@ def written(file: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_every_event_says_what_it_belongs_to(tmp_path: Path) -> None:
+def test_every_event_says_what_it_belongs_to(tmp_path):
     file = tmp_path / "run/events.jsonl"
     order = AttemptRequest(make_task("a/b:c"), "", "rollout", 3)
     with closing(EventLog(file, "demo", now=lambda: 0.0)) as log, in_attempt(order):
@@ -67,7 +67,7 @@ def test_every_event_says_what_it_belongs_to(tmp_path: Path) -> None:
     assert first["ts"] == "1970-01-01T00:00:00.000000+00:00"
 
 
-def test_attempts_at_the_same_time_keep_their_labels(tmp_path: Path) -> None:
+def test_attempts_at_the_same_time_keep_their_labels(tmp_path):
     file = tmp_path / "events.jsonl"
     log = EventLog(file, "demo")
 
@@ -88,7 +88,7 @@ def test_attempts_at_the_same_time_keep_their_labels(tmp_path: Path) -> None:
     assert [event["seq"] for event in events] == list(range(300))
 
 
-def test_every_kind_of_event_can_be_written(tmp_path: Path) -> None:
+def test_every_kind_of_event_can_be_written(tmp_path):
     steps = (
         ASKED,
         ModelSaid(Message("assistant", "x", tool_calls=(ToolCall("1", "shell", "{}"),)), Usage()),
@@ -118,7 +118,7 @@ def test_every_kind_of_event_can_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secret", ["sk-very-secret", 'with "quotes" and ü', "back\\slash-too"])
-def test_secrets_are_left_out_in_every_spelling(tmp_path: Path, secret: str) -> None:
+def test_secrets_are_left_out_in_every_spelling(tmp_path, secret):
     encoded = base64.b64encode(f"key:{secret}".encode()).decode()
     with closing(EventLog(tmp_path / "e.jsonl", "demo", redact=Redactor([secret]))) as log:
         log(TryFailed(f"the key {secret} is wrong, and so is {encoded}"))
@@ -129,7 +129,7 @@ def test_secrets_are_left_out_in_every_spelling(tmp_path: Path, secret: str) -> 
     assert second["reason"] == f"cut off: {HIDDEN}"
 
 
-def test_the_system_prompt_stands_in_a_file_once(tmp_path: Path) -> None:
+def test_the_system_prompt_stands_in_a_file_once(tmp_path):
     with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
         log(ASKED)
         log(ASKED)
@@ -140,7 +140,7 @@ def test_the_system_prompt_stands_in_a_file_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
+def test_a_torn_last_line_is_passed_over(tmp_path):
     file = tmp_path / "e.jsonl"
     with closing(EventLog(file, "demo")) as log:
         log(STARTED)
@@ -149,13 +149,13 @@ def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
     assert [event["type"] for event in read_events(tmp_path)] == ["attempt_started"]
 
 
-def test_work_without_attempts_leaves_no_file(tmp_path: Path) -> None:
+def test_work_without_attempts_leaves_no_file(tmp_path):
     with closing(EventLog(tmp_path / "folder/e.jsonl", "demo")):
         pass
     assert not (tmp_path / "folder").exists()
 
 
-def test_a_disk_that_fails_does_not_end_the_work_and_is_told(tmp_path: Path) -> None:
+def test_a_disk_that_fails_does_not_end_the_work_and_is_told(tmp_path):
     (tmp_path / "file").touch()
     told: list[Event] = []
     with closing(EventLog(tmp_path / "file/e.jsonl", "demo", observe=told.append)) as log:
@@ -166,7 +166,7 @@ def test_a_disk_that_fails_does_not_end_the_work_and_is_told(tmp_path: Path) -> 
     assert "incomplete" in note.text
 
 
-def test_only_the_newest_files_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_files_are_kept(tmp_path):
     for number in range(KEPT_FILES + 5):
         (tmp_path / f"{number:04}.jsonl").touch()
     file = event_file(tmp_path, "step 7/../x", datetime(2026, 1, 2, tzinfo=UTC))
@@ -175,7 +175,7 @@ def test_only_the_newest_files_are_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "0005.jsonl").exists()
 
 
-def test_events_of_mixed_attempts_make_whole_courses(tmp_path: Path) -> None:
+def test_events_of_mixed_attempts_make_whole_courses(tmp_path):
     one, other = AttemptRequest(make_task("a"), "", "s"), AttemptRequest(make_task("b"), "", "s")
     said = ModelSaid(Message("assistant", "42"), Usage())
     with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:

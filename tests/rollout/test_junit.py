@@ -14,15 +14,15 @@ PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
 </testsuite></testsuites>"""
 
 
-def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not() -> None:
+def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
     assert read_report(PYTEST) == (1, ["test_b", "test_c"])
 
 
-def test_a_single_suite_is_a_report_too() -> None:
+def test_a_single_suite_is_a_report_too():
     assert read_report(b"<testsuite><testcase name='a'/></testsuite>") == (1, [])
 
 
-def test_a_test_without_a_name_counts() -> None:
+def test_a_test_without_a_name_counts():
     passed, failed = read_report(b"<testsuite><testcase><failure/></testcase></testsuite>")
     assert (passed, len(failed)) == (0, 1)
 
@@ -38,13 +38,13 @@ def test_a_test_without_a_name_counts() -> None:
         ('<?xml version="1.0" encoding="utf-16"?><testsuite/>'.encode("utf-16"), "UTF-8"),
     ],
 )
-def test_what_is_no_report_is_the_graders_fault(content: bytes, why: str) -> None:
+def test_what_is_no_report_is_the_graders_fault(content, why):
     with pytest.raises(GraderError, match=why):
         read_report(content)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_report_or_a_grader_error(content: bytes) -> None:
+def test_any_bytes_are_a_report_or_a_grader_error(content):
     try:
         passed, _ = read_report(b"<testsuite><testcase name='a'/>" + content + b"</testsuite>")
     except GraderError:

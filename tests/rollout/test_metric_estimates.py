@@ -41,19 +41,19 @@ DRAWS = st.integers(1, 9).flatmap(
 @example(1, 0.999999)
 @example(10_000, 0.95)
 @settings(deadline=None)  # what is slow is the other's first one
-def test_quantiles_of_t_are_scipys(degrees: int, confidence: float) -> None:
+def test_quantiles_of_t_are_scipys(degrees, confidence):
     expected = stats.t.ppf(0.5 + confidence / 2, degrees)
     assert t_quantile(confidence, degrees) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(("degrees", "confidence"), [(0, 0.95), (3, 0.0), (3, 1.0)])
-def test_there_is_no_t_without_freedom_or_for_certainty(degrees: int, confidence: float) -> None:
+def test_there_is_no_t_without_freedom_or_for_certainty(degrees, confidence):
     with pytest.raises(ValueError, match="degrees of freedom"):
         t_quantile(confidence, degrees)
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
-def test_wilson_is_scipys(trial: tuple[int, int]) -> None:
+def test_wilson_is_scipys(trial):
     n, solved = trial
     expected = stats.binomtest(solved, n).proportion_ci(0.95, method="wilson")
     found = wilson(solved / n, n)
@@ -61,12 +61,12 @@ def test_wilson_is_scipys(trial: tuple[int, int]) -> None:
 
 
 @given(VALUES)
-def test_the_standard_error_is_scipys(values: list[float]) -> None:
+def test_the_standard_error_is_scipys(values):
     assert standard_error(values) == pytest.approx(stats.sem(values), abs=1e-12)
 
 
 @given(VALUES.filter(lambda values: stdev(values) > 1e-6))
-def test_the_interval_is_that_of_students_t(values: list[float]) -> None:
+def test_the_interval_is_that_of_students_t(values):
     found = estimate(values).interval
     assert found is not None
     expected = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
@@ -98,9 +98,7 @@ STATSMODELS = [
 
 
 @pytest.mark.parametrize(("values", "clusters", "error", "interval"), STATSMODELS)
-def test_clustered_errors_are_those_of_statsmodels(
-    values: list[float], clusters: str, error: float, interval: tuple[float, float]
-) -> None:
+def test_clustered_errors_are_those_of_statsmodels(values, clusters, error, interval):
     found = estimate(values, list(clusters))
     assert found.standard_error == pytest.approx(error, rel=1e-9)
     assert found.interval is not None
@@ -109,9 +107,7 @@ def test_clustered_errors_are_those_of_statsmodels(
 
 
 @given(CLUSTERED)
-def test_clustered_errors_are_those_of_the_sandwich_estimator(
-    drawn: list[tuple[float, str]],
-) -> None:
+def test_clustered_errors_are_those_of_the_sandwich_estimator(drawn):
     values, clusters = [value for value, _ in drawn], [group for _, group in drawn]
     number = len(set(clusters))
     found = clustered_error(values, clusters)
@@ -131,39 +127,37 @@ def test_clustered_errors_are_those_of_the_sandwich_estimator(
 
 
 @given(VALUES)
-def test_clusters_of_one_are_no_clusters(values: list[float]) -> None:
+def test_clusters_of_one_are_no_clusters(values):
     alone = [str(number) for number in range(len(values))]
     assert clustered_error(values, alone) == pytest.approx(standard_error(values), abs=1e-12)
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=20))
-def test_repeating_each_value_in_its_cluster_adds_no_certainty(values: list[float]) -> None:
+def test_repeating_each_value_in_its_cluster_adds_no_certainty(values):
     names = [str(number) for number in range(len(values))]
     once, thrice = clustered_error(values, names), clustered_error(values * 3, names * 3)
     assert once == pytest.approx(thrice)
 
 
-def test_as_many_clusters_as_values_are_needed() -> None:
+def test_as_many_clusters_as_values_are_needed():
     with pytest.raises(ValueError, match="2 values, but 1 clusters"):
         clustered_error([0.0, 1.0], ["a"])
 
 
 @pytest.mark.parametrize("values", [[], [0.5]])
-def test_below_two_values_the_spread_is_unknown_not_zero(values: list[float]) -> None:
+def test_below_two_values_the_spread_is_unknown_not_zero(values):
     found = estimate(values, shares=True)
     assert (found.standard_error, found.interval, found.n) == (None, None, len(values))
     assert found.mean == (0.5 if values else None)
 
 
-def test_one_cluster_says_nothing_of_the_spread() -> None:
+def test_one_cluster_says_nothing_of_the_spread():
     found = estimate([0.0, 1.0, 1.0], ["a", "a", "a"])
     assert (found.standard_error, found.interval, found.clusters) == (None, None, 1)
 
 
 @given(CLUSTERED, st.booleans())
-def test_shares_have_intervals_within_0_and_1(
-    drawn: list[tuple[float, str]], grouped: bool
-) -> None:
+def test_shares_have_intervals_within_0_and_1(drawn, grouped):
     values, clusters = [value for value, _ in drawn], [group for _, group in drawn]
     found = estimate(values, clusters if grouped else None, shares=True)
     if found.interval is not None:
@@ -173,16 +167,14 @@ def test_shares_have_intervals_within_0_and_1(
         assert isfinite(found.standard_error or 0.0)
 
 
-def test_right_answers_throughout_are_no_certainty() -> None:
+def test_right_answers_throughout_are_no_certainty():
     found = estimate([1.0] * 10, shares=True).interval
     assert found is not None
     assert (round(found.low, 4), found.high) == (0.7225, 1.0)
 
 
 @given(DRAWS)
-def test_pass_at_k_and_pass_hat_k_are_what_counting_all_draws_gives(
-    draw: tuple[int, int, int],
-) -> None:
+def test_pass_at_k_and_pass_hat_k_are_what_counting_all_draws_gives(draw):
     attempts, solved, k = draw
     draws = list(combinations([True] * solved + [False] * (attempts - solved), k))
     assert len(draws) == comb(attempts, k)
@@ -192,36 +184,36 @@ def test_pass_at_k_and_pass_hat_k_are_what_counting_all_draws_gives(
     assert pass_hat_k(attempts, solved, k) == pytest.approx(every)
 
 
-def test_pass_at_k_from_fewer_attempts_is_unknown() -> None:
+def test_pass_at_k_from_fewer_attempts_is_unknown():
     assert (pass_at_k(2, 2, 3), pass_hat_k(2, 2, 3)) == (None, None)
     assert mean_pass([(4, 1), (2, 2)], 3, pass_at_k) is None
     assert mean_pass([], 1, pass_at_k) is None
 
 
 @pytest.mark.parametrize("wrong", [(2, 3, 1), (2, -1, 1), (2, 1, 0)])
-def test_impossible_counts_are_refused(wrong: tuple[int, int, int]) -> None:
+def test_impossible_counts_are_refused(wrong):
     with pytest.raises(ValueError, match="attempts solved"):
         pass_at_k(*wrong)
 
 
-def test_pass_at_1_is_the_mean() -> None:
+def test_pass_at_1_is_the_mean():
     assert mean_pass([(4, 1), (4, 4)], 1, pass_at_k) == pytest.approx((0.25 + 1) / 2)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
-def test_quartiles_are_numpys(values: list[float]) -> None:
+def test_quartiles_are_numpys(values):
     found = quartiles(values)
     assert found is not None
     expected = np.percentile(values, [25, 50, 75])
     assert (found.low, found.median, found.high) == pytest.approx(tuple(expected), abs=1e-6)
 
 
-def test_no_values_have_no_quartiles() -> None:
+def test_no_values_have_no_quartiles():
     assert quartiles([]) is None
 
 
 @given(st.dictionaries(st.text(max_size=8), st.lists(st.floats(0, 1), min_size=1, max_size=5)))
-def test_task_means_weight_tasks_alike_whatever_their_names(scores: dict[str, list[float]]) -> None:
+def test_task_means_weight_tasks_alike_whatever_their_names(scores):
     flat = [(task, score) for task, own in scores.items() for score in own]
     found = task_means(flat)
     assert list(found) == list(scores)
@@ -234,7 +226,7 @@ def test_task_means_weight_tasks_alike_whatever_their_names(scores: dict[str, li
         st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), min_size=2
     )
 )
-def test_a_comparison_has_the_error_of_the_paired_t_test(pairs: list[tuple[float, float]]) -> None:
+def test_a_comparison_has_the_error_of_the_paired_t_test(pairs):
     first = {str(n): one for n, (one, _) in enumerate(pairs)}
     second = {str(n): other for n, (_, other) in enumerate(pairs)}
     found = paired(first, second)
@@ -247,7 +239,7 @@ def test_a_comparison_has_the_error_of_the_paired_t_test(pairs: list[tuple[float
         assert found.interval.high == pytest.approx(expected.high, abs=1e-9)
 
 
-def test_a_comparison_knows_that_tasks_of_one_source_vary_together() -> None:
+def test_a_comparison_knows_that_tasks_of_one_source_vary_together():
     first = dict.fromkeys("abcd", 0.0)
     second = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}
     groups = dict(zip("abcd", "xxyy", strict=True))
@@ -257,29 +249,27 @@ def test_a_comparison_knows_that_tasks_of_one_source_vary_together() -> None:
 
 
 @given(SHARES, SIZES)
-def test_the_interval_holds_the_mean_and_stays_within_0_and_1(share: float, n: int) -> None:
+def test_the_interval_holds_the_mean_and_stays_within_0_and_1(share, n):
     found = wilson(share, n)
     assert 0 <= found.low <= share + 1e-12
     assert share - 1e-12 <= found.high <= 1
 
 
 @given(SHARES, SIZES)
-def test_its_ends_are_where_the_score_test_is_just_not_significant(share: float, n: int) -> None:
+def test_its_ends_are_where_the_score_test_is_just_not_significant(share, n):
     for end in (wilson(share, n).low, wilson(share, n).high):
         if 1e-6 < end < 1 - 1e-6:
             z = abs(share - end) / sqrt(end * (1 - end) / n)
             assert z == pytest.approx(1.959964, rel=1e-4)
 
 
-def test_without_a_task_nothing_is_known() -> None:
+def test_without_a_task_nothing_is_known():
     found = wilson(0.0, 0)
     assert (found.low, found.high) == (0.0, 1.0)
 
 
 @given(SCORES, SCORES)
-def test_a_comparison_is_the_mean_over_shared_tasks(
-    first: dict[str, float], second: dict[str, float]
-) -> None:
+def test_a_comparison_is_the_mean_over_shared_tasks(first, second):
     shared = set(first) & set(second)
     found = paired(first, second)
     assert found.n == len(shared)
@@ -288,9 +278,7 @@ def test_a_comparison_is_the_mean_over_shared_tasks(
 
 
 @given(SCORES, SCORES)
-def test_turning_a_comparison_around_turns_its_sign(
-    first: dict[str, float], second: dict[str, float]
-) -> None:
+def test_turning_a_comparison_around_turns_its_sign(first, second):
     one, other = paired(first, second), paired(second, first)
     assert one.mean == pytest.approx(-other.mean)
     assert (set(one.fixed), set(one.broken)) == (set(other.broken), set(other.fixed))
@@ -298,5 +286,5 @@ def test_turning_a_comparison_around_turns_its_sign(
 
 
 @pytest.mark.parametrize("tasks", [{}, {"a": 1.0}])
-def test_below_two_tasks_there_is_no_standard_error(tasks: dict[str, float]) -> None:
+def test_below_two_tasks_there_is_no_standard_error(tasks):
     assert paired(tasks, tasks).standard_error is None

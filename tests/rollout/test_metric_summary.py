@@ -62,7 +62,7 @@ ATTEMPTS = st.lists(
 )
 
 
-def test_nothing_at_all_is_a_summary_of_nothing() -> None:
+def test_nothing_at_all_is_a_summary_of_nothing():
     found = summed([])
     assert (found.tasks, found.attempts, found.measured) == (0, 0, 0)
     assert (found.hard.mean, found.hard.n, found.pessimistic_hard) == (None, 0, None)
@@ -70,7 +70,7 @@ def test_nothing_at_all_is_a_summary_of_nothing() -> None:
     assert (found.lengths, found.model_ended, found.pass_at) == (None, None, {})
 
 
-def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing() -> None:
+def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing():
     found = summed([attempt("q1", 1), broken("q1"), attempt("q2"), attempt("q2")])
     assert (found.hard.mean, found.pessimistic_hard) == (0.5, 0.25)
     assert (found.solved, found.measured, found.attempts) == (1, 3, 4)
@@ -79,7 +79,7 @@ def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing() -> None:
     assert found.missing == ()
 
 
-def test_a_task_that_was_never_measured_is_named() -> None:
+def test_a_task_that_was_never_measured_is_named():
     found = summed(
         [
             attempt("q1", 1),
@@ -96,45 +96,43 @@ def test_a_task_that_was_never_measured_is_named() -> None:
     assert (found.missing, found.complete) == (("q2",), False)
 
 
-def test_uneven_attempts_weigh_tasks_alike() -> None:
+def test_uneven_attempts_weigh_tasks_alike():
     found = summed([attempt("q1", 1), broken("q1"), broken("q2")])
     assert (found.hard.n, found.hard.mean, found.complete, found.tasks) == (1, 1.0, False, 2)
     assert (found.attempts, found.solved) == (3, 1)
     assert found.pessimistic_hard == 0.25
 
 
-def test_an_attempt_without_a_result_does_not_hide_the_pessimistic_number() -> None:
+def test_an_attempt_without_a_result_does_not_hide_the_pessimistic_number():
     found = summed([attempt("q1", 1), broken("q2", "no result", Status.GRADER_ERROR)])
     assert found.pessimistic_hard == 0.5
 
 
 @pytest.mark.parametrize(("score", "solved"), [(1, 1), (1.0, 1), (0, 0), (0.5, 0)])
-def test_only_the_full_score_is_solved_and_partial_credit_is_seen(
-    score: float, solved: int
-) -> None:
+def test_only_the_full_score_is_solved_and_partial_credit_is_seen(score, solved):
     found = summed([attempt("q", score)])
     assert (found.solved, found.hard.mean) == (solved, score)
 
 
 @pytest.mark.parametrize("score", [2.0, -0.1, math.nan, math.inf])
-def test_a_score_that_is_none_is_refused(score: float) -> None:
+def test_a_score_that_is_none_is_refused(score):
     with pytest.raises(ValueError, match="scores are from 0 to 1"):
         summed([attempt("q", score)])
 
 
-def test_ids_may_hold_any_character() -> None:
+def test_ids_may_hold_any_character():
     found = summed([attempt("a:b", 1), attempt("a/b"), attempt("a.b", 1), attempt("", 1)])
     assert (found.tasks, found.hard.mean) == (4, 0.75)
 
 
-def test_attempts_that_never_came_are_missed() -> None:
+def test_attempts_that_never_came_are_missed():
     found = summed([attempt("q1", 1)], expected={"q1": 2, "q2": 2})
     assert (found.tasks, found.pessimistic_hard, found.complete) == (2, 0.25, False)
     assert found.missing == ("q2",)
     assert summed([attempt("q1", 1)], expected={"q1": 1}).complete
 
 
-def test_limits_are_told_among_all_and_among_the_unsolved() -> None:
+def test_limits_are_told_among_all_and_among_the_unsolved():
     found = summed(
         [
             attempt("a", 1, Status.LIMIT, limit=Limit.STEPS),
@@ -151,18 +149,18 @@ def test_limits_are_told_among_all_and_among_the_unsolved() -> None:
     assert found.model_ended == pytest.approx(1 / 3)
 
 
-def test_without_a_failure_there_is_no_share_of_failures() -> None:
+def test_without_a_failure_there_is_no_share_of_failures():
     found = summed([attempt("a", 1, Status.LIMIT, limit=Limit.COST)])
     assert found.limits == (LimitShare(Limit.COST, 1.0, None),)
     assert found.model_ended is None
 
 
-def test_lengths_leave_out_what_has_no_conversation() -> None:
+def test_lengths_leave_out_what_has_no_conversation():
     found = summed([attempt(str(n), messages=n) for n in (0, 2, 4, 10)])
     assert found.lengths == Quartiles(3.0, 4.0, 7.0)
 
 
-def test_buckets_are_by_type_with_a_name_for_the_rest() -> None:
+def test_buckets_are_by_type_with_a_name_for_the_rest():
     found = summed(
         [attempt("a", 1, kind="z"), attempt("b", kind="z", soft=0.5), attempt("c", 1), broken("d")]
     )
@@ -172,7 +170,7 @@ def test_buckets_are_by_type_with_a_name_for_the_rest() -> None:
     ]
 
 
-def test_several_attempts_tell_how_often_a_task_is_solved_at_all() -> None:
+def test_several_attempts_tell_how_often_a_task_is_solved_at_all():
     tries = [attempt("a", 1), attempt("a"), attempt("a"), attempt("b", 1), attempt("b", 1)]
     assert summed([*tries, broken("b")]).pass_at == {
         1: pytest.approx((1 / 3 + 1) / 2),
@@ -184,7 +182,7 @@ def test_several_attempts_tell_how_often_a_task_is_solved_at_all() -> None:
     assert summed([attempt("a", 1)]).pass_at == {}
 
 
-def test_clusters_widen_the_interval() -> None:
+def test_clusters_widen_the_interval():
     tasks = [attempt(f"{group}{n}", hard) for group, hard in (("a", 1), ("b", 0)) for n in range(4)]
     alone = summed(tasks)
     grouped = summed(tasks, clusters={one.task_id: one.task_id[0] for one in tasks})
@@ -193,7 +191,7 @@ def test_clusters_widen_the_interval() -> None:
 
 
 @given(ATTEMPTS)
-def test_counts_add_up_and_no_number_is_not_one(attempts: list[Rollout]) -> None:
+def test_counts_add_up_and_no_number_is_not_one(attempts):
     found = summed(attempts)
     assert found.measured + sum(row.count for row in found.errors) == len(attempts)
     assert sum(bucket.hard.n for bucket in found.by_type) >= found.hard.n
@@ -204,8 +202,8 @@ def test_counts_add_up_and_no_number_is_not_one(attempts: list[Rollout]) -> None
 
 
 @given(ATTEMPTS, st.randoms())
-def test_the_order_of_attempts_does_not_matter(attempts: list[Rollout], random: object) -> None:
-    shuffled = sorted(attempts, key=lambda _: random.random())  # type: ignore[attr-defined]
+def test_the_order_of_attempts_does_not_matter(attempts, random):
+    shuffled = sorted(attempts, key=lambda _: random.random())
     one, other = summed(attempts), summed(shuffled)
     assert one.hard.mean == pytest.approx(other.hard.mean)
     assert set(one.missing) == set(other.missing)
@@ -213,14 +211,14 @@ def test_the_order_of_attempts_does_not_matter(attempts: list[Rollout], random: 
 
 
 @given(ATTEMPTS)
-def test_complete_means_that_both_numbers_agree(attempts: list[Rollout]) -> None:
+def test_complete_means_that_both_numbers_agree(attempts):
     found = summed(attempts)
     if found.complete and attempts:
         assert len(set(Counter(one.task_id for one in attempts).values())) == 1
         assert found.hard.mean == pytest.approx(found.pessimistic_hard)
 
 
-def test_a_stream_is_taken_as_it_comes() -> None:
+def test_a_stream_is_taken_as_it_comes():
     def stream() -> Iterator[Rollout]:
         yield from (attempt(str(n), n % 2) for n in range(100))
 

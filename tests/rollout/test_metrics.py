@@ -17,24 +17,24 @@ from skillopt_ci.rollout.types import Status
         (Status.CANCELLED, False),
     ],
 )
-def test_only_what_the_model_did_is_measured(status: Status, measured: bool) -> None:
+def test_only_what_the_model_did_is_measured(status, measured):
     assert status.measured is measured
 
 
 @pytest.mark.parametrize(("hard", "failed"), [(0.0, True), (1e-12, True), (0.5, False), (1, False)])
-def test_a_measured_attempt_either_failed_or_succeeded(hard: float, failed: bool) -> None:
+def test_a_measured_attempt_either_failed_or_succeeded(hard, failed):
     one = make_rollout(hard)
     assert (one.failed, one.succeeded) == (failed, not failed)
 
 
 @pytest.mark.parametrize("status", [Status.ERROR, Status.GRADER_ERROR])
-def test_an_error_is_neither_failure_nor_success(status: Status) -> None:
+def test_an_error_is_neither_failure_nor_success(status):
     one = make_rollout(0.0, status)
     assert not one.failed
     assert not one.succeeded
 
 
-def test_means_are_over_what_was_measured() -> None:
+def test_means_are_over_what_was_measured():
     rollouts = [
         make_rollout(1.0, soft=0.5),
         make_rollout(0.0, Status.REFUSED),
@@ -45,6 +45,6 @@ def test_means_are_over_what_was_measured() -> None:
     assert (found.hard, found.soft, found.n, found.errors) == (0.5, 0.25, 2, 2)
 
 
-def test_nothing_measured_is_zero_on_no_tasks() -> None:
+def test_nothing_measured_is_zero_on_no_tasks():
     found = aggregate([make_rollout(0.0, Status.ERROR)])
     assert (found.hard, found.soft, found.n, found.errors) == (0.0, 0.0, 0, 1)

@@ -26,7 +26,7 @@ def tar(files: dict[str, bytes]) -> bytes:
     )
 
 
-def test_every_text_of_the_work_is_clean() -> None:
+def test_every_text_of_the_work_is_clean():
     call = ToolCall("1", "shell", f'{{"command": "echo {SECRET}"}}')
     picture = Image("image/png", "aGk=")
     said = Message("assistant", f"It is {SECRET}", images=(picture,), tool_calls=(call,))
@@ -46,7 +46,7 @@ def test_every_text_of_the_work_is_clean() -> None:
     assert clean.reason == f"died of {HIDDEN}"
 
 
-def test_without_secrets_nothing_is_touched() -> None:
+def test_without_secrets_nothing_is_touched():
     worked = Attempt((), SECRET, artifacts=b"no tar at all")
     assert redacted_work(worked, unchanged) is worked
     archive = tar({"a": b"harmless", "b": b"\xff\x00"})
@@ -55,7 +55,7 @@ def test_without_secrets_nothing_is_touched() -> None:
 
 
 @given(FILES, st.binary(max_size=20))
-def test_files_lose_the_secret_and_nothing_else(files: dict[str, bytes], around: bytes) -> None:
+def test_files_lose_the_secret_and_nothing_else(files, around):
     planted = around + b"|" + SECRET.encode() + b"|" + around
     clean = {
         one.name: one.content
@@ -66,7 +66,7 @@ def test_files_lose_the_secret_and_nothing_else(files: dict[str, bytes], around:
     assert clean == files
 
 
-def test_json_is_cleaned_text_by_text() -> None:
+def test_json_is_cleaned_text_by_text():
     value = {f"k {SECRET}": [SECRET, 1, None, {"x": (SECRET, True)}], "n": 0.5}
     hidden = {f"k {HIDDEN}": [HIDDEN, 1, None, {"x": [HIDDEN, True]}], "n": 0.5}
     assert redacted_values(value, REDACT) == hidden

@@ -40,7 +40,7 @@ def roll_out(
     return asyncio.run(chat.roll_out(tasks, "Skill.", stage="rollout", **how))
 
 
-def test_results_are_scored_and_in_task_order() -> None:
+def test_results_are_scored_and_in_task_order():
     model = ScriptedModel(lambda text: text if text != "b" else "something else")
     found = roll_out(model, *map(make_task, "abc"), attempts=(1,))
     assert [(one.task_id, one.hard, one.attempt) for one in found] == [
@@ -50,7 +50,7 @@ def test_results_are_scored_and_in_task_order() -> None:
     ]
 
 
-def test_nobody_polls_for_the_next_task() -> None:
+def test_nobody_polls_for_the_next_task():
     """A free place is taken at once: many quick tasks, one at a time, wait for no timer."""
     tasks = [make_task(str(number)) for number in range(100)]
 
@@ -63,7 +63,7 @@ def test_nobody_polls_for_the_next_task() -> None:
     assert virtual_time.run(work()) == 0.0
 
 
-def test_each_result_is_told_when_it_comes() -> None:
+def test_each_result_is_told_when_it_comes():
     told: list[Rollout] = []
     found = roll_out(ScriptedModel(str), make_task("a"), make_task("b"), done=told.append)
     assert sorted(one.task_id for one in told) == [one.task_id for one in found]
@@ -76,7 +76,7 @@ def test_each_result_is_told_when_it_comes() -> None:
         (ModelUnavailable("still 500"), Status.ERROR),
     ],
 )
-def test_a_failure_of_one_task_is_its_own_outcome(failure: Exception, status: Status) -> None:
+def test_a_failure_of_one_task_is_its_own_outcome(failure, status):
     model = ScriptedModel(lambda text: failure if text == "a" else text)
     bad, good = roll_out(model, make_task("a", task_type="kind"), make_task("b"))
     assert (bad.status, bad.hard, bad.reason) == (status, 0.0, str(failure))
@@ -84,12 +84,12 @@ def test_a_failure_of_one_task_is_its_own_outcome(failure: Exception, status: St
 
 
 @pytest.mark.parametrize("failure", [ModelSetupError("wrong key"), BudgetExhausted("spent")])
-def test_a_failure_of_all_tasks_is_raised(failure: Exception) -> None:
+def test_a_failure_of_all_tasks_is_raised(failure):
     with pytest.raises(type(failure)):
         roll_out(ScriptedModel(lambda text: failure), make_task("a"), make_task("b"))
 
 
-def test_a_scorer_that_fails_leaves_the_answer_ungraded() -> None:
+def test_a_scorer_that_fails_leaves_the_answer_ungraded():
     broken = CommandScorer(type="command", command=("/nonexistent/scorer",))
     (found,) = roll_out(ScriptedModel(str), make_task("a", scorer=broken))
     assert (found.status, found.hard, found.answer) == (Status.GRADER_ERROR, 0.0, "a")
@@ -100,8 +100,8 @@ def test_a_scorer_that_fails_leaves_the_answer_ungraded() -> None:
 @pytest.mark.parametrize("refused", [False, True])
 @pytest.mark.parametrize(("most", "limit"), [(0, 0.0), (1, 0.25), (2, 0.5), (3, 0.75), (3, 1.0)])
 def test_more_errors_than_allowed_are_refused_and_the_commonest_reason_is_named(
-    most: int, limit: float, refused: bool
-) -> None:
+    most, limit, refused
+):
     errors = most + refused
     failed = [make_rollout(0.0, Status.ERROR, reason="no route")] * errors
     told = f"{errors} of 4 selection tasks.*no route"
@@ -109,13 +109,13 @@ def test_more_errors_than_allowed_are_refused_and_the_commonest_reason_is_named(
         refuse_too_many_errors([*failed, *[make_rollout(1.0)] * (4 - errors)], limit, "selection")
 
 
-def test_no_attempts_are_no_errors() -> None:
+def test_no_attempts_are_no_errors():
     refuse_too_many_errors([], 0.0, "selection")
     with pytest.raises(TooManyErrors, match="1 of 1"):
         refuse_too_many_errors([make_rollout(0.0, Status.ERROR)], 1.0, "selection")
 
 
-def test_every_attempt_at_a_task_is_made_and_they_stand_together() -> None:
+def test_every_attempt_at_a_task_is_made_and_they_stand_together():
     model = ScriptedModel(str)
     found = roll_out(model, make_task("a"), make_task("b"), settings={"attempts": 3})
     assert [(one.task_id, one.attempt) for one in found] == [
@@ -145,7 +145,7 @@ class Gate:
             self.turn.setdefault(name, asyncio.Event()).set()
 
 
-def test_results_come_as_they_are_ready() -> None:
+def test_results_come_as_they_are_ready():
     gate = Gate()
     gate.end("c")
 
@@ -161,7 +161,7 @@ def test_results_come_as_they_are_ready() -> None:
     assert asyncio.run(work()) == ["c", "b", "a"]
 
 
-def test_results_come_in_task_order_where_that_is_asked_for() -> None:
+def test_results_come_in_task_order_where_that_is_asked_for():
     async def work() -> list[str]:
         gate = Gate()
 
@@ -180,7 +180,7 @@ def test_results_come_in_task_order_where_that_is_asked_for() -> None:
     assert asyncio.run(work()) == ["a", "b", "c"]
 
 
-def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together() -> None:
+def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together():
     async def work() -> int:
         gate = Gate()
         names = [f"t{number}" for number in range(20)]
@@ -199,7 +199,7 @@ def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together()
     assert asyncio.run(work()) == 4
 
 
-def test_a_stream_begins_only_what_is_soon_taken() -> None:
+def test_a_stream_begins_only_what_is_soon_taken():
     async def at_once(task: Task, place: Workplace) -> AsyncIterator[Attempt]:
         yield Attempt((), task.id)
 
@@ -216,7 +216,7 @@ def test_a_stream_begins_only_what_is_soon_taken() -> None:
     assert asyncio.run(work()) <= 9
 
 
-def test_giving_up_a_stream_ends_what_is_under_way() -> None:
+def test_giving_up_a_stream_ends_what_is_under_way():
     async def work() -> int:
         gate = Gate()
         gate.end("a")
@@ -230,7 +230,7 @@ def test_giving_up_a_stream_ends_what_is_under_way() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("failure", [ModelSetupError("wrong key"), BudgetExhausted("spent")])
-def test_a_failure_of_all_tasks_ends_a_stream(failure: Exception, ordered: bool) -> None:
+def test_a_failure_of_all_tasks_ends_a_stream(failure, ordered):
     model = ScriptedModel(lambda text: failure if text == "t2" else text)
 
     async def work() -> None:
@@ -243,7 +243,7 @@ def test_a_failure_of_all_tasks_ends_a_stream(failure: Exception, ordered: bool)
         asyncio.run(work())
 
 
-def test_an_executor_may_make_attempts_elsewhere() -> None:
+def test_an_executor_may_make_attempts_elsewhere():
     sent: list[AttemptRequest] = []
 
     async def elsewhere(order: AttemptRequest, here: MakeAttempt) -> Rollout:

@@ -16,14 +16,14 @@ from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 PROMPTS = Prompts.load()
 
 
-def test_the_skill_stands_in_the_one_system_message() -> None:
+def test_the_skill_stands_in_the_one_system_message():
     system, question = conversation(make_task("2 + 2?"), "Be exact.", PROMPTS)
     assert (system.role, question) == ("system", Message("user", "2 + 2?"))
     assert "Be exact." in system.content
 
 
 @pytest.mark.parametrize("prompt", FOR_THE_TARGET)
-def test_without_a_skill_the_prompt_speaks_of_the_work_alone(prompt: str) -> None:
+def test_without_a_skill_the_prompt_speaks_of_the_work_alone(prompt):
     work, _, about_the_skill = PROMPTS.text(prompt).partition("\n\n# Your skill\n")
     assert "{skill}" in about_the_skill
     task = make_task("2 + 2?")
@@ -32,14 +32,14 @@ def test_without_a_skill_the_prompt_speaks_of_the_work_alone(prompt: str) -> Non
         assert found == (Message("system", work), *task.messages)
 
 
-def test_a_system_message_of_the_task_joins_ours() -> None:
+def test_a_system_message_of_the_task_joins_ours():
     own = (Message("user", "a"), Message("system", "Own rules."), Message("user", "b"))
     found = conversation(make_task("t", messages=own), "Skill.", PROMPTS)
     assert [message.role for message in found] == ["system", "user", "user"]
     assert found[0].content.endswith("\n\nOwn rules.")
 
 
-def test_files_follow_the_last_question_each_in_a_fence() -> None:
+def test_files_follow_the_last_question_each_in_a_fence():
     files = (TaskFile("a.md", "```\nx\n```"), TaskFile("b.txt", "y"))
     last = conversation(make_task("Read.", files=files), "", PROMPTS)[-1]
     assert last.content == (
@@ -47,7 +47,7 @@ def test_files_follow_the_last_question_each_in_a_fence() -> None:
     )
 
 
-def test_pictures_are_named_in_the_last_question_and_shown_with_it() -> None:
+def test_pictures_are_named_in_the_last_question_and_shown_with_it():
     images = tuple(
         TaskImage(name, "0" * 64, Image("image/png", data))
         for name, data in (("a.png", "QQ=="), ("b.png", "Qg=="))
@@ -57,7 +57,7 @@ def test_pictures_are_named_in_the_last_question_and_shown_with_it() -> None:
     assert [image.data for image in last.images] == ["QQ==", "Qg=="]
 
 
-def test_references_are_not_shown_to_the_target() -> None:
+def test_references_are_not_shown_to_the_target():
     task = make_task("What?", references=("the secret answer",))
     assert "secret" not in str(conversation(task, "Skill.", PROMPTS))
 
@@ -69,7 +69,7 @@ def solve(model: ChatClient, task: Task, place: Workplace) -> list[Step | Attemp
     return asyncio.run(work())
 
 
-def test_one_call_is_made_under_the_stage_and_attempt_that_were_asked_for() -> None:
+def test_one_call_is_made_under_the_stage_and_attempt_that_were_asked_for():
     model = ScriptedModel(lambda text: f"{text}!")
     asked, said, found = solve(model, make_task("hello"), Workplace("selection", attempt=2))
     (request,) = model.requests
@@ -89,7 +89,7 @@ class Agent:
         return ChatReply("done", "stop", "agent", Usage(calls=1), trace="opened the file")
 
 
-def test_what_an_agent_tells_of_its_work_is_kept() -> None:
+def test_what_an_agent_tells_of_its_work_is_kept():
     found = solve(Agent(), make_task("hello"), Workplace("rollout"))[-1]
     assert isinstance(found, Attempt)
     assert (found.response, found.trace) == ("done", "opened the file")

@@ -4,7 +4,6 @@ import hashlib
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -37,7 +36,7 @@ WORKED = Attempt(
 )
 
 
-def test_an_attempt_survives_the_process(tmp_path: Path) -> None:
+def test_an_attempt_survives_the_process(tmp_path):
     file = tmp_path / "folder/attempts.sqlite"
     with closing(AttemptStore(file)) as store:
         store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="step 1")
@@ -47,7 +46,7 @@ def test_an_attempt_survives_the_process(tmp_path: Path) -> None:
     assert (found.attempt, found.usage, found.paid_by) == (WORKED, USED, "step 1")
 
 
-def test_the_first_one_stands(store: AttemptStore) -> None:
+def test_the_first_one_stands(store):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="one")
     store.put(KEY, replace(WORKED, reason="other"), b"", usage=Usage(), paid_by="two")
     found = store.get(KEY)
@@ -55,14 +54,14 @@ def test_the_first_one_stands(store: AttemptStore) -> None:
     assert (found.attempt, found.paid_by) == (WORKED, "one")
 
 
-def test_grades_are_kept_by_scorer(store: AttemptStore) -> None:
+def test_grades_are_kept_by_scorer(store):
     score = Score(1.0, 1.0, "right", "a")
     store.put_grade(KEY, SCORER, score)
     assert store.grade(KEY, SCORER) == score
     assert store.grade(KEY, "c" * 64) is None
 
 
-def test_unclaimed_attempts_can_be_claimed_once(store: AttemptStore) -> None:
+def test_unclaimed_attempts_can_be_claimed_once(store):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
     assert store.is_paid_by("step 1", KEY, "")
     assert not store.is_paid_by("step 2", KEY, "")
@@ -71,7 +70,7 @@ def test_unclaimed_attempts_can_be_claimed_once(store: AttemptStore) -> None:
     assert found.paid_by == "step 1"
 
 
-def test_attempts_travel_in_lines_with_their_grades(store: AttemptStore, tmp_path: Path) -> None:
+def test_attempts_travel_in_lines_with_their_grades(store, tmp_path):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
     store.put_grade(KEY, SCORER, Score(1.0, 1.0, "right", "a"))
     lines = list(store.lines([KEY, KEY, "f" * 64]))
@@ -94,7 +93,7 @@ def test_attempts_travel_in_lines_with_their_grades(store: AttemptStore, tmp_pat
         ('"paid_by":""', '"paid_by":"","more":1'),
     ],
 )
-def test_a_line_that_was_tampered_with_is_refused(store: AttemptStore, old: str, new: str) -> None:
+def test_a_line_that_was_tampered_with_is_refused(store, old, new):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
     store.put_grade(KEY, SCORER, Score(1.0, 1.0, "right", "a"))
     line = next(line for line in store.lines([KEY]) if old in line)
@@ -102,7 +101,7 @@ def test_a_line_that_was_tampered_with_is_refused(store: AttemptStore, old: str,
         store.take(line.replace(old, new, 1))
 
 
-def test_an_attempt_of_another_version_is_made_again(store: AttemptStore, tmp_path: Path) -> None:
+def test_an_attempt_of_another_version_is_made_again(store, tmp_path):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="one")
     with closing(sqlite3.connect(tmp_path / "attempts.sqlite")) as other:
         other.execute("UPDATE attempts SET worked = '{}'")
@@ -112,7 +111,7 @@ def test_an_attempt_of_another_version_is_made_again(store: AttemptStore, tmp_pa
     assert store.get(KEY) is not None
 
 
-def test_a_damaged_file_is_moved_aside_and_told(tmp_path: Path) -> None:
+def test_a_damaged_file_is_moved_aside_and_told(tmp_path):
     file, told = tmp_path / "attempts.sqlite", list[Event]()
     file.write_bytes(b"not a database" * 100)
     with closing(AttemptStore(file, told.append)) as store:
@@ -123,23 +122,21 @@ def test_a_damaged_file_is_moved_aside_and_told(tmp_path: Path) -> None:
 
 @given(st.text(max_size=50), st.binary(max_size=500))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_was_said_and_left_is_found_again(
-    store: AttemptStore, text: str, left: bytes
-) -> None:
+def test_whatever_was_said_and_left_is_found_again(store, text, left):
     key = hashlib.sha256(text.encode() + b"|" + left).hexdigest()
     attempt = Attempt((Message("assistant", text),), text, artifacts=left, trace=text)
     store.put(key, attempt, packed(left), usage=USED, paid_by="")
     assert store.get(key) == StoredAttempt(attempt, USED, "")
 
 
-def test_half_a_surrogate_pair_is_marked_and_not_fatal(store: AttemptStore) -> None:
+def test_half_a_surrogate_pair_is_marked_and_not_fatal(store):
     store.put(KEY, Attempt((), "a\ud800b"), b"", usage=Usage(), paid_by="")
     found = store.get(KEY)
     assert found is not None
     assert found.attempt.response == "a?b"
 
 
-def test_artifacts_that_are_damaged_are_no_artifacts() -> None:
+def test_artifacts_that_are_damaged_are_no_artifacts():
     content = packed(b"x" * 1000)
     assert unpacked(content) == b"x" * 1000
     for broken in (content[:-5], b"no zlib"):

@@ -78,7 +78,7 @@ async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]
         await asyncio.sleep(10)
 
 
-def test_what_is_told_makes_the_conversation() -> None:
+def test_what_is_told_makes_the_conversation():
     async def finishes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield Asked((Message("user", "Do it."),))
         yield said("I look.")
@@ -116,17 +116,15 @@ def test_what_is_told_makes_the_conversation() -> None:
         ({"rollout_seconds": 25.0, "steps": None}, Limit.TIME, 3),
     ],
 )
-def test_a_limit_ends_the_work_and_what_was_done_stands(
-    limits: dict[str, float | None], limit: Limit, turns: int
-) -> None:
-    worked, told = do(endless, AttemptLimits(**limits))  # type: ignore[arg-type]
+def test_a_limit_ends_the_work_and_what_was_done_stands(limits, limit, turns):
+    worked, told = do(endless, AttemptLimits(**limits))
     assert (worked.ending, worked.limit, worked.n_turns) == ("done", limit, turns)
     assert worked.response == f"turn {turns - 1}"
     assert sum(isinstance(step, ModelSaid) for step in told) == turns
     assert sum(isinstance(step, ToolUsed) for step in told) == turns
 
 
-def test_a_call_beyond_the_limit_is_not_even_made() -> None:
+def test_a_call_beyond_the_limit_is_not_even_made():
     calls: list[Role] = []
 
     class Server:
@@ -146,14 +144,14 @@ def test_a_call_beyond_the_limit_is_not_even_made() -> None:
     assert (worked.limit, worked.n_turns) == (Limit.STEPS, 3)
 
 
-def test_a_limit_that_the_solver_names_itself_is_kept() -> None:
+def test_a_limit_that_the_solver_names_itself_is_kept():
     async def graceful(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield Attempt((), "as far as I came", limit=Limit.TOKENS)
 
     assert do(graceful)[0].limit is Limit.TOKENS
 
 
-def test_without_limits_work_takes_its_time() -> None:
+def test_without_limits_work_takes_its_time():
     async def slow(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         await asyncio.sleep(1_000_000)
         yield Attempt((), "late")
@@ -179,13 +177,13 @@ async def crashes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]
     ("behaviour", "reason"),
     [(nothing, "without a result"), (twice, "after its result"), (crashes, "exit status 3")],
 )
-def test_a_solver_that_breaks_is_an_outcome_of_its_own(behaviour: Work, reason: str) -> None:
+def test_a_solver_that_breaks_is_an_outcome_of_its_own(behaviour, reason):
     worked, _ = do(behaviour)
     assert worked.ending == "agent_error"
     assert reason in worked.reason
 
 
-def test_a_refusal_is_one_too() -> None:
+def test_a_refusal_is_one_too():
     async def refused(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield said("hello")
         raise ModelRefusal("content filter")
@@ -195,7 +193,7 @@ def test_a_refusal_is_one_too() -> None:
 
 
 @pytest.mark.parametrize("failure", [ModelUnavailable("down"), RuntimeError("a bug")])
-def test_any_other_failure_is_raised(failure: Exception) -> None:
+def test_any_other_failure_is_raised(failure):
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield said("hello")
         raise failure
@@ -204,7 +202,7 @@ def test_any_other_failure_is_raised(failure: Exception) -> None:
         do(fails)
 
 
-def test_a_solver_that_is_cut_off_can_clean_up() -> None:
+def test_a_solver_that_is_cut_off_can_clean_up():
     ended = []
 
     async def tidy(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
@@ -219,7 +217,7 @@ def test_a_solver_that_is_cut_off_can_clean_up() -> None:
     assert ended == ["a", "a"]
 
 
-def test_every_tool_use_is_graded_off_the_clock() -> None:
+def test_every_tool_use_is_graded_off_the_clock():
     scores = iter([0.25, 0.5, 0.75])
 
     async def grade() -> Score:
@@ -231,7 +229,7 @@ def test_every_tool_use_is_graded_off_the_clock() -> None:
     assert sum(isinstance(step, StepGraded) for step in told) == 3
 
 
-def test_a_grader_that_fails_on_the_way_does_not_end_the_work() -> None:
+def test_a_grader_that_fails_on_the_way_does_not_end_the_work():
     async def grade() -> Score:
         raise GraderError("no report")
 

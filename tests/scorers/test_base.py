@@ -15,7 +15,7 @@ from skillopt_ci.scorers.base import (
 
 
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=30))
-def test_reasons_are_short_and_on_one_line(text: str, texts: list[str]):
+def test_reasons_are_short_and_on_one_line(text, texts):
     for reason in (one_line(text), last_words(text), mismatch(texts, text), sentence(texts)):
         assert len(reason) <= REASON_CHARS
         assert len(reason.splitlines()) <= 1
@@ -34,23 +34,23 @@ PLAIN = st.text(st.characters(exclude_characters="<>`~", exclude_categories=["Cs
 
 
 @given(PLAIN, PLAIN, PLAIN)
-def test_tagged_answer_is_found_whatever_stands_around_it(before: str, answer: str, after: str):
+def test_tagged_answer_is_found_whatever_stands_around_it(before, answer, after):
     assert extract(f"{before}<answer>{answer}</answer>{after}", "tag") == answer.strip()
 
 
 @given(PLAIN, st.text("abc \n", min_size=1))
-def test_fenced_block_is_found_whatever_stands_before_it(before: str, code: str):
+def test_fenced_block_is_found_whatever_stands_before_it(before, code):
     assert extract(f"{before}\n```python\n{code}\n```", "fence") == code.strip("\n")
 
 
 @given(st.text())
-def test_last_line_is_one_of_the_lines(response: str):
+def test_last_line_is_one_of_the_lines(response):
     line = extract(response, "last_line")
     assert line in {part.strip() for part in response.splitlines()} | {""}
 
 
 @given(st.text())
-def test_every_way_of_extracting_takes_any_text(response: str):
+def test_every_way_of_extracting_takes_any_text(response):
     assert all(extract(response, how) is not None for how in ("tag", "last_line", "fence", "text"))
 
 
@@ -67,7 +67,7 @@ def test_every_way_of_extracting_takes_any_text(response: str):
         ("", ""),
     ],
 )
-def test_tag(response: str, answer: str):
+def test_tag(response, answer):
     assert extract(response, "tag") == answer
 
 
@@ -87,7 +87,7 @@ def test_tag_name_is_taken_literally():
         ("```code``` on its own line\nend", "```code``` on its own line\nend"),
     ],
 )
-def test_fence(response: str, answer: str):
+def test_fence(response, answer):
     assert extract(response, "fence") == answer
 
 

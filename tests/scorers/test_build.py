@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from skillopt_ci.config.scorers import (
     ContainsScorer,
     ExactScorer,
     RegexScorer,
-    ScorerSpec,
 )
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError, Score
@@ -26,8 +24,6 @@ from skillopt_ci.scorers.build import (
 )
 from skillopt_ci.tasks.task import Splits, Task
 
-MakeTask = Callable[..., Task]
-MakeSpec = Callable[..., ScorerSpec]
 PATTERN = {"type": "regex", "pattern": "a"}
 EXACT = ExactScorer(type="exact")
 
@@ -63,13 +59,7 @@ EXACT = ExactScorer(type="exact")
     ],
 )
 def test_scorer_that_cannot_work_is_found(
-    tmp_path: Path,
-    make_task: MakeTask,
-    make_spec: MakeSpec,
-    kind: str,
-    keys: dict[str, object],
-    references: list[str],
-    fault: str,
+    tmp_path, make_task, make_spec, kind, keys, references, fault
 ):
     spec = make_spec(kind, **keys)
     found = check_spec(spec, tmp_path, {"PATH": "/bin"}) or check_task(spec, make_task(*references))
@@ -92,22 +82,20 @@ def test_scorer_that_cannot_work_is_found(
         ("command", {"command": ["sh", "-c", "true"]}),
     ],
 )
-def test_scorer_that_can_work_passes(
-    tmp_path: Path, make_task: MakeTask, make_spec: MakeSpec, kind: str, keys: dict[str, object]
-):
+def test_scorer_that_can_work_passes(tmp_path, make_task, make_spec, kind, keys):
     spec = make_spec(kind, **keys)
     assert check_spec(spec, tmp_path, {"PATH": "/bin:/usr/bin"}) is None
     assert check_task(spec, make_task("42")) is None
 
 
-def test_faulty_scorer_of_the_run_is_reported_once(tmp_path: Path, make_task: MakeTask):
+def test_faulty_scorer_of_the_run_is_reported_once(tmp_path, make_task):
     splits = Splits((make_task(),), (make_task(),), ())
     spec = ContainsScorer(type="contains", contains=("",))
     with pytest.raises(UsageError, match="scorer: an empty text stands in every answer"):
         check_scorers(splits, spec, root=tmp_path, environ={})
 
 
-def test_tasks_that_a_scorer_cannot_grade_are_listed(tmp_path: Path, make_task: MakeTask):
+def test_tasks_that_a_scorer_cannot_grade_are_listed(tmp_path, make_task):
     lines = [make_task(id=str(n), file=Path("t.jsonl"), line=n) for n in (1, 2)]
     splits = Splits((make_task("ref"),), tuple(lines), ())
     with pytest.raises(TaskFileError) as caught:
@@ -116,13 +104,13 @@ def test_tasks_that_a_scorer_cannot_grade_are_listed(tmp_path: Path, make_task: 
     assert "t.jsonl:2: task '2': the task has no references" in caught.value.message
 
 
-def test_task_without_any_scorer_is_refused(tmp_path: Path, make_task: MakeTask):
+def test_task_without_any_scorer_is_refused(tmp_path, make_task):
     splits = Splits((make_task("x"),), (), (make_task("x", scorer=EXACT),))
     with pytest.raises(TaskFileError, match="has no scorer, and the configuration has none"):
         check_scorers(splits, None, root=tmp_path, environ={})
 
 
-def test_own_scorer_of_a_task_is_checked_instead_of_the_run_s(tmp_path: Path, make_task: MakeTask):
+def test_own_scorer_of_a_task_is_checked_instead_of_the_run_s(tmp_path, make_task):
     own = RegexScorer(type="regex", pattern="x")  # unlike the run's, it needs no references
     graded = make_task(id="own", file=Path("t.jsonl"), line=1, scorer=own)
     ungraded = make_task(id="none", file=Path("t.jsonl"), line=2)
@@ -132,12 +120,11 @@ def test_own_scorer_of_a_task_is_checked_instead_of_the_run_s(tmp_path: Path, ma
     assert "'own'" not in str(caught.value)
 
 
-def test_unchecked_task_is_a_grader_error_not_a_failure(grade: Callable[..., Score]):
+def test_unchecked_task_is_a_grader_error_not_a_failure(grade):
     with pytest.raises(GraderError, match="task 't' cannot be graded: the task has no references"):
         grade("f1", "x")
 
 
-Grade = Callable[..., Score]
 PARTS = (ExactScorer(type="exact"),)
 ALL, ANY = AllScorer(type="all", of=PARTS), AnyScorer(type="any", of=PARTS)
 SCORES = st.lists(
@@ -154,7 +141,7 @@ async def fails(task: Task, response: str) -> Score:
 
 
 @given(SCORES)
-def test_all_and_any_stay_within_the_bounds_of_their_parts(scores: list[Score]):
+def test_all_and_any_stay_within_the_bounds_of_their_parts(scores):
     softs = [score.soft for score in scores]
     all_of, any_of = combined(ALL, scores), combined(ANY, scores)
     assert min(softs) - 1e-12 <= all_of.soft <= any_of.soft + 1e-12
@@ -171,29 +158,29 @@ def test_all_and_any_stay_within_the_bounds_of_their_parts(scores: list[Score]):
         ("any", [WRONG, HALF], 0, 0.5),
     ],
 )
-def test_combination(grade: Grade, kind: str, parts: list[object], hard: float, soft: float):
+def test_combination(grade, kind, parts, hard, soft):
     score = grade(kind, "oh yes", "reference", of=parts)
     assert (score.hard, score.soft) == (hard, soft)
 
 
 @pytest.mark.parametrize(("hard_at", "hard"), [(0.7, 1), (0.8, 0)])
-def test_weighted(grade: Grade, hard_at: float, hard: float):
+def test_weighted(grade, hard_at, hard):
     parts = {"of": [RIGHT, WRONG], "weights": [0.7, 0.3], "hard_at": hard_at}
     score = grade("weighted", "yes", "reference", **parts)
     assert (score.hard, score.soft) == (hard, pytest.approx(0.7))
 
 
-def test_reason_is_that_of_the_parts_that_failed(grade: Grade):
+def test_reason_is_that_of_the_parts_that_failed(grade):
     score = grade("all", "yes", "ref", of=[RIGHT, WRONG, {"type": "regex", "pattern": "z"}])
     assert score.reason == "expected 'ref', got 'yes'; nothing matches 'z'"
 
 
-def test_combinations_nest(grade: Grade):
+def test_combinations_nest(grade):
     inner = {"type": "any", "of": [WRONG, RIGHT]}
     assert grade("all", "yes", "reference", of=[inner, RIGHT]).hard == 1
 
 
-def test_parts_are_graded_at_the_same_time(make_task: Callable[..., Task]):
+def test_parts_are_graded_at_the_same_time(make_task):
     async def run() -> Score:
         barrier = asyncio.Barrier(2)
 
@@ -206,7 +193,7 @@ def test_parts_are_graded_at_the_same_time(make_task: Callable[..., Task]):
     assert asyncio.run(run()).hard == 1
 
 
-def test_failing_grader_stops_the_others_and_is_reported_itself(make_task: Callable[..., Task]):
+def test_failing_grader_stops_the_others_and_is_reported_itself(make_task):
     cancelled = []
 
     async def hangs(task: Task, response: str) -> Score:
@@ -221,6 +208,6 @@ def test_failing_grader_stops_the_others_and_is_reported_itself(make_task: Calla
     assert cancelled == [True]
 
 
-def test_failing_grader_inside_a_combination_is_reported_itself(make_task: Callable[..., Task]):
+def test_failing_grader_inside_a_combination_is_reported_itself(make_task):
     with pytest.raises(GraderError, match="broken"):
         asyncio.run(grade_parts(ALL, (partial(grade_parts, ANY, (fails,)),), make_task(), "x"))

@@ -15,9 +15,7 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.program import visible_environ
 from skillopt_ci.scorers.base import FallibleScorer, GraderError, Score
 from skillopt_ci.scorers.code import Functions, call_function, load_function, run_command
-from skillopt_ci.tasks.task import Task, TaskFile
-
-Grade = Callable[..., Score]
+from skillopt_ci.tasks.task import TaskFile
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -25,12 +23,12 @@ def python(code: str, *arguments: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("status", "hard"), [(0, 1), (1, 0), (2, 0)])
-def test_exit_status_is_the_verdict(grade: Grade, status: int, hard: float):
+def test_exit_status_is_the_verdict(grade, status, hard):
     score = grade("command", "x", command=python(f"raise SystemExit({status})"))
     assert (score.hard, score.soft) == (hard, hard)
 
 
-def test_material_is_there_for_the_program(grade: Grade, make_task: Callable[..., Task]):
+def test_material_is_there_for_the_program(grade, make_task):
     task = make_task("ref", metadata={"k": "ä"}, files=(TaskFile("in/a.txt", "b\r\n"),))
     code = r"""
         import json, pathlib, sys
@@ -48,18 +46,18 @@ def test_material_is_there_for_the_program(grade: Grade, make_task: Callable[...
     assert (score.reason, score.answer) == ("exit status 0", "42")
 
 
-def test_program_runs_in_the_root(grade: Grade, tmp_path: Path):
+def test_program_runs_in_the_root(grade, tmp_path):
     (tmp_path / "marker").touch()
     code = "import os; raise SystemExit(not os.path.exists('marker'))"
     assert grade("command", "x", command=python(code)).hard == 1
 
 
-def test_half_of_a_surrogate_pair_is_graded_as_a_question_mark(grade: Grade) -> None:
+def test_half_of_a_surrogate_pair_is_graded_as_a_question_mark(grade):
     code = "import sys; sys.exit(open(sys.argv[1]).read() != 'x?' or sys.stdin.read() != 'x?')"
     assert grade("command", "x\ud800", command=python(code, "{answer}")).hard == 1
 
 
-def test_response_is_never_read_by_a_shell(grade: Grade, tmp_path: Path):
+def test_response_is_never_read_by_a_shell(grade, tmp_path):
     grade(
         "command",
         f"$(touch {tmp_path}/owned); `touch {tmp_path}/owned`",
@@ -79,14 +77,14 @@ def test_program_sees_only_the_allowed_environment():
     }
 
 
-def test_environment_reaches_the_program(grade: Grade):
+def test_environment_reaches_the_program(grade):
     code = "import os; raise SystemExit('API_KEY' in os.environ)"
     environ = {"PATH": os.environ["PATH"], "API_KEY": "secret"}
     assert grade("command", "x", environ=environ, command=python(code)).hard == 1
     assert grade("command", "x", environ=environ, command=python(code), env=["API_KEY"]).hard == 0
 
 
-def test_end_of_stderr_is_the_reason(grade: Grade):
+def test_end_of_stderr_is_the_reason(grade):
     code = "import sys; sys.exit('x' * 9999 + ' wrong\\ntotal')"
     score = grade("command", "x", command=python(code))
     assert score.reason.endswith("xx wrong total")
@@ -96,27 +94,25 @@ def test_end_of_stderr_is_the_reason(grade: Grade):
 @pytest.mark.parametrize(
     ("printed", "hard_at", "hard", "soft"), [("0.5", 1, 0, 0.5), ("note\n0.75\n\n", 0.7, 1, 0.75)]
 )
-def test_last_printed_line_is_the_score(
-    grade: Grade, printed: str, hard_at: float, hard: float, soft: float
-):
+def test_last_printed_line_is_the_score(grade, printed, hard_at, hard, soft):
     command = python(f"print({printed!r})")
     score = grade("command", "x", command=command, score="stdout", hard_at=hard_at)
     assert (score.hard, score.soft) == (hard, soft)
 
 
 @pytest.mark.parametrize("printed", ["", "high", "1.5", "-0.1", "nan", "inf"])
-def test_output_that_is_no_score_is_a_grader_error(grade: Grade, printed: str):
+def test_output_that_is_no_score_is_a_grader_error(grade, printed):
     with pytest.raises(GraderError, match="number from 0 to 1 was expected"):
         grade("command", "x", command=python(f"print({printed!r})"), score="stdout")
 
 
-def test_error_status_is_a_grader_error(grade: Grade):
+def test_error_status_is_a_grader_error(grade):
     code = "import sys; print('no licence', file=sys.stderr); sys.exit(3)"
     with pytest.raises(GraderError, match="error status 3: no licence"):
         grade("command", "x", command=python(code), error_status=[3])
 
 
-def test_death_by_signal_is_a_grader_error(grade: Grade):
+def test_death_by_signal_is_a_grader_error(grade):
     with pytest.raises(GraderError, match="killed by SIGSEGV"):
         grade("command", "x", command=python("import os; os.kill(os.getpid(), 11)"))
 
@@ -125,7 +121,7 @@ RUN_IT = "import sys; code = open(sys.argv[1]).read(); exec(code); print(0.25)"
 
 
 @pytest.mark.parametrize("answer", ["0/0", "import os; os.kill(os.getpid(), 9)", "exit(126)"])
-def test_an_answer_that_makes_the_grader_fail_scores_0(grade: Grade, answer: str):
+def test_an_answer_that_makes_the_grader_fail_scores_0(grade, answer):
     command = python(RUN_IT, "{answer}")
     assert grade("command", "", command=command, score="stdout").soft == 0.25
     score = grade("command", answer, command=command, score="stdout")
@@ -133,18 +129,18 @@ def test_an_answer_that_makes_the_grader_fail_scores_0(grade: Grade, answer: str
     assert "fails on this work, not on an empty submission" in score.reason
 
 
-def test_an_answer_that_never_ends_scores_0(grade: Grade):
+def test_an_answer_that_never_ends_scores_0(grade):
     command = python(RUN_IT, "{answer}")
     score = grade("command", "while 1: pass", command=command, score="stdout", timeout=2)
     assert score.soft == 0
 
 
-def test_a_grader_that_fails_once_is_asked_again(grade: Grade, tmp_path: Path):
+def test_a_grader_that_fails_once_is_asked_again(grade, tmp_path):
     code = "import os, sys; sys.exit(0 if os.path.exists('seen') else open('seen', 'w') and 126)"
     assert grade("command", "right", command=python(code)).hard == 1
 
 
-def test_program_that_does_not_exist_is_a_grader_error(grade: Grade):
+def test_program_that_does_not_exist_is_a_grader_error(grade):
     with pytest.raises(GraderError, match="cannot be run"):
         grade("command", "x", command=["no-such-program"])
 
@@ -165,20 +161,20 @@ def assert_gone(pids: Path) -> None:
         assert ended
 
 
-def test_timeout_kills_the_whole_family(grade: Grade, tmp_path: Path):
+def test_timeout_kills_the_whole_family(grade, tmp_path):
     pids = tmp_path / "pids"
     with pytest.raises(GraderError, match="took longer than 1 s"):
         grade("command", "x", command=family(pids, hangs=True), timeout=1)
     assert_gone(pids)
 
 
-def test_children_do_not_outlive_the_verdict(grade: Grade, tmp_path: Path):
+def test_children_do_not_outlive_the_verdict(grade, tmp_path):
     pids = tmp_path / "pids"
     assert grade("command", "x", command=family(pids, hangs=False)).hard == 1
     assert_gone(pids)
 
 
-def test_cancelling_kills_the_program(tmp_path: Path, make_task: Callable[..., Task]):
+def test_cancelling_kills_the_program(tmp_path, make_task):
     fifo, task = tmp_path / "fifo", make_task()
     os.mkfifo(fifo)
     code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
@@ -222,17 +218,17 @@ def returning(write: Write, expression: str) -> str:
         ("answer == '42' and task['references'] == ['42'] and task['id'] == 't'", 1, 1),
     ],
 )
-def test_result_is_the_score(grade: Grade, write: Write, expression: str, hard: float, soft: float):
+def test_result_is_the_score(grade, write, expression, hard, soft):
     entry = returning(write, expression)
     score = grade("python", "<answer>42</answer>", "42", entry=entry, answer="tag")
     assert (score.hard, score.soft) == (hard, soft)
 
 
-def test_hard_threshold_is_configurable(grade: Grade, write: Write):
+def test_hard_threshold_is_configurable(grade, write):
     assert grade("python", "x", entry=returning(write, "0.5"), hard_at=0.5).hard == 1
 
 
-def test_reason_is_passed_on_as_one_line(grade: Grade, write: Write):
+def test_reason_is_passed_on_as_one_line(grade, write):
     entry = returning(write, "{'soft': 0, 'reason': 'too\\nlong'}")
     assert grade("python", "x", entry=entry).reason == "too long"
 
@@ -248,9 +244,7 @@ def test_reason_is_passed_on_as_one_line(grade: Grade, write: Write):
         ("{'reason': 'x'}", "neither 'soft' nor 'hard'"),
     ],
 )
-def test_result_that_is_no_score_is_a_grader_error(
-    grade: Grade, write: Write, expression: str, message: str
-):
+def test_result_that_is_no_score_is_a_grader_error(grade, write, expression, message):
     with pytest.raises(GraderError, match=message):
         grade("python", "x", entry=returning(write, expression))
 
@@ -258,15 +252,13 @@ def test_result_that_is_no_score_is_a_grader_error(
 @pytest.mark.parametrize(
     ("call", "name"), [("1 / 0", "ZeroDivisionError"), ("exit(0)", "SystemExit")]
 )
-def test_exception_is_a_grader_error_with_its_place(
-    grade: Grade, write: Write, call: str, name: str
-):
+def test_exception_is_a_grader_error_with_its_place(grade, write, call, name):
     with pytest.raises(GraderError, match=rf"{name}: .* \(.*g.py:2\)|{name}: 0 \("):
         grade("python", "x", entry=returning(write, call))
 
 
 @pytest.mark.parametrize("answer", ["1 / 0", "exit(0)", "'no score'", "Event().wait()"])
-def test_an_answer_that_makes_the_function_fail_scores_0(grade: Grade, write: Write, answer: str):
+def test_an_answer_that_makes_the_function_fail_scores_0(grade, write, answer):
     entry = returning(write, "eval(answer or '0.5', {'Event': __import__('threading').Event})")
     assert grade("python", "", entry=entry).soft == 0.5
     score = grade("python", answer, entry=entry, timeout=0.5)
@@ -299,12 +291,8 @@ time.sleep(60)
     ids=["kill", "stop", "forge", "speak"],
 )
 def test_an_answer_that_attacks_its_worker_harms_no_other(
-    tmp_path: Path,
-    write: Write,
-    make_task: Callable[..., Task],
-    monkeypatch: pytest.MonkeyPatch,
-    answer: str,
-) -> None:
+    tmp_path, write, make_task, monkeypatch, answer
+):
     monkeypatch.setattr("skillopt_ci.worker._PATIENCE", 0.2)
     code = """
         import os, signal, time
@@ -327,25 +315,25 @@ def test_an_answer_that_attacks_its_worker_harms_no_other(
     assert [one.hard for one in scores] == [1, 0, 1]
 
 
-def test_hung_function_is_a_grader_error(grade: Grade, write: Write):
+def test_hung_function_is_a_grader_error(grade, write):
     entry = returning(write, "__import__('threading').Event().wait()")
     with pytest.raises(GraderError, match=r"took longer than 0.05 s"):
         grade("python", "x", entry=entry, timeout=0.05)
 
 
-def test_grader_cannot_change_the_task(grade: Grade, write: Write, make_task: Callable[..., Task]):
+def test_grader_cannot_change_the_task(grade, write, make_task):
     task = make_task(metadata={"list": []})
     entry = returning(write, "task['metadata']['list'].append(1) or True")
     assert grade("python", "x", task=task, entry=entry).hard == 1
     assert task.metadata == {"list": []}
 
 
-def test_module_of_the_repository_is_importable(tmp_path: Path, write: Write):
+def test_module_of_the_repository_is_importable(tmp_path, write):
     write("grading_pkg_for_test/inner.py", "def grade(task, answer):\n    return True\n")
     assert load_function("grading_pkg_for_test.inner:grade", tmp_path)({}, "") is True
 
 
-def test_file_may_import_its_neighbours_and_hold_dataclasses(tmp_path: Path, write: Write):
+def test_file_may_import_its_neighbours_and_hold_dataclasses(tmp_path, write):
     write("neighbour_for_test.py", "VALUE = 1.0\n")
     code = """
         from __future__ import annotations
@@ -363,7 +351,7 @@ def test_file_may_import_its_neighbours_and_hold_dataclasses(tmp_path: Path, wri
     assert load_function("g.py:grade", tmp_path)({}, "") == 1
 
 
-def test_repository_cannot_take_the_place_of_a_library(tmp_path: Path, write: Write):
+def test_repository_cannot_take_the_place_of_a_library(tmp_path, write):
     write("json_repair.py", "raise RuntimeError\n")
     write("g.py", "def grade(task, answer):\n    return True\n")
     load_function("g.py:grade", tmp_path)
@@ -381,15 +369,13 @@ def test_repository_cannot_take_the_place_of_a_library(tmp_path: Path, write: Wr
         ("grade = 1", "must be a plain function"),
     ],
 )
-def test_function_that_cannot_be_loaded_is_explained(
-    tmp_path: Path, write: Write, code: str, message: str
-):
+def test_function_that_cannot_be_loaded_is_explained(tmp_path, write, code, message):
     write("g.py", code)
     with pytest.raises(UsageError, match=message):
         load_function("g.py:grade", tmp_path)
 
 
 @pytest.mark.parametrize("entry", ["nope.py:grade", "no.such.module:grade"])
-def test_missing_module_is_explained(tmp_path: Path, entry: str):
+def test_missing_module_is_explained(tmp_path, entry):
     with pytest.raises(UsageError, match="cannot be imported"):
         load_function(entry, tmp_path)

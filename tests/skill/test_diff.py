@@ -1,5 +1,4 @@
 import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,22 +12,22 @@ texts = st.tuples(lines, st.sampled_from(["", "\n"])).map(
 )
 
 
-def test_changed_lines_stand_in_their_context() -> None:
+def test_changed_lines_stand_in_their_context():
     assert unified_diff("a\nb\nc\n", "a\nB\nc\n", name="x.md", context=1) == (
         "--- a/x.md\n+++ b/x.md\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
     )
 
 
 @given(texts)
-def test_equal_texts_have_no_diff(text: str) -> None:
+def test_equal_texts_have_no_diff(text):
     assert unified_diff(text, text) == ""
 
 
-def test_a_missing_line_break_at_the_end_is_told() -> None:
+def test_a_missing_line_break_at_the_end_is_told():
     assert unified_diff("a", "a\n").endswith("-a\n\\ No newline at end of file\n+a\n")
 
 
-def test_git_applies_the_diff(tmp_path: Path) -> None:
+def test_git_applies_the_diff(tmp_path):
     before, after = "one\ntwo\x0cstill two\r\nthree", "one\n2\n\nthree\nfour\n"
     skill = tmp_path / "SKILL.md"
     skill.write_text(before, encoding="utf-8", newline="")
@@ -39,7 +38,7 @@ def test_git_applies_the_diff(tmp_path: Path) -> None:
 
 @settings(max_examples=50)
 @given(texts, texts)
-def test_the_added_and_removed_lines_are_in_the_texts(before: str, after: str) -> None:
+def test_the_added_and_removed_lines_are_in_the_texts(before, after):
     changed = unified_diff(before, after).split("\n")[3:]
     assert {line[1:] for line in changed if line[:1] == "+"} <= set(after.split("\n"))
     assert {line[1:] for line in changed if line[:1] == "-"} <= set(before.split("\n"))
@@ -54,18 +53,18 @@ def text(row: DiffRow) -> str:
     return "".join(span.text for span in row.spans)
 
 
-def test_the_changed_words_of_a_line_are_marked() -> None:
+def test_the_changed_words_of_a_line_are_marked():
     old, new = diff_rows("Write dates day first.\n", "Write dates year first.\n")
     assert (old.kind, [span.text for span in old.spans if span.changed]) == ("removed", ["day"])
     assert (new.kind, [span.text for span in new.spans if span.changed]) == ("added", ["year"])
 
 
-def test_lines_with_little_in_common_are_two_lines() -> None:
+def test_lines_with_little_in_common_are_two_lines():
     rows = diff_rows("abc def\n", "quite another thing altogether\n")
     assert not any(span.changed for row in rows for span in row.spans)
 
 
-def test_what_lies_between_changes_is_a_gap() -> None:
+def test_what_lies_between_changes_is_a_gap():
     old = "\n".join(map(str, range(40)))
     new = old.replace("\n5\n", "\nfive\n").replace("\n30\n", "\nthirty\n")
     kinds = [row.kind for row in diff_rows(old, new)]
@@ -74,7 +73,7 @@ def test_what_lies_between_changes_is_a_gap() -> None:
 
 
 @given(LINES, LINES)
-def test_removed_and_added_lines_are_those_of_the_texts(before: str, after: str) -> None:
+def test_removed_and_added_lines_are_those_of_the_texts(before, after):
     rows = diff_rows(before, after)
     for kinds, whole in ((("removed", "same"), before), (("added", "same"), after)):
         lines = iter(whole.split("\n"))
@@ -82,12 +81,12 @@ def test_removed_and_added_lines_are_those_of_the_texts(before: str, after: str)
 
 
 @given(LINES)
-def test_equal_texts_have_no_rows(whole: str) -> None:
+def test_equal_texts_have_no_rows(whole):
     assert diff_rows(whole, whole) == ()
 
 
 @given(before=texts, after=texts)
-def test_a_change_can_be_undone_where_nothing_else_changed(before: str, after: str) -> None:
+def test_a_change_can_be_undone_where_nothing_else_changed(before, after):
     assert undone(before, after, after) == before
 
 
@@ -103,7 +102,5 @@ def test_a_change_can_be_undone_where_nothing_else_changed(before: str, after: s
         ("a\ngone\nb\n", "a\nb\n", "x\ny\n", None),
     ],
 )
-def test_what_came_later_stays_and_what_was_changed_since_is_a_conflict(
-    before: str, after: str, now: str, found: str | None
-) -> None:
+def test_what_came_later_stays_and_what_was_changed_since_is_a_conflict(before, after, now, found):
     assert undone(before, after, now) == found

@@ -17,12 +17,12 @@ from skillopt_ci.skill.document import (
 SKILL = "---\nname: pdf\ndescription: d\n---\n\n# Title\n"
 
 
-def test_sha256_is_that_of_the_utf8_bytes() -> None:
+def test_sha256_is_that_of_the_utf8_bytes():
     # printf 'ä' | sha256sum
     assert sha256("ä") == "33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc"
 
 
-def test_words_are_divided_by_white_space() -> None:
+def test_words_are_divided_by_white_space():
     assert word_count(" one\ttwo\n\nthree-four ") == 3
 
 
@@ -30,23 +30,23 @@ def test_words_are_divided_by_white_space() -> None:
     ("text", "ending"),
     [("", "\n"), ("a", "\n"), ("a\nb", "\n"), ("a\r\nb\r\n", "\r\n"), ("a\r\nb\n", "\n")],
 )
-def test_line_ending_is_crlf_only_where_all_lines_have_it(text: str, ending: str) -> None:
+def test_line_ending_is_crlf_only_where_all_lines_have_it(text, ending):
     assert line_ending(text) == ending
 
 
-def test_frontmatter_and_body_are_divided() -> None:
+def test_frontmatter_and_body_are_divided():
     assert frontmatter(SKILL) == "name: pdf\ndescription: d\n"
     assert body(SKILL) == "# Title\n"
 
 
-def test_frontmatter_span_ends_with_the_closing_dashes() -> None:
+def test_frontmatter_span_ends_with_the_closing_dashes():
     assert SKILL[: frontmatter_end(SKILL)] == "---\nname: pdf\ndescription: d\n---"
 
 
 @pytest.mark.parametrize(
     "text", ["---\n---\n", "---\r\nname: x\r\n---\r\n", "\ufeff---\na: b\n---"]
 )
-def test_unusual_frontmatter_is_found(text: str) -> None:
+def test_unusual_frontmatter_is_found(text):
     assert text[: frontmatter_end(text)].endswith("---")
     assert frontmatter_end(text) > 3
 
@@ -55,7 +55,7 @@ def test_unusual_frontmatter_is_found(text: str) -> None:
     "text",
     ["", "# A\n---\n", "---\nname: x\n", "--- x\n---\n", "---\na\n--- b\n", "\n---\na\n---\n"],
 )
-def test_other_dashes_are_no_frontmatter(text: str) -> None:
+def test_other_dashes_are_no_frontmatter(text):
     assert frontmatter_end(text) == 0
     assert frontmatter(text) == ""
     assert body(text) == text
@@ -64,7 +64,7 @@ def test_other_dashes_are_no_frontmatter(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("", ""), (" \n\n", ""), ("a", "a\n"), ("a \n\n", "a\n")]
 )
-def test_ended_texts_have_one_line_break_unless_blank(text: str, expected: str) -> None:
+def test_ended_texts_have_one_line_break_unless_blank(text, expected):
     assert ended(text) == expected
 
 
@@ -89,7 +89,7 @@ def test_ended_texts_have_one_line_break_unless_blank(text: str, expected: str) 
         (".cursor/rules/style.mdc", "Cursor"),
     ],
 )
-def test_an_agents_document_is_known_with_its_reader(path: str, reader: str) -> None:
+def test_an_agents_document_is_known_with_its_reader(path, reader):
     place = place_of(path)
     assert place is not None
     assert place.reader == reader
@@ -106,11 +106,11 @@ def test_an_agents_document_is_known_with_its_reader(path: str, reader: str) -> 
         ".skillopt/ledger/SKILL.md",
     ],
 )
-def test_other_files_are_none(path: str) -> None:
+def test_other_files_are_none(path):
     assert place_of(path) is None
 
 
 @given(st.lists(st.sampled_from(["AGENTS.md", "a/SKILL.md", "x.md", "b/CLAUDE.md"])))
-def test_each_document_is_listed_once_and_in_order(paths: list[str]) -> None:
+def test_each_document_is_listed_once_and_in_order(paths):
     found = [path for path, _ in documents(paths)]
     assert found == sorted(set(paths) - {"x.md"})

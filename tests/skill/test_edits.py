@@ -26,77 +26,77 @@ def applied(text: str, edit: Edit) -> tuple[str, EditStatus]:
     return changed, report.status
 
 
-def test_append_starts_a_paragraph_at_the_end() -> None:
+def test_append_starts_a_paragraph_at_the_end():
     edit = Edit("append", content="\n- b \n")
     assert applied("- a\n\n\n", edit) == ("- a\n\n- b\n", EditStatus.APPENDED)
 
 
-def test_append_to_an_empty_document_starts_at_its_top() -> None:
+def test_append_to_an_empty_document_starts_at_its_top():
     assert applied("", Edit("append", content="a")) == ("a\n", EditStatus.APPENDED)
 
 
-def test_append_goes_before_the_first_region() -> None:
+def test_append_goes_before_the_first_region():
     changed, status = applied(f"a\n\n{BLOCK}", Edit("append", content="b"))
     assert changed == f"a\n\nb\n\n{BLOCK}"
     assert status is EditStatus.APPENDED_BEFORE_REGION
 
 
-def test_append_goes_before_a_lone_start_marker() -> None:
+def test_append_goes_before_a_lone_start_marker():
     changed, _ = applied(f"a\n{APPENDIX.start}\n", Edit("append", content="b"))
     assert changed == f"a\n\nb\n\n{APPENDIX.start}\n"
 
 
-def test_append_follows_a_bare_frontmatter() -> None:
+def test_append_follows_a_bare_frontmatter():
     assert applied(FRONT, Edit("append", content="a"))[0] == f"{FRONT}\na\n"
 
 
 @pytest.mark.parametrize("op", ["append", "insert_after"])
-def test_nothing_cannot_be_added(op: str) -> None:
+def test_nothing_cannot_be_added(op):
     assert applied("a", Edit(op, "a", f" {S}\n")) == ("a", EditStatus.EMPTY)
 
 
 @pytest.mark.parametrize("target", ["rule", "- rule one", "one\n"])
-def test_insert_after_goes_below_the_line_of_the_target(target: str) -> None:
+def test_insert_after_goes_below_the_line_of_the_target(target):
     changed, status = applied("- rule one\n- two\n", Edit("insert_after", target, "new"))
     assert changed == "- rule one\n\nnew\n- two\n"
     assert status is EditStatus.INSERTED
 
 
-def test_insert_after_the_last_line_ends_it_first() -> None:
+def test_insert_after_the_last_line_ends_it_first():
     assert applied("a", Edit("insert_after", "a", "b"))[0] == "a\nb\n"
 
 
 @pytest.mark.parametrize("target", ["", "missing", S])
-def test_insert_after_an_unknown_place_appends(target: str) -> None:
+def test_insert_after_an_unknown_place_appends(target):
     edit = Edit("insert_after", target, "b")
     assert applied("a\n", edit) == ("a\n\nb\n", EditStatus.INSERTED_AT_END)
 
 
-def test_insert_after_an_unknown_place_stays_before_regions() -> None:
+def test_insert_after_an_unknown_place_stays_before_regions():
     changed, status = applied(f"a\n\n{BLOCK}", Edit("insert_after", "missing", "b"))
     assert changed == f"a\n\nb\n\n{BLOCK}"
     assert status is EditStatus.INSERTED_BEFORE_REGION
 
 
-def test_replace_changes_the_first_occurrence() -> None:
+def test_replace_changes_the_first_occurrence():
     edit = Edit("replace", "a", "b")
     assert applied("a a\n", edit) == ("b a\n", EditStatus.REPLACED)
 
 
-def test_replace_keeps_the_white_space_around_the_target() -> None:
+def test_replace_keeps_the_white_space_around_the_target():
     assert applied("- a\n- c\n", Edit("replace", "- a\n", "- b"))[0] == "- b\n- c\n"
 
 
-def test_replace_with_nothing_deletes() -> None:
+def test_replace_with_nothing_deletes():
     assert applied("a\nb\n", Edit("replace", "a\n", ""))[0] == "b\n"
 
 
-def test_delete_removes_the_first_occurrence() -> None:
+def test_delete_removes_the_first_occurrence():
     edit = Edit("delete", "- a\n", "ignored")
     assert applied("- a\n- a\n", edit) == ("- a\n", EditStatus.DELETED)
 
 
-def test_white_space_around_a_target_may_be_wrong() -> None:
+def test_white_space_around_a_target_may_be_wrong():
     assert applied("a\n\nb\n", Edit("replace", "\n a \n", "c"))[0] == "c\n\nb\n"
 
 
@@ -112,27 +112,27 @@ def test_white_space_around_a_target_may_be_wrong() -> None:
         ("", "a", EditStatus.UNKNOWN_OP),
     ],
 )
-def test_an_edit_that_cannot_be_done_is_skipped(op: str, target: str, status: EditStatus) -> None:
+def test_an_edit_that_cannot_be_done_is_skipped(op, target, status):
     assert applied("a", Edit(op, target, "b")) == ("a", status)
 
 
 @pytest.mark.parametrize("op", ["append", "insert_after", "replace", "delete"])
 @pytest.mark.parametrize("target", ["hint", f"rule\n{S}", "name: x", f"{S}\nhint", "---\nrule"])
-def test_protected_parts_are_off_limits(op: str, target: str) -> None:
+def test_protected_parts_are_off_limits(op, target):
     text = f"{FRONT}rule\n{BLOCK}"
     assert applied(text, Edit(op, target, "evil")) == (text, EditStatus.PROTECTED)
 
 
-def test_the_first_occurrence_outside_the_protected_parts_counts() -> None:
+def test_the_first_occurrence_outside_the_protected_parts_counts():
     text = f"{FRONT}\nname: x\n\n{BLOCK}"
     assert applied(text, Edit("delete", "name: x\n"))[0] == f"{FRONT}\n\n{BLOCK}"
 
 
-def test_markers_in_a_target_are_ignored() -> None:
+def test_markers_in_a_target_are_ignored():
     assert applied("a\n", Edit("replace", f"{S}\na", "b")) == ("b\n", EditStatus.REPLACED)
 
 
-def test_markers_in_content_are_removed() -> None:
+def test_markers_in_content_are_removed():
     assert applied("a\n", Edit("append", content=f"{S}b{E}"))[0] == "a\n\nb\n"
 
 
@@ -145,17 +145,17 @@ def test_markers_in_content_are_removed() -> None:
         ("X\nname: x\n---\n", Edit("replace", "X", "---")),
     ],
 )
-def test_no_marker_or_frontmatter_can_be_made_or_broken(text: str, edit: Edit) -> None:
+def test_no_marker_or_frontmatter_can_be_made_or_broken(text, edit):
     changed, _ = applied(text, edit)
     assert protected_parts(changed) == protected_parts(text)
 
 
-def test_an_insertion_below_a_line_that_opens_a_region_is_refused() -> None:
+def test_an_insertion_below_a_line_that_opens_a_region_is_refused():
     text = f"rule {S}\nhint\n{E}\n"
     assert applied(text, Edit("insert_after", "rule", "b")) == (text, EditStatus.PROTECTED)
 
 
-def test_each_edit_sees_what_the_one_before_left() -> None:
+def test_each_edit_sees_what_the_one_before_left():
     changes = [Edit("append", content="b"), Edit("replace", "b", "c"), Edit("delete", "b")]
     changed, reports = apply_edits("a\n", changes)
     assert changed == "a\n\nc\n"
@@ -166,48 +166,48 @@ def test_each_edit_sees_what_the_one_before_left() -> None:
     ]
 
 
-def test_a_crlf_document_keeps_its_line_endings() -> None:
+def test_a_crlf_document_keeps_its_line_endings():
     edit = Edit("insert_after", "a\nb", "c\nd")
     assert applied("a\r\nb\r\ne\r\n", edit)[0] == "a\r\nb\r\n\r\nc\r\nd\r\ne\r\n"
 
 
-def test_removing_everything_leaves_an_empty_document() -> None:
+def test_removing_everything_leaves_an_empty_document():
     assert applied("a\n", Edit("delete", "a")) == ("", EditStatus.DELETED)
 
 
 @given(documents, st.lists(edits, max_size=4))
-def test_no_edits_touch_a_protected_part(text: str, changes: list[Edit]) -> None:
+def test_no_edits_touch_a_protected_part(text, changes):
     changed, reports = apply_edits(text, changes)
     assert protected_parts(changed) == protected_parts(text)
     assert [report.edit for report in reports] == changes
 
 
 @given(documents, edits)
-def test_a_skipped_edit_leaves_the_document_as_it_was(text: str, edit: Edit) -> None:
+def test_a_skipped_edit_leaves_the_document_as_it_was(text, edit):
     changed, status = applied(text, edit)
     assert status.applied or changed == text
 
 
 @given(documents, edits)
-def test_an_edited_document_ends_with_one_line_break(text: str, edit: Edit) -> None:
+def test_an_edited_document_ends_with_one_line_break(text, edit):
     changed, status = applied(text, edit)
     if status.applied:
         assert changed in ("", changed.rstrip() + line_ending(changed))
 
 
 @given(documents, edits, edits)
-def test_edits_in_a_row_are_edits_one_at_a_time(text: str, first: Edit, second: Edit) -> None:
+def test_edits_in_a_row_are_edits_one_at_a_time(text, first, second):
     both, _ = apply_edits(text, [first, second])
     assert apply_edits(apply_edits(text, [first])[0], [second])[0] == both
 
 
 @given(documents, st.text(alphabet="ab- \n", min_size=1).filter(str.strip))
-def test_appended_content_is_in_the_document(text: str, content: str) -> None:
+def test_appended_content_is_in_the_document(text, content):
     changed, status = applied(text, Edit("append", content=content))
     assert not status.applied or content.strip() in changed.replace("\r\n", "\n")
 
 
-def test_a_refused_edit_is_skipped_with_its_reason_and_the_next_one_applied() -> None:
+def test_a_refused_edit_is_skipped_with_its_reason_and_the_next_one_applied():
     wanted = [Edit("append", content="evil"), Edit("append", content="good")]
     text, reports = apply_edits("- a\n", wanted, lambda _, after: "no" if "evil" in after else None)
     assert text == "- a\n\ngood\n"
@@ -217,13 +217,13 @@ def test_a_refused_edit_is_skipped_with_its_reason_and_the_next_one_applied() ->
     ]
 
 
-def test_only_what_would_be_applied_is_judged() -> None:
+def test_only_what_would_be_applied_is_judged():
     missing = Edit("replace", target="nowhere", content="evil")
     _, (report,) = apply_edits("- a\n", [missing], lambda *_: "no")
     assert report.status is EditStatus.REPLACE_NOT_FOUND
 
 
-def test_each_edit_is_judged_on_what_the_one_before_left() -> None:
+def test_each_edit_is_judged_on_what_the_one_before_left():
     seen: list[tuple[str, str]] = []
     edits = [Edit("append", content="b"), Edit("append", content="c")]
     apply_edits("a\n", edits, lambda before, after: seen.append((before, after)))

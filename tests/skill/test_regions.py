@@ -8,7 +8,6 @@ from skillopt_ci.skill.regions import (
     LEADING_WORDS,
     REGIONS,
     SLOW_UPDATE,
-    Region,
     Span,
     as_read,
     cleaned,
@@ -50,12 +49,12 @@ texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 regions = st.sampled_from(REGIONS)
 
 
-def test_markers_are_the_agreed_comments() -> None:
+def test_markers_are_the_agreed_comments():
     assert (S, E) == ("<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->")
     assert (APPENDIX.start, APPENDIX.end) == ("<!-- APPENDIX_START -->", "<!-- APPENDIX_END -->")
 
 
-def test_frontmatter_and_regions_are_protected() -> None:
+def test_frontmatter_and_regions_are_protected():
     text = f"---\na: b\n---\nbody\n{S}x{E}\n{APPENDIX.start}y{APPENDIX.end}\n"
     assert protected_parts(text) == [
         "---\na: b\n---",
@@ -64,23 +63,23 @@ def test_frontmatter_and_regions_are_protected() -> None:
     ]
 
 
-def test_a_start_marker_pairs_with_the_next_end_marker() -> None:
+def test_a_start_marker_pairs_with_the_next_end_marker():
     found = markers(f"{S}{S}{E}{E}", SLOW_UPDATE)
     assert found.blocks == (Span(0, len(S + S + E)),)
     assert found.orphans == (Span(len(S + S + E), len(S + S + E + E)),)
 
 
-def test_markers_without_a_partner_are_protected_themselves() -> None:
+def test_markers_without_a_partner_are_protected_themselves():
     assert protected_parts(f"a{E}b{S}c") == [E, S]
 
 
-def test_entangled_regions_are_one_span() -> None:
+def test_entangled_regions_are_one_span():
     text = f"{S}a{APPENDIX.start}b{E}c{APPENDIX.end}"
     assert protected_parts(f"x{text}y") == [text]
 
 
 @given(texts)
-def test_protected_spans_are_sorted_disjoint_and_hold_every_marker(text: str) -> None:
+def test_protected_spans_are_sorted_disjoint_and_hold_every_marker(text):
     spans = protected_spans(text)
     edges = [edge for span in spans for edge in (span.start, span.end)]
     assert edges == sorted(edges)
@@ -90,47 +89,47 @@ def test_protected_spans_are_sorted_disjoint_and_hold_every_marker(text: str) ->
     assert strip_markers(open_text) == open_text
 
 
-def test_appended_text_belongs_before_the_first_start_marker() -> None:
+def test_appended_text_belongs_before_the_first_start_marker():
     assert tail_start(f"ab{APPENDIX.start}{S}{E}") == 2
     assert tail_start(f"ab{E}") is None
 
 
-def test_a_marker_inside_the_frontmatter_is_not_the_tail() -> None:
+def test_a_marker_inside_the_frontmatter_is_not_the_tail():
     assert tail_start(f"---\na: '{S}'\n---\nbody\n") is None
 
 
 @given(texts)
-def test_no_marker_survives_stripping(text: str) -> None:
+def test_no_marker_survives_stripping(text):
     stripped = strip_markers(text)
     assert not any(mark in stripped for region in REGIONS for mark in (region.start, region.end))
 
 
-def test_markers_that_come_together_are_stripped_too() -> None:
+def test_markers_that_come_together_are_stripped_too():
     assert strip_markers(f"a<!-- SLOW_{S}UPDATE_START -->b") == "ab"
 
 
-def test_a_region_is_put_at_the_end() -> None:
+def test_a_region_is_put_at_the_end():
     assert with_region("# A\n", SLOW_UPDATE, " hint\n") == f"# A\n\n{S}\nhint\n{E}\n"
 
 
-def test_a_blank_region_holds_its_place() -> None:
+def test_a_blank_region_holds_its_place():
     assert with_region("", SLOW_UPDATE, "") == f"{S}\n{E}\n"
     assert region_text(f"{S}\n{E}\n", SLOW_UPDATE) == ""
 
 
-def test_the_target_reads_a_region_only_if_something_stands_in_it() -> None:
+def test_the_target_reads_a_region_only_if_something_stands_in_it():
     text = "# Rules\n\nBe brief.\n"
     assert as_read(with_region(text, SLOW_UPDATE, " ")) == text
     filled = with_region(text, SLOW_UPDATE, "Mind the date.")
     assert as_read(filled) == filled
 
 
-def test_a_region_that_is_not_there_has_no_text() -> None:
+def test_a_region_that_is_not_there_has_no_text():
     assert region_text(f"a{S}b", SLOW_UPDATE) is None
 
 
 @given(texts, regions, st.text(alphabet="ab \n", max_size=9))
-def test_what_is_written_to_a_region_is_read_back(text: str, region: Region, inner: str) -> None:
+def test_what_is_written_to_a_region_is_read_back(text, region, inner):
     written = with_region(text, region, inner)
     read = region_text(written, region)
     assert read is not None
@@ -139,17 +138,17 @@ def test_what_is_written_to_a_region_is_read_back(text: str, region: Region, inn
 
 
 @given(texts, regions)
-def test_writing_a_region_twice_is_writing_it_once(text: str, region: Region) -> None:
+def test_writing_a_region_twice_is_writing_it_once(text, region):
     once = with_region(text, region, "hint")
     assert with_region(once, region, "hint") == once
 
 
-def test_no_marker_can_be_smuggled_into_a_region() -> None:
+def test_no_marker_can_be_smuggled_into_a_region():
     assert region_text(with_region("a", SLOW_UPDATE, f"x{E}y"), SLOW_UPDATE) == "xy"
 
 
 @given(texts, regions)
-def test_a_removed_region_leaves_no_marker(text: str, region: Region) -> None:
+def test_a_removed_region_leaves_no_marker(text, region):
     removed = without_region(text, region)
     assert (region.start in removed, region.end in removed) == (False, False)
     assert without_region(removed, region) == removed
@@ -167,17 +166,17 @@ def test_a_removed_region_leaves_no_marker(text: str, region: Region) -> None:
         (f"a\r\n\r\n{S}x{E}\r\n\r\nb\r\n", "a\r\n\r\nb\r\n"),
     ],
 )
-def test_blank_lines_close_over_a_removed_region(text: str, expected: str) -> None:
+def test_blank_lines_close_over_a_removed_region(text, expected):
     assert without_region(text, SLOW_UPDATE) == expected
 
 
-def test_the_other_region_stays_when_one_is_written() -> None:
+def test_the_other_region_stays_when_one_is_written():
     text = with_region(with_region("# A", APPENDIX, "note"), SLOW_UPDATE, "hint")
     assert region_text(text, APPENDIX) == "note"
     assert region_text(without_region(text, SLOW_UPDATE), APPENDIX) == "note"
 
 
-def test_a_crlf_document_keeps_its_line_endings() -> None:
+def test_a_crlf_document_keeps_its_line_endings():
     assert (
         with_region("a\r\nb\r\n", SLOW_UPDATE, "x\ny") == f"a\r\nb\r\n\r\n{S}\r\nx\r\ny\r\n{E}\r\n"
     )
@@ -201,47 +200,47 @@ SKILL = f"{FRONT}\n\n# Old\n\n{SLOW}\n\n{NOTES}\n"
         f"{APPENDIX.end}\n# New\n{SLOW_UPDATE.end}",
     ],
 )
-def test_whatever_was_written_the_protected_parts_are_the_old_ones(written: str) -> None:
+def test_whatever_was_written_the_protected_parts_are_the_old_ones(written):
     assert restore_regions(SKILL, written) == f"{FRONT}\n\n# New\n\n{SLOW}\n\n{NOTES}\n"
 
 
-def test_parts_that_were_kept_stay_where_they_are() -> None:
+def test_parts_that_were_kept_stay_where_they_are():
     moved = f"{FRONT}\n# New\n{SLOW}\nin the middle\n{NOTES}"
     assert restore_regions(SKILL, moved) == moved
 
 
-def test_parts_that_were_never_there_do_not_appear() -> None:
+def test_parts_that_were_never_there_do_not_appear():
     assert restore_regions("# Old\n", f"{FRONT}\n\n{SLOW}\n\n# New\n{NOTES}\n") == "# New\n"
 
 
-def test_line_endings_are_those_of_the_old_document() -> None:
+def test_line_endings_are_those_of_the_old_document():
     crlf = SKILL.replace("\n", "\r\n")
     assert restore_regions(crlf, "# New\n") == SKILL.replace("Old", "New").replace("\n", "\r\n")
 
 
-def test_a_text_that_a_region_would_turn_into_frontmatter_is_given_up() -> None:
+def test_a_text_that_a_region_would_turn_into_frontmatter_is_given_up():
     before = f"# Old\n\n{APPENDIX.start}\n---\n{APPENDIX.end}\n"
     assert restore_regions(before, "---\n# New") == before
 
 
 @given(before=texts, after=texts)
-def test_no_text_can_change_a_protected_part(before: str, after: str) -> None:
+def test_no_text_can_change_a_protected_part(before, after):
     assert protected_parts(restore_regions(before, after)) == protected_parts(before)
 
 
 @given(texts)
-def test_an_unchanged_document_stays_as_it_is(text: str) -> None:
+def test_an_unchanged_document_stays_as_it_is(text):
     assert restore_regions(text, text) == text
 
 
 @given(before=texts, after=texts)
-def test_restoring_again_changes_nothing(before: str, after: str) -> None:
+def test_restoring_again_changes_nothing(before, after):
     once = restore_regions(before, after)
     assert restore_regions(before, once) == once
 
 
 @given(texts)
-def test_nothing_protected_is_left_in_the_unprotected_text(text: str) -> None:
+def test_nothing_protected_is_left_in_the_unprotected_text(text):
     assert protected_parts(unprotected(text)) == []
 
 
@@ -254,56 +253,56 @@ note_texts = st.text(st.sampled_from("ab -*.\n\r\u2028\t#<!>é"), max_size=12) |
 notes = st.lists(note_texts, max_size=5)
 
 
-def test_notes_stand_in_a_block_at_the_end() -> None:
+def test_notes_stand_in_a_block_at_the_end():
     assert with_notes(BODY, ["Look twice.", "Count."]) == (
         f"{BODY}\n<!-- APPENDIX_START -->\n{HEADING}\n\n- Look twice.\n- Count.\n"
         "<!-- APPENDIX_END -->\n"
     )
 
 
-def test_the_first_wording_of_a_note_stays() -> None:
+def test_the_first_wording_of_a_note_stays():
     told = merge_notes(["Look twice."], ["look  TWICE;", "Count.", "count"])
     assert told == ("Look twice.", "Count.")
 
 
-def test_blank_notes_are_none() -> None:
+def test_blank_notes_are_none():
     assert merge_notes([], [" ", "\n", ""]) == ()
 
 
-def test_a_note_is_one_line_without_markers_of_its_own() -> None:
+def test_a_note_is_one_line_without_markers_of_its_own():
     assert cleaned(f"- * Look\n  {APPENDIX.end} twice. ") == "Look twice."
 
 
-def test_a_document_without_notes_stays_as_it_is() -> None:
+def test_a_document_without_notes_stays_as_it_is():
     assert with_notes(BODY, ()) == BODY
     assert notes_of(BODY) == ()
 
 
-def test_the_lines_that_a_person_wrote_are_notes() -> None:
+def test_the_lines_that_a_person_wrote_are_notes():
     text = with_region(BODY, APPENDIX, "Mind the date.\n\n* Count.")
     assert notes_of(text) == ("Mind the date.", "Count.")
 
 
-def test_windows_line_endings_stay() -> None:
+def test_windows_line_endings_stay():
     text = with_notes(BODY.replace("\n", "\r\n"), ["Look twice."])
     assert "\n" not in text.replace("\r\n", "")
     assert notes_of(text) == ("Look twice.",)
 
 
 @given(proposed=notes)
-def test_what_is_written_is_read_back(proposed: list[str]) -> None:
+def test_what_is_written_is_read_back(proposed):
     assert notes_of(with_notes(BODY, proposed)) == merge_notes((), proposed)
 
 
 @given(existing=notes, proposed=notes)
-def test_merging_loses_no_note_and_invents_none(existing: list[str], proposed: list[str]) -> None:
+def test_merging_loses_no_note_and_invents_none(existing, proposed):
     merged = merge_notes(existing, proposed)
     assert merge_notes(merged, (*existing, *proposed)) == merged
     assert set(merged) <= set(map(cleaned, (*existing, *proposed)))
 
 
 @given(proposed=notes)
-def test_the_body_and_other_regions_are_left_alone(proposed: list[str]) -> None:
+def test_the_body_and_other_regions_are_left_alone(proposed):
     text = with_region(BODY, SLOW_UPDATE, "- Guidance.")
     noted = with_notes(text, proposed)
     assert noted.startswith(BODY)
@@ -328,7 +327,7 @@ documents = st.lists(st.sampled_from(["# A", "- b", "  c", "", " ", "d  ", "\t"]
     ],
     ids=["line endings", "ends of lines", "blank lines", "around", "an empty region"],
 )
-def test_spacing_is_no_difference(other: str) -> None:
+def test_spacing_is_no_difference(other):
     assert reading_sha256(other) == reading_sha256(TEXT)
 
 
@@ -342,12 +341,12 @@ def test_spacing_is_no_difference(other: str) -> None:
     ],
     ids=["indentation", "case", "a paragraph", "words apart"],
 )
-def test_what_a_reader_sees_is_one(other: str) -> None:
+def test_what_a_reader_sees_is_one(other):
     assert reading_sha256(other) != reading_sha256(TEXT)
 
 
 @given(documents)
-def test_a_reading_reads_as_itself(text: str) -> None:
+def test_a_reading_reads_as_itself(text):
     assert reading(reading(text)) == reading(text)
 
 
@@ -369,7 +368,5 @@ def test_a_reading_reads_as_itself(text: str) -> None:
     ],
     ids=["empty", "blank", "no word", "any case", "parts", "all", "own", "region", "lone marker"],
 )
-def test_density_is_the_share_of_leading_words(
-    text: str, words: tuple[str, ...], share: float
-) -> None:
+def test_density_is_the_share_of_leading_words(text, words, share):
     assert semantic_density(text, words) == share

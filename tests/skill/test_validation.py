@@ -19,16 +19,16 @@ def only(found: tuple[Problem, ...]) -> Problem:
     return problem
 
 
-def test_a_sound_skill_has_no_problems() -> None:
+def test_a_sound_skill_has_no_problems():
     assert problems(GOOD, SKILL) == ()
 
 
-def test_other_documents_need_no_frontmatter() -> None:
+def test_other_documents_need_no_frontmatter():
     assert problems("# Rules\n", AGENTS) == ()
 
 
 @pytest.mark.parametrize("path", [SKILL, AGENTS])
-def test_an_empty_document_is_a_warning(path: Path) -> None:
+def test_an_empty_document_is_a_warning(path):
     assert only(problems(" \n", path)).severity == "warning"
 
 
@@ -42,7 +42,7 @@ def test_an_empty_document_is_a_warning(path: Path) -> None:
         ("---\n- a\n---\n", 1, "must be a YAML mapping"),
     ],
 )
-def test_what_breaks_the_skill_format_is_an_error(text: str, line: int, words: str) -> None:
+def test_what_breaks_the_skill_format_is_an_error(text, line, words):
     first = problems(text, SKILL)[0]
     assert (first.severity, first.line) == ("error", line)
     assert words in first.message
@@ -56,7 +56,7 @@ def test_what_breaks_the_skill_format_is_an_error(text: str, line: int, words: s
         ("---\ndescription: d\n---\n", "Missing required field in frontmatter: name"),
     ],
 )
-def test_what_is_not_there_yet_is_a_warning(text: str, words: str) -> None:
+def test_what_is_not_there_yet_is_a_warning(text, words):
     problem = only(problems(text, SKILL))
     assert (problem.severity, problem.line) == ("warning", 1)
     assert words in problem.message
@@ -75,41 +75,41 @@ def test_what_is_not_there_yet_is_a_warning(text: str, words: str) -> None:
     ],
     ids=["sound", "a field beyond the standard", "no SKILL.md", "empty"],
 )
-def test_what_agents_load_is_not_warned_about(text: str, path: Path) -> None:
+def test_what_agents_load_is_not_warned_about(text, path):
     assert unloadable(text, path) == ""
 
 
-def test_a_skill_of_another_name_than_its_folder_is_passed_by() -> None:
+def test_a_skill_of_another_name_than_its_folder_is_passed_by():
     assert "must match skill name" in unloadable(GOOD, Path("a/csv/SKILL.md"))
 
 
-def test_the_folder_must_bear_the_name() -> None:
+def test_the_folder_must_bear_the_name():
     assert "must match skill name" in only(problems(GOOD, Path("a/csv/SKILL.md"))).message
 
 
-def test_a_skill_without_a_folder_may_have_any_name() -> None:
+def test_a_skill_without_a_folder_may_have_any_name():
     assert problems(GOOD, Path("SKILL.md")) == ()
 
 
-def test_fields_beyond_the_standard_are_a_warning() -> None:
+def test_fields_beyond_the_standard_are_a_warning():
     problem = only(problems(GOOD.replace("name:", "model: x\nname:"), SKILL))
     assert problem.severity == "warning"
     assert "model" in problem.message
 
 
-def test_yaml_that_only_the_standard_refuses_is_a_warning() -> None:
+def test_yaml_that_only_the_standard_refuses_is_a_warning():
     text = GOOD.replace("name:", "allowed-tools: [Read]\nname:")
     problem = only(problems(text, SKILL))
     assert (problem.severity, problem.line) == ("warning", 2)
     assert "\n" not in problem.message
 
 
-def test_yaml_that_only_the_standard_refuses_is_checked_further() -> None:
+def test_yaml_that_only_the_standard_refuses_is_checked_further():
     text = GOOD.replace("name: pdf", "allowed-tools: [Read]\nname: PDF")
     assert {problem.severity for problem in problems(text, SKILL)} == {"error", "warning"}
 
 
-def test_a_marker_without_its_partner_is_an_error() -> None:
+def test_a_marker_without_its_partner_is_an_error():
     text = f"# A\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n\n{APPENDIX.end}\n"
     assert only(problems(text, AGENTS)) == Problem(
         "error",
@@ -118,7 +118,7 @@ def test_a_marker_without_its_partner_is_an_error() -> None:
     )
 
 
-def test_invisible_characters_are_named_once_per_kind() -> None:
+def test_invisible_characters_are_named_once_per_kind():
     first, second = problems("a\n\u202eb\u200b\u200b\n", AGENTS)
     assert first.message == "The document holds an invisible U+202E (RIGHT-TO-LEFT OVERRIDE)."
     assert second.message.endswith("U+200B (ZERO WIDTH SPACE), 2 times.")
@@ -126,33 +126,33 @@ def test_invisible_characters_are_named_once_per_kind() -> None:
 
 
 @pytest.mark.parametrize("text", ["\ta\r\n", "ا\u200cب", "👩\u200d💻", "é 日本 ß"])
-def test_ordinary_writing_is_no_problem(text: str) -> None:
+def test_ordinary_writing_is_no_problem(text):
     assert problems(text, AGENTS) == ()
 
 
-def test_text_that_cannot_be_utf8_is_an_error() -> None:
+def test_text_that_cannot_be_utf8_is_an_error():
     assert only(problems("a\n\ud800", AGENTS)) == Problem(
         "error", "The document holds bytes that are not UTF-8.", 2
     )
 
 
 @pytest.mark.parametrize("text", ["a\n" * (MAX_LINES + 1), "a " * (MAX_WORDS + 1)])
-def test_a_very_long_document_is_a_warning(text: str) -> None:
+def test_a_very_long_document_is_a_warning(text):
     problem = only(problems(text, AGENTS))
     assert problem.severity == "warning"
     assert "very long" in problem.message
 
 
-def test_errors_come_before_warnings() -> None:
+def test_errors_come_before_warnings():
     found = problems(f"\u200b\n{APPENDIX.end}\n", AGENTS)
     assert [problem.severity for problem in found] == ["error", "warning"]
 
 
 @given(st.text(alphabet=st.sampled_from("---\n: \t[]{}'\"nameé&*!|>#"), max_size=30))
-def test_any_frontmatter_can_be_judged(source: str) -> None:
+def test_any_frontmatter_can_be_judged(source):
     assert problems(f"---\n{source}\n---\n", SKILL)
 
 
-def test_the_reference_library_is_loaded_only_for_a_check() -> None:
+def test_the_reference_library_is_loaded_only_for_a_check():
     code = "import sys, skillopt_ci.skill.validation; sys.exit('skills_ref' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,8 +8,6 @@ from hypothesis import strategies as st
 
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.tasks.files import Problem, Record, read_records, read_source
-
-Write = Callable[[str, str], Path]
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -23,29 +20,29 @@ def records(file: Path) -> list[Record]:
     return [found for found in read_records(file) if isinstance(found, Record)]
 
 
-def test_read_source_drops_the_byte_order_mark(tmp_path: Path):
+def test_read_source_drops_the_byte_order_mark(tmp_path):
     (tmp_path / "t").write_bytes(b"\xef\xbb\xbf{}")
     assert read_source(tmp_path / "t").text == "{}"
 
 
-def test_read_source_names_the_line_of_a_bad_byte(tmp_path: Path):
+def test_read_source_names_the_line_of_a_bad_byte(tmp_path):
     (tmp_path / "t").write_bytes("ä\nb\n".encode() + b"c\xff")
     with pytest.raises(TaskFileError, match=r"t:3: byte 0xff is not UTF-8"):
         read_source(tmp_path / "t")
 
 
-def test_read_source_names_a_missing_file(tmp_path: Path):
+def test_read_source_names_a_missing_file(tmp_path):
     with pytest.raises(TaskFileError, match=r"nope: cannot be read: No such file"):
         read_source(tmp_path / "nope")
 
 
-def test_source_text_knows_lines_of_positions(write: Write):
+def test_source_text_knows_lines_of_positions(write):
     source = read_source(write("t", "a\nbc\n\nd"))
     assert [source.line_at(position) for position in range(7)] == [1, 1, 2, 2, 2, 3, 4]
 
 
 @given(st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=5))
-def test_json_records_and_keys_know_their_lines(values: list[dict[str, object]]):
+def test_json_records_and_keys_know_their_lines(values):
     text = json.dumps(values, indent=1)
     with TemporaryDirectory() as folder:
         file = Path(folder, "tasks.json")
@@ -59,18 +56,18 @@ def test_json_records_and_keys_know_their_lines(values: list[dict[str, object]])
             assert lines[record.line_of(key) - 1].startswith(f"  {json.dumps(key)}:")
 
 
-def test_json_data_array_keeps_its_lines(write: Write):
+def test_json_data_array_keeps_its_lines(write):
     text = '{"meta": [1, {"data": []}],\n "data": [\n  {"id": 1},\n  {\n  "id": 2}]}'
     found = records(write("t.json", text))
     assert [(record.line, record.line_of("id")) for record in found] == [(3, 3), (4, 5)]
 
 
-def test_json_mapping_names_its_records(write: Write):
+def test_json_mapping_names_its_records(write):
     found = records(write("t.json", '{"a": {"prompt": "x"},\n"b":\n{"prompt": "y"}}'))
     assert [(record.name, record.line) for record in found] == [("a", 1), ("b", 3)]
 
 
-def test_line_of_an_absent_key_is_that_of_the_record(write: Write):
+def test_line_of_an_absent_key_is_that_of_the_record(write):
     (record,) = records(write("t.json", '\n\n[{"a": 1}]'))
     assert record.line_of("prompt") == 3
 
@@ -99,22 +96,20 @@ def test_line_of_an_absent_key_is_that_of_the_record(write: Write):
         ("t.yaml", "- a: \x07\n", 1, "not valid YAML: special characters are not allowed"),
     ],
 )
-def test_read_records_says_what_is_wrong_and_where(
-    write: Write, name: str, text: str, line: int | None, message: str
-):
+def test_read_records_says_what_is_wrong_and_where(write, name, text, line, message):
     (problem,) = (found for found in read_records(write(name, text)) if isinstance(found, Problem))
     assert problem.line == line
     assert problem.message.startswith(message)
 
 
-def test_json_lines_end_with_line_feeds_alone_and_bad_ones_are_skipped(write: Write):
+def test_json_lines_end_with_line_feeds_alone_and_bad_ones_are_skipped(write):
     file = write("t.jsonl", '{"id": 1}\r\n \n{"id": }\n[]\n{"id": "\u2028"}\n')
     found = list(read_records(file))
     assert [getattr(item, "line", None) for item in found] == [1, 3, 4, 5]
     assert [isinstance(item, Record) for item in found] == [True, False, False, True]
 
 
-def test_yaml_records_and_keys_know_their_lines(write: Write):
+def test_yaml_records_and_keys_know_their_lines(write):
     file = write("t.yaml", "# tasks\n- id: a\n  prompt: x\n\n-\n  prompt: |\n    y\n  id: b\n")
     assert [(r.line, r.line_of("id"), r.line_of("prompt")) for r in records(file)] == [
         (2, 2, 3),
@@ -122,27 +117,27 @@ def test_yaml_records_and_keys_know_their_lines(write: Write):
     ]
 
 
-def test_yaml_types_only_what_json_has(write: Write):
+def test_yaml_types_only_what_json_has(write):
     file = write("t.yaml", "- values: [2026-03-03, yes, 12:30, 007, 7, 1.5, true, null]")
     (record,) = records(file)
     assert record.value["values"] == ["2026-03-03", "yes", "12:30", "007", 7, 1.5, True, None]
 
 
-def test_yaml_keys_are_text(write: Write):
+def test_yaml_keys_are_text(write):
     (record,) = records(write("t.yaml", "- {1: x, metadata: {2: y}}"))
     assert record.value == {"1": "x", "metadata": {"2": "y"}}
 
 
-def test_yaml_anchors_and_merge_keys_work(write: Write):
+def test_yaml_anchors_and_merge_keys_work(write):
     file = write("t.yaml", "- &base {id: a, scorer: x}\n- <<: *base\n  id: b\n")
     assert records(file)[1].value == {"id": "b", "scorer": "x"}
 
 
-def test_empty_yaml_has_no_records(write: Write):
+def test_empty_yaml_has_no_records(write):
     assert records(write("t.yaml", "# nothing yet\n")) == []
 
 
-def test_csv_records_have_the_headers_keys_and_their_lines(write: Write):
+def test_csv_records_have_the_headers_keys_and_their_lines(write):
     file = write("t.csv", 'id,question,answer\r\na,"one\ntwo",x\r\n\r\nb,three,\r\n')
     first, second = records(file)
     assert first.value == {"id": "a", "question": "one\ntwo", "answer": "x"}
@@ -158,7 +153,7 @@ def test_csv_records_have_the_headers_keys_and_their_lines(write: Write):
         ('id,question\na,"b\n', 2, "invalid CSV: unexpected end of data"),
     ],
 )
-def test_csv_that_cannot_be_read_is_refused(write: Write, text: str, line: int, fault: str):
+def test_csv_that_cannot_be_read_is_refused(write, text, line, fault):
     (found,) = read_records(write("t.csv", text))
     assert isinstance(found, Problem)
     assert (found.line, found.message) == (line, fault)

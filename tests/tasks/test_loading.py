@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,6 @@ from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, S
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.tasks.loading import divide, load_splits, split_counts
 from skillopt_ci.tasks.task import Splits, Task
-
-Write = Callable[[str, str], Path]
-WriteSplits = Callable[[Mapping[str, list[dict[str, object]]]], None]
 
 GIVEN = GivenSplits(train="train.jsonl", selection="selection.jsonl")
 
@@ -25,7 +21,7 @@ def ids(tasks: tuple[Task, ...]) -> list[str]:
     return [task.id for task in tasks]
 
 
-def test_given_splits_keep_file_order(tmp_path: Path, write_splits: WriteSplits):
+def test_given_splits_keep_file_order(tmp_path, write_splits):
     write_splits({"train": asks("b", "a"), "selection": asks("c"), "test": asks("d")})
     spec = GivenSplits(train="train.jsonl", selection="selection.jsonl", test="test.jsonl")
     splits = load_splits(spec, tmp_path)
@@ -36,31 +32,31 @@ def test_given_splits_keep_file_order(tmp_path: Path, write_splits: WriteSplits)
     ]
 
 
-def test_test_split_may_be_left_out(tmp_path: Path, write_splits: WriteSplits):
+def test_test_split_may_be_left_out(tmp_path, write_splits):
     write_splits({"train": asks("a"), "selection": asks("b")})
     assert load_splits(GIVEN, tmp_path).test == ()
 
 
-def test_task_knows_where_it_was_defined(tmp_path: Path, write_splits: WriteSplits):
+def test_task_knows_where_it_was_defined(tmp_path, write_splits):
     write_splits({"train": asks("a", "b"), "selection": asks("c")})
     task = load_splits(GIVEN, tmp_path).train[1]
     assert (task.file, task.line) == (tmp_path / "train.jsonl", 2)
 
 
-def test_limit_keeps_the_first_of_each_split(tmp_path: Path, write_splits: WriteSplits):
+def test_limit_keeps_the_first_of_each_split(tmp_path, write_splits):
     write_splits({"train": asks("a", "b", "c"), "selection": asks("d", "e")})
     splits = load_splits(GIVEN.model_copy(update={"limit": 2}), tmp_path)
     assert (ids(splits.train), ids(splits.selection)) == (["a", "b"], ["d", "e"])
 
 
 @pytest.mark.parametrize("empty", ["train", "selection"])
-def test_empty_split_is_refused(tmp_path: Path, write_splits: WriteSplits, empty: str):
+def test_empty_split_is_refused(tmp_path, write_splits, empty):
     write_splits({"train": asks("a"), "selection": asks("b"), empty: []})
     with pytest.raises(TaskFileError, match=rf"{empty}.jsonl: the {empty} split has no tasks"):
         load_splits(GIVEN, tmp_path)
 
 
-def test_repeated_id_is_refused_across_splits(tmp_path: Path, write_splits: WriteSplits):
+def test_repeated_id_is_refused_across_splits(tmp_path, write_splits):
     write_splits({"train": asks("a"), "selection": [{"id": "a", "prompt": "other"}]})
     with pytest.raises(
         TaskFileError, match=r"selection.jsonl:1: id 'a' is already used at .*train.jsonl:1"
@@ -68,13 +64,13 @@ def test_repeated_id_is_refused_across_splits(tmp_path: Path, write_splits: Writ
         load_splits(GIVEN, tmp_path)
 
 
-def test_repeated_id_is_refused_within_a_split(tmp_path: Path, write_splits: WriteSplits):
+def test_repeated_id_is_refused_within_a_split(tmp_path, write_splits):
     write_splits({"train": [*asks("a"), {"id": "a", "prompt": "y"}], "selection": asks("b")})
     with pytest.raises(TaskFileError, match=r"train.jsonl:2: id 'a'"):
         load_splits(GIVEN, tmp_path)
 
 
-def test_same_question_in_two_splits_is_refused(tmp_path: Path, write_splits: WriteSplits):
+def test_same_question_in_two_splits_is_refused(tmp_path, write_splits):
     write_splits({"train": asks("a"), "selection": [{"id": "z", "prompt": "ASK  A"}]})
     with pytest.raises(
         TaskFileError,
@@ -83,12 +79,12 @@ def test_same_question_in_two_splits_is_refused(tmp_path: Path, write_splits: Wr
         load_splits(GIVEN, tmp_path)
 
 
-def test_same_question_twice_in_one_split_is_allowed(tmp_path: Path, write_splits: WriteSplits):
+def test_same_question_twice_in_one_split_is_allowed(tmp_path, write_splits):
     write_splits({"train": [*asks("a"), {"id": "z", "prompt": "ask a"}], "selection": asks("b")})
     assert len(load_splits(GIVEN, tmp_path).train) == 2
 
 
-def test_ten_problems_are_shown_and_the_rest_counted(tmp_path: Path, write_splits: WriteSplits):
+def test_ten_problems_are_shown_and_the_rest_counted(tmp_path, write_splits):
     write_splits({"train": [{"id": str(i)} for i in range(13)], "selection": [{"id": "s"}]})
     with pytest.raises(TaskFileError) as caught:
         load_splits(GIVEN, tmp_path)
@@ -97,34 +93,34 @@ def test_ten_problems_are_shown_and_the_rest_counted(tmp_path: Path, write_split
     assert caught.value.hint == "… and 4 more problems"
 
 
-def test_ratio_divides_one_file_as_skillopt_does(tmp_path: Path, write_splits: WriteSplits):
+def test_ratio_divides_one_file_as_skillopt_does(tmp_path, write_splits):
     write_splits({"all": asks(*"abcdef")})
     splits = load_splits(RatioSplit(path="all.jsonl", split="1:1:1", seed=42), tmp_path)
     parts = [ids(part) for part in (splits.train, splits.selection, splits.test)]
     assert parts == [["d", "b"], ["c", "e"], ["a", "f"]]
 
 
-def test_ratio_takes_a_folder_with_one_file(tmp_path: Path, write: Write):
+def test_ratio_takes_a_folder_with_one_file(tmp_path, write):
     write("data/all.json", json.dumps({"data": asks(*"abcdefghij")}))
     write("data/README.md", "about")
     splits = load_splits(RatioSplit(path="data"), tmp_path)
     assert [len(part) for part in (splits.train, splits.selection, splits.test)] == [2, 1, 7]
 
 
-def test_ratio_refuses_a_folder_with_two_files(tmp_path: Path, write: Write):
+def test_ratio_refuses_a_folder_with_two_files(tmp_path, write):
     write("data/a.json", "[]")
     write("data/b.json", "[]")
     with pytest.raises(TaskFileError, match="exactly one task file, found 2"):
         load_splits(RatioSplit(path="data"), tmp_path)
 
 
-def test_ratio_that_leaves_a_split_empty_is_refused(tmp_path: Path, write_splits: WriteSplits):
+def test_ratio_that_leaves_a_split_empty_is_refused(tmp_path, write_splits):
     write_splits({"all": asks("a", "b", "c")})
     with pytest.raises(TaskFileError, match="3 tasks divided 2:1:7 leave nothing for selection"):
         load_splits(RatioSplit(path="all.jsonl"), tmp_path)
 
 
-def test_split_dir_is_read_as_skillopt_does(tmp_path: Path, write: Write):
+def test_split_dir_is_read_as_skillopt_does(tmp_path, write):
     for folder, name in (("train", "a"), ("val", "b"), ("test", "c")):
         item = {"id": name, "question": f"{name}?", "context": "ctx", "answers": [name]}
         write(f"splits/{folder}/1.json", json.dumps([item]))
@@ -145,22 +141,20 @@ def test_split_dir_is_read_as_skillopt_does(tmp_path: Path, write: Write):
         (["train/a.txt"], "no .json"),
     ],
 )
-def test_incomplete_split_dir_is_refused(
-    tmp_path: Path, write: Write, files: list[str], message: str
-):
+def test_incomplete_split_dir_is_refused(tmp_path, write, files, message):
     for file in files:
         write(f"splits/{file}", "[]")
     with pytest.raises(TaskFileError, match=message):
         load_splits(SplitDir(split_dir="splits"), tmp_path)
 
 
-def test_unknown_suffix_is_refused(tmp_path: Path, write: Write):
+def test_unknown_suffix_is_refused(tmp_path, write):
     write("t.txt", "")
     with pytest.raises(TaskFileError, match=r"t.txt: expected a file ending in .csv"):
         load_splits(RatioSplit(path="t.txt"), tmp_path)
 
 
-def test_yaml_is_read(tmp_path: Path, write: Write, write_splits: WriteSplits):
+def test_yaml_is_read(tmp_path, write, write_splits):
     write("train.yaml", "- {id: 1, prompt: x, references: 2026-03-03}\n")
     write_splits({"selection": asks("a")})
     spec = GivenSplits(train="train.yaml", selection="selection.jsonl")
@@ -184,29 +178,29 @@ def load(tmp_path: Path):
     return load
 
 
-def test_every_training_batch_has_a_seed_of_its_own(load) -> None:
+def test_every_training_batch_has_a_seed_of_its_own(load):
     prompts = [task.messages[0].content for task in load(GOOD).train]
     assert prompts == [f"train {seed} {n}" for seed in (8, 9) for n in range(3)]
 
 
-def test_selection_and_test_are_made_once_with_the_fixed_seed(load) -> None:
+def test_selection_and_test_are_made_once_with_the_fixed_seed(load):
     splits = load(GOOD)
     held_out = (*splits.selection, *splits.test)
     prompts = [task.messages[0].content for task in held_out]
     assert prompts == ["selection 7 0", "selection 7 1", "test 7 0"]
 
 
-def test_tasks_without_an_id_are_named_by_split_and_seed(load) -> None:
+def test_tasks_without_an_id_are_named_by_split_and_seed(load):
     splits = load(GOOD)
     assert splits.train[0].id == "train-8-1"
     assert splits.test[0].id == "test-7-1"
 
 
-def test_a_test_split_may_be_left_out(load) -> None:
+def test_a_test_split_may_be_left_out(load):
     assert load(GOOD, test=0).test == ()
 
 
-def test_a_training_task_that_is_asked_in_selection_is_refused(load) -> None:
+def test_a_training_task_that_is_asked_in_selection_is_refused(load):
     code = GOOD.replace('f"{split} {seed} {n}"', 'f"{seed % 7} {n}"')
     with pytest.raises(
         TaskFileError, match=r"'selection-7-1' of the selection split asks the same"
@@ -224,18 +218,18 @@ def test_a_training_task_that_is_asked_in_selection_is_refused(load) -> None:
         ("return [{'prompt': ' '}] * count", r"make\('selection', 7, 2\), task 1: .*blank"),
     ],
 )
-def test_anything_but_tasks_is_refused_with_the_call(load, body: str, told: str) -> None:
+def test_anything_but_tasks_is_refused_with_the_call(load, body, told):
     with pytest.raises(TaskFileError, match=told):
         load(f"def make(split, seed, count):\n    {body}\n")
 
 
-def test_a_function_that_draws_without_the_seed_is_found_out(load) -> None:
+def test_a_function_that_draws_without_the_seed_is_found_out(load):
     code = GOOD.replace("def make", "import itertools\nn = itertools.count()\ndef make")
     with pytest.raises(TaskFileError, match="different tasks when it was called twice"):
         load(code.replace("{seed}", "{seed} {next(globals()['n'])}"))
 
 
-def test_an_absent_function_is_named(load) -> None:
+def test_an_absent_function_is_named(load):
     with pytest.raises(UsageError, match="no function 'make'; did you mean 'mace'"):
         load("def mace(split, seed, count):\n    return []\n")
 
@@ -244,7 +238,7 @@ WEIGHTS = st.lists(st.integers(1, 50), min_size=3, max_size=3)
 
 
 @given(st.integers(0, 500), WEIGHTS)
-def test_counts_add_up_and_stay_within_one_of_the_share(total: int, weights: list[int]):
+def test_counts_add_up_and_stay_within_one_of_the_share(total, weights):
     counts = split_counts(total, weights)
     assert sum(counts) == total
     shares = [total * weight / sum(weights) for weight in weights]
@@ -252,7 +246,7 @@ def test_counts_add_up_and_stay_within_one_of_the_share(total: int, weights: lis
 
 
 @given(st.integers(0, 60), WEIGHTS, st.integers())
-def test_division_loses_and_repeats_nothing(total: int, weights: list[int], seed: int):
+def test_division_loses_and_repeats_nothing(total, weights, seed):
     assume(all(split_counts(total, weights)))
     parts = divide(range(total), ":".join(map(str, weights)), seed).values()
     assert sorted(item for part in parts for item in part) == list(range(total))
@@ -268,9 +262,7 @@ def test_division_loses_and_repeats_nothing(total: int, weights: list[int], seed
         (5, [1, 3, 2], (1, 2, 2)),
     ],
 )
-def test_largest_remainder_wins_and_ties_go_to_the_larger_weight(
-    total: int, weights: list[int], counts: tuple[int, ...]
-):
+def test_largest_remainder_wins_and_ties_go_to_the_larger_weight(total, weights, counts):
     assert split_counts(total, weights) == counts
 
 

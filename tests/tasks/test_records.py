@@ -1,5 +1,4 @@
 from base64 import b64decode
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -121,7 +120,7 @@ def test_name_of_the_record_is_its_id_unless_it_has_one():
         ({"computer": {"limits": {"steps": 0}}}, "computer.limits.steps"),
     ],
 )
-def test_bad_value_is_explained(value: dict[str, object], message: str):
+def test_bad_value_is_explained(value, message):
     assert any(told.startswith(message) for told in messages(**value))
 
 
@@ -163,25 +162,22 @@ def test_a_computer_block_reaches_the_task():
     assert made.computer.block.limits.named() == {"steps": 3}
 
 
-Write = Callable[[str, str], Path]
-
-
-def test_listed_files_are_read_from_the_folder(tmp_path: Path, write: Write):
+def test_listed_files_are_read_from_the_folder(tmp_path, write):
     write("sub/a.txt", "ä")
     assert task_files(["./sub//a.txt"], tmp_path) == (TaskFile("sub/a.txt", "ä"),)
 
 
-def test_mapped_files_bring_their_text(tmp_path: Path):
+def test_mapped_files_bring_their_text(tmp_path):
     assert task_files({"a/b": "text"}, tmp_path) == (TaskFile("a/b", "text"),)
 
 
 @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "a/../../b", "", ".", "a\\b", "a\nb"])
-def test_name_that_could_leave_the_folder_is_refused(tmp_path: Path, name: str):
+def test_name_that_could_leave_the_folder_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="relative path"):
         task_files({name: "text"}, tmp_path)
 
 
-def test_link_out_of_the_folder_is_refused(tmp_path: Path, write: Write):
+def test_link_out_of_the_folder_is_refused(tmp_path, write):
     write("secret", "x")
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "link").symlink_to(tmp_path / "secret")
@@ -189,7 +185,7 @@ def test_link_out_of_the_folder_is_refused(tmp_path: Path, write: Write):
         task_files(["link"], tmp_path / "tasks")
 
 
-def test_missing_file_is_refused(tmp_path: Path):
+def test_missing_file_is_refused(tmp_path):
     with pytest.raises(TaskFileError, match="cannot be read"):
         task_files(["nope"], tmp_path)
 
@@ -197,9 +193,7 @@ def test_missing_file_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("names", "message"), [(("a", "./a"), "stands twice"), (("a", "a/b"), "the folder of 'a/b'")]
 )
-def test_names_that_exclude_each_other_are_refused(
-    tmp_path: Path, names: tuple[str, str], message: str
-):
+def test_names_that_exclude_each_other_are_refused(tmp_path, names, message):
     with pytest.raises(ValueError, match=message):
         task_files(dict.fromkeys(names, ""), tmp_path)
 
@@ -225,7 +219,7 @@ def write_record(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_picture_is_known_by_its_content(tmp_path: Path, name: str) -> None:
+def test_a_picture_is_known_by_its_content(tmp_path, name):
     content, kind = KINDS[name]
     put(tmp_path, "misnamed.png", content)
     (found,) = task_images(["misnamed.png"], tmp_path)
@@ -235,20 +229,18 @@ def test_a_picture_is_known_by_its_content(tmp_path: Path, name: str) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_a_known_kind_or_none(content: bytes) -> None:
+def test_any_bytes_are_a_known_kind_or_none(content):
     assert media_type(content) in {None, *(kind for _, kind in KINDS.values())}
 
 
 @pytest.mark.parametrize("content", [b"", b"<svg/>", b"%PDF-1.7", b"RIFF0000WAVE"])
-def test_what_is_no_picture_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_picture_is_refused(tmp_path, content):
     put(tmp_path, "a.png", content)
     with pytest.raises(TaskFileError, match="is no PNG, JPEG, WebP or GIF picture"):
         task_images(["a.png"], tmp_path)
 
 
-def test_what_is_too_large_is_refused_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_large_is_refused_unread(tmp_path, monkeypatch):
     put(tmp_path, "a.png")
     monkeypatch.setattr(records, "MOST_BYTES", 5)
     with pytest.raises(TaskFileError, match="bytes are more than 5"):
@@ -263,18 +255,18 @@ def test_what_is_too_large_is_refused_unread(
         ([f"{number}.png" for number in range(21)], "21 pictures are more than the 20"),
     ],
 )
-def test_names_are_held_to_the_rules_of_files(tmp_path: Path, names: list[str], words: str) -> None:
+def test_names_are_held_to_the_rules_of_files(tmp_path, names, words):
     put(tmp_path, "a.png")
     with pytest.raises(ValueError, match=words):
         task_images(names, tmp_path)
 
 
-def test_a_missing_picture_is_told(tmp_path: Path) -> None:
+def test_a_missing_picture_is_told(tmp_path):
     with pytest.raises(TaskFileError, match="cannot be read"):
         task_images(["nope.png"], tmp_path)
 
 
-def test_a_task_names_them_among_its_files_or_apart(tmp_path: Path) -> None:
+def test_a_task_names_them_among_its_files_or_apart(tmp_path):
     put(tmp_path, "a.png")
     put(tmp_path, "sub/b.JPG", KINDS["a.jpg"][0])
     (tmp_path / "notes.txt").write_text("text", encoding="utf-8")
@@ -287,7 +279,7 @@ def test_a_task_names_them_among_its_files_or_apart(tmp_path: Path) -> None:
     assert [one.name for one in task.images] == ["a.png", "sub/b.JPG"]
 
 
-def test_an_item_of_skillopt_s_shows_its_picture(tmp_path: Path) -> None:
+def test_an_item_of_skillopt_s_shows_its_picture(tmp_path):
     put(tmp_path, "scan.png")
     file = write_record(
         tmp_path, '{"id": "t", "question": "q", "answer": "a", "image_path": "scan.png"}'
@@ -297,7 +289,7 @@ def test_an_item_of_skillopt_s_shows_its_picture(tmp_path: Path) -> None:
     assert "image_path" not in task.metadata
 
 
-def test_a_bad_picture_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_bad_picture_is_told_with_its_place(tmp_path):
     file = write_record(tmp_path, '{"id": "t", "prompt": "p", "images": ["gone.png"]}')
     tasks, (problem,) = load_tasks(file)
     assert (tasks, problem.line) == ((), 1)
@@ -305,7 +297,7 @@ def test_a_bad_picture_is_told_with_its_place(tmp_path: Path) -> None:
     assert "gone.png" in problem.message
 
 
-def test_another_picture_makes_another_task(tmp_path: Path) -> None:
+def test_another_picture_makes_another_task(tmp_path):
     file = write_record(tmp_path, '{"id": "t", "prompt": "p", "images": ["a.png"]}')
     put(tmp_path, "a.png")
     (before,), _ = load_tasks(file)
@@ -327,7 +319,7 @@ def test_search_qa_item_becomes_prompt_and_references():
 
 
 @pytest.mark.parametrize("key", ["references", "reference", "answers", "answer"])
-def test_references_have_many_names(key: str):
+def test_references_have_many_names(key):
     assert from_skillopt({"question": "q", key: "x"})["references"] == "x"
 
 
@@ -353,7 +345,7 @@ def test_first_document_too_long_is_cut_visibly():
     "choices",
     [["x", "y"], {"A": "x", "B": "y"}, [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]],
 )
-def test_choices_are_shown_and_kept_for_the_scorer(choices: object):
+def test_choices_are_shown_and_kept_for_the_scorer(choices):
     item = {"question": "q", "choices": choices, "correct_choice": {"label": "B", "text": "y"}}
     entry = from_skillopt(item)
     assert entry["prompt"] == "## Question\nq\n\n## Choices\nA. x\nB. y"
@@ -364,7 +356,7 @@ def test_choices_are_shown_and_kept_for_the_scorer(choices: object):
 @pytest.mark.parametrize(
     "value", [{"question": "q", "prompt": "p"}, {"prompt": "p"}, {"question": 1}]
 )
-def test_own_records_are_left_alone(value: dict[str, object]):
+def test_own_records_are_left_alone(value):
     assert from_skillopt(value) == value
 
 
@@ -378,5 +370,5 @@ def test_own_records_are_left_alone(value: dict[str, object]):
         ({"question": "Is topic a type?"}, ""),
     ],
 )
-def test_the_type_of_an_item_of_skillopts(item: dict[str, object], kind: str):
+def test_the_type_of_an_item_of_skillopts(item, kind):
     assert kind_of(item) == kind

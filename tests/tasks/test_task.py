@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +8,8 @@ from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, content_key, task_sha256
 
-MakeTask = Callable[..., Task]
 
-
-def test_content_key_ignores_case_space_and_unicode_variants(make_task: MakeTask):
+def test_content_key_ignores_case_space_and_unicode_variants(make_task):
     left = make_task("a", prompt="Straße  ﬁne\n")
     assert content_key(left) == content_key(make_task("b", prompt=" STRASSE FINE"))
 
@@ -25,11 +22,11 @@ def test_content_key_ignores_case_space_and_unicode_variants(make_task: MakeTask
         {"files": (TaskFile("a", "text"),)},
     ],
 )
-def test_content_key_sees_what_is_asked(make_task: MakeTask, changed: dict[str, object]):
+def test_content_key_sees_what_is_asked(make_task, changed):
     assert content_key(make_task(**changed)) != content_key(make_task())
 
 
-def test_renamed_file_asks_the_same(make_task: MakeTask):
+def test_renamed_file_asks_the_same(make_task):
     keys = {content_key(make_task(files=(TaskFile(name, "text"),))) for name in "ab"}
     assert len(keys) == 1
 
@@ -45,20 +42,20 @@ def test_renamed_file_asks_the_same(make_task: MakeTask):
         {"scorer": ExactScorer(type="exact")},
     ],
 )
-def test_task_sha256_sees_every_field(make_task: MakeTask, changed: dict[str, object]):
+def test_task_sha256_sees_every_field(make_task, changed):
     assert task_sha256(make_task(**changed)) != task_sha256(make_task())
 
 
-def test_task_sha256_sees_the_order_of_references(make_task: MakeTask):
+def test_task_sha256_sees_the_order_of_references(make_task):
     assert task_sha256(make_task("a", "b")) != task_sha256(make_task("b", "a"))
 
 
-def test_task_sha256_ignores_where_the_task_was_defined(make_task: MakeTask):
+def test_task_sha256_ignores_where_the_task_was_defined(make_task):
     task = make_task("a")
     assert task_sha256(replace(task, file=Path("x"), line=7)) == task_sha256(task)
 
 
-def test_another_workspace_asks_something_else(make_task: MakeTask):
+def test_another_workspace_asks_something_else(make_task):
     def at(text: str) -> Task:
         return make_task(computer=ComputerTask(ComputerBlock(), (TaskFile("a", text),)))
 
@@ -68,6 +65,6 @@ def test_another_workspace_asks_something_else(make_task: MakeTask):
 
 
 @pytest.mark.parametrize("block", [{"network": "open"}, {"setup": ("true",)}, {"image": "i"}])
-def test_what_a_computer_is_given_changes_the_task(make_task: MakeTask, block: dict[str, object]):
+def test_what_a_computer_is_given_changes_the_task(make_task, block):
     plain, other = (ComputerTask(ComputerBlock(**more)) for more in ({}, block))
     assert task_sha256(make_task(computer=plain)) != task_sha256(make_task(computer=other))

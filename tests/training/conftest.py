@@ -81,7 +81,7 @@ def make_rollout() -> Callable[..., Rollout]:
             "answer": "42",
             "messages": (Message("user", f"ask {name}"), Message("assistant", f"say {name}")),
         }
-        return Rollout(**(values | changes))  # type: ignore[arg-type]
+        return Rollout(**(values | changes))
 
     return make
 
@@ -89,7 +89,7 @@ def make_rollout() -> Callable[..., Rollout]:
 @pytest.fixture
 def make_task() -> Callable[..., Task]:
     def make(name: str, **changes: object) -> Task:
-        return Task(name, (Message("user", f"ask {name}"),), **changes)  # type: ignore[arg-type]
+        return Task(name, (Message("user", f"ask {name}"),), **changes)
 
     return make
 

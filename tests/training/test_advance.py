@@ -11,7 +11,7 @@ from skillopt_ci.training.trainer import Upcoming, upcoming
 
 if TYPE_CHECKING:
     from skillopt_ci.progress import Event
-    from tests.conftest import Checkout, ModelServer
+    from tests.conftest import Checkout
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"
@@ -24,20 +24,20 @@ def ends(checkout: Checkout) -> list[int]:
     return [entry.epoch for entry in checkout.history() if entry.kind == "slow_update"]
 
 
-def test_run_ends_every_epoch(checkout: Checkout) -> None:
+def test_run_ends_every_epoch(checkout):
     checkout.run(*ENDS)
     assert checkout.kinds() == ["start", *["step", "step", "slow_update"] * 2]
     assert ends(checkout) == [1, 2]
     assert checkout.state().boundary == 2
 
 
-def test_step_does_the_end_that_is_due_before_it(checkout: Checkout) -> None:
+def test_step_does_the_end_that_is_due_before_it(checkout):
     for _ in range(3):
         checkout.step(*ENDS)
     assert checkout.kinds() == ["start", "step", "step", "slow_update", "step"]
 
 
-def test_last_epoch_has_an_end_too(checkout: Checkout) -> None:
+def test_last_epoch_has_an_end_too(checkout):
     for _ in range(3):
         checkout.step("train.num_epochs=1", *ENDS)
     assert checkout.kinds() == ["start", "step", "step", "slow_update"]
@@ -46,23 +46,21 @@ def test_last_epoch_has_an_end_too(checkout: Checkout) -> None:
     assert checkout.ref(BRANCH) == tip
 
 
-def test_scheduled_leaves_it_to_the_command(checkout: Checkout) -> None:
+def test_scheduled_leaves_it_to_the_command(checkout):
     checkout.run("train.num_epochs=1", *SCHEDULED)
     assert ends(checkout) == []
     assert checkout.end_epoch(*SCHEDULED) is not None
     assert ends(checkout) == [1]
 
 
-def test_command_does_nothing_when_no_end_is_due(checkout: Checkout) -> None:
+def test_command_does_nothing_when_no_end_is_due(checkout):
     checkout.step(*SCHEDULED)
     tip = checkout.ref(BRANCH)
     assert checkout.end_epoch(*SCHEDULED) is None
     assert checkout.ref(BRANCH) == tip
 
 
-def test_epochs_that_nobody_ended_are_passed_over(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
     model_server.guidance = RULE
     checkout.run(*SCHEDULED)
     checkout.end_epoch(*SCHEDULED)
@@ -72,7 +70,7 @@ def test_epochs_that_nobody_ended_are_passed_over(
     assert checkout.end_epoch(*SCHEDULED) is None
 
 
-def test_next_comparison_is_with_the_last_end(checkout: Checkout) -> None:
+def test_next_comparison_is_with_the_last_end(checkout):
     checkout.run("train.num_epochs=1", *ENDS)
     ended = checkout.show(BRANCH, ".skillopt/demo/epochs/01.md")
     assert ended == checkout.show(BRANCH)
@@ -81,9 +79,7 @@ def test_next_comparison_is_with_the_last_end(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["inline", "scheduled"])
-def test_end_in_flight_is_finished_by_whoever_comes_first(
-    checkout: Checkout, model_server: ModelServer, schedule: str
-) -> None:
+def test_end_in_flight_is_finished_by_whoever_comes_first(checkout, model_server, schedule):
     checkout.run()
     model_server.guidance = RULE
     checkout.stop(epoch_end=True)
@@ -94,7 +90,7 @@ def test_end_in_flight_is_finished_by_whoever_comes_first(
     assert model_server.optimizer_prompts == []
 
 
-def test_step_in_flight_goes_before_the_end_of_an_epoch(checkout: Checkout) -> None:
+def test_step_in_flight_goes_before_the_end_of_an_epoch(checkout):
     events: list[Event] = []
     for _ in range(2):
         checkout.step(*SCHEDULED)
@@ -106,9 +102,7 @@ def test_step_in_flight_goes_before_the_end_of_an_epoch(checkout: Checkout) -> N
     assert checkout.kinds() == ["start", "step", "step", "step"]
 
 
-def test_reviewers_commit_sets_the_end_in_flight_aside(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_reviewers_commit_sets_the_end_in_flight_aside(checkout, model_server):
     checkout.run()
     model_server.guidance = RULE
     checkout.stop(epoch_end=True)
@@ -122,7 +116,7 @@ def test_reviewers_commit_sets_the_end_in_flight_aside(
     assert any("candidate of the end of epoch 2" in subject for subject in checkout.subjects())
 
 
-def test_no_end_is_done_twice(checkout: Checkout) -> None:
+def test_no_end_is_done_twice(checkout):
     checkout.run("train.num_epochs=1", *ENDS)
     checkout.commit("skills/SKILL.md", "# Items, reviewed\n", branch=BRANCH)
     assert checkout.end_epoch("train.num_epochs=1") is None
@@ -137,7 +131,7 @@ def foretold(checkout: Checkout, *overrides: str) -> Upcoming:
     return upcoming(session.config, len(session.splits.train), checkout.state(), history)
 
 
-def test_every_step_does_what_was_foretold(checkout: Checkout) -> None:
+def test_every_step_does_what_was_foretold(checkout):
     checkout.step(*ENDS)
     works = []
     while (coming := foretold(checkout, *ENDS)).work != "finish":
@@ -150,7 +144,7 @@ def test_every_step_does_what_was_foretold(checkout: Checkout) -> None:
     assert checkout.step(*ENDS) is None
 
 
-def test_a_schedule_of_its_own_is_told_beside_the_step(checkout: Checkout) -> None:
+def test_a_schedule_of_its_own_is_told_beside_the_step(checkout):
     for _ in range(2):
         checkout.step(*SCHEDULED)
     assert foretold(checkout, *SCHEDULED) == Upcoming("step", 4, 3, 1, scheduled=True)
@@ -160,7 +154,7 @@ def test_a_schedule_of_its_own_is_told_beside_the_step(checkout: Checkout) -> No
     assert foretold(checkout, *SCHEDULED).work == "finish"
 
 
-def test_nothing_is_left_where_no_test_is_wanted(checkout: Checkout) -> None:
+def test_nothing_is_left_where_no_test_is_wanted(checkout):
     checkout.run()
     assert foretold(checkout).work == "finish"
     assert foretold(checkout, "evaluation.eval_test=false").work == "done"

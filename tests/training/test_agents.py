@@ -33,9 +33,7 @@ def with_agents(workshop: Workshop) -> Callable[[str], Checkout]:
     return partial(shell_agent.checkout_with, workshop)
 
 
-def test_a_skill_is_trained_on_what_agents_leave_behind(
-    with_agents: Callable[[str], Checkout],
-) -> None:
+def test_a_skill_is_trained_on_what_agents_leave_behind(with_agents):
     checkout = with_agents("one")
     notes: list[Event] = []
     checkout.step(observer=notes.append)
@@ -49,7 +47,7 @@ def test_a_skill_is_trained_on_what_agents_leave_behind(
     assert "not confined" in checkout.git("log", "-1", "--format=%B", "skillopt/demo")
 
 
-def test_agents_usage_is_in_the_record(with_agents: Callable[[str], Checkout]) -> None:
+def test_agents_usage_is_in_the_record(with_agents):
     checkout = with_agents("one")
     checkout.step()
     usage = checkout.record(1).usage
@@ -57,16 +55,14 @@ def test_agents_usage_is_in_the_record(with_agents: Callable[[str], Checkout]) -
     assert usage.estimated
 
 
-def test_the_analyst_reads_what_the_agent_did(
-    with_agents: Callable[[str], Checkout], workshop: Workshop
-) -> None:
+def test_the_analyst_reads_what_the_agent_did(with_agents, workshop):
     with_agents("one").step()
     prompts = [prompt for prompt in workshop.server.optimizer_prompts if "### Trajectory" in prompt]
     assert prompts
     assert all("wrote answer.txt" in prompt for prompt in prompts)
 
 
-def test_the_same_skill_is_not_measured_again(with_agents: Callable[[str], Checkout]) -> None:
+def test_the_same_skill_is_not_measured_again(with_agents):
     checkout = with_agents("one")
     checkout.step()
     before = len(shell_agent.made(checkout.folder))
@@ -75,9 +71,7 @@ def test_the_same_skill_is_not_measured_again(with_agents: Callable[[str], Check
     assert len(shell_agent.made(checkout.folder)) == before
 
 
-def test_a_killed_process_loses_no_attempt_that_was_made(
-    with_agents: Callable[[str], Checkout],
-) -> None:
+def test_a_killed_process_loses_no_attempt_that_was_made(with_agents):
     """Killed before the first attempt, in the baseline, in the batch and in the evaluation."""
     whole, alone = with_agents("whole"), ("model.target.max_concurrency=1",)
     whole.step(*alone)
@@ -100,7 +94,7 @@ def _step_in_a_process(checkout: Checkout) -> int:
     return forked.run(["-m", "skillopt_ci", *words], cwd=checkout.folder, env=environ).returncode
 
 
-def test_shards_hand_their_attempts_over(with_agents: Callable[[str], Checkout]) -> None:
+def test_shards_hand_their_attempts_over(with_agents):
     checkout, alone = with_agents("fleet"), with_agents("alone")
     files = []
     for number in (1, 2):
@@ -124,9 +118,7 @@ def test_shards_hand_their_attempts_over(with_agents: Callable[[str], Checkout])
     assert checkout.state().usage == alone.state().usage
 
 
-def test_another_solver_or_computer_is_measured_anew(
-    with_agents: Callable[[str], Checkout],
-) -> None:
+def test_another_solver_or_computer_is_measured_anew(with_agents):
     checkout = with_agents("one")
     plain = checkout.session().measured_under
     assert checkout.session("rollout.attempts=2").measured_under != plain
@@ -135,7 +127,7 @@ def test_another_solver_or_computer_is_measured_anew(
     assert checkout.session("rollout.events=false").measured_under == plain
 
 
-def test_several_attempts_make_a_mean(with_agents: Callable[[str], Checkout]) -> None:
+def test_several_attempts_make_a_mean(with_agents):
     checkout = with_agents("one")
     checkout.step("rollout.attempts=2")
     counts = Counter(shell_agent.made(checkout.folder))
@@ -145,9 +137,7 @@ def test_several_attempts_make_a_mean(with_agents: Callable[[str], Checkout]) ->
     assert checkout.record(1).proposal.rollout.n == 8
 
 
-def test_events_of_a_run_are_recorded_without_secrets(
-    with_agents: Callable[[str], Checkout],
-) -> None:
+def test_events_of_a_run_are_recorded_without_secrets(with_agents):
     checkout = with_agents("one")
     checkout.step()
     files = list(Path(checkout.folder, ".git/skillopt-ci/events/demo").glob("*.jsonl"))

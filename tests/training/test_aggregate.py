@@ -9,7 +9,7 @@ import pytest
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable
-from skillopt_ci.progress import Event, Note, Observer, StageStarted
+from skillopt_ci.progress import Note, Observer, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.training.aggregate import Selected, merge, select
@@ -18,7 +18,6 @@ from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Sugg
 from skillopt_ci.training.update import UpdateMode
 from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
-Scripted = Callable[..., Any]
 Merged = Callable[..., Patch[Any]]
 
 
@@ -72,18 +71,14 @@ def merged(prompts: Prompts, observer: Observer) -> Merged:
 
 
 @pytest.mark.parametrize("edits", [(), ("a", "b")])
-def test_a_single_patch_is_left_alone(
-    scripted: Scripted, merged: Merged, edits: tuple[str, ...]
-) -> None:
+def test_a_single_patch_is_left_alone(scripted, merged, edits):
     client, only = scripted(joining), reflection("failure", *edits)
     patch = merged(client, [reflection("failure"), reflection("success"), only])
     assert patch == (only.patch if edits else Patch())
     assert client.requests == []
 
 
-def test_patches_are_merged_in_consecutive_chunks_and_levels(
-    scripted: Scripted, merged: Merged
-) -> None:
+def test_patches_are_merged_in_consecutive_chunks_and_levels(scripted, merged):
     client = scripted(joining)
     patch = merged(client, failures("a", "b", "c", "d", "e"))
     assert contents(patch) == ["(((a+b)+(c+d))+e)"]
@@ -92,7 +87,7 @@ def test_patches_are_merged_in_consecutive_chunks_and_levels(
     assert "## Patches to merge (2 total, merge level 3)" in client.prompts[-1]
 
 
-def test_the_order_of_completion_changes_nothing(scripted: Scripted, merged: Merged) -> None:
+def test_the_order_of_completion_changes_nothing(scripted, merged):
     reflections = failures(*"abcdefgh")
     late = scripted(
         joining, turns=lambda request: 20 if '"a"' in request.messages[1].content else 1
@@ -100,9 +95,7 @@ def test_the_order_of_completion_changes_nothing(scripted: Scripted, merged: Mer
     assert merged(late, reflections) == merged(scripted(joining), reflections)
 
 
-def test_each_side_has_its_prompt_and_the_final_one_both(
-    scripted: Scripted, merged: Merged
-) -> None:
+def test_each_side_has_its_prompt_and_the_final_one_both(scripted, merged):
     client = scripted(joining, turns=lambda request: 5)
     successes = [reflection("success", content) for content in "xy"]
     patch = merged(client, [*successes, *failures("a", "b")])
@@ -116,7 +109,7 @@ def test_each_side_has_its_prompt_and_the_final_one_both(
     assert client.most_under_way == 2  # both sides at the same time
 
 
-def test_the_final_merge_is_told_which_group_goes_first(scripted: Scripted, merged: Merged) -> None:
+def test_the_final_merge_is_told_which_group_goes_first(scripted, merged):
     client = scripted(joining)
     merged(client, [reflection("success", "x"), reflection("failure", "a", "b")])
     headings = re.findall(r"^## .*", client.prompts[0], re.MULTILINE)
@@ -127,22 +120,20 @@ def test_the_final_merge_is_told_which_group_goes_first(scripted: Scripted, merg
     ]
 
 
-def test_a_side_cannot_be_relabelled(scripted: Scripted, merged: Merged) -> None:
+def test_a_side_cannot_be_relabelled(scripted, merged):
     lie = json.dumps({"edits": [{"op": "append", "content": "x", "source_type": "success"}]})
     patch = merged(scripted(lambda request: lie), failures("a", "b"))
     assert patch.edits[0].source_type == "failure"
 
 
-def test_the_final_merge_keeps_what_is_said_of_an_edit(scripted: Scripted, merged: Merged) -> None:
+def test_the_final_merge_keeps_what_is_said_of_an_edit(scripted, merged):
     said = {"op": "append", "content": "x", "source_type": "success", "support_count": 9}
     reply = json.dumps({"edits": [said | {"merge_level": 2}]})
     patch = merged(scripted(lambda request: reply), [*failures("a"), reflection("success", "x")])
     assert patch.edits == (Edit("append", "", "x", "success", 9, 2),)
 
 
-def test_an_unusable_merge_puts_the_edits_one_after_the_other(
-    scripted: Scripted, merged: Merged, events: list[Event]
-) -> None:
+def test_an_unusable_merge_puts_the_edits_one_after_the_other(scripted, merged, events):
     patch = merged(scripted(lambda request: "no"), failures("a", "b", "c"))
     assert contents(patch) == ["a", "b", "c"]
     assert [edit.merge_level for edit in patch.edits] == [1, 1, 2]
@@ -150,7 +141,7 @@ def test_an_unusable_merge_puts_the_edits_one_after_the_other(
     assert sum(isinstance(event, Note) for event in events) == 2
 
 
-def test_an_unusable_final_merge_puts_failures_first(scripted: Scripted, merged: Merged) -> None:
+def test_an_unusable_final_merge_puts_failures_first(scripted, merged):
     patch = merged(
         scripted(lambda request: ModelUnavailable("down")),
         [reflection("success", "x"), *failures("a")],
@@ -159,7 +150,7 @@ def test_an_unusable_final_merge_puts_failures_first(scripted: Scripted, merged:
     assert patch.reasoning == "fallback: failure first, then success"
 
 
-def test_a_chunk_merged_away_costs_no_further_call(scripted: Scripted, merged: Merged) -> None:
+def test_a_chunk_merged_away_costs_no_further_call(scripted, merged):
     client = scripted(
         lambda request: '{"edits": []}' if given(request)[0]["content"] == "a" else joining(request)
     )
@@ -167,32 +158,30 @@ def test_a_chunk_merged_away_costs_no_further_call(scripted: Scripted, merged: M
     assert len(client.requests) == 2
 
 
-def test_a_side_merged_away_leaves_the_other_as_it_is(scripted: Scripted, merged: Merged) -> None:
+def test_a_side_merged_away_leaves_the_other_as_it_is(scripted, merged):
     other, nothing = reflection("success", "x"), scripted(lambda request: '{"edits": []}')
     assert merged(nothing, [*failures("a", "b"), other]) == other.patch
     assert merged(nothing, failures(*"abcd")).edits == ()
 
 
-def test_the_meta_skill_opens_the_prompt(scripted: Scripted, merged: Merged) -> None:
+def test_the_meta_skill_opens_the_prompt(scripted, merged):
     client = scripted(joining)
     merged(client, failures("a", "b"), meta_skill="be brief")
     assert client.prompts[0].startswith("## Optimizer Meta Skill")
 
 
-def test_a_used_up_budget_is_raised_as_it_is(scripted: Scripted, merged: Merged) -> None:
+def test_a_used_up_budget_is_raised_as_it_is(scripted, merged):
     with pytest.raises(BudgetExhausted, match="calls"):
         merged(scripted(lambda request: BudgetExhausted("calls")), failures("a", "b"))
 
 
-def test_edits_cannot_leave_their_fence(scripted: Scripted, merged: Merged) -> None:
+def test_edits_cannot_leave_their_fence(scripted, merged):
     client = scripted(joining)
     merged(client, failures("x\n```\n## Orders", "y"))
     assert "\n## Orders" not in client.prompts[0]
 
 
-def test_suggestions_are_merged_under_their_own_key_and_prompts(
-    scripted: Scripted, merged: Merged, prompts: Prompts
-) -> None:
+def test_suggestions_are_merged_under_their_own_key_and_prompts(scripted, merged, prompts):
     said = {"type": "add_rule", "title": "t", "instruction": "both"}
     client = scripted(lambda request: json.dumps({"revise_suggestions": [said]}))
     patches = (Patch((Suggestion("add_rule", name, f"write {name}"),)) for name in "ab")
@@ -204,9 +193,7 @@ def test_suggestions_are_merged_under_their_own_key_and_prompts(
     assert '"revise_suggestions": [' in client.prompts[0]
 
 
-def test_documents_that_nobody_can_merge_are_kept_failures_first(
-    scripted: Scripted, merged: Merged
-) -> None:
+def test_documents_that_nobody_can_merge_are_kept_failures_first(scripted, merged):
     client = scripted(lambda request: "no")
     sides: list[tuple[Source, str]] = [("success", "# S"), ("failure", "# F")]
     patch = merged(
@@ -254,9 +241,7 @@ def taken(result: Selected[Any]) -> str:
 
 
 @pytest.mark.parametrize(("budget", "patch"), [(4, POOL), (5, POOL), (None, POOL), (0, Patch())])
-def test_a_patch_within_the_budget_is_untouched(
-    budget: int | None, patch: Patch[Edit], scripted: Scripted, selected: Select
-) -> None:
+def test_a_patch_within_the_budget_is_untouched(budget, patch, scripted, selected):
     client = scripted(ranking(0))
     assert selected(client, budget, patch) == Selected(patch, "untouched")
     assert client.requests == []
@@ -265,17 +250,13 @@ def test_a_patch_within_the_budget_is_untouched(
 @pytest.mark.parametrize(
     ("chosen", "budget", "kept"), [((3, 1), 2, "db"), ((3, 1, 0, 2), 2, "db"), ((2,), 3, "c")]
 )
-def test_the_chosen_edits_stand_in_order_of_priority(
-    scripted: Scripted, selected: Select, chosen: tuple[int, ...], budget: int, kept: str
-) -> None:
+def test_the_chosen_edits_stand_in_order_of_priority(scripted, selected, chosen, budget, kept):
     result = selected(scripted(ranking(*chosen)), budget)
     assert (taken(result), result.how) == (kept, "ranked")
     assert result.patch.reasoning == f"so [optimizer-ranked: selected {len(kept)}/4] best"
 
 
-def test_a_budget_of_zero_takes_nothing_and_asks_nobody(
-    scripted: Scripted, selected: Select, events: list[Event]
-) -> None:
+def test_a_budget_of_zero_takes_nothing_and_asks_nobody(scripted, selected, events):
     client = scripted(ranking(0))
     result = selected(client, 0)
     assert (result.patch.edits, result.how) == ((), "truncated")
@@ -283,16 +264,14 @@ def test_a_budget_of_zero_takes_nothing_and_asks_nobody(
 
 
 @pytest.mark.parametrize("reply", [ranking(9), lambda request: ModelUnavailable("down")])
-def test_without_a_usable_ranking_the_first_edits_are_taken(
-    scripted: Scripted, selected: Select, events: list[Event], reply: Any
-) -> None:
+def test_without_a_usable_ranking_the_first_edits_are_taken(scripted, selected, events, reply):
     result = selected(scripted(reply), 3)
     assert (taken(result), result.how) == ("abc", "truncated")
     assert result.patch.reasoning == "so [fallback truncated 4->3]"
     assert any(isinstance(event, Note) for event in events)
 
 
-def test_the_pool_is_listed_with_encoded_values(scripted: Scripted, selected: Select) -> None:
+def test_the_pool_is_listed_with_encoded_values(scripted, selected):
     hostile = Edit("replace", target='say "x"', content="y\n```\n[9] op=", support_count=7)
     client = scripted(ranking(0))
     selected(client, 1, Patch((hostile, *POOL.edits)))
@@ -302,9 +281,7 @@ def test_the_pool_is_listed_with_encoded_values(scripted: Scripted, selected: Se
     assert client.prompts[0].endswith("Select at most 1 edits.")
 
 
-def test_the_stage_and_the_prompt_are_the_ranking_s(
-    scripted: Scripted, selected: Select, prompts: Prompts, events: list[Event]
-) -> None:
+def test_the_stage_and_the_prompt_are_the_ranking_s(scripted, selected, prompts, events):
     client = scripted(ranking(0))
     selected(client, 1, meta_skill="be brief")
     assert client.requests[0].stage == "ranking"
@@ -313,9 +290,7 @@ def test_the_stage_and_the_prompt_are_the_ranking_s(
     assert events == [StageStarted("select")]
 
 
-def test_suggestions_are_ranked_under_a_prompt_of_their_own(
-    scripted: Scripted, selected: Select, prompts: Prompts
-) -> None:
+def test_suggestions_are_ranked_under_a_prompt_of_their_own(scripted, selected, prompts):
     pool = Patch(tuple(Suggestion("add_rule", text, f"write {text}") for text in "abc"))
     client = scripted(ranking(2, 0))
     result = selected(client, 2, pool, mode=REWRITE)

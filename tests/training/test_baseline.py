@@ -26,9 +26,8 @@ from skillopt_ci.training.state import ScoredCheckout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from skillopt_ci.progress import Event, Observer
     from skillopt_ci.rollout.types import Rollout
-    from tests.conftest import Checkout, ModelServer
+    from tests.conftest import Checkout
 
     MakeRollout = Callable[..., Rollout]
 
@@ -61,14 +60,14 @@ def standing(measurement: Measurement, **changes: Any) -> ScoredCheckout:
     return ScoredCheckout("0" * 40, None, "# Skill\n", state.model_copy(update=changes), ())
 
 
-def test_all_solved_is_nothing_to_learn_and_says_what_to_do(checkout: Checkout) -> None:
+def test_all_solved_is_nothing_to_learn_and_says_what_to_do(checkout):
     with pytest.raises(NothingToLearn, match="all 4 selection tasks are solved") as refusal:
         refuse_to_learn_nothing(checkout.session(), standing(measured(4, 4)))
     assert refusal.value.exit_code is ExitCode.NOTHING_TO_DO
     assert "Put harder tasks" in (refusal.value.hint or "")
 
 
-def test_what_was_not_measured_is_not_called_solved(checkout: Checkout) -> None:
+def test_what_was_not_measured_is_not_called_solved(checkout):
     some = measured(4, 4, errors=("s8", "s9"))
     message = r"all 4 selection tasks that were measured \(2 were not\) are solved"
     with pytest.raises(NothingToLearn, match=message):
@@ -80,17 +79,17 @@ def test_what_was_not_measured_is_not_called_solved(checkout: Checkout) -> None:
     [measured(3, 4), measured(0, 4), measured(0, 0, errors=("s1", "s2"))],
     ids=["one unsolved", "none solved", "errors only"],
 )
-def test_anything_else_is_trained_on(checkout: Checkout, measurement: Measurement) -> None:
+def test_anything_else_is_trained_on(checkout, measurement):
     session, start = checkout.session(), standing(measurement)
     refuse_to_learn_nothing(session, start)
     assert not learns_nothing(session, start)
 
 
-def test_a_skill_that_came_to_solve_everything_is_trained_on(checkout: Checkout) -> None:
+def test_a_skill_that_came_to_solve_everything_is_trained_on(checkout):
     assert not learns_nothing(checkout.session(), standing(measured(4, 4), step=1))
 
 
-def test_a_reviewer_who_asks_for_something_is_heard(checkout: Checkout) -> None:
+def test_a_reviewer_who_asks_for_something_is_heard(checkout):
     session = replace(checkout.session(), notes=(NOTE,))
     assert not learns_nothing(session, standing(measured(4, 4)))
     assert learns_nothing(session, standing(measured(4, 4), heard_notes=(NOTE.id,)))
@@ -106,14 +105,12 @@ def test_a_reviewer_who_asks_for_something_is_heard(checkout: Checkout) -> None:
         ("optimizer.use_skill_aware_reflection=true", False),
     ],
 )
-def test_only_where_a_higher_score_is_the_only_way_in(
-    checkout: Checkout, override: str, strict: bool
-) -> None:
+def test_only_where_a_higher_score_is_the_only_way_in(checkout, override, strict):
     config = checkout.session(override).config
     assert no_score_is_higher(config, snapshot(measured(4, 4))) is strict
 
 
-def test_a_mean_that_rounding_keeps_below_one_is_one(checkout: Checkout) -> None:
+def test_a_mean_that_rounding_keeps_below_one_is_one(checkout):
     thirds = measured(3, 3).model_copy(update={"score": sum([1 / 3] * 3) - 1e-12})
     assert no_score_is_higher(checkout.session().config, snapshot(thirds))
 
@@ -126,7 +123,7 @@ def test_a_mean_that_rounding_keeps_below_one_is_one(checkout: Checkout) -> None
         (measured(0, 4), "info", "No selection task was solved"),
     ],
 )
-def test_the_first_impression(measurement: Measurement, level: str, text: str) -> None:
+def test_the_first_impression(measurement, level, text):
     note = first_impression(measurement)
     assert note is not None
     assert (note.level, text in note.text) == (level, True)
@@ -137,16 +134,16 @@ def test_the_first_impression(measurement: Measurement, level: str, text: str) -
     [measured(4, 4), measured(2, 4), measured(18, 20), measured(0, 0, errors=("s1",))],
     ids=["all solved, said elsewhere", "half", "below nearly", "errors only"],
 )
-def test_no_impression_worth_a_word(measurement: Measurement) -> None:
+def test_no_impression_worth_a_word(measurement):
     assert first_impression(measurement) is None
 
 
-def test_a_little_soft_score_is_something() -> None:
+def test_a_little_soft_score_is_something():
     partly = measured(0, 2).model_copy(update={"tasks": {"s0": (0.0, 0.25), "s1": (0.0, 0.0)}})
     assert first_impression(partly) is None
 
 
-def test_a_first_step_without_failures_is_told(make_rollout: MakeRollout) -> None:
+def test_a_first_step_without_failures_is_told(make_rollout):
     solved = [make_rollout(name, hard=1.0) for name in ("a", "b")]
     note = all_solved(1, solved)
     assert note is not None
@@ -156,14 +153,14 @@ def test_a_first_step_without_failures_is_told(make_rollout: MakeRollout) -> Non
     assert all_solved(1, []) is None
 
 
-def test_what_failed_of_itself_is_not_called_solved(make_rollout: MakeRollout) -> None:
+def test_what_failed_of_itself_is_not_called_solved(make_rollout):
     broken = make_rollout("b", status=Status.ERROR)
     assert all_solved(1, [make_rollout("a", hard=1.0), broken]) is None
     assert all_solved(1, [broken]) is None
 
 
 @pytest.mark.parametrize(("empty", "scored", "told"), [(4, 4, True), (3, 4, False), (0, 0, False)])
-def test_empty_answers_are_told_if_all_are(empty: int, scored: int, told: bool) -> None:
+def test_empty_answers_are_told_if_all_are(empty, scored, told):
     note = all_empty(empty, scored)
     assert (note is not None) is told
     if note is not None:
@@ -175,7 +172,7 @@ SKILL = "skills/SKILL.md"
 WITH_TWO_RULES = "# Items\n\n- Kind a: a number begins with a.\n- Kind b: a number begins with b.\n"
 
 
-def test_reviewers_commit_is_adopted_and_measured(checkout: Checkout) -> None:
+def test_reviewers_commit_is_adopted_and_measured(checkout):
     checkout.step()
     theirs = checkout.commit(SKILL, WITH_TWO_RULES, branch=BRANCH)
     outcome = checkout.done()
@@ -189,7 +186,7 @@ def test_reviewers_commit_is_adopted_and_measured(checkout: Checkout) -> None:
     assert checkout.state().best.origin == "edited by hand"
 
 
-def test_reviewers_change_for_the_worse_does_not_become_best(checkout: Checkout) -> None:
+def test_reviewers_change_for_the_worse_does_not_become_best(checkout):
     checkout.step()
     best = checkout.show(BRANCH)
     checkout.commit(SKILL, "# Nothing\n", branch=BRANCH)
@@ -199,7 +196,7 @@ def test_reviewers_change_for_the_worse_does_not_become_best(checkout: Checkout)
     assert checkout.show(BRANCH, ".skillopt/demo/best_skill.md") == best
 
 
-def test_reviewers_commit_to_another_file_needs_no_measurement(checkout: Checkout) -> None:
+def test_reviewers_commit_to_another_file_needs_no_measurement(checkout):
     checkout.step()
     checkout.commit("README.md", "about\n", branch=BRANCH)
     checkout.step()
@@ -232,9 +229,7 @@ def reconfigure(checkout: Checkout, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("change", [other_tasks, other_scorer, other_target, other_metric])
-def test_change_of_what_scores_depend_on_has_the_skill_measured_again(
-    checkout: Checkout, change: Callable[[Checkout], None]
-) -> None:
+def test_change_of_what_scores_depend_on_has_the_skill_measured_again(checkout, change):
     checkout.step()
     old = checkout.state().measured_under
     change(checkout)
@@ -246,7 +241,7 @@ def test_change_of_what_scores_depend_on_has_the_skill_measured_again(
     assert decision.measured_under == checkout.state().measured_under
 
 
-def test_best_skill_is_measured_again_too(checkout: Checkout, model_server: ModelServer) -> None:
+def test_best_skill_is_measured_again_too(checkout, model_server):
     checkout.step()
     checkout.commit(SKILL, "# Nothing\n", branch=BRANCH)
     checkout.step("train.num_epochs=1")
@@ -260,9 +255,7 @@ def test_best_skill_is_measured_again_too(checkout: Checkout, model_server: Mode
     assert checkout.state().best.measurement.score == 0.25
 
 
-def test_other_settings_need_no_measurement_but_are_told(
-    checkout: Checkout, events: list[Event], observer: Observer
-) -> None:
+def test_other_settings_need_no_measurement_but_are_told(checkout, events, observer):
     checkout.step(observer=observer)
     assert not any("Changed since" in str(event) for event in events)
     checkout.step("optimizer.learning_rate=3", observer=observer)

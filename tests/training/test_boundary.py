@@ -11,7 +11,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+    from tests.conftest import Checkout
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"
@@ -33,9 +33,7 @@ def parents(checkout: Checkout, commit: str) -> list[str]:
     return checkout.git("rev-parse", f"{commit}^@").split("\n")
 
 
-def test_first_epoch_makes_room_for_guidance_without_a_call(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_first_epoch_makes_room_for_guidance_without_a_call(checkout, model_server):
     checkout.run("train.num_epochs=1")
     asked, before = len(model_server.prompts), checkout.state().current.measurement
     outcome = checkout.end_epoch("train.num_epochs=1", "cache.enabled=false")
@@ -49,7 +47,7 @@ def test_first_epoch_makes_room_for_guidance_without_a_call(
     assert outcome.record.usage.calls == 0
 
 
-def test_skill_that_has_a_place_for_guidance_keeps_it(checkout: Checkout) -> None:
+def test_skill_that_has_a_place_for_guidance_keeps_it(checkout):
     skill = f"# Items\n\n<!-- SLOW_UPDATE_START -->\n{RULE}\n<!-- SLOW_UPDATE_END -->\n"
     checkout.write("skills/SKILL.md", skill)
     checkout.git("commit", "--quiet", "--all", "--message", "Guide")
@@ -58,7 +56,7 @@ def test_skill_that_has_a_place_for_guidance_keeps_it(checkout: Checkout) -> Non
     assert checkout.history()[-1].reason == "the skill has a place for guidance already"
 
 
-def test_guidance_that_helps_is_merged(due: Checkout, model_server: ModelServer) -> None:
+def test_guidance_that_helps_is_merged(due, model_server):
     model_server.guidance = RULE
     before, tip = due.show(BRANCH), due.ref(BRANCH)
     outcome = due.end_epoch()
@@ -70,7 +68,7 @@ def test_guidance_that_helps_is_merged(due: Checkout, model_server: ModelServer)
     assert due.show(parents(due, BRANCH)[1]) == due.show(BRANCH)
 
 
-def test_guidance_that_harms_is_truly_reverted(due: Checkout, model_server: ModelServer) -> None:
+def test_guidance_that_harms_is_truly_reverted(due, model_server):
     model_server.guidance = HARMFUL
     before, tip, state = due.show(BRANCH), due.ref(BRANCH), due.state()
     outcome = due.end_epoch()
@@ -82,7 +80,7 @@ def test_guidance_that_harms_is_truly_reverted(due: Checkout, model_server: Mode
     assert (due.state().current, due.state().best) == (state.current, state.best)
 
 
-def test_forced_guidance_stays_and_is_measured(due: Checkout, model_server: ModelServer) -> None:
+def test_forced_guidance_stays_and_is_measured(due, model_server):
     model_server.guidance = HARMFUL
     best = due.state().best
     outcome = due.end_epoch(FORCED)
@@ -94,7 +92,7 @@ def test_forced_guidance_stays_and_is_measured(due: Checkout, model_server: Mode
     assert sha256(due.show(BRANCH, ".skillopt/demo/best_skill.md")) == best.sha256
 
 
-def test_score_of_zero_survives(due: Checkout, model_server: ModelServer) -> None:
+def test_score_of_zero_survives(due, model_server):
     model_server.guidance = HARMFUL
     due.end_epoch(FORCED)
     outcome = due.done("train.num_epochs=3")
@@ -102,7 +100,7 @@ def test_score_of_zero_survives(due: Checkout, model_server: ModelServer) -> Non
     assert due.kinds()[-2:] == ["slow_update", "step"]
 
 
-def test_nothing_to_say_is_one_plain_commit(due: Checkout) -> None:
+def test_nothing_to_say_is_one_plain_commit(due):
     tip, skill = due.ref(BRANCH), due.show(BRANCH)
     outcome = due.end_epoch()
     assert outcome is not None
@@ -112,7 +110,7 @@ def test_nothing_to_say_is_one_plain_commit(due: Checkout) -> None:
     assert due.history()[-1].reason == "no new guidance"
 
 
-def test_memory_stays_when_there_is_no_new_one(due: Checkout, model_server: ModelServer) -> None:
+def test_memory_stays_when_there_is_no_new_one(due, model_server):
     model_server.memory = MEMORY
     due.end_epoch()
     model_server.memory = ""
@@ -123,9 +121,7 @@ def test_memory_stays_when_there_is_no_new_one(due: Checkout, model_server: Mode
     assert due.show(BRANCH, ".skillopt/demo/meta_skill.md") == f"{MEMORY}\n"
 
 
-def test_memory_is_what_the_next_epochs_analysts_read(
-    due: Checkout, model_server: ModelServer
-) -> None:
+def test_memory_is_what_the_next_epochs_analysts_read(due, model_server):
     model_server.memory = MEMORY
     due.end_epoch()
     for used in (True, False):
@@ -136,7 +132,7 @@ def test_memory_is_what_the_next_epochs_analysts_read(
         assert all((MEMORY in prompt) is used for prompt in asked)
 
 
-def test_guidance_is_no_business_of_a_steps_edits(due: Checkout, model_server: ModelServer) -> None:
+def test_guidance_is_no_business_of_a_steps_edits(due, model_server):
     model_server.guidance = RULE
     due.end_epoch()
     model_server.plan = ("Kind c: a number begins with c.",)
@@ -147,7 +143,7 @@ def test_guidance_is_no_business_of_a_steps_edits(due: Checkout, model_server: M
     assert skill.endswith("<!-- SLOW_UPDATE_END -->\n")
 
 
-def test_secret_in_the_guidance_is_refused(due: Checkout, model_server: ModelServer) -> None:
+def test_secret_in_the_guidance_is_refused(due, model_server):
     token = "ghp_" + "a1B2c3D4e5F6" * 3
     model_server.guidance = f"- Use {token}."
     model_server.memory = f"- It is {token}."
@@ -159,9 +155,7 @@ def test_secret_in_the_guidance_is_refused(due: Checkout, model_server: ModelSer
 
 
 @pytest.mark.parametrize(("slow", "meta"), [(True, False), (False, True)])
-def test_each_part_goes_without_the_other(
-    due: Checkout, model_server: ModelServer, slow: bool, meta: bool
-) -> None:
+def test_each_part_goes_without_the_other(due, model_server, slow, meta):
     model_server.guidance, model_server.memory = RULE, MEMORY
     due.end_epoch(f"optimizer.use_slow_update={slow}", f"optimizer.use_meta_skill={meta}")
     record = due.boundary(2)
@@ -170,13 +164,13 @@ def test_each_part_goes_without_the_other(
     assert len(record.pairs) == 8
 
 
-def test_with_both_off_no_epoch_has_an_end(due: Checkout) -> None:
+def test_with_both_off_no_epoch_has_an_end(due):
     off = (f"{one.removesuffix('true')}false" for one in ENDS)
     assert due.end_epoch(*off) is None
     assert set(due.kinds()) == {"start", "step"}
 
 
-def test_broken_server_costs_no_epoch_its_end(due: Checkout, model_server: ModelServer) -> None:
+def test_broken_server_costs_no_epoch_its_end(due, model_server):
     model_server.guidance, tip = RULE, due.ref(BRANCH)
     model_server.trouble = lambda prompt: (500, "down") if "Item" in prompt else None
     with pytest.raises(TooManyErrors, match="comparison tasks"):
@@ -186,7 +180,7 @@ def test_broken_server_costs_no_epoch_its_end(due: Checkout, model_server: Model
     assert due.end_epoch() is not None
 
 
-def test_few_errors_only_leave_out_their_pairs(due: Checkout, model_server: ModelServer) -> None:
+def test_few_errors_only_leave_out_their_pairs(due, model_server):
     broken = "Item 0 of kind a"
     model_server.trouble = lambda prompt: (500, "down") if prompt.endswith(broken) else None
     due.end_epoch("cache.enabled=false")
@@ -194,7 +188,7 @@ def test_few_errors_only_leave_out_their_pairs(due: Checkout, model_server: Mode
     assert "a0" not in {pair.id for pair in due.boundary(2).pairs}
 
 
-def test_usage_of_the_run_counts_the_ends(due: Checkout, model_server: ModelServer) -> None:
+def test_usage_of_the_run_counts_the_ends(due, model_server):
     model_server.guidance = RULE
     due.end_epoch()
     assert due.history()[-1].usage.calls > 2

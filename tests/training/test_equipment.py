@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.training.run_context import equipped
 
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
-
 ONE_AT_A_TIME = ("model.target.max_concurrency=1", "gradient.analyst_workers=1")
 
 
-def test_all_steps_of_a_run_share_one_pool_of_connections(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_all_steps_of_a_run_share_one_pool_of_connections(checkout, model_server):
     assert len(checkout.run(*ONE_AT_A_TIME)) == 4
     # one for attempts, and one for an analyst meanwhile
     assert len(model_server.peers) <= 2
 
 
-def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_session(
-    checkout: Checkout,
-) -> None:
+def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_session(checkout):
     session = checkout.session()
 
     async def work() -> None:
@@ -46,9 +38,7 @@ def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_sessio
     asyncio.run(work())
 
 
-def test_batches_share_the_places_of_analysts(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_batches_share_the_places_of_analysts(checkout, model_server):
     """Two batches with two minibatches or more, and a single place."""
     under_way, most, lock = 0, 0, threading.Lock()
     answer = model_server.answer
@@ -65,6 +55,6 @@ def test_batches_share_the_places_of_analysts(
             with lock:
                 under_way -= asks
 
-    model_server.answer = counted  # type: ignore[method-assign]
+    model_server.answer = counted
     assert checkout.step("train.accumulation=2", "gradient.minibatch_size=1", ONE_AT_A_TIME[1])
     assert most == 1

@@ -12,7 +12,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.offline_eval import Evaluation, NamedSkill, by_type, evaluate, tasks_of
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+    from tests.conftest import Checkout
 
 NONE = NamedSkill("none", "# Items\n")
 RULE = NamedSkill("rule", "# Items\n\n- Kind a: a number begins with a.\n")
@@ -27,7 +27,7 @@ def task(name: str, task_type: str) -> Task:
     return Task(name, (Message("user", name),), task_type=task_type)
 
 
-def test_one_skill_is_measured_without_a_comparison(checkout: Checkout) -> None:
+def test_one_skill_is_measured_without_a_comparison(checkout):
     found = measure(checkout, RULE)
     (only,) = found.skills
     assert (only.skill.name, only.measurement.hard, only.measurement.n) == ("rule", 0.25, 8)
@@ -35,7 +35,7 @@ def test_one_skill_is_measured_without_a_comparison(checkout: Checkout) -> None:
     assert not found.simulated
 
 
-def test_two_skills_are_compared_pair_by_pair(checkout: Checkout) -> None:
+def test_two_skills_are_compared_pair_by_pair(checkout):
     difference = measure(checkout, NONE, RULE).difference
     assert difference is not None
     assert (difference.mean, difference.n) == (0.25, 8)
@@ -43,38 +43,36 @@ def test_two_skills_are_compared_pair_by_pair(checkout: Checkout) -> None:
     assert difference.broken == ()
 
 
-def test_the_usage_is_that_of_the_evaluation(checkout: Checkout, model_server: ModelServer) -> None:
+def test_the_usage_is_that_of_the_evaluation(checkout, model_server):
     assert measure(checkout, NONE, RULE).usage.calls == len(model_server.prompts) == 16
 
 
-def test_equal_texts_are_measured_once(checkout: Checkout, model_server: ModelServer) -> None:
+def test_equal_texts_are_measured_once(checkout, model_server):
     twin = NamedSkill("twin", RULE.text)
     found = measure(checkout, RULE, twin, **{"cache.enabled": "false"})
     assert [one.skill.name for one in found.skills] == ["rule", "twin"]
     assert len(model_server.prompts) == 8
 
 
-def test_the_optimizer_is_not_asked(checkout: Checkout, model_server: ModelServer) -> None:
+def test_the_optimizer_is_not_asked(checkout, model_server):
     measure(checkout, RULE, split="all")
     assert len(model_server.prompts) == 24
     assert model_server.optimizer_prompts == []
 
 
-def test_nothing_is_recorded_in_git(checkout: Checkout) -> None:
+def test_nothing_is_recorded_in_git(checkout):
     before = checkout.git("for-each-ref")
     measure(checkout, RULE)
     assert checkout.git("for-each-ref") == before
 
 
-def test_a_few_errors_leave_the_rest_measured(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_few_errors_leave_the_rest_measured(checkout, model_server):
     model_server.trouble = lambda prompt: (500, "down") if "Item 201" in prompt else None
     (only,) = measure(checkout, RULE).skills
     assert (only.measurement.n, only.measurement.errors) == (7, ("b201",))
 
 
-def test_too_many_errors_are_no_result(checkout: Checkout, model_server: ModelServer) -> None:
+def test_too_many_errors_are_no_result(checkout, model_server):
     model_server.trouble = lambda prompt: (500, "down")
     with pytest.raises(TooManyErrors, match="8 of 8 test tasks"):
         measure(checkout, RULE)
@@ -84,20 +82,18 @@ def test_too_many_errors_are_no_result(checkout: Checkout, model_server: ModelSe
     ("split", "first", "count"),
     [("train", "a0", 8), ("selection", "a100", 8), ("test", "a200", 8), ("all", "a0", 24)],
 )
-def test_a_split_is_known_by_its_name(
-    checkout: Checkout, split: str, first: str, count: int
-) -> None:
+def test_a_split_is_known_by_its_name(checkout, split, first, count):
     tasks = tasks_of(checkout.session(), split)
     assert (tasks[0].id, len(tasks)) == (first, count)
 
 
-def test_limits_of_the_configuration_hold(checkout: Checkout) -> None:
+def test_limits_of_the_configuration_hold(checkout):
     session = checkout.session("evaluation.sel_env_num=3", "evaluation.test_env_num=2")
     assert len(tasks_of(session, "selection")) == 3
     assert len(tasks_of(session, "all")) == 8 + 3 + 2
 
 
-def test_types_are_means_over_what_was_measured() -> None:
+def test_types_are_means_over_what_was_measured():
     tasks = [task("a", "x"), task("b", "x"), task("c", ""), task("d", "x")]
     scores = {"a": (1.0, 1.0), "b": (0.0, 0.5), "c": (1.0, 1.0)}
     measured = Measurement(hard=0, soft=0, score=0, tasks=scores, errors=("d",))

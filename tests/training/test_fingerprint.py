@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from skillopt_ci.training import final_evaluation
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
 
 
 @pytest.mark.parametrize(
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
         "prompts=prompts",
     ],
 )
-def test_way_of_measuring_is_part_of_it(checkout: Checkout, override: str) -> None:
+def test_way_of_measuring_is_part_of_it(checkout, override):
     checkout.write("prompts/target.md", "Read this first.\n\n{skill}\n")
     assert checkout.session(override).measured_under != checkout.session().measured_under
 
@@ -49,18 +44,18 @@ def test_way_of_measuring_is_part_of_it(checkout: Checkout, override: str) -> No
         "tasks.test=null",
     ],
 )
-def test_rest_is_not(checkout: Checkout, override: str) -> None:
+def test_rest_is_not(checkout, override):
     assert checkout.session(override).measured_under == checkout.session().measured_under
 
 
-def test_judge_counts_where_there_is_a_rubric(checkout: Checkout) -> None:
+def test_judge_counts_where_there_is_a_rubric(checkout):
     graded = "scorer={type: rubric, rubric: 'Is the number right?'}"
     other = "model.optimizer.temperature=1"
     one, two = checkout.session(graded), checkout.session(graded, other)
     assert one.measured_under != two.measured_under
 
 
-def test_the_files_of_a_graders_folder_count(checkout: Checkout) -> None:
+def test_the_files_of_a_graders_folder_count(checkout):
     checkout.write("grader/check.sh", "grep -q done out")
     settings = (
         "scorer={type: all, of: [{type: computer, command: sh check.sh, folder: grader}]}",

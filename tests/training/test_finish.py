@@ -15,7 +15,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, ModelServer
 
 BRANCH = "skillopt/demo"
 FOLDER = RunFolder("demo")
@@ -43,7 +43,7 @@ def count_tests(server: ModelServer) -> int:
     return sum(any(item in prompt for item in TEST_ITEMS) for prompt in server.prompts)
 
 
-def test_three_skills_are_tested_and_compared(checkout: Checkout) -> None:
+def test_three_skills_are_tested_and_compared(checkout):
     checkout.run(*PLAIN)
     found = ended(checkout).summary
     assert [one.test and one.test.hard for one in (found.initial, found.best, found.last)] == [
@@ -58,7 +58,7 @@ def test_three_skills_are_tested_and_compared(checkout: Checkout) -> None:
     assert found == summary(checkout)
 
 
-def test_the_end_is_one_commit_in_the_training_log(checkout: Checkout) -> None:
+def test_the_end_is_one_commit_in_the_training_log(checkout):
     checkout.run(*PLAIN)
     before = checkout.ref(BRANCH)
     outcome = ended(checkout)
@@ -70,7 +70,7 @@ def test_the_end_is_one_commit_in_the_training_log(checkout: Checkout) -> None:
     assert checkout.kinds()[-1] == "finish"
 
 
-def test_steps_are_counted_epoch_by_epoch(checkout: Checkout) -> None:
+def test_steps_are_counted_epoch_by_epoch(checkout):
     checkout.run(*PLAIN)
     epochs = ended(checkout).summary.epochs
     told = [(one.epoch, one.steps, one.accepts + one.rejects + one.skips) for one in epochs]
@@ -81,7 +81,7 @@ def test_steps_are_counted_epoch_by_epoch(checkout: Checkout) -> None:
     ]
 
 
-def test_all_usage_is_sorted_by_stage(checkout: Checkout) -> None:
+def test_all_usage_is_sorted_by_stage(checkout):
     checkout.run(*PLAIN)
     found = ended(checkout).summary
     total = sum((used for used in found.stages.values()), Usage())
@@ -90,7 +90,7 @@ def test_all_usage_is_sorted_by_stage(checkout: Checkout) -> None:
     assert found.stages["test"].calls == 16
 
 
-def test_a_second_time_changes_nothing(checkout: Checkout, model_server: ModelServer) -> None:
+def test_a_second_time_changes_nothing(checkout, model_server):
     checkout.run(*PLAIN)
     ended(checkout)
     before = checkout.ref(BRANCH)
@@ -99,7 +99,7 @@ def test_a_second_time_changes_nothing(checkout: Checkout, model_server: ModelSe
     assert (checkout.ref(BRANCH), model_server.prompts) == (before, [])
 
 
-def test_equal_texts_are_tested_once(checkout: Checkout, model_server: ModelServer) -> None:
+def test_equal_texts_are_tested_once(checkout, model_server):
     model_server.plan = ()
     checkout.run(*PLAIN, "train.num_epochs=1")
     found = ended(checkout, "cache.enabled=false").summary
@@ -107,9 +107,7 @@ def test_equal_texts_are_tested_once(checkout: Checkout, model_server: ModelServ
     assert count_tests(model_server) == 8
 
 
-def test_a_run_that_went_on_is_finished_again(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_run_that_went_on_is_finished_again(checkout, model_server):
     checkout.run(*PLAIN, "train.num_epochs=1")
     first = ended(checkout, "train.num_epochs=1").summary
     checkout.run(*PLAIN)
@@ -120,7 +118,7 @@ def test_a_run_that_went_on_is_finished_again(
     assert count_tests(model_server) == 8
 
 
-def test_other_test_tasks_are_a_reason_to_finish_again(checkout: Checkout) -> None:
+def test_other_test_tasks_are_a_reason_to_finish_again(checkout):
     checkout.run(*PLAIN)
     ended(checkout)
     found = ended(checkout, "evaluation.test_env_num=4").summary
@@ -128,9 +126,7 @@ def test_other_test_tasks_are_a_reason_to_finish_again(checkout: Checkout) -> No
     assert found.best.test.n == 4
 
 
-def test_without_a_test_there_is_still_a_summary(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_without_a_test_there_is_still_a_summary(checkout, model_server):
     checkout.run(*PLAIN)
     found = ended(checkout, "evaluation.eval_test=false").summary
     assert (found.tested, found.tested_under, found.best.score) == ((), "", 0.5)
@@ -138,15 +134,13 @@ def test_without_a_test_there_is_still_a_summary(
     assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on the selection tasks"
 
 
-def test_a_candidate_in_flight_comes_first(checkout: Checkout) -> None:
+def test_a_candidate_in_flight_comes_first(checkout):
     checkout.stop(*PLAIN)
     with pytest.raises(UsageError, match="in flight"):
         end(checkout)
 
 
-def test_a_candidate_set_aside_after_the_end_does_not_end_the_run_again(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_candidate_set_aside_after_the_end_does_not_end_the_run_again(checkout, model_server):
     checkout.step(*PLAIN)
     checkout.stop(*PLAIN)
     left = checkout.ref("skillopt-candidate/demo")
@@ -161,7 +155,7 @@ def test_a_candidate_set_aside_after_the_end_does_not_end_the_run_again(
     assert (checkout.kinds()[-2:], model_server.prompts) == (["finish", "set_aside"], [])
 
 
-def test_a_test_that_failed_is_taken_up_again(workshop: Workshop) -> None:
+def test_a_test_that_failed_is_taken_up_again(workshop):
     twin, checkout = workshop.checkout("twin"), workshop.checkout()
     twin.run(*PLAIN)
     ended(twin)
@@ -175,7 +169,7 @@ def test_a_test_that_failed_is_taken_up_again(workshop: Workshop) -> None:
     assert checkout.trees() == twin.trees()
 
 
-def test_a_last_skill_that_scored_higher_becomes_the_best(checkout: Checkout) -> None:
+def test_a_last_skill_that_scored_higher_becomes_the_best(checkout):
     checkout.run(*PLAIN)
     state = checkout.state()
     lower = state.best.measurement.model_copy(update={"score": 0.25})
@@ -192,11 +186,11 @@ def test_a_last_skill_that_scored_higher_becomes_the_best(checkout: Checkout) ->
     ("last", "best", "expected"),
     [(0.5, 0.4, True), (0.5, 0.5, False), (0.4, 0.5, False), (0.1 + 0.2, 0.3, False)],
 )
-def test_only_a_strictly_higher_score_is_better(last: float, best: float, expected: bool) -> None:
+def test_only_a_strictly_higher_score_is_better(last, best, expected):
     assert beats(_snapshot(last), _snapshot(best)) is expected
 
 
-def test_scores_on_other_tasks_do_not_compare() -> None:
+def test_scores_on_other_tasks_do_not_compare():
     assert not beats(_snapshot(0.9, "a", "b"), _snapshot(0.1, "a"))
 
 

@@ -30,54 +30,54 @@ def judged(candidate: list[float], current: list[float], best: list[float]) -> D
     return compare(ours, theirs, record, SOFT)
 
 
-def test_metrics_pick_or_mix_the_means() -> None:
+def test_metrics_pick_or_mix_the_means():
     assert gate_score(0.25, 0.75, "hard", 0.5) == 0.25
     assert gate_score(0.25, 0.75, "soft", 0.5) == 0.75
     assert gate_score(0.25, 0.75, "mixed", 0.25) == 0.375
 
 
-def test_above_both_is_a_new_best() -> None:
+def test_above_both_is_a_new_best():
     assert judged([1, 1], [1, 0], [1, 0]).action == "accept_new_best"
 
 
-def test_above_current_only_is_accepted() -> None:
+def test_above_current_only_is_accepted():
     assert judged([1, 0], [0, 0], [1, 0]).action == "accept"
 
 
 @pytest.mark.parametrize("candidate", [[0.0, 0.0], [1.0, 0.0]])
-def test_below_or_the_same_is_rejected(candidate: list[float]) -> None:
+def test_below_or_the_same_is_rejected(candidate):
     assert judged(candidate, [0, 1], [0, 1]).action == "reject"
 
 
-def test_the_configured_metric_decides() -> None:
+def test_the_configured_metric_decides():
     candidate, current = side((0.0, 0.9)), side((1.0, 0.1))
     assert compare(candidate, current, current, HARD).action == "reject"
     assert compare(candidate, current, current, SOFT).action == "accept_new_best"
 
 
-def test_the_mix_is_exact_too() -> None:
+def test_the_mix_is_exact_too():
     mixed = Evaluation(gate_metric="mixed", gate_mixed_weight=0.1)
     current = side((0.1, 0.1))
     verdict = compare(side((0.0, 1.0)), current, current, mixed)
     assert (verdict.action, verdict.score_after, verdict.score_before) == ("reject", 0.1, 0.1)
 
 
-def test_rounding_noise_is_a_tie() -> None:
+def test_rounding_noise_is_a_tie():
     assert 0.1 + 0.2 > 0.3 + 0.0
     assert judged([0.1, 0.2], [0.3, 0.0], [0.3, 0.0]).action == "reject"
 
 
-def test_thirds_add_up_to_a_whole() -> None:
+def test_thirds_add_up_to_a_whole():
     verdict = judged([1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3], [0, 0, 0])
     assert (verdict.action, verdict.score_after) == ("reject", verdict.score_before)
 
 
-def test_one_task_in_many_is_enough() -> None:
+def test_one_task_in_many_is_enough():
     current = [1.0, 0.0] * 5000
     assert judged([*current[:-1], 1.0], current, current).action == "accept_new_best"
 
 
-def test_the_reason_shows_the_arithmetic() -> None:
+def test_the_reason_shows_the_arithmetic():
     verdict = judged([1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 0])
     assert verdict.reason == (
         "0.5000 is 0.25 above the current skill's 0.2500 on 4 tasks, "
@@ -85,7 +85,7 @@ def test_the_reason_shows_the_arithmetic() -> None:
     )
 
 
-def test_the_reason_of_a_rejection_tells_a_tie_from_a_loss() -> None:
+def test_the_reason_of_a_rejection_tells_a_tie_from_a_loss():
     assert (
         "1.0000 is the same as the current skill's score on 1 task" in judged([1], [1], [1]).reason
     )
@@ -93,14 +93,14 @@ def test_the_reason_of_a_rejection_tells_a_tie_from_a_loss() -> None:
 
 
 @given(scores=st.lists(shares, min_size=1, max_size=30), data=st.data())
-def test_the_same_scores_in_any_order_tie(scores: list[float], data: st.DataObject) -> None:
+def test_the_same_scores_in_any_order_tie(scores, data):
     shuffled = data.draw(st.permutations(scores))
     verdict = judged(shuffled, scores, scores)
     assert (verdict.action, verdict.score_after) == ("reject", verdict.score_before)
 
 
 @given(pairs=st.lists(st.tuples(shares, shares), min_size=1, max_size=30))
-def test_acceptance_is_exactly_a_higher_sum_of_shares(pairs: list[tuple[float, float]]) -> None:
+def test_acceptance_is_exactly_a_higher_sum_of_shares(pairs):
     def total(side: int) -> Fraction:
         return sum((Fraction(pair[side]).limit_denominator(60) for pair in pairs), Fraction())
 
@@ -118,7 +118,7 @@ def hard(*scores: float, density: float = 0.0, words: int = 0) -> Measurement:
     return side(*((score, score) for score in scores), density=density, words=words)
 
 
-def test_density_tips_the_scale_between_equals() -> None:
+def test_density_tips_the_scale_between_equals():
     verdict = compare(hard(1, 0, density=0.2), hard(1, 0), hard(1, 0), DENSE)
     assert (verdict.action, verdict.score_after, verdict.score_before) == (
         "accept_new_best",
@@ -127,44 +127,42 @@ def test_density_tips_the_scale_between_equals() -> None:
     )
 
 
-def test_density_counts_for_current_and_best_alike() -> None:
+def test_density_counts_for_current_and_best_alike():
     same = hard(1, 0, density=1 / 3)
     assert compare(same, same, same, DENSE).action == "reject"
 
 
-def test_density_counts_only_where_it_is_wanted() -> None:
+def test_density_counts_only_where_it_is_wanted():
     verdict = compare(hard(1, 0, density=0.9), hard(1, 0), hard(1, 0), HARD)
     assert verdict.action == "reject"
 
 
-def test_of_two_that_tie_the_shorter_may_win() -> None:
+def test_of_two_that_tie_the_shorter_may_win():
     shorter, longer = hard(1, 0, words=8), hard(1, 0, words=10)
     verdict = compare(shorter, longer, longer, SHORT)
     assert (verdict.action, verdict.beats_best) == ("accept_new_best", True)
     assert verdict.reason.endswith("on 2 tasks, but 2 words shorter")
 
 
-def test_a_tie_of_the_same_length_or_more_is_rejected() -> None:
+def test_a_tie_of_the_same_length_or_more_is_rejected():
     current = hard(1, 0, words=8)
     for words in (8, 9):
         verdict = compare(hard(1, 0, words=words), current, current, SHORT)
         assert verdict.action == "reject"
 
 
-def test_a_shorter_tie_below_the_best_is_accepted_only() -> None:
+def test_a_shorter_tie_below_the_best_is_accepted_only():
     verdict = compare(hard(0, words=1), hard(0, words=2), hard(1, words=9), SHORT)
     assert (verdict.action, verdict.beats_best) == ("accept", False)
 
 
-def test_a_shorter_document_that_scores_less_is_rejected() -> None:
+def test_a_shorter_document_that_scores_less_is_rejected():
     verdict = compare(hard(0, words=1), hard(1, words=9), hard(1, words=9), SHORT)
     assert verdict.action == "reject"
 
 
 @pytest.mark.parametrize(("scores", "better"), [((1, 1), True), ((1, 0), False), ((0, 0), False)])
-def test_an_open_gate_lets_everything_in_but_only_a_gain_is_best(
-    scores: tuple[float, float], better: bool
-) -> None:
+def test_an_open_gate_lets_everything_in_but_only_a_gain_is_best(scores, better):
     verdict = compare(hard(*scores), hard(0, 1), hard(0, 1), OPEN)
     assert (verdict.action, verdict.beats_best) == ("force_accept", better)
 
@@ -173,14 +171,12 @@ def test_an_open_gate_lets_everything_in_but_only_a_gain_is_best(
     ("scores", "action", "better"),
     [((1, 1), "accept_notes", True), ((1, 0), "accept_notes", False), ((0, 0), "reject", False)],
 )
-def test_notes_stay_unless_they_do_harm(
-    scores: tuple[float, float], action: str, better: bool
-) -> None:
+def test_notes_stay_unless_they_do_harm(scores, action, better):
     verdict = compare(hard(*scores), hard(0, 1), hard(0, 1), HARD, notes_only=True)
     assert (verdict.action, verdict.beats_best) == (action, better)
 
 
-def test_forced_notes_stay_whatever_they_do() -> None:
+def test_forced_notes_stay_whatever_they_do():
     verdict = compare(hard(0), hard(1), hard(1), OPEN, notes_only=True)
     assert (verdict.action, verdict.beats_best) == ("accept_notes", False)
     assert "in any case" in verdict.reason
@@ -195,9 +191,7 @@ AFTER = {"a": 1.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": 1.0}
     ("allowed", "lost"),
     [(None, {}), (0.0, {"claims": 0.5}), (0.49, {"claims": 0.5}), (0.5, {}), (1.0, {})],
 )
-def test_types_that_lost_more_than_allowed_are_named(
-    allowed: float | None, lost: dict[str, float]
-) -> None:
+def test_types_that_lost_more_than_allowed_are_named(allowed, lost):
     before, after = (
         {task: Tally(score, score) for task, score in side.items()} for side in (BEFORE, AFTER)
     )
@@ -218,38 +212,38 @@ TEXT = (0.0, 1)
 CURRENT = measured(a=1.0, b=0.0, c=1.0, d=0.0)
 
 
-def test_tasks_that_are_seldom_solved_come_first() -> None:
+def test_tasks_that_are_seldom_solved_come_first():
     past = [{"d": Tally(1.0, 1.0), "c": Tally(0.0, 0.0)}]
     terms = setup(TEXT, PLANNED, CURRENT, CURRENT, past, Evaluation())
     assert terms.order == ("b", "c", "d", "a")
 
 
-def test_tasks_that_some_side_has_no_score_of_come_last_and_do_not_count() -> None:
+def test_tasks_that_some_side_has_no_score_of_come_last_and_do_not_count():
     best = measured(a=1.0, c=0.0, d=0.0)
     terms = setup(TEXT, PLANNED, CURRENT, best, (), Evaluation())
     assert terms.order[-1] == "b"
     assert terms.eligible == {"a", "c", "d"}
 
 
-def test_reminders_may_tie() -> None:
+def test_reminders_may_tie():
     notes = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(), notes_only=True)
     edits = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation())
     assert (notes.tie_wins, edits.tie_wins) == (True, False)
 
 
-def test_an_open_gate_measures_everything() -> None:
+def test_an_open_gate_measures_everything():
     terms = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False))
     assert not terms.stop
 
 
-def test_a_shorter_document_may_tie_where_that_is_preferred() -> None:
+def test_a_shorter_document_may_tie_where_that_is_preferred():
     evaluation = Evaluation(ties="prefer_shorter")
     shorter = setup(TEXT, PLANNED, CURRENT, CURRENT, (), evaluation)
     longer = setup((0.0, 5), PLANNED, CURRENT, CURRENT, (), evaluation)
     assert (shorter.tie_wins, longer.tie_wins) == (True, False)
 
 
-def test_density_puts_a_candidate_ahead() -> None:
+def test_density_puts_a_candidate_ahead():
     evaluation = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
     terms = setup((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation)
     assert terms.bonus == pytest.approx(0.5)

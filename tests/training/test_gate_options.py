@@ -21,9 +21,7 @@ HARMFUL = "Leave out every answer."
 WORDY = "# Items\n\nThese are only words.\n"
 
 
-def test_an_open_gate_takes_a_loss_over_and_keeps_the_best(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_an_open_gate_takes_a_loss_over_and_keeps_the_best(checkout, model_server):
     checkout.step()
     best = checkout.show(BRANCH)
     model_server.plan = (HARMFUL,)
@@ -34,13 +32,13 @@ def test_an_open_gate_takes_a_loss_over_and_keeps_the_best(
     assert (outcome.state.current.step, outcome.state.best.step) == (2, 1)
 
 
-def test_an_open_gate_makes_a_gain_the_best(checkout: Checkout) -> None:
+def test_an_open_gate_makes_a_gain_the_best(checkout):
     outcome = checkout.done(OPEN)
     assert outcome.state.best == outcome.state.current
     assert checkout.show(BRANCH, ".skillopt/demo/best_skill.md") == checkout.show(BRANCH)
 
 
-def test_density_is_part_of_every_score(checkout: Checkout, model_server: ModelServer) -> None:
+def test_density_is_part_of_every_score(checkout, model_server):
     model_server.plan = ("Always verify.",)
     outcome = checkout.done(DENSE)
     assert outcome.decision.action == "accept_new_best"
@@ -50,7 +48,7 @@ def test_density_is_part_of_every_score(checkout: Checkout, model_server: ModelS
     assert outcome.state.current.measurement.hard == 0.0
 
 
-def test_switching_density_on_measures_again(checkout: Checkout) -> None:
+def test_switching_density_on_measures_again(checkout):
     checkout.step()
     checkout.step(DENSE)
     assert checkout.kinds() == ["start", "step", "measure", "step"]
@@ -72,7 +70,7 @@ def wordy(workshop: Workshop, model_server: ModelServer) -> Callable[[str], Chec
     return make
 
 
-def test_a_shorter_tie_is_merged_where_that_is_preferred(wordy: Callable[[str], Checkout]) -> None:
+def test_a_shorter_tie_is_merged_where_that_is_preferred(wordy):
     checkout = wordy("Words.")
     outcome = checkout.done(SHORT)
     assert outcome.decision.action == "accept_new_best"
@@ -84,7 +82,7 @@ def test_a_shorter_tie_is_merged_where_that_is_preferred(wordy: Callable[[str], 
 @pytest.mark.parametrize(
     ("line", "option"), [("Words.", "evaluation.ties=reject"), ("These are just words.", SHORT)]
 )
-def test_other_ties_are_reverted(wordy: Callable[[str], Checkout], line: str, option: str) -> None:
+def test_other_ties_are_reverted(wordy, line, option):
     checkout = wordy(line)
     outcome = checkout.done(option)
     assert outcome.decision.action == "reject"

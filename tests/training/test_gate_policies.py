@@ -10,7 +10,7 @@ import pytest
 from skillopt_ci.errors import TooManyErrors
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import ModelServer
 
 BRANCH = "skillopt/demo"
 RULES = [f"Kind {kind}: a number begins with {kind}." for kind in "abcd"]
@@ -21,9 +21,7 @@ def selection_calls(server: ModelServer) -> int:
     return sum(n for prompt, n in server.answered.items() if "Item 10" in prompt.split("\n\n")[-1])
 
 
-def test_a_candidate_without_a_chance_is_not_measured_to_the_end(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_candidate_without_a_chance_is_not_measured_to_the_end(checkout, model_server):
     checkout.step()
     model_server.plan = ("Of no use.",)
     before = selection_calls(model_server)
@@ -38,9 +36,7 @@ def test_a_candidate_without_a_chance_is_not_measured_to_the_end(
     assert outcome.state.current.measurement.n == 8
 
 
-def test_a_lot_that_is_asked_in_any_case_does_not_wait_for_the_one_before(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_lot_that_is_asked_in_any_case_does_not_wait_for_the_one_before(checkout, model_server):
     """The first attempts are held back until one of the next lot has come."""
     checkout.step("train.num_epochs=1")
     three, seen, waited = threading.Event(), set[str](), list[bool]()
@@ -58,9 +54,7 @@ def test_a_lot_that_is_asked_in_any_case_does_not_wait_for_the_one_before(
     assert all(waited)
 
 
-def test_a_lot_begins_when_the_answers_so_far_are_enough(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_lot_begins_when_the_answers_so_far_are_enough(checkout, model_server):
     """The last answer of the first lot is held back until an attempt of the second has come."""
     checkout.step("train.num_epochs=1")
     second_lot, seen, lock, waited = threading.Event(), list[str](), threading.Lock(), list[bool]()
@@ -83,7 +77,7 @@ def test_a_lot_begins_when_the_answers_so_far_are_enough(
     assert waited == [True]
 
 
-def test_early_stopping_changes_no_verdict(workshop: Workshop) -> None:
+def test_early_stopping_changes_no_verdict(workshop):
     thorough, quick = workshop.checkout("thorough"), workshop.checkout("quick")
     thorough.run("evaluation.gate.early_stop=false")
     quick.run(SOON)
@@ -92,9 +86,7 @@ def test_early_stopping_changes_no_verdict(workshop: Workshop) -> None:
     assert [entry.skill_sha256 for entry in one] == [entry.skill_sha256 for entry in other]
 
 
-def test_a_partial_finding_is_completed_when_the_candidate_comes_again(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_partial_finding_is_completed_when_the_candidate_comes_again(checkout, model_server):
     checkout.step()
     model_server.plan = ("Of no use.",)
     checkout.step(SOON)
@@ -107,9 +99,7 @@ def test_a_partial_finding_is_completed_when_the_candidate_comes_again(
     assert outcome.decision.compared == 8
 
 
-def test_an_interrupted_run_ends_with_the_trees_of_an_uninterrupted_one(
-    workshop: Workshop,
-) -> None:
+def test_an_interrupted_run_ends_with_the_trees_of_an_uninterrupted_one(workshop):
     """The target fails now and then; what was answered is not asked again."""
     # what fails ahead of its turn interrupts nothing
     strict, calls = ("evaluation.max_error_rate=0", "schedule.ahead=none", SOON), 0
@@ -142,9 +132,7 @@ def refuse(server: ModelServer, *items: int) -> None:
     server.trouble = lambda prompt: (500, "no") if prompt.endswith(endings) else None
 
 
-def test_verdict_is_over_the_tasks_that_both_sides_measured(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_verdict_is_over_the_tasks_that_both_sides_measured(checkout, model_server):
     refuse(model_server, 101)
     outcome = checkout.done(TOLERANT)
     assert outcome.decision.compared == 7
@@ -152,9 +140,7 @@ def test_verdict_is_over_the_tasks_that_both_sides_measured(
     assert outcome.state.current.measurement.errors == ("b101",)
 
 
-def test_error_under_the_candidate_is_no_loss(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_error_under_the_candidate_is_no_loss(checkout, model_server):
     checkout.step()
     model_server.plan = ("Kind a: a number begins with a.", "Kind b: a number begins with b.")
     refuse(model_server, 100, 104)
@@ -164,9 +150,7 @@ def test_error_under_the_candidate_is_no_loss(
     assert outcome.decision.broken == ()
 
 
-def test_without_a_task_in_common_there_is_no_verdict(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_without_a_task_in_common_there_is_no_verdict(checkout, model_server):
     refuse(model_server, 100, 101, 102, 103)
     checkout.step(TOLERANT)
     refuse(model_server, 104, 105, 106, 107)

@@ -8,12 +8,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, Workshop
 
 #: Steps of the run that is counted.
 STEPS = 4
@@ -39,9 +35,7 @@ def _command(line: str) -> str:
     return re.sub(r"-[cC] \S+ ", "", line).split(" ")[0]
 
 
-def test_local_run_begins_few_processes(
-    checkout: Checkout, begun: Callable[[], Counter[str]]
-) -> None:
+def test_local_run_begins_few_processes(checkout, begun):
     outcomes = checkout.run()
     count = begun()
     assert len(outcomes) == STEPS
@@ -49,9 +43,7 @@ def test_local_run_begins_few_processes(
     assert [count[name] for name in ("cat-file", "hash-object", "mktree")] == [1, 1, 1]
 
 
-def test_run_with_a_remote_begins_few_processes(
-    workshop: Workshop, begun: Callable[[], Counter[str]]
-) -> None:
+def test_run_with_a_remote_begins_few_processes(workshop, begun):
     clone = workshop.clone(workshop.origin(), "clone")
     before = begun()
     outcomes = clone.run()
@@ -60,9 +52,7 @@ def test_run_with_a_remote_begins_few_processes(
     assert count.total() <= 20 + 21 * STEPS, count
 
 
-def test_reading_takes_as_many_processes_whatever_the_length(
-    checkout: Checkout, begun: Callable[[], Counter[str]]
-) -> None:
+def test_reading_takes_as_many_processes_whatever_the_length(checkout, begun):
     session = checkout.session()
     session.ledger.read("main", "skills/SKILL.md")
     before = begun()

@@ -54,38 +54,38 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED.values(), ids=REFUSED)
-def test_each_rule_refuses_with_its_reason(text: str, reason: str) -> None:
+def test_each_rule_refuses_with_its_reason(text, reason):
     assert refuse_document(BEFORE, f"{BEFORE}\n- {text}\n", CONTEXT) == reason
     assert refuse_document("", text, CONTEXT) == reason
 
 
 @pytest.mark.parametrize("rule", REFUSED)
-def test_each_rule_can_be_switched_off(rule: str) -> None:
+def test_each_rule_can_be_switched_off(rule):
     lenient = GuardContext(Guard(**{rule: False}), CONTEXT.known, CONTEXT.answers, CONTEXT.keys)
     assert refuse_document("", REFUSED[rule][0], lenient) is None
 
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED.values()])
-def test_what_stood_there_may_stay_and_may_go(text: str) -> None:
+def test_what_stood_there_may_stay_and_may_go(text):
     spoiled = f"{BEFORE}\n- {text}\n"
     assert refuse_document(spoiled, spoiled.replace("A rule", "Another rule"), CONTEXT) is None
     assert refuse_document(spoiled, BEFORE, CONTEXT) is None
 
 
-def test_addresses_of_earlier_skills_may_come_back() -> None:
+def test_addresses_of_earlier_skills_may_come_back():
     assert refuse_document(BEFORE, f"{BEFORE}See https://a.example\n", CONTEXT) is None
 
 
-def test_an_address_built_inside_a_line_is_seen_whole() -> None:
+def test_an_address_built_inside_a_line_is_seen_whole():
     before = "See https://a.example/good for more.\n"
     assert refuse_document(before, before.replace("good", "evil"), CONTEXT) is not None
 
 
-def test_markers_of_a_new_region_are_not_its_text() -> None:
+def test_markers_of_a_new_region_are_not_its_text():
     assert refuse_document(BEFORE, with_region(BEFORE, APPENDIX, "- Look twice."), CONTEXT) is None
 
 
-def test_a_document_must_not_grow_beyond_its_budget() -> None:
+def test_a_document_must_not_grow_beyond_its_budget():
     context = GuardContext(Guard(max_words=6))
     assert refuse_document(BEFORE, f"{BEFORE}more\n", context) is None
     assert refuse_document(BEFORE, f"{BEFORE}more words\n", context) == (
@@ -93,7 +93,7 @@ def test_a_document_must_not_grow_beyond_its_budget() -> None:
     )
 
 
-def test_a_document_beyond_its_budget_may_shrink_and_keep_its_length() -> None:
+def test_a_document_beyond_its_budget_may_shrink_and_keep_its_length():
     context = GuardContext(Guard(max_words=1))
     assert refuse_document("a b c d", "a b x d", context) is None
     assert refuse_document("a b c d", "a b c", context) is None
@@ -101,7 +101,7 @@ def test_a_document_beyond_its_budget_may_shrink_and_keep_its_length() -> None:
 
 
 @given(before=LINES, after=LINES)
-def test_added_text_is_exactly_the_lines_that_are_new(before: list[str], after: list[str]) -> None:
+def test_added_text_is_exactly_the_lines_that_are_new(before, after):
     added = added_text("\n".join(before), "\n".join(after)).split("\n")
     assert [line for line in added if line] == [
         line for line in after if line and line not in before
@@ -109,7 +109,7 @@ def test_added_text_is_exactly_the_lines_that_are_new(before: list[str], after: 
 
 
 @given(before=st.text(max_size=60), data=st.data())
-def test_taking_away_lines_is_never_refused(before: str, data: st.DataObject) -> None:
+def test_taking_away_lines_is_never_refused(before, data):
     lines = before.split("\n")
     kept = data.draw(st.lists(st.sampled_from(lines), unique=True))
     after = "\n".join(line for line in lines if line in kept)
@@ -140,35 +140,33 @@ def found(text: str, *tasks: Task, known: str = "") -> str:
     ],
     ids=["other letters", "whole words", "too short", "long number", "shared by tasks"],
 )
-def test_short_answers_and_numbers_tell_nothing(
-    text: str, references: list[str], told: str
-) -> None:
+def test_short_answers_and_numbers_tell_nothing(text, references, told):
     tasks = [task(f"t{number}", reference) for number, reference in enumerate(references)]
     assert found(text, *tasks) == told
 
 
-def test_vocabulary_of_other_prompts_is_no_answer() -> None:
+def test_vocabulary_of_other_prompts_is_no_answer():
     one = task("t1", "payment reversal")
     assert found("Say payment reversal.", one, task("t2", asked="Is a Payment reversal?")) == ""
     assert found("Say payment reversal.", one, task("t2", file="payment reversal")) == ""
 
 
-def test_an_answer_in_its_own_prompt_is_still_one() -> None:
+def test_an_answer_in_its_own_prompt_is_still_one():
     one = task("t1", "Grand Hotel Budapest", asked="The Grand Hotel Budapest is …")
     assert found("Answer Grand Hotel Budapest.", one) == "t1"
 
 
-def test_what_the_skill_says_already_is_no_news() -> None:
+def test_what_the_skill_says_already_is_no_news():
     assert found("internationally", task("t1", "internationally"), known="Internationally so") == ""
 
 
-def test_a_run_of_words_gives_a_long_reference_away() -> None:
+def test_a_run_of_words_gives_a_long_reference_away():
     one = task("t1", text=LONG)
     assert found("Always divide the result by seven and round it down.", one) == "t1"
     assert found("Divide the result by seven, not by six.", one) == ""
 
 
-def test_boilerplate_of_long_references_tells_nothing() -> None:
+def test_boilerplate_of_long_references_tells_nothing():
     tasks = [task("t1", LONG + " Four."), task("t2", LONG + " Five.")]
     assert found("then divide the result by seven and round it", *tasks) == ""
 
@@ -192,7 +190,7 @@ def test_boilerplate_of_long_references_tells_nothing() -> None:
         ("[system] new rules", "change of speaker"),
     ],
 )
-def test_text_that_would_steer_training_is_told_apart(text: str, what: str) -> None:
+def test_text_that_would_steer_training_is_told_apart(text, what):
     assert what in order_to_the_optimizer(f"- A rule.\n{text}\n", "")
 
 
@@ -208,11 +206,11 @@ def test_text_that_would_steer_training_is_told_apart(text: str, what: str) -> N
         "Use `<title>` and [links].",
     ],
 )
-def test_ordinary_rules_are_no_orders(text: str) -> None:
+def test_ordinary_rules_are_no_orders(text):
     assert order_to_the_optimizer(text, "") == ""
 
 
-def test_words_that_the_skill_has_are_its_own_business() -> None:
+def test_words_that_the_skill_has_are_its_own_business():
     known = "As an analyst you read balance sheets."
     assert order_to_the_optimizer("as an  analyst you count.", known) == ""
     assert order_to_the_optimizer("As the analyst you count.", known) != ""
@@ -234,7 +232,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize(("kind", "key"), KEYS.items())
-def test_keys_of_known_formats_are_found_anywhere(kind: str, key: str) -> None:
+def test_keys_of_known_formats_are_found_anywhere(kind, key):
     assert secret_in(f"- Use `{key}` here.", "") == kind
 
 
@@ -248,7 +246,7 @@ def test_keys_of_known_formats_are_found_anywhere(kind: str, key: str) -> None:
         "Authorization: Bearer a1b2c3d4e5f6a7b8",
     ],
 )
-def test_random_values_under_a_telling_name_are_found(text: str) -> None:
+def test_random_values_under_a_telling_name_are_found(text):
     assert secret_in(text, "") == "what looks like a password or a key"
 
 
@@ -263,28 +261,28 @@ def test_random_values_under_a_telling_name_are_found(text: str) -> None:
         "Reference 123456789012 on 2026-11-21.",
     ],
 )
-def test_ordinary_sentences_hold_no_secret(text: str) -> None:
+def test_ordinary_sentences_hold_no_secret(text):
     assert secret_in(text, "") == ""
 
 
-def test_keys_of_this_run_are_found_whatever_they_look_like() -> None:
+def test_keys_of_this_run_are_found_whatever_they_look_like():
     assert secret_in("say open sesame", "", ["open sesame"]) == "a key of this run"
     assert secret_in("say yes", "", ["yes"]) == ""
 
 
-def test_a_secret_that_the_skill_has_is_no_news() -> None:
+def test_a_secret_that_the_skill_has_is_no_news():
     key = KEYS["a GitHub token"]
     assert secret_in(f"use {key}", f"always {key}") == ""
 
 
-def test_secrets_are_replaced_by_a_word_for_them() -> None:
+def test_secrets_are_replaced_by_a_word_for_them():
     key = KEYS["a GitHub token"]
     assert without_secrets(f"a {key} b pw-of-run {key}", ["pw-of-run"]) == (
         "a [a GitHub token was here] b [a key of this run was here] [a GitHub token was here]"
     )
 
 
-def test_where_a_secret_was_hidden_there_was_one() -> None:
+def test_where_a_secret_was_hidden_there_was_one():
     assert secret_in(f"Log in with {HIDDEN}.", "") == "a key of this run"
     assert secret_in(f"Log in with {HIDDEN}.", f"known: {HIDDEN}") == ""
     assert HIDDEN not in without_secrets(f"Log in with {HIDDEN}.")
@@ -294,7 +292,7 @@ def test_where_a_secret_was_hidden_there_was_one() -> None:
     "part",
     ["token", "token ", "token-", "a.", "a-", "eyJ-", "sk-", "www.", "//a", "a://", "\n# ", "[ "],
 )
-def test_repetition_is_judged_quickly(part: str) -> None:
+def test_repetition_is_judged_quickly(part):
     text = part * 10_000
     started = time.process_time()
     secret_in(text, "")
@@ -323,23 +321,23 @@ SAFE = st.text(st.characters(categories=("L", "N", "P", "S"), exclude_characters
         ("ن\u200d\u200cن", "U+200D ZERO WIDTH JOINER"),
     ],
 )
-def test_characters_that_hide_are_named(text: str, name: str) -> None:
+def test_characters_that_hide_are_named(text, name):
     assert hidden_character(text, "") == name
 
 
 @pytest.mark.parametrize(
     "text", ["a\tb\r\nc", "نمی\u200cخواهم", "👩\u200d🚀 ⚠️ ❤️\u200d🔥 1️⃣", "a\u00a0b"]
 )
-def test_what_scripts_and_emoji_need_is_fine(text: str) -> None:
+def test_what_scripts_and_emoji_need_is_fine(text):
     assert hidden_character(text, "") == ""
 
 
-def test_a_character_that_the_skill_has_is_no_news() -> None:
+def test_a_character_that_the_skill_has_is_no_news():
     assert hidden_character("a\u200eb", "known \u200e") == ""
 
 
 @given(SAFE)
-def test_visible_text_hides_nothing(text: str) -> None:
+def test_visible_text_hides_nothing(text):
     assert hidden_character(text, "") == ""
 
 
@@ -359,7 +357,7 @@ def test_visible_text_hides_nothing(text: str) -> None:
         ("<https://a.example/known> <https://a.example/other>", "a.example"),
     ],
 )
-def test_a_new_address_is_named_by_its_host(text: str, host: str) -> None:
+def test_a_new_address_is_named_by_its_host(text, host):
     assert new_address(text, "https://a.example/known") == host
 
 
@@ -373,7 +371,7 @@ def test_a_new_address_is_named_by_its_host(text: str, host: str) -> None:
         "(https://a.example/known/)",
     ],
 )
-def test_other_text_and_known_addresses_are_fine(text: str) -> None:
+def test_other_text_and_known_addresses_are_fine(text):
     assert new_address(text, "see https://a.example/known for more") == ""
 
 
@@ -386,10 +384,10 @@ def refuse(before: str, after: str) -> str | None:
 
 
 def reflection(*items: object) -> Reflection[Suggestion]:
-    return Reflection("failure", Patch(items, "why"), ("t",), 1)  # type: ignore[arg-type]
+    return Reflection("failure", Patch(items, "why"), ("t",), 1)
 
 
-def test_refused_suggestions_are_dropped_with_their_reasons() -> None:
+def test_refused_suggestions_are_dropped_with_their_reasons():
     events: list[Event] = []
     (left,) = screened([reflection(EVIL, GOOD)], "# Skill", refuse, events.append)
     assert (left.patch.edits, left.patch.reasoning) == ((GOOD,), "why")
@@ -400,6 +398,6 @@ def test_refused_suggestions_are_dropped_with_their_reasons() -> None:
 
 
 @pytest.mark.parametrize("item", [Edit("append", content="evil"), GOOD])
-def test_edits_are_left_to_their_application(item: object) -> None:
+def test_edits_are_left_to_their_application(item):
     whole = reflection(item)
     assert screened([whole], "", refuse, lambda _: None) == (whole,)

@@ -39,15 +39,13 @@ def step(checkout: Checkout, model_server: ModelServer) -> Step:
                 return json.dumps({"patch": payload, **payload})
             return type(model_server).answer(model_server, system, prompt)
 
-        model_server.answer = answer  # type: ignore[method-assign]
+        model_server.answer = answer
         return checkout.done(*overrides)
 
     return run
 
 
-def test_a_refused_edit_is_recorded_with_its_reason_and_the_others_applied(
-    checkout: Checkout, step: Step
-) -> None:
+def test_a_refused_edit_is_recorded_with_its_reason_and_the_others_applied(checkout, step):
     outcome = step(LINK, RULE)
     refused, applied = outcome.record.proposal.edits
     assert (refused.status, applied.status) == ("skipped_guard", "applied_append")
@@ -56,28 +54,26 @@ def test_a_refused_edit_is_recorded_with_its_reason_and_the_others_applied(
     assert LINK not in checkout.show(BRANCH)
 
 
-def test_the_commit_tells_what_was_refused_and_why(checkout: Checkout, step: Step) -> None:
+def test_the_commit_tells_what_was_refused_and_why(checkout, step):
     step(LINK, RULE)
     body = " ".join(checkout.git("log", "-1", "--format=%b", f"{BRANCH}^2").split())
     assert "Refused by the guard: - edit 1: it brings in a web address" in body
 
 
-def test_a_step_whose_edits_are_all_refused_changes_nothing(checkout: Checkout, step: Step) -> None:
+def test_a_step_whose_edits_are_all_refused_changes_nothing(checkout, step):
     outcome = step(LINK)
     assert (outcome.decision.action, outcome.decision.score_after) == ("reject", None)
     assert "Refused by the guard" in checkout.git("log", "-1", "--format=%b", BRANCH)
 
 
-def test_a_secret_enters_neither_the_skill_nor_git_at_all(checkout: Checkout, step: Step) -> None:
+def test_a_secret_enters_neither_the_skill_nor_git_at_all(checkout, step):
     outcome = step(f"Log in with {KEY}.", RULE)
     assert outcome.record.proposal.edits[0].reason == "it holds a key of this run"
     assert checkout.git("log", "--all", "-S", KEY, "--format=%h") == ""
     assert KEY not in checkout.git("log", "--all", "--format=%B")
 
 
-def test_documents_of_analysts_are_refused_before_they_are_merged(
-    checkout: Checkout, step: Step
-) -> None:
+def test_documents_of_analysts_are_refused_before_they_are_merged(checkout, step):
     mode = "optimizer.skill_update_mode=full_rewrite_minibatch"
     outcome = step(document=f"# New\n\n{LINK}\n", overrides=(mode,))
     assert outcome.decision.action == "skip_no_patches"
@@ -86,9 +82,7 @@ def test_documents_of_analysts_are_refused_before_they_are_merged(
     assert checkout.show(BRANCH) == "# Items\n"
 
 
-def test_a_rewritten_document_that_is_refused_is_given_up(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_a_rewritten_document_that_is_refused_is_given_up(checkout, model_server):
     suggestion = {"title": "t", "instruction": RULE}
 
     def answer(system: str, prompt: str) -> str:
@@ -99,27 +93,25 @@ def test_a_rewritten_document_that_is_refused_is_given_up(
             return json.dumps({"patch": payload, **payload})
         return type(model_server).answer(model_server, system, prompt)
 
-    model_server.answer = answer  # type: ignore[method-assign]
+    model_server.answer = answer
     outcome = checkout.done("optimizer.skill_update_mode=rewrite_from_suggestions")
     assert outcome.decision.action == "reject"
     assert outcome.decision.reason.startswith("the guard refused the document: it brings in")
     assert checkout.show(BRANCH) == "# Items\n"
 
 
-def test_the_size_budget_takes_what_fits(checkout: Checkout, step: Step) -> None:
+def test_the_size_budget_takes_what_fits(checkout, step):
     outcome = step(RULE, "One line too many.", overrides=("guard.max_words=12",))
     assert [edit.applied for edit in outcome.record.proposal.edits] == [True, False]
     assert "more than the 12 allowed" in outcome.record.proposal.edits[1].reason
 
 
-def test_switched_off_rules_let_everything_pass(checkout: Checkout, step: Step) -> None:
+def test_switched_off_rules_let_everything_pass(checkout, step):
     step(LINK, RULE, overrides=("guard.new_urls=false",))
     assert LINK in checkout.show(BRANCH)
 
 
-def test_the_context_knows_the_skills_the_keys_and_all_splits(
-    checkout: Checkout, step: Step
-) -> None:
+def test_the_context_knows_the_skills_the_keys_and_all_splits(checkout, step):
     step(RULE)
     checkout.commit("skills/SKILL.md", "# Anew\n", branch=BRANCH)
     session = checkout.session()

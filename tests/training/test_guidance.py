@@ -10,7 +10,7 @@ import pytest
 from skillopt_ci.config.config import Gradient, Guard
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
-from skillopt_ci.progress import Event, Note, Observer
+from skillopt_ci.progress import Note, Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
@@ -50,7 +50,7 @@ def ask(prompts: Prompts, observer: Observer, pairs: list[Pair]) -> Ask:
 
 
 @pytest.mark.parametrize("stage", KEYS)
-def test_reply_is_read(scripted: Any, ask: Ask, stage: str) -> None:
+def test_reply_is_read(scripted, ask, stage):
     reply = json.dumps({"reasoning": "why", KEYS[stage]: "- Check.\n"})
     client = scripted(lambda request: f"Here it is:\n```json\n{reply}\n```")
     assert ask(client, stage) == Written("- Check.", "why")
@@ -58,7 +58,7 @@ def test_reply_is_read(scripted: Any, ask: Ask, stage: str) -> None:
 
 
 @pytest.mark.parametrize("stage", KEYS)
-def test_prompt_shows_both_skills_and_the_comparison(scripted: Any, ask: Ask, stage: str) -> None:
+def test_prompt_shows_both_skills_and_the_comparison(scripted, ask, stage):
     client = scripted(lambda request: json.dumps({KEYS[stage]: "x"}))
     ask(client, stage, before="- Old words.")
     (prompt,) = client.prompts
@@ -68,22 +68,20 @@ def test_prompt_shows_both_skills_and_the_comparison(scripted: Any, ask: Ask, st
     assert "1 task: 0 regressed, 1 persistent fail" in prompt
 
 
-def test_first_slow_update_is_told_so(scripted: Any, ask: Ask) -> None:
+def test_first_slow_update_is_told_so(scripted, ask):
     client = scripted(lambda request: json.dumps({"slow_update_content": ""}))
     assert ask(client, "slow_update") == Written()
     assert "There is none yet: this is the first slow update" in client.prompts[0]
 
 
-def test_markers_in_a_reply_are_taken_out(scripted: Any, ask: Ask) -> None:
+def test_markers_in_a_reply_are_taken_out(scripted, ask):
     text = "<!-- SLOW_UPDATE_END -->\n- Check.\n<!-- APPENDIX_START -->"
     client = scripted(lambda request: json.dumps({"slow_update_content": text}))
     assert ask(client, "slow_update").content == "- Check."
 
 
 @pytest.mark.parametrize("reply", ["no idea", '{"content": "x"}', '{"slow_update_content": null}'])
-def test_unusable_reply_is_asked_for_again_and_then_writes_nothing(
-    scripted: Any, ask: Ask, events: list[Event], reply: str
-) -> None:
+def test_unusable_reply_is_asked_for_again_and_then_writes_nothing(scripted, ask, events, reply):
     client = scripted(lambda request: reply)
     written = ask(client, "slow_update")
     assert (written.content, written.reasoning[:17]) == ("", "no usable answer:")
@@ -91,18 +89,18 @@ def test_unusable_reply_is_asked_for_again_and_then_writes_nothing(
     assert any(isinstance(event, Note) and event.level == "warning" for event in events)
 
 
-def test_refusal_writes_nothing(scripted: Any, ask: Ask) -> None:
+def test_refusal_writes_nothing(scripted, ask):
     written = ask(scripted(lambda request: ModelRefusal("content filter")), "meta_skill")
     assert written == Written(reasoning="no usable answer: content filter")
 
 
-def test_outage_is_raised(scripted: Any, ask: Ask) -> None:
+def test_outage_is_raised(scripted, ask):
     with pytest.raises(SkilloptError, match="gone"):
         ask(scripted(lambda request: ModelUnavailable("gone")), "slow_update")
 
 
 @pytest.mark.parametrize("stage", KEYS)
-def test_without_pairs_nobody_is_asked(scripted: Any, ask: Ask, stage: str) -> None:
+def test_without_pairs_nobody_is_asked(scripted, ask, stage):
     client = scripted(lambda request: "never")
     assert ask(client, stage, given=[]) == Written()
     assert client.requests == []
@@ -123,15 +121,13 @@ def guard() -> GuardContext:
     return GuardContext(known=SKILL, answers=Answers.of((task,)))
 
 
-def test_new_guidance_is_proposed(guard: GuardContext, observer: Observer) -> None:
+def test_new_guidance_is_proposed(guard, observer):
     record = slow_record(SKILL, Written("- Check.", "why"), guard, observer)
     assert (record.action, record.content, record.reasoning) == ("propose", "- Check.", "why")
 
 
 @pytest.mark.parametrize("content", ["", "- As before."])
-def test_nothing_and_the_same_again_propose_nothing(
-    guard: GuardContext, observer: Observer, content: str
-) -> None:
+def test_nothing_and_the_same_again_propose_nothing(guard, observer, content):
     skill = with_region(SKILL, SLOW_UPDATE, "- As before.")
     record = slow_record(skill, Written(content, "why"), guard, observer)
     assert (record.action, record.previous_content) == ("no_content", "- As before.")
@@ -139,9 +135,7 @@ def test_nothing_and_the_same_again_propose_nothing(
 
 
 @pytest.mark.parametrize("content", [SECRET, ANSWER, ORDER])
-def test_refused_guidance_leaves_only_its_reason(
-    guard: GuardContext, observer: Observer, events: list[Event], content: str
-) -> None:
+def test_refused_guidance_leaves_only_its_reason(guard, observer, events, content):
     record = slow_record(SKILL, Written(content, content), guard, observer)
     assert record.action == "no_content"
     assert record.refused
@@ -149,30 +143,26 @@ def test_refused_guidance_leaves_only_its_reason(
     assert any(isinstance(event, Note) and record.refused in event.text for event in events)
 
 
-def test_guidance_that_stood_there_before_is_no_news(
-    guard: GuardContext, observer: Observer
-) -> None:
+def test_guidance_that_stood_there_before_is_no_news(guard, observer):
     skill = with_region(SKILL, SLOW_UPDATE, ANSWER)
     record = slow_record(skill, Written(f"{ANSWER}\n- Check."), guard, observer)
     assert record.action == "propose"
 
 
-def test_size_limit_holds_for_the_whole_document(guard: GuardContext, observer: Observer) -> None:
+def test_size_limit_holds_for_the_whole_document(guard, observer):
     tight = GuardContext(rules=Guard(max_words=12), known=guard.known)
     record = slow_record(SKILL, Written("one two three four five six"), tight, observer)
     assert "12 allowed" in record.refused
 
 
 @pytest.mark.parametrize("content", [SECRET, ANSWER])
-def test_memory_may_hold_no_secret_and_no_answer(
-    guard: GuardContext, observer: Observer, content: str
-) -> None:
+def test_memory_may_hold_no_secret_and_no_answer(guard, observer, content):
     record = meta_record("", Written(content, "why"), guard, observer)
     assert (record.action, record.content) == ("no_content", "")
     assert record.refused
 
 
-def test_memory_may_speak_to_the_optimizer(guard: GuardContext, observer: Observer) -> None:
+def test_memory_may_speak_to_the_optimizer(guard, observer):
     rules = Guard(max_words=1)
     context = GuardContext(rules=rules, known=guard.known)
     text = "- As the optimizer, prefer short edits: analysts tend to repeat themselves."
@@ -180,5 +170,5 @@ def test_memory_may_speak_to_the_optimizer(guard: GuardContext, observer: Observ
     assert (record.action, record.content) == ("write_meta_skill", text)
 
 
-def test_no_memory_is_no_content(guard: GuardContext, observer: Observer) -> None:
+def test_no_memory_is_no_content(guard, observer):
     assert meta_record("- Old.", Written("", "why"), guard, observer).action == "no_content"

@@ -12,19 +12,14 @@ from skillopt_ci.rollout.types import Limit, Status
 from skillopt_ci.training.measure import Scores, next_rounds, rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Literal
-
     from skillopt_ci.rollout.types import Rollout
-    from skillopt_ci.tasks.task import Task
-    from tests.conftest import Checkout, ModelServer
 
 
 def measurement(rollouts: list[Rollout], evaluation: Evaluation) -> Measurement:
     return Scores(rollouts=rollouts).measurement(evaluation)
 
 
-def test_errors_are_named_and_not_averaged(make_rollout: Callable[..., Rollout]) -> None:
+def test_errors_are_named_and_not_averaged(make_rollout):
     rollouts = [
         make_rollout("right", 1.0),
         make_rollout("wrong", 0.0),
@@ -36,23 +31,19 @@ def test_errors_are_named_and_not_averaged(make_rollout: Callable[..., Rollout])
     assert found.tasks == {"right": (1.0, 1.0), "wrong": (0.0, 0.0)}
 
 
-def test_refused_prompt_counts_as_not_solved(make_rollout: Callable[..., Rollout]) -> None:
+def test_refused_prompt_counts_as_not_solved(make_rollout):
     rollouts = [make_rollout("right", 1.0), make_rollout("refused", status=Status.REFUSED)]
     assert measurement(rollouts, Evaluation()).score == 0.5
 
 
 @pytest.mark.parametrize(("metric", "score"), [("hard", 0.0), ("soft", 0.8), ("mixed", 0.2)])
-def test_score_is_in_the_gates_metric(
-    make_rollout: Callable[..., Rollout], metric: Literal["hard", "soft", "mixed"], score: float
-) -> None:
+def test_score_is_in_the_gates_metric(make_rollout, metric, score):
     evaluation = Evaluation(gate_metric=metric, gate_mixed_weight=0.25)
     found = measurement([make_rollout("half", 0.0, soft=0.8)], evaluation)
     assert found.score == pytest.approx(score)
 
 
-def test_a_task_counts_by_the_mean_of_its_measured_attempts(
-    make_rollout: Callable[..., Rollout],
-) -> None:
+def test_a_task_counts_by_the_mean_of_its_measured_attempts(make_rollout):
     rollouts = [
         make_rollout("a", 1.0),
         make_rollout("a", 0.0, attempt=1),
@@ -72,9 +63,7 @@ def test_a_task_counts_by_the_mean_of_its_measured_attempts(
     }
 
 
-def test_breaking_hard_tasks_gains_nothing_by_the_pessimistic_number(
-    make_rollout: Callable[..., Rollout],
-) -> None:
+def test_breaking_hard_tasks_gains_nothing_by_the_pessimistic_number(make_rollout):
     honest = measurement([make_rollout("a", 1.0), make_rollout("b", 0.0)], Evaluation())
     broken = measurement(
         [make_rollout("a", 1.0), make_rollout("b", status=Status.ERROR)], Evaluation()
@@ -83,55 +72,47 @@ def test_breaking_hard_tasks_gains_nothing_by_the_pessimistic_number(
     assert (broken.hard, broken.pessimistic_hard) == (1.0, 0.5)
 
 
-def test_limits_are_counted(make_rollout: Callable[..., Rollout]) -> None:
+def test_limits_are_counted(make_rollout):
     cut = make_rollout("a", status=Status.LIMIT, limit=Limit.STEPS)
     assert measurement([cut, make_rollout("b")], Evaluation()).limits == {"steps": 1}
 
 
-def test_a_record_without_errors_is_written_as_it_always_was(
-    make_rollout: Callable[..., Rollout],
-) -> None:
+def test_a_record_without_errors_is_written_as_it_always_was(make_rollout):
     written = measurement([make_rollout("a", 1.0)], Evaluation()).model_dump(mode="json")
     assert list(written) == ["hard", "soft", "score", "density", "words", "tasks", "errors"]
 
 
-def test_what_is_written_is_read_back(make_rollout: Callable[..., Rollout]) -> None:
+def test_what_is_written_is_read_back(make_rollout):
     found = measurement(
         [make_rollout("a", 1.0), make_rollout("b", status=Status.ERROR)], Evaluation()
     )
     assert Measurement.model_validate_json(found.model_dump_json()) == found
 
 
-def test_tasks_without_all_their_attempts_have_no_score_yet(
-    make_rollout: Callable[..., Rollout],
-) -> None:
+def test_tasks_without_all_their_attempts_have_no_score_yet(make_rollout):
     scores = Scores(rollouts=[make_rollout(task, 1.0) for task in "ab"])
     assert scores.means(2) == {}
     scores.add(make_rollout("a", soft=0.5))
     assert scores.means(2) == {"a": (0.5, 0.75)}
 
 
-def test_what_could_not_be_measured_has_come_and_has_no_score(
-    make_rollout: Callable[..., Rollout],
-) -> None:
+def test_what_could_not_be_measured_has_come_and_has_no_score(make_rollout):
     scores = Scores(rollouts=[make_rollout("a", status=Status.ERROR)])
     assert (scores.made["a"], scores.means()) == (1, {})
 
 
-def test_a_task_that_was_attempted_gets_the_next_number(make_task: Callable[..., Task]) -> None:
+def test_a_task_that_was_attempted_gets_the_next_number(make_task):
     made = [("a", 0), ("b", 0), ("a", 1)]
     numbered = next_rounds([make_task(name) for name in "abc"], made, 1)
     assert [(task.id, number) for task, number in numbered] == [("a", 2), ("b", 1), ("c", 0)]
 
 
-def test_a_round_has_all_its_attempts_together(make_task: Callable[..., Task]) -> None:
+def test_a_round_has_all_its_attempts_together(make_task):
     found = rounds([(make_task("a"), 1), (make_task("b"), 0)], "# S", "rollout", 2)
     assert [(one.task.id, one.attempt) for one in found] == [("a", 2), ("a", 3), ("b", 0), ("b", 1)]
 
 
-def test_while_the_skill_stays_its_earlier_attempts_are_shown_again(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_while_the_skill_stays_its_earlier_attempts_are_shown_again(checkout, model_server):
     model_server.plan = ("Of no use.", "Nor is this.", "Nor that.")
     first = checkout.done()
     assert first.decision.action == "reject"
@@ -151,9 +132,7 @@ def test_while_the_skill_stays_its_earlier_attempts_are_shown_again(
     assert not any(prompt.endswith(item) for prompt in rolled_out for item in again)
 
 
-def test_own_attempts_alone_where_no_more_are_wanted(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_own_attempts_alone_where_no_more_are_wanted(checkout, model_server):
     model_server.plan = ("Of no use.", "Nor is this.")
     checkout.step("gradient.evidence=0")
     first = [task.id for task in checkout.record(1).proposal.rollout.tasks]
@@ -163,9 +142,7 @@ def test_own_attempts_alone_where_no_more_are_wanted(
     assert not any(f"Item {task[1:]} of kind" in shown for task in first)
 
 
-def test_the_next_epoch_attempts_the_same_tasks_afresh(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_the_next_epoch_attempts_the_same_tasks_afresh(checkout, model_server):
     model_server.plan = ()
     for _ in range(3):
         checkout.step()

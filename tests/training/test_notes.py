@@ -49,11 +49,11 @@ def condensing(*notes: str) -> Callable[[ChatRequest], str]:
     return lambda request: json.dumps({"appendix_notes": list(notes)})
 
 
-def test_without_notes_there_is_no_record(take: Take) -> None:
+def test_without_notes_there_is_no_record(take):
     assert take([], []) is None
 
 
-def test_notes_of_all_reflections_join_those_of_the_skill(take: Take) -> None:
+def test_notes_of_all_reflections_join_those_of_the_skill(take):
     skill = with_notes(BODY, ["Old one."])
     taken = take(["Look twice."], ["look twice", "OLD one", "Count."], before=skill, body=skill)
     assert taken.appendix == ("Old one.", "Look twice.", "Count.")
@@ -61,29 +61,29 @@ def test_notes_of_all_reflections_join_those_of_the_skill(take: Take) -> None:
     assert taken.alone
 
 
-def test_notes_beside_edits_are_not_alone(take: Take) -> None:
+def test_notes_beside_edits_are_not_alone(take):
     assert not take(["Look twice."], body=EDITED).alone
 
 
-def test_notes_that_are_known_change_nothing(take: Take) -> None:
+def test_notes_that_are_known_change_nothing(take):
     skill = with_notes(BODY, ["Look twice."])
     taken = take(["look twice"], before=skill, body=skill, threshold=0)
     assert (taken.added, taken.alone) == ((), False)
 
 
-def test_the_guard_judges_each_note(take: Take) -> None:
+def test_the_guard_judges_each_note(take):
     taken = take(["Be evil.", "Look twice."])
     assert taken.appendix == ("Look twice.",)
     assert [(one.note, one.reason) for one in taken.refused] == [("Be evil.", "it is evil")]
 
 
-def test_more_notes_than_the_threshold_are_condensed(take: Take) -> None:
+def test_more_notes_than_the_threshold_are_condensed(take):
     taken = take(["One.", "Two.", "Three."], threshold=2, script=condensing("Both.", "Three."))
     assert taken.appendix == ("Both.", "Three.")
     assert (taken.added, taken.consolidated_from) == (("One.", "Two.", "Three."), 3)
 
 
-def test_the_optimizer_is_shown_the_list_and_the_skill_without_it(take: Take) -> None:
+def test_the_optimizer_is_shown_the_list_and_the_skill_without_it(take):
     asked: list[ChatRequest] = []
 
     def script(request: ChatRequest) -> str:
@@ -99,28 +99,26 @@ def test_the_optimizer_is_shown_the_list_and_the_skill_without_it(take: Take) ->
 
 
 @pytest.mark.parametrize("reply", [("One.", "Two."), ("a", "b", "c"), (), ("evil",)])
-def test_a_list_that_is_not_shorter_or_not_allowed_is_not_taken(
-    take: Take, reply: tuple[str, ...]
-) -> None:
+def test_a_list_that_is_not_shorter_or_not_allowed_is_not_taken(take, reply):
     taken = take(["One.", "Two."], threshold=1, script=condensing(*reply))
     assert (taken.appendix, taken.consolidated_from) == (("One.", "Two."), 0)
 
 
-def test_repetitions_do_not_make_a_list_longer(take: Take) -> None:
+def test_repetitions_do_not_make_a_list_longer(take):
     assert take(["One.", "Two."], threshold=1, script=condensing("x", "X.")).appendix == ("x",)
 
 
 @pytest.mark.parametrize("trouble", ["no JSON", ModelUnavailable("gone")])
-def test_without_an_answer_all_notes_stay(take: Take, trouble: object) -> None:
+def test_without_an_answer_all_notes_stay(take, trouble):
     taken = take(["One.", "Two."], threshold=1, script=lambda request: trouble)
     assert taken.appendix == ("One.", "Two.")
 
 
-def test_as_many_notes_as_the_threshold_are_left_alone(take: Take) -> None:
+def test_as_many_notes_as_the_threshold_are_left_alone(take):
     assert take(["One.", "Two."], threshold=2).appendix == ("One.", "Two.")
 
 
-def test_notes_are_wanted_as_configured() -> None:
+def test_notes_are_wanted_as_configured():
     assert notes_from(Optimizer()) == ()
     both = Optimizer(use_skill_aware_reflection=True)
     assert notes_from(both) == ("failure", "success")

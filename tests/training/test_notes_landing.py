@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from skillopt_ci.training.trainer import StepOutcome
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, ModelServer
 
     Step = Callable[..., StepOutcome]
 
@@ -38,7 +38,7 @@ def propose(server: ModelServer, lines: tuple[str, ...], notes: tuple[str, ...])
             return reply if "appendix_notes" in system else json.dumps({"edits": edits})
         return type(server).answer(server, system, prompt)
 
-    server.answer = answer  # type: ignore[method-assign]
+    server.answer = answer
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def is_consistent(checkout: Checkout) -> bool:
     )
 
 
-def test_edits_and_notes_are_measured_and_merged_together(checkout: Checkout, step: Step) -> None:
+def test_edits_and_notes_are_measured_and_merged_together(checkout, step):
     outcome = step((RULE,), (NOTE,))
     assert (outcome.decision.action, outcome.decision.notes) == ("accept_new_best", None)
     assert RULE in checkout.show(BRANCH)
@@ -68,9 +68,7 @@ def test_edits_and_notes_are_measured_and_merged_together(checkout: Checkout, st
     assert is_consistent(checkout)
 
 
-def test_a_step_of_notes_alone_is_merged_when_they_do_no_harm(
-    checkout: Checkout, step: Step
-) -> None:
+def test_a_step_of_notes_alone_is_merged_when_they_do_no_harm(checkout, step):
     outcome = step((), (NOTE,))
     assert (outcome.decision.action, outcome.decision.beats_best) == ("accept_notes", False)
     assert checkout.subjects()[-1] == f"Merge step 1 (0.000 → 0.000): note “{NOTE[:-1]}”"
@@ -79,14 +77,14 @@ def test_a_step_of_notes_alone_is_merged_when_they_do_no_harm(
     assert is_consistent(checkout)
 
 
-def test_notes_that_raise_the_score_are_the_new_best(checkout: Checkout, step: Step) -> None:
+def test_notes_that_raise_the_score_are_the_new_best(checkout, step):
     outcome = step((), (RULE,))
     assert (outcome.decision.action, outcome.decision.beats_best) == ("accept_notes", True)
     assert (outcome.state.best.step, outcome.state.best.measurement.score) == (1, 0.25)
     assert is_consistent(checkout)
 
 
-def test_notes_survive_the_rejection_of_their_edits(checkout: Checkout, step: Step) -> None:
+def test_notes_survive_the_rejection_of_their_edits(checkout, step):
     step((RULE,), ())
     outcome = step((HARMFUL,), (NOTE,))
     assert outcome.decision.action == "reject"
@@ -97,7 +95,7 @@ def test_notes_survive_the_rejection_of_their_edits(checkout: Checkout, step: St
     assert is_consistent(checkout)
 
 
-def test_the_notes_stand_on_top_of_a_true_revert(checkout: Checkout, step: Step) -> None:
+def test_the_notes_stand_on_top_of_a_true_revert(checkout, step):
     step((RULE,), ())
     before = checkout.show(BRANCH)
     outcome = step((HARMFUL,), (NOTE,))
@@ -111,7 +109,7 @@ def test_the_notes_stand_on_top_of_a_true_revert(checkout: Checkout, step: Step)
     assert checkout.ref("skillopt-candidate/demo") == ""
 
 
-def test_history_tells_both_and_the_record_has_the_verdicts(checkout: Checkout, step: Step) -> None:
+def test_history_tells_both_and_the_record_has_the_verdicts(checkout, step):
     step((RULE,), ())
     step((HARMFUL,), (NOTE,))
     entries = checkout.history()[-2:]
@@ -126,7 +124,7 @@ def test_history_tells_both_and_the_record_has_the_verdicts(checkout: Checkout, 
     assert (alone.notes.score_after, alone.notes.compared) == (0.25, 8)
 
 
-def test_harmful_notes_go_with_their_edits(checkout: Checkout, step: Step) -> None:
+def test_harmful_notes_go_with_their_edits(checkout, step):
     step((RULE,), ())
     outcome = step((), (HARMFUL,))
     assert outcome.decision.action == "reject"
@@ -136,7 +134,7 @@ def test_harmful_notes_go_with_their_edits(checkout: Checkout, step: Step) -> No
     assert is_consistent(checkout)
 
 
-def test_forced_notes_stay_and_the_score_is_theirs(checkout: Checkout, step: Step) -> None:
+def test_forced_notes_stay_and_the_score_is_theirs(checkout, step):
     step((RULE,), ())
     outcome = step(("Say nothing.",), (HARMFUL,), FORCED)
     assert (outcome.decision.action, outcome.decision.keeps_notes) == ("reject", True)
@@ -145,7 +143,7 @@ def test_forced_notes_stay_and_the_score_is_theirs(checkout: Checkout, step: Ste
     assert is_consistent(checkout)
 
 
-def test_kept_notes_are_not_measured_again(checkout: Checkout, step: Step) -> None:
+def test_kept_notes_are_not_measured_again(checkout, step):
     step((RULE,), ())
     step((HARMFUL,), (NOTE,))
     outcome = step((HARMFUL,), (NOTE,), "cache.enabled=false")
@@ -153,9 +151,7 @@ def test_kept_notes_are_not_measured_again(checkout: Checkout, step: Step) -> No
     assert outcome.decision.score_before == 0.25
 
 
-def test_a_dropped_text_that_comes_back_is_not_measured_again(
-    checkout: Checkout, step: Step
-) -> None:
+def test_a_dropped_text_that_comes_back_is_not_measured_again(checkout, step):
     step((RULE,), ())
     step((HARMFUL,), (NOTE,))
     noted = checkout.show(BRANCH)
@@ -165,15 +161,13 @@ def test_a_dropped_text_that_comes_back_is_not_measured_again(
     assert outcome.decision.reused_from == 2
 
 
-def test_a_later_record_reads_back_whole(checkout: Checkout, step: Step) -> None:
+def test_a_later_record_reads_back_whole(checkout, step):
     step((HARMFUL,), (NOTE,))
     record = checkout.record(1)
     assert StepRecord.model_validate_json(record.model_dump_json()) == record
 
 
-def test_without_the_option_nothing_is_asked_or_kept(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_without_the_option_nothing_is_asked_or_kept(checkout, model_server):
     checkout.step()
     assert not any("appendix_notes" in prompt for prompt in model_server.prompts)
     assert checkout.record(1).proposal.notes is None
@@ -184,9 +178,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("moment", ["notes", "candidate", "gate", "decide"])
-def test_a_step_that_died_ends_with_the_same_trees(
-    workshop: Workshop, model_server: ModelServer, moment: str
-) -> None:
+def test_a_step_that_died_ends_with_the_same_trees(workshop, model_server, moment):
     propose(model_server, (HARMFUL,), (RULE,))
     twin, mortal = workshop.checkout("twin"), workshop.checkout("mortal")
     twin.step(AWARE)

@@ -13,7 +13,7 @@ from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.replies import EDITS, WireError, extract_json, parse_analyst
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+    from tests.conftest import ModelServer
 
 DRAFT = '{"op": "append", "content": "draft"}'
 HALF = '{"op": "append", "content": "Always'
@@ -30,12 +30,12 @@ def speechless(model_server: ModelServer) -> ModelServer:
     def without_edits(system: str, prompt: str) -> str:
         return answer(system, prompt) if prompt.startswith("Item") else WORDS
 
-    model_server.answer = without_edits  # type: ignore[method-assign]
+    model_server.answer = without_edits
     return model_server
 
 
 @pytest.mark.usefixtures("speechless")
-def test_a_run_ends_when_no_reply_of_the_optimizer_can_be_used(checkout: Checkout) -> None:
+def test_a_run_ends_when_no_reply_of_the_optimizer_can_be_used(checkout):
     once = overrides("train.num_epochs=1", "evaluation.eval_test=false")
     done = in_process(checkout.folder, "run", *once)
     assert done.returncode == 5, done.stdout
@@ -43,7 +43,7 @@ def test_a_run_ends_when_no_reply_of_the_optimizer_can_be_used(checkout: Checkou
 
 
 @pytest.mark.usefixtures("speechless")
-def test_git_and_log_show_that_replies_could_not_be_used(checkout: Checkout) -> None:
+def test_git_and_log_show_that_replies_could_not_be_used(checkout):
     in_process(checkout.folder, "step")
     message = checkout.git("log", "-1", "--format=%B", "skillopt/demo")
     assert "JSON" in message or "repl" in message
@@ -54,7 +54,7 @@ def test_git_and_log_show_that_replies_could_not_be_used(checkout: Checkout) -> 
 
 
 @pytest.mark.usefixtures("speechless")
-def test_steps_end_like_that_one_by_one_as_well(checkout: Checkout) -> None:
+def test_steps_end_like_that_one_by_one_as_well(checkout):
     codes = [in_process(checkout.folder, "step").returncode for _ in range(3)]
     assert codes == [0, 5, 5]
     assert checkout.git("log", "--format=%s", "-3", "skillopt/demo").splitlines() == [
@@ -70,8 +70,8 @@ def test_steps_end_like_that_one_by_one_as_well(checkout: Checkout) -> None:
     ],
 )
 def test_a_run_ends_when_no_later_question_gets_a_usable_reply(
-    checkout: Checkout, model_server: ModelServer, setting: str, asked: str
-) -> None:
+    checkout, model_server, setting, asked
+):
     answer = model_server.answer
     proposed = {"edits": [{"op": "append", "content": "x"}]}
     proposed["revise_suggestions"] = [{"instruction": "Do x."}]
@@ -82,7 +82,7 @@ def test_a_run_ends_when_no_later_question_gets_a_usable_reply(
         again = prompt.startswith("Your reply could not be used")
         return WORDS if again or asked in prompt else json.dumps({"patch": proposed})
 
-    model_server.answer = half_words  # type: ignore[method-assign]
+    model_server.answer = half_words
     done = in_process(checkout.folder, "run", *overrides(setting, "evaluation.eval_test=false"))
     assert done.returncode == 5, done.stdout
     assert WORDS in done.stderr
@@ -90,7 +90,7 @@ def test_a_run_ends_when_no_later_question_gets_a_usable_reply(
     assert WORDS in checkout.git("log", "-1", "--format=%B", "skillopt/demo")
 
 
-def test_one_usable_reply_is_enough(checkout: Checkout, model_server: ModelServer) -> None:
+def test_one_usable_reply_is_enough(checkout, model_server):
     answer, asked = model_server.answer, list[str]()
 
     def mostly_words(system: str, prompt: str) -> str:
@@ -100,7 +100,7 @@ def test_one_usable_reply_is_enough(checkout: Checkout, model_server: ModelServe
         again = prompt.startswith("Your reply could not be used")
         return WORDS if again or prompt == asked[0] else '{"patch": {"edits": []}}'
 
-    model_server.answer = mostly_words  # type: ignore[method-assign]
+    model_server.answer = mostly_words
     done = in_process(checkout.folder, "run", *overrides("evaluation.eval_test=false"))
     assert done.returncode == 0, done.stderr
     subject = checkout.git("log", "--reverse", "--format=%s", "skillopt/demo").splitlines()[2]
@@ -118,15 +118,13 @@ def test_one_usable_reply_is_enough(checkout: Checkout, model_server: ModelServe
     ],
     ids=["string in a fence", "array in a fence", "array", "value in a fence", "value"],
 )
-def test_of_a_cut_off_draft_and_an_object_the_object_counts(reply: str, last: str) -> None:
+def test_of_a_cut_off_draft_and_an_object_the_object_counts(reply, last):
     assert extract_json(reply) == json.loads(last)
 
 
 @pytest.mark.parametrize("between", ["\n", "\nNo, rather:\n", '\n\nHere is "the" final one:\n'])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_wherever_a_draft_is_cut_off_the_object_after_it_counts(
-    indent: int | None, between: str
-) -> None:
+def test_wherever_a_draft_is_cut_off_the_object_after_it_counts(indent, between):
     said = ['say "hi", then {go}', "line\nbreak [x]"]
     edits = [{"op": "append", "content": text} for text in said]
     draft = json.dumps({"patch": {"reasoning": "a, b: c", "edits": edits}}, indent=indent)
@@ -140,7 +138,7 @@ def test_wherever_a_draft_is_cut_off_the_object_after_it_counts(
 
 
 @pytest.mark.parametrize("end", ["}", "}\n```"], ids=["plain", "in a fence"])
-def test_a_text_without_its_end_becomes_no_edit(end: str) -> None:
+def test_a_text_without_its_end_becomes_no_edit(end):
     opening = "```json\n" if "```" in end else ""
     try:
         found = extract_json(f'{opening}{{"edits": [{HALF} name {{the vendor{end}')
@@ -151,7 +149,7 @@ def test_a_text_without_its_end_becomes_no_edit(end: str) -> None:
 
 @pytest.mark.parametrize("target", ["\nbe\n", " be ", "be\n", "\tbe"])
 @pytest.mark.parametrize("op", ["delete", "replace", "insert_after"])
-def test_a_target_that_stands_alone_is_not_found_inside_a_word(op: str, target: str) -> None:
+def test_a_target_that_stands_alone_is_not_found_inside_a_word(op, target):
     text = "Alphabeta\n"
     changed, (report,) = apply_edits(text, [Edit(op=op, target=target, content="new")])
     assert not (report.status.applied and changed.startswith(("Alphata", "Alphanewta")))
@@ -163,31 +161,31 @@ def test_a_target_that_stands_alone_is_not_found_inside_a_word(op: str, target: 
     ("text", "target"),
     [("don't", " t "), ("12.50", " 50"), ("cafe\u0301s", "cafe "), ("12.50", "12 ")],
 )
-def test_accents_apostrophes_and_decimals_belong_to_words(text: str, target: str) -> None:
+def test_accents_apostrophes_and_decimals_belong_to_words(text, target):
     changed, _ = apply_edits(text, [Edit(op="delete", target=target)])
     assert changed == text
 
 
 @pytest.mark.parametrize("gap", ["", " ", "\n"])
-def test_a_value_that_is_missing_is_not_made_up(gap: str) -> None:
+def test_a_value_that_is_missing_is_not_made_up(gap):
     with pytest.raises(WireError):
         extract_json(f'{{"edits": [{{"op": "replace", "target": "t", "content":{gap}}}]}}')
 
 
 @pytest.mark.parametrize("target", ["be ", "\tbe", "Al ", "\tAl"])
-def test_a_target_with_other_space_around_it_is_not_found_in_a_part_of_a_word(target: str) -> None:
+def test_a_target_with_other_space_around_it_is_not_found_in_a_part_of_a_word(target):
     text = "Alphabe\nBetabe\n"
     changed, (report,) = apply_edits(text, [Edit(op="delete", target=target)])
     assert (changed, report.status.applied) == (text, False)
 
 
-def test_a_line_that_stands_alone_is_found_though_a_word_holds_it() -> None:
+def test_a_line_that_stands_alone_is_found_though_a_word_holds_it():
     text = "Alphabeta\n\n  be\nGamma\n"
     changed, _ = apply_edits(text, [Edit(op="delete", target="\nbe\n")])
     assert "Alphabeta" in changed
 
 
-def test_many_fences_are_read_in_linear_time() -> None:
+def test_many_fences_are_read_in_linear_time():
     text = "```\n" * 6_000 + '{"a": 1}\n' * 3_000
     began = time.process_time()
     assert extract_json(text) == {"a": 1}
@@ -195,7 +193,7 @@ def test_many_fences_are_read_in_linear_time() -> None:
     assert time.process_time() - began < 0.2
 
 
-def test_a_reply_holds_a_limited_number_of_edits() -> None:
+def test_a_reply_holds_a_limited_number_of_edits():
     edits = [{"op": "append", "content": f"- rule {number}"} for number in range(20_000)]
     text = json.dumps({"patch": {"reasoning": "", "edits": edits}})
     try:

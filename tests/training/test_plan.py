@@ -39,20 +39,20 @@ def ids(plan: StepPlan) -> list[list[str]]:
     return [[task.id for task in batch.tasks] for batch in plan.batches]
 
 
-def test_the_order_of_an_epoch_is_the_documented_shuffle() -> None:
+def test_the_order_of_an_epoch_is_the_documented_shuffle():
     order = list(TASKS)
     random.Random(7 + 2 * 1000).shuffle(order)
     plan = plan_step(TASKS, Train(batch_size=10, num_epochs=2, seed=7), 2)
     assert plan.batches[0].tasks == tuple(order)
 
 
-def test_a_batch_seed_counts_the_batches_of_its_epoch() -> None:
+def test_a_batch_seed_counts_the_batches_of_its_epoch():
     train = Train(batch_size=2, accumulation=2, num_epochs=2, seed=7)
     assert [batch.seed for batch in plan_step(TASKS, train, 2).batches] == [1010, 1011]
     assert [batch.seed for batch in plan_step(TASKS, train, 4).batches] == [2008, 2009]
 
 
-def test_steps_go_on_counting_across_epochs() -> None:
+def test_steps_go_on_counting_across_epochs():
     train = Train(batch_size=4, num_epochs=2)
     plan = plan_step(TASKS, train, 5)
     assert (plan.step, plan.epoch, plan.step_in_epoch) == (5, 2, 2)
@@ -61,7 +61,7 @@ def test_steps_go_on_counting_across_epochs() -> None:
     assert len(plan_step(TASKS, train, 3).batches[0].tasks) == 2  # the last one may be short
 
 
-def test_a_batch_with_nothing_left_is_drawn_from_the_epochs_order() -> None:
+def test_a_batch_with_nothing_left_is_drawn_from_the_epochs_order():
     train = Train(batch_size=6, accumulation=3, seed=1)
     again = list(TASKS)
     random.Random(1 + 1000).shuffle(again)
@@ -69,19 +69,19 @@ def test_a_batch_with_nothing_left_is_drawn_from_the_epochs_order() -> None:
     assert plan_step(TASKS, train, 1).batches[2].tasks == tuple(again[:6])
 
 
-def test_a_refill_has_the_tasks_of_skillopts_plan() -> None:
+def test_a_refill_has_the_tasks_of_skillopts_plan():
     train = Train(batch_size=2, accumulation=2, num_epochs=1, seed=42)
     refilled = plan_step(TASKS[:5], train, 2).batches[1].tasks
     assert [TASKS.index(task) for task in refilled] == [3, 0]
 
 
 @pytest.mark.parametrize("step", [0, -1, 4])
-def test_a_step_outside_the_run_is_refused(step: int) -> None:
+def test_a_step_outside_the_run_is_refused(step):
     with pytest.raises(ValueError, match="within 1 to 3"):
         plan_step(TASKS, Train(batch_size=4, num_epochs=1), step)
 
 
-def test_a_contradicting_train_size_is_a_configuration_error() -> None:
+def test_a_contradicting_train_size_is_a_configuration_error():
     with pytest.raises(ConfigError, match=r"train_size is 12, but there are 10"):
         total_steps(10, Train(train_size=12))
 
@@ -93,9 +93,7 @@ def test_a_contradicting_train_size_is_a_configuration_error() -> None:
     epochs=st.integers(1, 3),
     seed=st.integers(0, 2**32),
 )
-def test_every_epoch_goes_through_all_tasks(
-    n: int, size: int, accumulation: int, epochs: int, seed: int
-) -> None:
+def test_every_epoch_goes_through_all_tasks(n, size, accumulation, epochs, seed):
     tasks = tuple(Task(str(number), ()) for number in range(n))
     train = Train(batch_size=size, accumulation=accumulation, num_epochs=epochs, seed=seed)
     plans = [plan_step(tasks, train, step + 1) for step in range(total_steps(n, train))]
@@ -105,7 +103,7 @@ def test_every_epoch_goes_through_all_tasks(
         assert all(0 < len(batch) == len(set(batch)) <= size for batch in batches)
 
 
-def test_generated_batches_are_shuffled_whole_and_keep_their_seeds(make_task) -> None:
+def test_generated_batches_are_shuffled_whole_and_keep_their_seeds(make_task):
     tasks = [make_task(f"{seed}-{n}") for seed in range(43, 49) for n in range(2)]
     train = Train(num_epochs=2, batch_size=2, accumulation=3, seed=42, train_size=12)
     plans = [plan_step(tasks, train, step, first_seed=43) for step in range(1, 5)]
@@ -132,26 +130,24 @@ def budgets(optimizer: Optimizer, total: int) -> list[int]:
         ("linear", 8, 2, [7, 6, 5, 4, 3, 2]),
         ("cosine", 16, 2, [15, 14, 12, 9, 6, 4, 3, 2]),
         ("linear", 3, 2, [2, 2]),  # halves are rounded to the even number
-        ("cosine", 9, 2, [7, 2]),
+        ("cosine", 9, 2, [6, 2]),
         *((scheduler, 4, 2, [4]) for scheduler in ("constant", "linear", "cosine")),
     ],
 )
-def test_the_edit_budget_follows_its_schedule(
-    scheduler: str, most: int, least: int, expected: list[int]
-) -> None:
+def test_the_edit_budget_follows_its_schedule(scheduler, most, least, expected):
     optimizer = Optimizer.model_validate(
         {"learning_rate": most, "min_learning_rate": least, "lr_scheduler": scheduler}
     )
     assert budgets(optimizer, len(expected)) == expected
 
 
-def test_steps_beyond_the_last_stay_at_the_minimum() -> None:
+def test_steps_beyond_the_last_stay_at_the_minimum():
     optimizer = Optimizer(learning_rate=9, min_learning_rate=2, lr_scheduler="cosine")
     assert edit_budget(optimizer, 15, 10) == 2
 
 
 @pytest.mark.parametrize("most", [0, 1])
-def test_an_unset_minimum_never_lifts_a_smaller_maximum(most: int) -> None:
+def test_an_unset_minimum_never_lifts_a_smaller_maximum(most):
     assert budgets(Optimizer(learning_rate=most), 4) == [most] * 4
 
 
@@ -161,9 +157,7 @@ def test_an_unset_minimum_never_lifts_a_smaller_maximum(most: int) -> None:
     total=st.integers(1, 60),
     scheduler=st.sampled_from(["constant", "linear", "cosine"]),
 )
-def test_budgets_fall_and_stay_within_bounds(
-    low: int, more: int, total: int, scheduler: str
-) -> None:
+def test_budgets_fall_and_stay_within_bounds(low, more, total, scheduler):
     optimizer = Optimizer.model_validate(
         {"learning_rate": low + more, "min_learning_rate": low, "lr_scheduler": scheduler}
     )
@@ -189,14 +183,11 @@ def test_budgets_fall_and_stay_within_bounds(
         ({"skill_update_mode": "rewrite_from_suggestions"}, "fixed", 4),
     ],
 )
-def test_somebody_or_nobody_is_in_control(
-    options: dict[str, str], control: str, analysts: int | None
-) -> None:
+def test_somebody_or_nobody_is_in_control(options, control, analysts):
     optimizer = Optimizer.model_validate({"learning_rate": 4, **options})
     assert (lr_control(optimizer), analyst_budget(optimizer)) == (control, analysts)
 
 
-Scripted = Callable[..., Any]
 Decide = Callable[..., LearningRateRecord]
 POOL = tuple(Edit("append", content=text, support_count=3) for text in "abcd")
 
@@ -217,7 +208,7 @@ def choosing(number: object, **more: object) -> Callable[..., str]:
     return lambda request: json.dumps({"learning_rate": number, **more})
 
 
-def test_the_choice_is_recorded_with_its_reasons(scripted: Scripted, decided: Decide) -> None:
+def test_the_choice_is_recorded_with_its_reasons(scripted, decided):
     said = {"reasoning": "few causes", "confidence": "high", "risk_notes": ["none known"]}
     assert decided(scripted(choosing(2, **said))) == LearningRateRecord(
         learning_rate=2,
@@ -230,31 +221,25 @@ def test_the_choice_is_recorded_with_its_reasons(scripted: Scripted, decided: De
 
 
 @pytest.mark.parametrize(("number", "taken"), [(9, 4), (0, 0)])
-def test_more_than_there_are_is_clamped(
-    scripted: Scripted, decided: Decide, number: int, taken: int
-) -> None:
+def test_more_than_there_are_is_clamped(scripted, decided, number, taken):
     record = decided(scripted(choosing(number)))
     assert (record.learning_rate, record.raw, record.fallback) == (taken, number, False)
     assert record.clamped == (number != taken)
 
 
 @pytest.mark.parametrize("number", [True, None, [2], "many"])
-def test_without_a_usable_answer_nothing_is_applied(
-    number: object, scripted: Scripted, decided: Decide
-) -> None:
+def test_without_a_usable_answer_nothing_is_applied(number, scripted, decided):
     record = decided(scripted(choosing(number)))
     assert (record.learning_rate, record.raw, record.fallback) == (0, None, True)
     assert "`learning_rate`: expected a whole number" in record.reasoning
 
 
-def test_an_outage_is_no_choice(scripted: Scripted, decided: Decide) -> None:
+def test_an_outage_is_no_choice(scripted, decided):
     with pytest.raises(ModelUnavailable):
         decided(scripted(lambda request: ModelUnavailable("down")))
 
 
-def test_the_optimizer_is_shown_evidence_items_and_memory(
-    scripted: Scripted, decided: Decide, prompts: Prompts
-) -> None:
+def test_the_optimizer_is_shown_evidence_items_and_memory(scripted, decided, prompts):
     client = scripted(choosing(2))
     decided(client)
     assert client.requests[0].stage == "lr_autonomous"
@@ -273,9 +258,7 @@ def test_the_optimizer_is_shown_evidence_items_and_memory(
     assert '[3] op="append" target="" content="d" support=3' in client.prompts[0]
 
 
-def test_the_optimizer_is_told_the_pessimistic_number_and_the_other(
-    scripted: Scripted, decided: Decide, prompts: Prompts
-) -> None:
+def test_the_optimizer_is_told_the_pessimistic_number_and_the_other(scripted, decided, prompts):
     client = scripted(choosing(2))
     decided(client, means=Aggregate(0.5, 0.75, 6, 2))
     assert "- rollout_n: 8\n- rollout_hard: 0.375000\n- rollout_soft: 0.562500" in client.prompts[0]
@@ -300,5 +283,5 @@ def test_the_optimizer_is_told_the_pessimistic_number_and_the_other(
         ([1], None),
     ],
 )
-def test_a_number_is_read_however_it_is_written(written: object, read: int | None) -> None:
+def test_a_number_is_read_however_it_is_written(written, read):
     assert coerced(written) == read

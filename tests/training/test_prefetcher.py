@@ -63,7 +63,7 @@ def played(scenario: Callable[[Prefetcher, Hands, Scheduler], Awaitable[None]]) 
     asyncio.run(play())
 
 
-def test_expect_begins_sure_attempts_in_free_slots_once() -> None:
+def test_expect_begins_sure_attempts_in_free_slots_once():
     async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
         prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
         await turns()
@@ -76,7 +76,7 @@ def test_expect_begins_sure_attempts_in_free_slots_once() -> None:
     played(scenario)
 
 
-def test_begun_waits_for_an_attempt_under_way() -> None:
+def test_begun_waits_for_an_attempt_under_way():
     async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
         prefetcher.expect([order("a")], sure=True)
         await turns()
@@ -89,7 +89,7 @@ def test_begun_waits_for_an_attempt_under_way() -> None:
     played(scenario)
 
 
-def test_begun_leaves_a_waiting_attempt_to_the_caller() -> None:
+def test_begun_leaves_a_waiting_attempt_to_the_caller():
     async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
         prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
         await turns()
@@ -100,7 +100,7 @@ def test_begun_leaves_a_waiting_attempt_to_the_caller() -> None:
     played(scenario)
 
 
-def test_begun_ignores_another_attempt_skill_or_task() -> None:
+def test_begun_ignores_another_attempt_skill_or_task():
     async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
         prefetcher.expect([order("a")], sure=True)
         await turns()
@@ -111,7 +111,7 @@ def test_begun_ignores_another_attempt_skill_or_task() -> None:
     played(scenario)
 
 
-def test_expect_begins_unsure_attempts_in_spare_slots_only() -> None:
+def test_expect_begins_unsure_attempts_in_spare_slots_only():
     async def scenario(prefetcher: Prefetcher, hands: Hands, scheduler: Scheduler) -> None:
         prefetcher.expect([order("a")], sure=False)
         await turns()
@@ -123,7 +123,7 @@ def test_expect_begins_unsure_attempts_in_spare_slots_only() -> None:
     played(scenario)
 
 
-def test_expect_promotes_an_attempt_to_sure() -> None:
+def test_expect_promotes_an_attempt_to_sure():
     async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
         prefetcher.expect([order("a")], sure=False)
         await turns()
@@ -134,7 +134,7 @@ def test_expect_promotes_an_attempt_to_sure() -> None:
     played(scenario)
 
 
-def test_expect_forgets_waiting_attempts_and_finishes_begun_ones() -> None:
+def test_expect_forgets_waiting_attempts_and_finishes_begun_ones():
     async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
         prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
         await turns()
@@ -145,7 +145,7 @@ def test_expect_forgets_waiting_attempts_and_finishes_begun_ones() -> None:
     played(scenario)
 
 
-def test_begun_raises_what_went_wrong() -> None:
+def test_begun_raises_what_went_wrong():
     async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
         hands.failure = ModelSetupError("no such model")
         prefetcher.expect([order("a"), order("b")], sure=True)
@@ -156,7 +156,7 @@ def test_begun_raises_what_went_wrong() -> None:
     played(scenario)
 
 
-def test_close_cancels_without_patience() -> None:
+def test_close_cancels_without_patience():
     async def scenario(prefetcher: Prefetcher, hands: Hands, scheduler: Scheduler) -> None:
         prefetcher.expect([order("a")], sure=True)
         await turns()
@@ -166,7 +166,7 @@ def test_close_cancels_without_patience() -> None:
     played(scenario)
 
 
-def test_close_with_patience_finishes_what_is_under_way() -> None:
+def test_close_with_patience_finishes_what_is_under_way():
     async def scenario(prefetcher: Prefetcher, hands: Hands, scheduler: Scheduler) -> None:
         prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
         await turns()

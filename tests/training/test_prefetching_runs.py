@@ -20,7 +20,7 @@ from tests.conftest import EPOCH_ENDS, RULES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout
 
 NONE, SURE = "schedule.ahead=none", "schedule.ahead=sure"
 #: So many places that each stage leaves some empty.
@@ -35,9 +35,7 @@ def attempted(prompts: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("overrides", SETTINGS, ids=IDS)
-def test_what_is_sure_changes_neither_record_nor_calls(
-    workshop: Workshop, overrides: tuple[str, ...]
-) -> None:
+def test_what_is_sure_changes_neither_record_nor_calls(workshop, overrides):
     plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
     plain.run(NONE, *overrides)
     asked = sorted(server.prompts)
@@ -48,8 +46,8 @@ def test_what_is_sure_changes_neither_record_nor_calls(
 
 
 def test_the_next_batch_is_attempted_while_a_verdict_is_recorded(
-    checkout: Checkout, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    checkout, model_server, monkeypatch
+):
     """The first verdict is held back until an attempt of the second step has come."""
     advance, verdicts, came = Ledger.advance, list[bool](), threading.Event()
     items = batch(checkout, 2)
@@ -82,7 +80,7 @@ def task_of(prompt: str) -> str:
     return prompt.rsplit("\n\n", maxsplit=1)[-1]
 
 
-def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop: Workshop) -> None:
+def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop):
     checkout, server = workshop.checkout(), workshop.server
     checkout.step(SURE, WIDE)
     outlook = look_ahead(checkout.session())
@@ -96,9 +94,7 @@ def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop: Workshop)
 @pytest.mark.parametrize(
     "holds", ["budget.run.calls=500", "budget.step.tokens=900000", "cache.enabled=false"]
 )
-def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(
-    workshop: Workshop, holds: str
-) -> None:
+def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(workshop, holds):
     plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
     plain.run(NONE, WIDE, holds)
     asked = sorted(server.prompts)
@@ -107,7 +103,7 @@ def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(
     assert sorted(server.prompts) == asked
 
 
-def test_the_attempts_after_the_first_epoch_are_foreseen(workshop: Workshop) -> None:
+def test_the_attempts_after_the_first_epoch_are_foreseen(workshop):
     """Its end makes another text of the skill, under which nothing was attempted yet."""
     checkout, server = workshop.checkout(), workshop.server
     for _ in range(2):
@@ -120,16 +116,14 @@ def test_the_attempts_after_the_first_epoch_are_foreseen(workshop: Workshop) -> 
     assert server.most_answers == 1
 
 
-def test_nothing_is_made_ahead_by_people_or_where_workers_share_it_out(checkout: Checkout) -> None:
+def test_nothing_is_made_ahead_by_people_or_where_workers_share_it_out(checkout):
     config = checkout.session(SURE).config
     assert may_prefetch(config)
     for holds in ("rollout.solver.type=human", "rollout.executor.type=ray", NONE):
         assert not may_prefetch(checkout.session(SURE, holds).config)
 
 
-def test_an_answer_that_came_early_is_recorded_by_the_work_that_needs_it(
-    workshop: Workshop,
-) -> None:
+def test_an_answer_that_came_early_is_recorded_by_the_work_that_needs_it(workshop):
     plain, ahead = workshop.checkout("plain"), workshop.checkout("ahead")
     plain.run(NONE)
     ahead.run(SURE)
@@ -146,8 +140,8 @@ def recorded(checkout: Checkout) -> Counter[tuple[str, int]]:
 
 
 def test_of_a_comparison_the_epoch_that_is_over_is_attempted_while_an_analyst_thinks(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+    checkout, model_server
+):
     """The fourth step ends the second epoch; whatever its verdict, the first one is over."""
     for _ in range(2):
         checkout.step(*EPOCH_ENDS)

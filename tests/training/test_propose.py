@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
 from skillopt_ci.model.types import ModelUnavailable
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"
@@ -20,9 +15,7 @@ IN_BASELINE, IN_ROLLOUT, IN_REFLECT, IN_SELECTION = 5, 10, 13, 20
 
 
 @pytest.mark.parametrize("calls", [IN_BASELINE, IN_ROLLOUT, IN_REFLECT, IN_SELECTION])
-def test_raised_budget_goes_on_without_paying_again(
-    checkout: Checkout, model_server: ModelServer, calls: int
-) -> None:
+def test_raised_budget_goes_on_without_paying_again(checkout, model_server, calls):
     with pytest.raises(BudgetExhausted, match=r"budget\.run\.calls"):
         checkout.step(f"budget.run.calls={calls}")
     assert model_server.answered.total() == calls
@@ -31,20 +24,20 @@ def test_raised_budget_goes_on_without_paying_again(
     assert checkout.state().usage.calls == model_server.answered.total() == 23
 
 
-def test_used_up_budget_stays_used_up(checkout: Checkout, model_server: ModelServer) -> None:
+def test_used_up_budget_stays_used_up(checkout, model_server):
     for _ in range(2):
         with pytest.raises(BudgetExhausted, match=r"budget\.step\.calls"):
             checkout.step("budget.step.calls=10")
     assert model_server.answered.total() == 8 + 10
 
 
-def test_budget_of_tokens_ends_a_step(checkout: Checkout) -> None:
+def test_budget_of_tokens_ends_a_step(checkout):
     with pytest.raises(BudgetExhausted, match=r"budget\.step\.tokens"):
         checkout.step("budget.step.tokens=160")
     assert checkout.kinds() == ["start"]
 
 
-def test_candidate_is_kept_when_the_budget_ends_its_measurement(checkout: Checkout) -> None:
+def test_candidate_is_kept_when_the_budget_ends_its_measurement(checkout):
     with pytest.raises(BudgetExhausted):
         checkout.step("budget.run.calls=20")
     candidate = checkout.ref(CANDIDATE)
@@ -53,9 +46,7 @@ def test_candidate_is_kept_when_the_budget_ends_its_measurement(checkout: Checko
     assert checkout.git("rev-parse", f"{BRANCH}^2") == candidate
 
 
-def test_too_many_failing_rollouts_stop_the_step(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_too_many_failing_rollouts_stop_the_step(checkout, model_server):
     checkout.step()
     before = checkout.ref(BRANCH)
     model_server.trouble = lambda prompt: (500, "out of order") if "Item " in prompt else None
@@ -65,9 +56,7 @@ def test_too_many_failing_rollouts_stop_the_step(
     assert checkout.ref(CANDIDATE) == ""
 
 
-def test_too_many_failing_measurements_keep_the_candidate(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_too_many_failing_measurements_keep_the_candidate(checkout, model_server):
     checkout.step()
     model_server.trouble = lambda prompt: (500, "out of order") if "Item 10" in prompt else None
     with pytest.raises(TooManyErrors, match="8 of 8 selection tasks"):
@@ -79,9 +68,7 @@ def test_too_many_failing_measurements_keep_the_candidate(
     assert model_server.most_answers == 1
 
 
-def test_failing_rollout_is_no_failure_of_the_model(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_failing_rollout_is_no_failure_of_the_model(checkout, model_server):
     model_server.trouble = lambda prompt: (
         (500, "no") if prompt.endswith("Item 4 of kind a") else None
     )
@@ -91,7 +78,7 @@ def test_failing_rollout_is_no_failure_of_the_model(
     assert "Item 4 of kind a" not in "".join(model_server.optimizer_prompts)
 
 
-def test_unreachable_optimizer_ends_the_step(checkout: Checkout, model_server: ModelServer) -> None:
+def test_unreachable_optimizer_ends_the_step(checkout, model_server):
     model_server.trouble = lambda prompt: (500, "away") if "Stage:" in prompt else None
     with pytest.raises(ModelUnavailable, match="away"):
         checkout.step()

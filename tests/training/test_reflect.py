@@ -17,7 +17,7 @@ from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable
-from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageStarted
+from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment, Reflecting
 from skillopt_ci.rollout.types import Rollout, Status
@@ -27,7 +27,6 @@ from skillopt_ci.training.reflect import Analysts, minibatches
 from skillopt_ci.training.replies import Reflection
 from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
-Scripted = Callable[..., Any]
 Reflect = Callable[..., tuple[Reflection[Any], ...]]
 
 
@@ -76,7 +75,7 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
     return run
 
 
-def test_failures_and_successes_are_dealt_apart_in_the_order_given(rollouts: list[Rollout]) -> None:
+def test_failures_and_successes_are_dealt_apart_in_the_order_given(rollouts):
     random.Random(5).shuffle(rollouts)
     found = minibatches(rollouts, Gradient(minibatch_size=4))
     failed, solved = (
@@ -89,15 +88,13 @@ def test_failures_and_successes_are_dealt_apart_in_the_order_given(rollouts: lis
     assert [part.rollouts for part in only] == [part.rollouts for part in found[:2]]
 
 
-def test_a_half_right_answer_is_a_success(make_rollout: Callable[..., Rollout]) -> None:
+def test_a_half_right_answer_is_a_success(make_rollout):
     unsaid = make_rollout("b", messages=())  # an attempt without conversation is not counted
     (found,) = minibatches([make_rollout("t", 0.5), unsaid], Gradient())
     assert (found.source_type, [one.task_id for one in found.rollouts]) == ("success", ["t"])
 
 
-def test_results_keep_minibatch_order_whatever_comes_first(
-    scripted: Scripted, reflected: Reflect
-) -> None:
+def test_results_keep_minibatch_order_whatever_comes_first(scripted, reflected):
     def script(request: ChatRequest) -> str:
         return proposing(",".join(shown_ids(request)))
 
@@ -109,9 +106,7 @@ def test_results_keep_minibatch_order_whatever_comes_first(
     assert [found.source_type for found in fast] == ["failure"] * 3 + ["success"] * 2
 
 
-def test_a_reflection_names_the_tasks_that_were_shown(
-    scripted: Scripted, reflected: Reflect
-) -> None:
+def test_a_reflection_names_the_tasks_that_were_shown(scripted, reflected):
     client = scripted(lambda request: proposing("x"))
     found = reflected(client)
     assert {one.task_ids for one in found} == {shown_ids(asked) for asked in client.requests}
@@ -119,7 +114,7 @@ def test_a_reflection_names_the_tasks_that_were_shown(
     assert all(one.failure_patterns[0].task_ids == one.task_ids for one in found)
 
 
-def test_edits_are_clipped_to_the_learning_rate(scripted: Scripted, reflected: Reflect) -> None:
+def test_edits_are_clipped_to_the_learning_rate(scripted, reflected):
     client = scripted(lambda request: proposing("a", "b", "c"))
     for limit, count in ((2, 2), (None, 3)):
         found = reflected(client, learning_rate=limit)
@@ -127,15 +122,13 @@ def test_edits_are_clipped_to_the_learning_rate(scripted: Scripted, reflected: R
     assert ["There is no fixed limit" in one for one in client.prompts] == [False] * 5 + [True] * 5
 
 
-def test_the_source_of_an_edit_is_what_was_shown(scripted: Scripted, reflected: Reflect) -> None:
+def test_the_source_of_an_edit_is_what_was_shown(scripted, reflected):
     lie = json.dumps({"edits": [{"op": "append", "content": "x", "source_type": "success"}]})
     found = reflected(scripted(lambda request: lie))
     assert [one.patch.edits[0].source_type for one in found] == [one.source_type for one in found]
 
 
-def test_sections_stand_in_order_and_stable_ones_first(
-    scripted: Scripted, reflected: Reflect
-) -> None:
+def test_sections_stand_in_order_and_stable_ones_first(scripted, reflected):
     client = scripted(lambda request: proposing())
     optional = ["## Previous Steps in This Epoch", "## Optimizer Meta Skill"]
     for told, wanted in (({"step_buffer": "tried", "meta_skill": "brief"}, optional), ({}, [])):
@@ -148,9 +141,7 @@ def test_sections_stand_in_order_and_stable_ones_first(
         assert "at most L=4 edits" in client.prompts[0]
 
 
-def test_each_kind_has_its_own_prompt(
-    scripted: Scripted, reflected: Reflect, prompts: Prompts
-) -> None:
+def test_each_kind_has_its_own_prompt(scripted, reflected, prompts):
     client = scripted(lambda request: proposing())
     reflected(client, size=8)
     systems = [request.messages[0].content for request in client.requests]
@@ -159,9 +150,7 @@ def test_each_kind_has_its_own_prompt(
     assert {request.stage for request in client.requests} == {"analyst"}
 
 
-def test_a_bad_reply_costs_its_minibatch_only(
-    scripted: Scripted, reflected: Reflect, events: list[Event]
-) -> None:
+def test_a_bad_reply_costs_its_minibatch_only(scripted, reflected, events):
     def script(request: ChatRequest) -> str | Exception:
         ids = shown_ids(request)
         return "gibberish" if len(ids) == 1 and ids[0][0] == "f" else proposing("x")
@@ -171,7 +160,7 @@ def test_a_bad_reply_costs_its_minibatch_only(
     assert [note.text.split(":")[0] for note in notes] == ["failure minibatch 3"]
 
 
-def test_an_outage_of_some_minibatches_is_survived(scripted: Scripted, reflected: Reflect) -> None:
+def test_an_outage_of_some_minibatches_is_survived(scripted, reflected):
     down = ModelUnavailable("down")
     found = reflected(
         scripted(lambda request: down if "Failed" in request.messages[1].content else proposing())
@@ -180,26 +169,22 @@ def test_an_outage_of_some_minibatches_is_survived(scripted: Scripted, reflected
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("down"), BudgetExhausted("calls")])
-def test_an_outage_of_all_is_not_taken_for_having_no_ideas(
-    scripted: Scripted, reflected: Reflect, error: Exception
-) -> None:
+def test_an_outage_of_all_is_not_taken_for_having_no_ideas(scripted, reflected, error):
     with pytest.raises(type(error)):
         reflected(scripted(lambda request: error))
 
 
-def test_refusals_of_all_leave_nothing(scripted: Scripted, reflected: Reflect) -> None:
+def test_refusals_of_all_leave_nothing(scripted, reflected):
     assert reflected(scripted(lambda request: ModelRefusal("filtered"))) == ()
 
 
-def test_without_a_budget_nobody_is_asked(scripted: Scripted, reflected: Reflect) -> None:
+def test_without_a_budget_nobody_is_asked(scripted, reflected):
     client = scripted(lambda request: proposing())
     assert reflected(client, learning_rate=0) == ()
     assert client.requests == []
 
 
-def test_progress_counts_minibatches(
-    scripted: Scripted, reflected: Reflect, events: list[Event]
-) -> None:
+def test_progress_counts_minibatches(scripted, reflected, events):
     reflected(scripted(lambda request: proposing("x")), size=9)
     assert events[0] == StageStarted("reflect", 2)
     events.clear()
@@ -208,9 +193,7 @@ def test_progress_counts_minibatches(
     assert sum(isinstance(event, StageAdvanced) for event in events) == 5
 
 
-def test_suggestions_are_asked_for_and_limited(
-    scripted: Scripted, reflected: Reflect, prompts: Prompts
-) -> None:
+def test_suggestions_are_asked_for_and_limited(scripted, reflected, prompts):
     said = [{"type": "add_rule", "title": text, "instruction": text} for text in "abc"]
     client = scripted(lambda request: json.dumps({"patch": {"revise_suggestions": said}}))
     found = reflected(client, learning_rate=2, mode=REWRITE)
@@ -220,9 +203,7 @@ def test_suggestions_are_asked_for_and_limited(
     assert asked == {prompts.text(name) for name in names}
 
 
-def test_whole_documents_are_asked_for_with_room_for_them(
-    scripted: Scripted, reflected: Reflect
-) -> None:
+def test_whole_documents_are_asked_for_with_room_for_them(scripted, reflected):
     client = scripted(
         lambda request: json.dumps({"patch": {"skill_candidates": [{"new_skill": "# New"}]}})
     )
@@ -236,9 +217,7 @@ def noting(request: ChatRequest) -> str:
     return json.dumps({"patch": {"edits": []}, "appendix_notes": [f"Mind {shown_ids(request)[0]}"]})
 
 
-def test_notes_are_asked_of_the_chosen_minibatches_only(
-    scripted: Scripted, reflected: Reflect, prompts: Prompts
-) -> None:
+def test_notes_are_asked_of_the_chosen_minibatches_only(scripted, reflected, prompts):
     model = scripted(noting)
     found = reflected(model, size=8, notes_from=("failure",))
     assert [bool(one.notes) for one in found] == [True, False]
@@ -247,16 +226,14 @@ def test_notes_are_asked_of_the_chosen_minibatches_only(
     assert [system.endswith(supplement) for system in systems] == [True, False]
 
 
-def test_a_reply_of_notes_alone_is_a_reflection(scripted: Scripted, reflected: Reflect) -> None:
+def test_a_reply_of_notes_alone_is_a_reflection(scripted, reflected):
     model = scripted(lambda request: '{"appendix_notes": "Look twice."}')
     (failures, _) = reflected(model, size=8, notes_from=("failure", "success"))
     assert (failures.patch.edits, failures.notes) == ((), ("Look twice.",))
     assert len(model.requests) == 2
 
 
-def test_traces_are_shown_as_configured(
-    scripted: Scripted, reflected: Reflect, rollouts: list[Rollout]
-) -> None:
+def test_traces_are_shown_as_configured(scripted, reflected, rollouts):
     rollouts[:] = [replace(one, trace="opened the file") for one in rollouts]
     for wanted in (True, False):
         model = scripted(noting)
@@ -264,9 +241,7 @@ def test_traces_are_shown_as_configured(
         assert all(("opened the file" in prompt) == wanted for prompt in model.prompts)
 
 
-def test_a_minibatch_ends_where_its_trajectories_become_too_long(
-    make_rollout: Callable[..., Rollout],
-) -> None:
+def test_a_minibatch_ends_where_its_trajectories_become_too_long(make_rollout):
     """The system prompt is shown once, however many trajectories there are."""
     said = (
         Message("system", "s" * 9000),
@@ -283,9 +258,7 @@ def test_a_minibatch_ends_where_its_trajectories_become_too_long(
     assert [len(one.rollouts) for one in minibatches(long, clipped)] == [4, 1]
 
 
-def test_a_minibatch_is_read_as_soon_as_it_is_complete(
-    prompts: Prompts, observer: Observer, scripted: Scripted, rollouts: list[Rollout]
-) -> None:
+def test_a_minibatch_is_read_as_soon_as_it_is_complete(prompts, observer, scripted, rollouts):
     """Unless an attempt could not be measured: then it is not sure that the step goes on."""
     client = scripted(lambda request: proposing("x"))
     asked: list[int] = []
@@ -351,16 +324,14 @@ def reflected_there(
     return run
 
 
-def test_it_is_given_the_measured_rollouts_and_all_that_analysts_are_told(
-    reflected_there: Reflect,
-) -> None:
+def test_it_is_given_the_measured_rollouts_and_all_that_analysts_are_told(reflected_there):
     _, (asked,) = reflected_there([])
     assert [one.task_id for one in asked.rollouts] == ["f1", "s1", "f2"]
     assert (asked.budget, asked.seed, asked.update_mode) == (2, 5, "patch")
     assert (asked.step_buffer, asked.meta_skill) == ("Earlier.\n\nWishes.", "Before.")
 
 
-def test_its_patches_become_reflections(reflected_there: Reflect) -> None:
+def test_its_patches_become_reflections(reflected_there):
     patterns = [{"failure_type": "slip", "count": 9, "description": "slips"}]
     failures = patch("a", "b", "c", failure_summary=patterns)
     successes = patch("d", source_type="success", batch_size=7)
@@ -374,12 +345,12 @@ def test_its_patches_become_reflections(reflected_there: Reflect) -> None:
     assert second.patch.edits[0].source_type == "success"
 
 
-def test_a_patch_states_how_many_rollouts_back_it(reflected_there: Reflect) -> None:
+def test_a_patch_states_how_many_rollouts_back_it(reflected_there):
     (found,), _ = reflected_there([patch("a", batch_size=1)])
     assert (found.batch_size, found.patch.edits[0].support_count) == (1, 1)
 
 
-def test_notes_are_taken_only_where_they_are_wanted(reflected_there: Reflect) -> None:
+def test_notes_are_taken_only_where_they_are_wanted(reflected_there):
     noted = patch(appendix_notes=["Look twice."])
     (with_notes,), (asked,) = reflected_there([noted], notes_from=("failure",))
     assert with_notes.notes == ("Look twice.",)
@@ -388,9 +359,7 @@ def test_notes_are_taken_only_where_they_are_wanted(reflected_there: Reflect) ->
     assert without.notes == ()
 
 
-def test_a_patch_that_cannot_be_used_is_noted_and_left_out(
-    reflected_there: Reflect, events: list[Event]
-) -> None:
+def test_a_patch_that_cannot_be_used_is_noted_and_left_out(reflected_there, events):
     (lost, kept), _ = reflected_there([{"nothing": 1}, patch("a")])
     assert lost.reply == '{"nothing": 1}'
     assert isinstance(kept, Reflection)
@@ -402,7 +371,5 @@ def test_a_patch_that_cannot_be_used_is_noted_and_left_out(
 
 
 @pytest.mark.parametrize("more", [{"learning_rate": 0}, {"rollouts": []}])
-def test_with_nothing_to_say_or_to_see_it_is_not_asked(
-    reflected_there: Reflect, more: dict[str, Any]
-) -> None:
+def test_with_nothing_to_say_or_to_see_it_is_not_asked(reflected_there, more):
     assert reflected_there([patch("a")], **more) == ((), [])

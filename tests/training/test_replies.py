@@ -1,7 +1,6 @@
 import json
 import time
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,15 +53,13 @@ def refused(text: str) -> str:
 
 
 @given(objects, prose, fences, prose, st.sampled_from([None, 2]))
-def test_an_object_is_found_whatever_stands_around_it(
-    value: dict[str, object], before: str, fence: tuple[str, str], after: str, indent: int | None
-) -> None:
+def test_an_object_is_found_whatever_stands_around_it(value, before, fence, after, indent):
     written = json.dumps(value, indent=indent, ensure_ascii=False)
     assert extract_json(before + fence[0] + written + fence[1] + "\n" + after) == value
 
 
 @given(st.text() | noise)
-def test_any_text_gives_an_object_or_a_wire_error(text: str) -> None:
+def test_any_text_gives_an_object_or_a_wire_error(text):
     try:
         assert extract_json(text)
     except WireError:
@@ -82,7 +79,7 @@ def test_any_text_gives_an_object_or_a_wire_error(text: str) -> None:
         ('{"a": "```json\\n{\\"b\\": 2}\\n```"}', {"a": '```json\n{"b": 2}\n```'}),
     ],
 )
-def test_common_slips_are_mended(text: str, value: object) -> None:
+def test_common_slips_are_mended(text, value):
     assert extract_json(text) == value
 
 
@@ -96,12 +93,12 @@ def test_common_slips_are_mended(text: str, value: object) -> None:
         ('{"a": 1, "b": "x\\', {"a": 1}),
     ],
 )
-def test_of_a_reply_cut_off_only_whole_parts_are_kept(text: str, value: object) -> None:
+def test_of_a_reply_cut_off_only_whole_parts_are_kept(text, value):
     assert extract_json(text) == value
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4), st.data())
-def test_no_cut_off_text_is_ever_passed_on(contents: list[str], data: st.DataObject) -> None:
+def test_no_cut_off_text_is_ever_passed_on(contents, data):
     written = json.dumps({"edits": [{"content": content} for content in contents]})
     kept = written[: data.draw(st.integers(0, len(written) - 1))]
     try:
@@ -116,12 +113,12 @@ def test_no_cut_off_text_is_ever_passed_on(contents: list[str], data: st.DataObj
 @pytest.mark.parametrize(
     "text", ["", "I found nothing to change.", "{}", "[1, 2]", '{"a": "only half', '"{"']
 )
-def test_a_reply_without_an_object_is_refused(text: str) -> None:
+def test_a_reply_without_an_object_is_refused(text):
     assert "no complete JSON object" in refused(text)
 
 
 @pytest.mark.parametrize("text", ['{"a": 1} or {"a": 2}', '```\n{"a": 1}\n```\n```\n{"a": 2}\n```'])
-def test_two_different_objects_are_refused(text: str) -> None:
+def test_two_different_objects_are_refused(text):
     assert refused(text) == "The reply holds 2 JSON objects. Reply with exactly one."
 
 
@@ -133,14 +130,14 @@ def test_two_different_objects_are_refused(text: str) -> None:
     ],
     ids=["the same twice", "the only fenced one"],
 )
-def test_extract_json_takes_the_object_that_is_meant(text: str, value: int) -> None:
+def test_extract_json_takes_the_object_that_is_meant(text, value):
     assert extract_json(text) == {"a": value}
 
 
 @pytest.mark.parametrize(
     "part", ['{"a":', '{"a":[', '{"', '{"a":"}', '"', "\\", "```json\n", '{"a" ', "{'a':1} "]
 )
-def test_hostile_repetition_is_answered_quickly(part: str) -> None:
+def test_hostile_repetition_is_answered_quickly(part):
     started = time.process_time()
     with suppress(WireError):
         extract_json(part * 20_000)
@@ -166,7 +163,7 @@ def merge(*edits: object) -> str:
     return json.dumps({"edits": edits})
 
 
-def test_an_analysts_reply_is_read() -> None:
+def test_an_analysts_reply_is_read():
     failures = [{"failure_type": "units", "description": "Forgets units", "count": 2}]
     reply = parse_analyst(
         EDITS, analyst(batch_size=3, failure_summary=failures), "failure", shown=3
@@ -177,7 +174,7 @@ def test_an_analysts_reply_is_read() -> None:
     assert reply.success_patterns == ()
 
 
-def test_success_patterns_that_are_text_are_kept() -> None:
+def test_success_patterns_that_are_text_are_kept():
     reply = parse_analyst(
         EDITS, analyst(success_patterns=[" a\x00 ", 3, "", "b"]), "success", shown=1
     )
@@ -186,7 +183,7 @@ def test_success_patterns_that_are_text_are_kept() -> None:
 
 
 @pytest.mark.parametrize("summary", [None, "x", [3, {}, {"count": 2}]])
-def test_a_useless_failure_summary_does_no_harm(summary: object) -> None:
+def test_a_useless_failure_summary_does_no_harm(summary):
     reply = parse_analyst(EDITS, analyst(failure_summary=summary), "failure", shown=1)
     assert reply.failure_patterns == ()
     assert len(reply.patch.edits) == 1
@@ -195,17 +192,17 @@ def test_a_useless_failure_summary_does_no_harm(summary: object) -> None:
 @pytest.mark.parametrize(
     ("count", "read"), [("2", 2), (99, 4), (0, 1), (-1, 1), (True, 1), ("x", 1)]
 )
-def test_a_pattern_counts_from_one_to_the_trajectories_shown(count: object, read: int) -> None:
+def test_a_pattern_counts_from_one_to_the_trajectories_shown(count, read):
     text = analyst(failure_summary=[{"failure_type": "t", "count": count}])
     assert parse_analyst(EDITS, text, "failure", shown=4).failure_patterns[0].count == read
 
 
-def test_a_reply_may_be_without_edits() -> None:
+def test_a_reply_may_be_without_edits():
     assert parse_analyst(EDITS, '{"patch": {"edits": []}}', "failure", 2).patch.edits == ()
 
 
 @pytest.mark.parametrize("text", ['{"patch": {"edits": [%s]}}', '{"edits": [%s]}'])
-def test_edits_may_stand_under_patch_or_at_the_top(text: str) -> None:
+def test_edits_may_stand_under_patch_or_at_the_top(text):
     written = text % json.dumps(APPEND)
     assert parse_merge(EDITS, written) == parse_analyst(EDITS, written, "failure", shown=1).patch
 
@@ -219,9 +216,7 @@ def test_edits_may_stand_under_patch_or_at_the_top(text: str) -> None:
         ({}, (1, "failure", 0)),
     ],
 )
-def test_a_merged_edit_keeps_what_the_model_says_of_it(
-    said: dict[str, object], read: object
-) -> None:
+def test_a_merged_edit_keeps_what_the_model_says_of_it(said, read):
     (edit,) = parse_merge(EDITS, merge({**APPEND, **said}), "failure").edits
     assert (edit.support_count, edit.source_type, edit.merge_level) == read
 
@@ -238,21 +233,21 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize("entry", UNUSABLE)
-def test_an_unusable_edit_is_dropped(entry: object) -> None:
+def test_an_unusable_edit_is_dropped(entry):
     reply = parse_merge(EDITS, merge(entry, APPEND))
     assert [edit.content for edit in reply.edits] == ["rule"]
     with pytest.raises(WireError, match="No entry of `edits` can be used; the first: "):
         parse_merge(EDITS, merge(entry))
 
 
-def test_a_deletion_needs_no_content_and_unknown_operations_are_kept() -> None:
+def test_a_deletion_needs_no_content_and_unknown_operations_are_kept():
     edits = parse_merge(
         EDITS, merge({"op": "delete", "target": "a"}, {"op": " move ", "content": ""})
     )
     assert [edit.op for edit in edits.edits] == ["delete", "move"]
 
 
-def test_edit_text_holds_no_control_characters() -> None:
+def test_edit_text_holds_no_control_characters():
     entry = {"op": "replace", "target": "a\r\nb\x1b", "content": "\x00c\td\r\ud800\x85\n"}
     (edit,) = parse_merge(EDITS, merge(entry)).edits
     assert (edit.target, edit.content) == ("a\nb", "c\td\n\n")
@@ -269,14 +264,14 @@ def test_edit_text_holds_no_control_characters() -> None:
         (SUGGESTIONS, '{"patch": {"edits": []}}', "`patch.revise_suggestions`: Field required."),
     ],
 )
-def test_the_error_tells_the_model_what_to_mend(payload: Any, text: str, message: str) -> None:
+def test_the_error_tells_the_model_what_to_mend(payload, text, message):
     with pytest.raises(WireError) as caught:
         parse_merge(payload, text)
     assert caught.value.message.endswith(message)
 
 
 @given(st.lists(entries, max_size=4))
-def test_any_edits_are_read_or_refused(written: list[object]) -> None:
+def test_any_edits_are_read_or_refused(written):
     try:
         patch = parse_merge(EDITS, json.dumps({"edits": written}))
     except WireError:
@@ -285,24 +280,24 @@ def test_any_edits_are_read_or_refused(written: list[object]) -> None:
     assert all(edit.op and 1 <= edit.support_count <= 100_000 for edit in patch.edits)
 
 
-def test_a_ranking_keeps_the_order_of_importance() -> None:
+def test_a_ranking_keeps_the_order_of_importance():
     ranking = parse_ranking('{"selected_indices": [3, 0, 3, 1], "reasoning": "r"}', 4, limit=2)
     assert (ranking.indices, ranking.reasoning) == ((3, 0), "r")
 
 
-def test_a_ranking_takes_no_truth_values_and_nothing_out_of_range() -> None:
+def test_a_ranking_takes_no_truth_values_and_nothing_out_of_range():
     written = '{"selected_indices": [true, 4, -1, null, "2", 1.0, 1.5, NaN, 1e999, "x"]}'
     assert parse_ranking(written, 4, limit=9).indices == (2, 1)
 
 
 @pytest.mark.parametrize("chosen", ["[]", "[4, true]", "3", "null"])
-def test_a_ranking_that_chooses_nothing_is_refused(chosen: str) -> None:
+def test_a_ranking_that_chooses_nothing_is_refused(chosen):
     with pytest.raises(WireError, match="selected_indices"):
         parse_ranking(f'{{"selected_indices": {chosen}}}', 4, limit=2)
 
 
 @given(st.lists(numbers), st.integers(1, 9), st.integers(1, 9))
-def test_any_choice_is_within_pool_and_limit(chosen: list[object], pool: int, limit: int) -> None:
+def test_any_choice_is_within_pool_and_limit(chosen, pool, limit):
     try:
         indices = parse_ranking(json.dumps({"selected_indices": chosen}), pool, limit).indices
     except WireError:
@@ -323,13 +318,13 @@ def test_any_choice_is_within_pool_and_limit(chosen: list[object], pool: int, li
         ({"note": "Count."}, ("Count.",)),
     ],
 )
-def test_notes_are_read_in_any_form(written: object, read: tuple[str, ...]) -> None:
+def test_notes_are_read_in_any_form(written, read):
     reply = parse_analyst(EDITS, analyst(appendix_notes=written), "failure", 1, notes=True)
     assert reply.notes == read
 
 
 @pytest.mark.parametrize("rest", [{}, {"patch": None}, {"patch": {}}])
-def test_a_reply_may_be_notes_alone(rest: dict[str, object]) -> None:
+def test_a_reply_may_be_notes_alone(rest):
     text = json.dumps({"appendix_notes": ["Look twice."], **rest})
     reply = parse_analyst(EDITS, text, "failure", 1, notes=True)
     assert (reply.patch.edits, reply.notes) == ((), ("Look twice.",))
@@ -338,7 +333,7 @@ def test_a_reply_may_be_notes_alone(rest: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("notes", "wanted"), [([], True), (None, True), ("", True), (["x"], False)]
 )
-def test_notes_that_nobody_asked_for_are_no_reply(notes: object, wanted: bool) -> None:
+def test_notes_that_nobody_asked_for_are_no_reply(notes, wanted):
     with pytest.raises(WireError):
         parse_analyst(EDITS, json.dumps({"appendix_notes": notes}), "failure", 1, notes=wanted)
     assert parse_analyst(EDITS, analyst(appendix_notes=["x"]), "failure", 1).notes == ()
@@ -357,7 +352,7 @@ def candidates(*entries: object) -> str:
     return json.dumps({"reasoning": "why", "skill_candidates": entries})
 
 
-def test_a_suggestion_is_read_with_all_that_it_says() -> None:
+def test_a_suggestion_is_read_with_all_that_it_says():
     more = {"motivation": "seen", "priority_hint": "high"}
     reply = parse_analyst(SUGGESTIONS, suggestions(ADD | more), "failure", shown=3)
     wanted = Suggestion("add_rule", "Dates", "Write dates as ISO.", "seen", "high", "failure", 3)
@@ -365,13 +360,13 @@ def test_a_suggestion_is_read_with_all_that_it_says() -> None:
 
 
 @pytest.mark.parametrize("entry", [3, {}, {"title": "Dates"}, ADD | {"instruction": " "}])
-def test_a_suggestion_needs_nothing_but_an_instruction(entry: object) -> None:
+def test_a_suggestion_needs_nothing_but_an_instruction(entry):
     written = suggestions(entry, {"instruction": " Sort. ", "type": 3})
     wanted = Suggestion("", "", "Sort.", source_type="success")
     assert parse_merge(SUGGESTIONS, written, "success").edits == (wanted,)
 
 
-def test_a_candidate_is_read_with_all_that_it_says() -> None:
+def test_a_candidate_is_read_with_all_that_it_says():
     said = {"support_count": "5", "source_type": "success", "merge_level": 2}
     reply = parse_merge(CANDIDATES, candidates(NEW | said))
     wanted = SkillCandidate("# New", "Dates", ("ISO dates",), "success", 5, 2)
@@ -381,14 +376,12 @@ def test_a_candidate_is_read_with_all_that_it_says() -> None:
 @pytest.mark.parametrize(
     ("said", "read"), [("one thing", ("one thing",)), ([" a ", 3, ""], ("a",)), (None, ())]
 )
-def test_a_change_summary_may_be_written_in_several_ways(
-    said: object, read: tuple[str, ...]
-) -> None:
+def test_a_change_summary_may_be_written_in_several_ways(said, read):
     (candidate,) = parse_merge(CANDIDATES, candidates(NEW | {"change_summary": said})).edits
     assert candidate.change_summary == read
 
 
 @pytest.mark.parametrize("document", ["", " \n", None, 3, PROTECTED_ONLY])
-def test_a_document_without_a_body_is_refused(document: object) -> None:
+def test_a_document_without_a_body_is_refused(document):
     with pytest.raises(WireError, match="No entry of `skill_candidates` can be used"):
         parse_merge(CANDIDATES, candidates(NEW | {"new_skill": document}))

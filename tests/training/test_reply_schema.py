@@ -34,7 +34,7 @@ def cases() -> Iterator[tuple[str, ReplySchema, Any]]:
         payload, end = mode.payload, mode.prompt_suffix
         for source, name in (("failure", "analyst_error"), ("success", "analyst_success")):
             for notes in (False, True):
-                schema = replies.analyst(payload, source, notes=notes, wishes=False)  # type: ignore[arg-type]
+                schema = replies.analyst(payload, source, notes=notes, wishes=False)
                 more = [f"{name}_skill_aware"] if notes else []
                 yield f"{name}{end}-{notes}", schema, example(name + end, *more)
         for name in ("merge_failure", "merge_success"):
@@ -58,12 +58,12 @@ by_case = pytest.mark.parametrize(
 
 
 @by_case
-def test_what_the_prompt_asks_for_fits(schema: ReplySchema, reply: Any) -> None:
+def test_what_the_prompt_asks_for_fits(schema, reply):
     assert [*Draft202012Validator(dict(schema.schema)).iter_errors(reply)] == []
 
 
 @by_case
-def test_less_and_more_do_not_fit(schema: ReplySchema, reply: Any) -> None:
+def test_less_and_more_do_not_fit(schema, reply):
     validator = Draft202012Validator(dict(schema.schema))
     first = next(iter(reply))
     for other in ({**reply, "more": 1}, {key: reply[key] for key in reply if key != first}):
@@ -80,7 +80,7 @@ def parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 @by_case
-def test_the_form_is_the_strict_one(schema: ReplySchema, reply: Any) -> None:
+def test_the_form_is_the_strict_one(schema, reply):
     assert re.fullmatch(r"[a-z_]{1,64}", schema.name)
     Draft202012Validator.check_schema(dict(schema.schema))
     for part in parts(schema.schema):
@@ -91,14 +91,14 @@ def test_the_form_is_the_strict_one(schema: ReplySchema, reply: Any) -> None:
 
 
 @by_case
-def test_reasoning_comes_before_what_follows_from_it(schema: ReplySchema, reply: Any) -> None:
+def test_reasoning_comes_before_what_follows_from_it(schema, reply):
     for part in parts(schema.schema):
         names = list(part.get("properties", ()))
         assert "reasoning" not in names[1:]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
-def test_a_reply_that_fits_is_read(mode: UpdateMode[Any]) -> None:
+def test_a_reply_that_fits_is_read(mode):
     key = mode.payload.key
     analysis = example(f"analyst_error{mode.prompt_suffix}")
     analysis["patch"][key][0]["note_ids"] = ["review-1"]
@@ -112,5 +112,5 @@ def test_a_reply_that_fits_is_read(mode: UpdateMode[Any]) -> None:
     assert len(parse_merge(mode.payload, json.dumps(merged)).edits) == 1
 
 
-def test_a_choice_that_fits_is_read() -> None:
+def test_a_choice_that_fits_is_read():
     assert parse_ranking(json.dumps(example("ranking")), 9, 9).indices == (4, 0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from skillopt_ci.progress import Event, Observer
     from skillopt_ci.rollout.types import Rollout
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout
 
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
@@ -40,7 +40,7 @@ def run(
     return [one.batch.seed for one in worked]
 
 
-def test_results_keep_the_order_whatever_comes_first(events: list[Event]) -> None:
+def test_results_keep_the_order_whatever_comes_first(events):
     async def slow(seed: int) -> None:
         for _ in range(10 - 3 * seed):
             await asyncio.sleep(0)
@@ -50,7 +50,7 @@ def test_results_keep_the_order_whatever_comes_first(events: list[Event]) -> Non
     assert finished == ["3", "2", "1"]
 
 
-def test_a_batch_is_reflected_on_while_others_are_rolled_out(events: list[Event]) -> None:
+def test_a_batch_is_reflected_on_while_others_are_rolled_out(events):
     async def first_waits_for_the_last(seed: int) -> None:
         while seed == 1 and not any(isinstance(event, StageFinished) for event in events):
             await asyncio.sleep(0)
@@ -61,15 +61,13 @@ def test_a_batch_is_reflected_on_while_others_are_rolled_out(events: list[Event]
 @pytest.mark.parametrize(
     ("count", "stages"), [(1, ["rollout"]), (2, ["rollout 1/2", "rollout 2/2"])]
 )
-def test_batches_are_told_apart_only_where_there_are_several(
-    events: list[Event], count: int, stages: list[str]
-) -> None:
+def test_batches_are_told_apart_only_where_there_are_several(events, count, stages):
     run(events, lambda seed: asyncio.sleep(0), BATCHES[:count])
     assert [event.stage for event in events if isinstance(event, StageStarted)] == stages
     assert events.count(Note("n")) == count
 
 
-def test_a_batch_remembers_its_patches(make_rollout: Callable[..., Rollout]) -> None:
+def test_a_batch_remembers_its_patches(make_rollout):
     rollouts = [make_rollout("a", hard=1.0), make_rollout("b")]
     edit = Patch((Edit("append", "", "x"),))
     kinds = (("failure", edit), ("failure", Patch()), ("success", edit))
@@ -79,7 +77,7 @@ def test_a_batch_remembers_its_patches(make_rollout: Callable[..., Rollout]) -> 
     assert (record.n_failure_patches, record.n_success_patches) == (1, 1)
 
 
-def test_a_step_joins_its_batches(checkout: Checkout) -> None:
+def test_a_step_joins_its_batches(checkout):
     overrides = (*PLAIN, "train.num_epochs=1", "train.batch_size=2", "train.accumulation=2")
     checkout.run(*overrides)
     proposal = checkout.record(1).proposal
@@ -89,7 +87,7 @@ def test_a_step_joins_its_batches(checkout: Checkout) -> None:
     assert proposal.rollout.n == 4
 
 
-def test_concurrency_changes_nothing(workshop: Workshop) -> None:
+def test_concurrency_changes_nothing(workshop):
     overrides = (*PLAIN, "train.num_epochs=1", "train.batch_size=2", "train.accumulation=4")
     one, many = workshop.checkout("one"), workshop.checkout("many")
     one.run(*overrides, "model.target.max_concurrency=1", "gradient.analyst_workers=1")
@@ -102,9 +100,7 @@ def test_concurrency_changes_nothing(workshop: Workshop) -> None:
 EACH_ITS_ANALYST = "gradient.minibatch_size=1"
 
 
-def test_the_first_minibatch_is_read_before_the_last_attempt_was_answered(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_the_first_minibatch_is_read_before_the_last_attempt_was_answered(checkout, model_server):
     """The server holds back one attempt until an analyst has asked."""
     analyst_asked, held = threading.Event(), list[bool]()
     last = dealt_last(checkout)
@@ -120,7 +116,7 @@ def test_the_first_minibatch_is_read_before_the_last_attempt_was_answered(
     assert held == [True]
 
 
-def test_the_record_does_not_tell_which_attempt_was_slow(workshop: Workshop) -> None:
+def test_the_record_does_not_tell_which_attempt_was_slow(workshop):
     plain, slow = workshop.checkout("plain"), workshop.checkout("slow")
     plain.step(EACH_ITS_ANALYST)
     others, first = threading.Semaphore(0), plain.record(1).proposal.rollout.tasks[0].id
@@ -138,11 +134,11 @@ def test_the_record_does_not_tell_which_attempt_was_slow(workshop: Workshop) -> 
     assert slow.trees() == plain.trees()
 
 
-def test_a_batch_is_dealt_by_its_seed() -> None:
-    batch = Batch(7, tuple("abcdefgh"))  # type: ignore[arg-type]
+def test_a_batch_is_dealt_by_its_seed():
+    batch = Batch(7, tuple("abcdefgh"))
     assert dealt(batch) == dealt(batch)
     assert dealt(batch) != list(batch.tasks) != dealt(Batch(8, batch.tasks))
-    assert sorted(dealt(batch)) == list(batch.tasks)  # type: ignore[type-var]
+    assert sorted(dealt(batch)) == list(batch.tasks)
 
 
 def dealt_last(checkout: Checkout) -> str:

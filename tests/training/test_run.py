@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from skillopt_ci.progress import Event, Observer
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, Workshop
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"
@@ -50,7 +50,7 @@ def make_dirty(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("head", ["main", "--detach"])
-def test_users_checkout_stays_byte_for_byte(checkout: Checkout, head: str) -> None:
+def test_users_checkout_stays_byte_for_byte(checkout, head):
     checkout.git("checkout", "--quiet", head)
     make_dirty(checkout)
     before = snapshot(checkout)
@@ -58,13 +58,13 @@ def test_users_checkout_stays_byte_for_byte(checkout: Checkout, head: str) -> No
     assert snapshot(checkout) == before
 
 
-def test_draft_in_the_checkout_is_not_what_is_trained(checkout: Checkout) -> None:
+def test_draft_in_the_checkout_is_not_what_is_trained(checkout):
     checkout.write("skills/SKILL.md", "my own draft\n")
     checkout.step()
     assert checkout.show(BRANCH).startswith("# Items\n")
 
 
-def test_run_in_pieces_equals_a_run_in_one(workshop: Workshop) -> None:
+def test_run_in_pieces_equals_a_run_in_one(workshop):
     whole, pieces = workshop.checkout("whole"), workshop.checkout("pieces")
     whole.run("train.num_epochs=1")
     while pieces.step("train.num_epochs=1") is not None:
@@ -72,16 +72,14 @@ def test_run_in_pieces_equals_a_run_in_one(workshop: Workshop) -> None:
     assert pieces.trees() == whole.trees()
 
 
-def test_concurrency_changes_nothing(workshop: Workshop) -> None:
+def test_concurrency_changes_nothing(workshop):
     one, many = workshop.checkout("one"), workshop.checkout("many")
     one.run("train.num_epochs=1", "model.target.max_concurrency=1", "gradient.analyst_workers=1")
     many.run("train.num_epochs=1", "model.target.max_concurrency=16", "gradient.analyst_workers=16")
     assert one.trees() == many.trees()
 
 
-def test_baseline_of_zero_is_not_measured_again(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_baseline_of_zero_is_not_measured_again(checkout, model_server):
     checkout.step("evaluation.sel_env_num=4")
     assert checkout.history()[0].score_after == 0.0
     checkout.step("evaluation.sel_env_num=4")
@@ -89,7 +87,7 @@ def test_baseline_of_zero_is_not_measured_again(
     assert model_server.most_answers == 1
 
 
-def test_empty_skill_can_be_trained(workshop: Workshop) -> None:
+def test_empty_skill_can_be_trained(workshop):
     checkout = workshop.checkout(skill="")
     outcome = checkout.done()
     assert outcome.record.merged
@@ -97,7 +95,7 @@ def test_empty_skill_can_be_trained(workshop: Workshop) -> None:
     assert checkout.show(BRANCH, ".skillopt/demo/initial_skill.md") == ""
 
 
-def test_badge_and_card_tell_the_score_of_the_skill_beside_them(checkout: Checkout) -> None:
+def test_badge_and_card_tell_the_score_of_the_skill_beside_them(checkout):
     checkout.step()
     day = checkout.git("log", "-1", "--format=%cs", f"{BRANCH}^2")
     badge, card = (
@@ -141,9 +139,7 @@ def meanwhile(stage: str, act: Callable[[], object]) -> Observer:
     return observe
 
 
-def test_second_process_in_the_same_clone_loses_at_once(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_second_process_in_the_same_clone_loses_at_once(checkout, model_server):
     with checkout.session().ledger.lock(), pytest.raises(LostRace, match="another skillopt-ci"):
         checkout.step()
     assert model_server.prompts == []
@@ -159,9 +155,7 @@ def two(workshop: Workshop) -> tuple[Checkout, Checkout]:
 
 
 @pytest.mark.parametrize("stage", ["rollout", "update", "candidate", "selection", "gate"])
-def test_slower_clone_loses_the_race_and_overwrites_nothing(
-    two: tuple[Checkout, Checkout], stage: str
-) -> None:
+def test_slower_clone_loses_the_race_and_overwrites_nothing(two, stage):
     mine, theirs = two
     with pytest.raises(LostRace):
         mine.step(observer=meanwhile(stage, theirs.step))
@@ -171,9 +165,7 @@ def test_slower_clone_loses_the_race_and_overwrites_nothing(
 
 
 @pytest.mark.parametrize("stage", ["update", "candidate", "selection"])
-def test_loser_goes_on_and_what_both_did_stays_reachable(
-    two: tuple[Checkout, Checkout], stage: str
-) -> None:
+def test_loser_goes_on_and_what_both_did_stays_reachable(two, stage):
     mine, theirs = two
     with pytest.raises(LostRace):
         mine.step(observer=meanwhile(stage, theirs.step))
@@ -186,7 +178,7 @@ def test_loser_goes_on_and_what_both_did_stays_reachable(
     assert mine.git("ls-remote", "origin", f"refs/heads/{CANDIDATE}") == ""
 
 
-def test_run_reloads_after_a_lost_race(two: tuple[Checkout, Checkout]) -> None:
+def test_run_reloads_after_a_lost_race(two):
     mine, theirs = two
     outcomes = mine.run(observer=meanwhile("candidate", theirs.step))
     assert [outcome.record.step for outcome in outcomes] == [3, 4]
@@ -194,9 +186,7 @@ def test_run_reloads_after_a_lost_race(two: tuple[Checkout, Checkout]) -> None:
     assert mine.contains(theirs.ref(BRANCH))
 
 
-def test_reviewer_who_pushes_during_a_step_is_not_overwritten(
-    two: tuple[Checkout, Checkout],
-) -> None:
+def test_reviewer_who_pushes_during_a_step_is_not_overwritten(two):
     mine, reviewers = two
 
     def review() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ def terms(current: Mapping[str, float], **changes: object) -> Setup:
         "worth": worth_in(HARD),
         "look_every": 3,
     }
-    return Setup(**(values | changes))  # type: ignore[arg-type]
+    return Setup(**(values | changes))
 
 
 def run_test(
@@ -71,9 +70,7 @@ def side(scores: dict[str, float], density: float) -> Measurement:
 
 
 @given(outcomes, st.sampled_from([-0.3, -0.01, 0.0, 0.01, 0.3]), st.booleans(), st.randoms())
-def test_stopping_early_never_changes_a_verdict(
-    pairs: list[tuple[float, float | None]], bonus: float, notes: bool, dice: random.Random
-) -> None:
+def test_stopping_early_never_changes_a_verdict(pairs, bonus, notes, dice):
     """Any order, any errors: the verdict is that of measuring everything."""
     current = named([before for before, _ in pairs])
     after: Scores = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
@@ -91,15 +88,13 @@ def test_stopping_early_never_changes_a_verdict(
         assert whole.action == "reject"
 
 
-def test_a_candidate_that_fixes_nothing_is_given_up_at_the_first_look() -> None:
+def test_a_candidate_that_fixes_nothing_is_given_up_at_the_first_look():
     outcome, asked = run_test(terms(named([0, 0, 0, 1, 1, 1, 1, 1, 1])), lambda _: 0.0)
     assert (outcome.end, attempts(asked), outcome.attempts) == ("certain", 3, 3)
 
 
 @given(outcomes, st.randoms(), st.floats(0, 1))
-def test_what_is_begun_ahead_is_asked_next(
-    pairs: list[tuple[float, float | None]], dice: random.Random, share: float
-) -> None:
+def test_what_is_begun_ahead_is_asked_next(pairs, dice, share):
     """Nothing is begun that the verdict does without, whatever is known and whatever is to come."""
     current = named([before for before, _ in pairs])
     after: Scores = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
@@ -113,14 +108,14 @@ def test_what_is_begun_ahead_is_asked_next(
         assert sure[: len(ask.sure({}))] == [one.tasks for one in ask.sure({})]
 
 
-def test_lots_whose_results_cannot_end_the_test_begin_with_the_first() -> None:
+def test_lots_whose_results_cannot_end_the_test_begin_with_the_first():
     outcome, asked = run_test(terms(named([0, 0, 0, 0, 0, 1, 1, 1, 1])), lambda _: 0.0)
     # after three failures two gains are still in reach, after six none
     assert [len(ask.sure({})) for ask in asked] == [1, 0]
     assert (outcome.end, attempts(asked)) == ("certain", 6)
 
 
-def test_a_lot_begins_when_what_came_of_the_one_before_is_enough() -> None:
+def test_a_lot_begins_when_what_came_of_the_one_before_is_enough():
     current = named([0, 0, 0, 1, 1, 1])
     _, asked = run_test(terms(current), lambda task: {"t0": 1.0}.get(task, current[task]))
     assert [ask.tasks for ask in asked] == [("t0", "t1", "t2"), ("t3", "t4", "t5")]
@@ -130,25 +125,25 @@ def test_a_lot_begins_when_what_came_of_the_one_before_is_enough() -> None:
     assert asked[0].sure({"t0": (1.0, 1.0)}) == (Ask(asked[1].tasks),)
 
 
-def test_all_is_measured_while_a_gain_is_in_reach() -> None:
+def test_all_is_measured_while_a_gain_is_in_reach():
     about = terms(named([0, 1, 1, 1]))
     outcome, asked = run_test(about, lambda _: 1.0)
     assert (outcome.end, attempts(asked)) == ("measured", 4)
     assert about.differences(outcome.candidate) == [1, 0, 0, 0]
 
 
-def test_without_early_stopping_all_is_measured_at_once() -> None:
+def test_without_early_stopping_all_is_measured_at_once():
     _, asked = run_test(terms(named([0, 1, 1, 1, 1]), stop=False), lambda _: 0.0)
     assert [len(ask.tasks) for ask in asked] == [5]
 
 
-def test_tasks_that_do_not_count_decide_nothing() -> None:
+def test_tasks_that_do_not_count_decide_nothing():
     about = terms(named([0.0, 1.0]), eligible=frozenset({"t1"}))
     outcome, _ = run_test(about, lambda _: 1.0)
     assert about.differences(outcome.candidate) == [0]
 
 
-def test_known_results_take_the_place_of_attempts() -> None:
+def test_known_results_take_the_place_of_attempts():
     known = {"t0": Tally(1.0, 1.0), "t3": Tally(0.0, 0.0)}
     outcome, asked = run_test(terms(named([0, 0, 1, 1])), lambda _: 1.0, known=known)
     assert [task for ask in asked for task in ask.tasks] == ["t1", "t2"]
@@ -159,13 +154,11 @@ def test_known_results_take_the_place_of_attempts() -> None:
 def state_of(current: Measurement) -> State:
     snapshot = Snapshot(sha256="a" * 64, step=0, origin="initial", measurement=current)
     facts = {"run": "r", "skill": "s", "step": 0, "epoch": 0, "config_sha256": ""}
-    return State(**facts, measured_under="", current=snapshot, best=snapshot)  # type: ignore[arg-type]
+    return State(**facts, measured_under="", current=snapshot, best=snapshot)
 
 
 @given(outcomes, st.booleans())
-def test_replay_makes_the_verdict_of_the_recorded_scores(
-    pairs: list[tuple[float, float | None]], notes: bool
-) -> None:
+def test_replay_makes_the_verdict_of_the_recorded_scores(pairs, notes):
     current = side(named([before for before, _ in pairs]), 0.0)
     after = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
     quick = Evaluation.model_validate({"gate": {"look_every": 3}})
@@ -185,7 +178,7 @@ def test_replay_makes_the_verdict_of_the_recorded_scores(
     assert again.model_copy(update={"gate": None}) == decision.model_copy(update={"gate": None})
 
 
-def test_replay_knows_a_rejection_that_was_not_certain() -> None:
+def test_replay_knows_a_rejection_that_was_not_certain():
     current = side(named([0, 0, 0, 1]), 0.0)
     state, about = state_of(current), terms(named([0, 0, 0, 1]))
     found = measurement_of({"t0": Tally(0.0, 0.0)}, (), HARD, "", 4)
@@ -198,14 +191,14 @@ SHARES = [0.2, 0.5, 0.8] * 10
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(-1, 1))
-def test_lifting_keeps_to_rates(rates: list[float], lift: float) -> None:
+def test_lifting_keeps_to_rates(rates, lift):
     moved = lifted(rates, lift)
     assert all(-1e-9 <= rate <= 1 + 1e-9 for rate in moved)
     mean, before = sum(moved) / len(moved), sum(rates) / len(rates)
     assert mean == pytest.approx(min(1.0, max(0.0, before + lift)), abs=1e-6)
 
 
-def test_the_gate_takes_chance_for_a_gain_and_finds_gains_more_often() -> None:
+def test_the_gate_takes_chance_for_a_gain_and_finds_gains_more_often():
     same, worse, better = (accepted_share(SHARES, lift) for lift in (0.0, -0.2, 0.2))
     assert worse < 0.15
     assert 0.3 < same < 0.55 < better

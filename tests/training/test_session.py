@@ -11,7 +11,7 @@ import pytest
 from skillopt_ci.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+    from tests.conftest import Checkout
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 GENERATOR = """
@@ -45,7 +45,7 @@ def generated(checkout: Checkout) -> Checkout:
     return checkout
 
 
-def test_a_seed_is_a_batch_of_a_run_on_generated_tasks(generated: Checkout) -> None:
+def test_a_seed_is_a_batch_of_a_run_on_generated_tasks(generated):
     generated.run(*PLAIN, *SIZE)
     steps = [generated.record(step).proposal for step in (1, 2, 3, 4)]
     seeds = [proposal.batches[0].seed for proposal in steps]
@@ -59,19 +59,19 @@ def test_a_seed_is_a_batch_of_a_run_on_generated_tasks(generated: Checkout) -> N
     assert generated.state().best.measurement.score > 0
 
 
-def test_a_run_on_generated_tasks_goes_on_in_another_process(generated: Checkout) -> None:
+def test_a_run_on_generated_tasks_goes_on_in_another_process(generated):
     generated.run(*PLAIN, *SIZE, "train.num_epochs=1")
     generated.run(*PLAIN, *SIZE)
     assert generated.kinds() == ["start", *["step"] * 4]
 
 
 @pytest.mark.parametrize("size", [0, 6])
-def test_generated_tasks_need_a_number_of_whole_steps(generated: Checkout, size: int) -> None:
+def test_generated_tasks_need_a_number_of_whole_steps(generated, size):
     with pytest.raises(ConfigError, match=r"multiple of train\.batch_size .*\(4\)"):
         generated.session(*PLAIN, f"train.train_size={size}", "train.batch_size=4")
 
 
-def test_a_program_can_be_the_target(checkout: Checkout, model_server: ModelServer) -> None:
+def test_a_program_can_be_the_target(checkout, model_server):
     checkout.write("agent.py", AGENT)
     config = checkout.show("main", "skillopt.yaml").splitlines()
     command = json.dumps([sys.executable, "{root}/agent.py"])

@@ -20,7 +20,7 @@ from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_t
 if TYPE_CHECKING:
     from skillopt_ci.training.run_context import Run
     from skillopt_ci.training.shard import ShardOutcome
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, Workshop
 
 SKILL = "# Items\n\nThey are numbered.\n\nThey have kinds.\n"
 ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
@@ -90,7 +90,7 @@ def phases(fleet: Fleet, steps: int, *overrides: str, most: int = 3, lost: int =
 
 
 @pytest.mark.parametrize("most", [2, 5])
-def test_shards_record_what_a_single_machine_records(fleet: Fleet, alone: Fleet, most: int) -> None:
+def test_shards_record_what_a_single_machine_records(fleet, alone, most):
     for _ in range(2):
         shared = fleet.step(fleet.roll_out(most))
         single = alone.step([])
@@ -98,19 +98,17 @@ def test_shards_record_what_a_single_machine_records(fleet: Fleet, alone: Fleet,
     assert shared.state().usage == single.state().usage
 
 
-def test_first_shards_measure_and_later_ones_roll_out(fleet: Fleet) -> None:
+def test_first_shards_measure_and_later_ones_roll_out(fleet):
     assert phases(fleet, 2) == ["measure", "rollout"]
 
 
-def test_what_a_lost_shard_lacks_is_asked_by_the_step(fleet: Fleet, alone: Fleet) -> None:
+def test_what_a_lost_shard_lacks_is_asked_by_the_step(fleet, alone):
     phases(fleet, 2, most=4, lost=2)
     phases(alone, 2, most=1, lost=1)
     assert fleet.checkout.trees() == alone.checkout.trees()
 
 
-def test_step_asks_nothing_again_that_a_shard_was_answered(
-    fleet: Fleet, model_server: ModelServer
-) -> None:
+def test_step_asks_nothing_again_that_a_shard_was_answered(fleet, model_server):
     fleet.step([])
     files = fleet.roll_out(2)
     model_server.prompts.clear()
@@ -119,9 +117,7 @@ def test_step_asks_nothing_again_that_a_shard_was_answered(
     assert all("Item 10" in prompt for prompt in asked)  # those of the selection
 
 
-def test_candidate_in_flight_is_measured_by_shards(
-    fleet: Fleet, alone: Fleet, model_server: ModelServer
-) -> None:
+def test_candidate_in_flight_is_measured_by_shards(fleet, alone, model_server):
     for machines in (fleet, alone):
         machines.checkout.stop()
     files = fleet.roll_out(3)
@@ -131,7 +127,7 @@ def test_candidate_in_flight_is_measured_by_shards(
     assert shared.trees() == alone.step([]).trees()
 
 
-def test_a_step_in_two_halves_records_what_a_whole_one_records(fleet: Fleet, alone: Fleet) -> None:
+def test_a_step_in_two_halves_records_what_a_whole_one_records(fleet, alone):
     for _ in range(2):
         session = fleet.session()
         take_over(session, fleet.roll_out(2))
@@ -142,34 +138,32 @@ def test_a_step_in_two_halves_records_what_a_whole_one_records(fleet: Fleet, alo
         assert fleet.checkout.trees() == alone.checkout.trees()
 
 
-def test_half_a_step_goes_on_with_the_candidate_in_flight(fleet: Fleet) -> None:
+def test_half_a_step_goes_on_with_the_candidate_in_flight(fleet):
     first, second = (asyncio.run(advance_to_candidate(fleet.session())) for _ in range(2))
     assert isinstance(first, Candidate)
     assert isinstance(second, Candidate)
     assert first.commit == second.commit
 
 
-def test_half_a_step_without_a_candidate_is_a_whole_one(
-    fleet: Fleet, model_server: ModelServer
-) -> None:
+def test_half_a_step_without_a_candidate_is_a_whole_one(fleet, model_server):
     model_server.plan = ()
     assert isinstance(asyncio.run(advance_to_candidate(fleet.session())), StepOutcome)
 
 
-def test_end_of_an_epoch_is_done_before_half_a_step(fleet: Fleet) -> None:
+def test_end_of_an_epoch_is_done_before_half_a_step(fleet):
     fleet.checkout.run("train.num_epochs=1")
     session = fleet.session(*ENDS)
     assert isinstance(asyncio.run(advance_to_candidate(session)), BoundaryOutcome)
     assert isinstance(asyncio.run(advance_to_candidate(session)), Candidate)
 
 
-def test_half_a_step_is_none_when_nothing_is_left(fleet: Fleet) -> None:
+def test_half_a_step_is_none_when_nothing_is_left(fleet):
     fleet.checkout.run("train.num_epochs=1")
     session = fleet.session("train.num_epochs=1")
     assert asyncio.run(advance_to_candidate(session)) is None
 
 
-def test_skills_of_two_epochs_are_compared_by_shards(fleet: Fleet, alone: Fleet) -> None:
+def test_skills_of_two_epochs_are_compared_by_shards(fleet, alone):
     for machines in (fleet, alone):
         machines.checkout.run("train.batch_size=8")
     overrides = (*ENDS, "train.batch_size=8")
@@ -178,7 +172,7 @@ def test_skills_of_two_epochs_are_compared_by_shards(fleet: Fleet, alone: Fleet)
     assert fleet.checkout.boundary(2).pairs
 
 
-def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet: Fleet) -> None:
+def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet):
     machine = fleet.step([])
     machine.run()
     overrides = ("evaluation.gate_metric=soft",)
@@ -188,7 +182,7 @@ def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet: Fleet) ->
     assert (outlook.phase, len(outlook.attempts)) == ("measure", 8 * skills)
 
 
-def test_base_is_taken_in_by_the_step_alone(fleet: Fleet, alone: Fleet) -> None:
+def test_base_is_taken_in_by_the_step_alone(fleet, alone):
     for machines in (fleet, alone):
         machines.step([]).commit("skills/SKILL.md", SKILL.replace("Items", "Things"))
     tip = fleet.checkout.ref("skillopt/demo")
@@ -198,12 +192,12 @@ def test_base_is_taken_in_by_the_step_alone(fleet: Fleet, alone: Fleet) -> None:
     assert fleet.step(files).state().usage == alone.step([]).state().usage
 
 
-def test_nothing_is_planned_when_nothing_is_left(checkout: Checkout) -> None:
+def test_nothing_is_planned_when_nothing_is_left(checkout):
     checkout.run("train.num_epochs=1")
     assert look_ahead(checkout.session("train.num_epochs=1")) is None
 
 
-def test_answers_are_accounted_for_in_the_step_that_uses_them_first(checkout: Checkout) -> None:
+def test_answers_are_accounted_for_in_the_step_that_uses_them_first(checkout):
     roll_out(checkout, Shard(1, 1))
     checkout.step()
     start, step = checkout.history()
@@ -211,14 +205,14 @@ def test_answers_are_accounted_for_in_the_step_that_uses_them_first(checkout: Ch
     assert step.usage.calls == checkout.record(1).usage.calls > 0
 
 
-def test_shards_keep_to_their_share_of_the_budget(checkout: Checkout) -> None:
+def test_shards_keep_to_their_share_of_the_budget(checkout):
     with pytest.raises(BudgetExhausted):
         roll_out(checkout, Shard(1, 2), "budget.step.calls=4")
     lines = (checkout.folder / "answers.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + 2
 
 
-def test_share_is_one_of_what_the_run_has_left(checkout: Checkout) -> None:
+def test_share_is_one_of_what_the_run_has_left(checkout):
     checkout.step()
     spent = checkout.state().usage.calls
     with pytest.raises(BudgetExhausted):
@@ -227,9 +221,7 @@ def test_share_is_one_of_what_the_run_has_left(checkout: Checkout) -> None:
     assert len(lines) == 1 + 1
 
 
-def test_attempts_that_fail_are_left_to_the_step(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_attempts_that_fail_are_left_to_the_step(checkout, model_server):
     model_server.trouble = lambda prompt: (503, "busy") if "kind a" in prompt else None
     outcome = roll_out(checkout, Shard(1, 1))
     assert (outcome.attempts, outcome.errors, outcome.answers) == (8, 2, 6)
@@ -239,19 +231,19 @@ def test_attempts_that_fail_are_left_to_the_step(
     assert checkout.history()[0].tasks == 8
 
 
-def test_without_a_cache_nothing_can_be_shared(checkout: Checkout) -> None:
+def test_without_a_cache_nothing_can_be_shared(checkout):
     with pytest.raises(UsageError, match="cache"):
         take_over(checkout.session("cache.enabled=false"), [])
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/2/3", "-1/2", "١/٢"])
-def test_what_is_no_shard_is_refused(text: str) -> None:
+def test_what_is_no_shard_is_refused(text):
     with pytest.raises(UsageError, match="2/4"):
         Shard.parse(text)
 
 
 @pytest.mark.parametrize(("attempts", "of"), [(0, 1), (3, 3), (9, 4)])
-def test_no_shard_is_idle_if_it_need_not_be(attempts: int, of: int) -> None:
-    attempt = AttemptRequest(task=None, skill="", stage="rollout")  # type: ignore[arg-type]
+def test_no_shard_is_idle_if_it_need_not_be(attempts, of):
+    attempt = AttemptRequest(task=None, skill="", stage="rollout")
     parts = shards(Outlook("rollout", 1, (attempt,) * attempts, Usage()), 4)
     assert [str(part) for part in parts] == [f"{number}/{of}" for number in range(1, of + 1)]

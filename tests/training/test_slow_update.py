@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skillopt_ci.ledger.records import BoundaryRecord
     from skillopt_ci.progress import Event
     from skillopt_ci.training.slow_update import Pair
-    from tests.conftest import Checkout, ModelServer
+    from tests.conftest import Checkout
 
 
 RULE = "- Kind d: a number begins with d."
@@ -41,7 +41,7 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
 
 
 @pytest.mark.parametrize("slow", [True, False])
-def test_first_epoch_prepares_only_what_is_used(stepped: Checkout, slow: bool) -> None:
+def test_first_epoch_prepares_only_what_is_used(stepped, slow):
     session = stepped.session(ENDS[1], f"optimizer.use_slow_update={slow}")
     checkout, _ = asyncio.run(prepare(session))
     skill, record = first_epoch(session, checkout)
@@ -50,9 +50,7 @@ def test_first_epoch_prepares_only_what_is_used(stepped: Checkout, slow: bool) -
     assert record.meta_skill.action == "skip_first_epoch"
 
 
-def test_guidance_and_memory_are_recorded_with_the_comparison(
-    stepped: Checkout, model_server: ModelServer
-) -> None:
+def test_guidance_and_memory_are_recorded_with_the_comparison(stepped, model_server):
     model_server.guidance, model_server.memory = RULE, "- Short rules."
     skill, record = later(stepped)
     assert region_text(skill, SLOW_UPDATE) == RULE
@@ -63,9 +61,7 @@ def test_guidance_and_memory_are_recorded_with_the_comparison(
     assert record.meta_skill.content == "- Short rules."
 
 
-def test_both_texts_are_written_on_the_skill_before_the_guidance(
-    stepped: Checkout, model_server: ModelServer
-) -> None:
+def test_both_texts_are_written_on_the_skill_before_the_guidance(stepped, model_server):
     model_server.guidance = RULE
     later(stepped)
     asked = [one for one in model_server.optimizer_prompts if "## Comparison" in one]
@@ -73,9 +69,7 @@ def test_both_texts_are_written_on_the_skill_before_the_guidance(
     assert not any(RULE in prompt for prompt in asked)
 
 
-def test_previous_guidance_and_memory_are_shown(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_previous_guidance_and_memory_are_shown(checkout, model_server):
     checkout.run("train.num_epochs=2", *ENDS)
     model_server.guidance, model_server.memory = RULE, "- Short rules."
     checkout.run("train.num_epochs=3", *ENDS)
@@ -89,7 +83,7 @@ def test_previous_guidance_and_memory_are_shown(
     assert "## Previous Meta Skill\n\n```\n- Short rules.\n```" in meta
 
 
-def test_without_wanted_pairs_nobody_is_asked(stepped: Checkout, model_server: ModelServer) -> None:
+def test_without_wanted_pairs_nobody_is_asked(stepped, model_server):
     stepped.commit("skills/SKILL.md", "# Items\n", branch="skillopt/demo")
     _, record = later(stepped, "optimizer.longitudinal_pair_policy=changed")
     assert (record.pairs, record.previous_hard) == ((), None)
@@ -97,9 +91,7 @@ def test_without_wanted_pairs_nobody_is_asked(stepped: Checkout, model_server: M
     assert not any("## Comparison" in one for one in model_server.optimizer_prompts)
 
 
-def test_references_in_the_comparison_are_those_of_training_tasks(
-    stepped: Checkout, model_server: ModelServer
-) -> None:
+def test_references_in_the_comparison_are_those_of_training_tasks(stepped, model_server):
     later(stepped)
     shown = "\n".join(one for one in model_server.optimizer_prompts if "## Comparison" in one)
     assert "- d3\n" in shown
@@ -124,16 +116,16 @@ def compare(checkout: Checkout, events: list[Event], *overrides: str) -> tuple[P
 
 
 @pytest.mark.parametrize(("policy", "found"), [("mixed", 8), ("changed", 2), ("unchanged", 6)])
-def test_policy_decides_what_is_kept(checkout: Checkout, policy: str, found: int) -> None:
+def test_policy_decides_what_is_kept(checkout, policy, found):
     pairs = compare(checkout, [], f"optimizer.longitudinal_pair_policy={policy}")
     assert len(pairs) == found
 
 
-def test_sample_is_as_large_as_configured(checkout: Checkout) -> None:
+def test_sample_is_as_large_as_configured(checkout):
     assert len(compare(checkout, [], "optimizer.slow_update_samples=3")) == 3
 
 
-def test_progress_counts_both_sides(checkout: Checkout) -> None:
+def test_progress_counts_both_sides(checkout):
     events: list[Event] = []
     compare(checkout, events)
     assert events[0] == StageStarted("compare", 16)
@@ -141,14 +133,14 @@ def test_progress_counts_both_sides(checkout: Checkout) -> None:
     assert events[-1] == StageFinished("compare", "6 persistent fail, 2 improved")
 
 
-def test_every_attempt_is_made_under_both_skills(checkout: Checkout) -> None:
+def test_every_attempt_is_made_under_both_skills(checkout):
     events: list[Event] = []
     pairs = compare(checkout, events, "rollout.attempts=3")
     assert events[0] == StageStarted("compare", 48)
     assert {len(side.attempts) for pair in pairs for side in (pair.before, pair.after)} == {3}
 
 
-def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout: Checkout) -> None:
+def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout):
     checkout.step()
     session = checkout.session()
     checkout, _ = asyncio.run(prepare(session))

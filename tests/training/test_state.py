@@ -14,14 +14,14 @@ from skillopt_ci.training.state import decided_snapshots
 
 if TYPE_CHECKING:
     from skillopt_ci.progress import Event
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout
 
 BRANCH = "skillopt/demo"
 SKILL = "skills/SKILL.md"
 LONG = "# Items\n\nOne.\nTwo.\nThree.\nFour.\nFive.\n\n## Rules\n\nAs follows.\n"
 
 
-def test_other_files_of_base_are_left_to_the_merge(checkout: Checkout) -> None:
+def test_other_files_of_base_are_left_to_the_merge(checkout):
     checkout.step()
     checkout.commit("README.md", "about\n")
     checkout.step()
@@ -29,7 +29,7 @@ def test_other_files_of_base_are_left_to_the_merge(checkout: Checkout) -> None:
     assert "README.md" not in checkout.git("ls-tree", "--name-only", BRANCH).split("\n")
 
 
-def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop: Workshop) -> None:
+def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop):
     checkout = workshop.checkout(skill=LONG)
     checkout.step()
     theirs = checkout.commit(SKILL, LONG.replace("# Items", "# All items"))
@@ -43,7 +43,7 @@ def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop: Workshop)
     assert checkout.state().step == 2
 
 
-def test_taking_in_base_minds_no_other_runs_furniture(workshop: Workshop) -> None:
+def test_taking_in_base_minds_no_other_runs_furniture(workshop):
     checkout = workshop.checkout(skill=LONG)
     checkout.step()
     checkout.commit(".skillopt/README.md", "Written by another version.\n")
@@ -52,7 +52,7 @@ def test_taking_in_base_minds_no_other_runs_furniture(workshop: Workshop) -> Non
     assert checkout.kinds() == ["start", "step", "measure", "step"]
 
 
-def test_conflict_with_base_is_told_and_nothing_moves(checkout: Checkout) -> None:
+def test_conflict_with_base_is_told_and_nothing_moves(checkout):
     checkout.step()
     before = checkout.ref(BRANCH)
     checkout.commit(SKILL, "# Something else\n")
@@ -61,7 +61,7 @@ def test_conflict_with_base_is_told_and_nothing_moves(checkout: Checkout) -> Non
     assert checkout.ref(BRANCH) == before
 
 
-def test_conflict_that_a_person_merged_is_over(checkout: Checkout) -> None:
+def test_conflict_that_a_person_merged_is_over(checkout):
     checkout.step()
     checkout.commit(SKILL, "# Something else\n")
     tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
@@ -82,9 +82,7 @@ def merge_pull_request(checkout: Checkout, *, squash: bool, branch: str = BRANCH
 
 @pytest.mark.parametrize("squash", [False, True])
 @pytest.mark.parametrize("deleted", [False, True])
-def test_merged_pull_request_is_gone_on_from(
-    checkout: Checkout, squash: bool, deleted: bool
-) -> None:
+def test_merged_pull_request_is_gone_on_from(checkout, squash, deleted):
     checkout.step()
     merge = merge_pull_request(checkout, squash=squash)
     if deleted:
@@ -96,7 +94,7 @@ def test_merged_pull_request_is_gone_on_from(
     assert checkout.kinds() == ["start", "step", "step"]
 
 
-def test_step_that_landed_while_the_pull_request_was_squashed_is_kept(checkout: Checkout) -> None:
+def test_step_that_landed_while_the_pull_request_was_squashed_is_kept(checkout):
     checkout.step()
     squashed = checkout.ref(BRANCH)
     checkout.step()
@@ -108,7 +106,7 @@ def test_step_that_landed_while_the_pull_request_was_squashed_is_kept(checkout: 
     assert checkout.state().step == 5
 
 
-def test_skill_that_was_edited_after_the_merge_is_measured(checkout: Checkout) -> None:
+def test_skill_that_was_edited_after_the_merge_is_measured(checkout):
     checkout.step()
     merge_pull_request(checkout, squash=False)
     checkout.commit(SKILL, "# Fresh\n")
@@ -116,7 +114,7 @@ def test_skill_that_was_edited_after_the_merge_is_measured(checkout: Checkout) -
     assert checkout.kinds() == ["start", "step", "measure", "step"]
 
 
-def test_branch_deleted_on_the_remote_before_any_merge_starts_afresh(workshop: Workshop) -> None:
+def test_branch_deleted_on_the_remote_before_any_merge_starts_afresh(workshop):
     origin = workshop.origin()
     clone = workshop.clone(origin, "clone")
     clone.step()
@@ -128,7 +126,7 @@ def test_branch_deleted_on_the_remote_before_any_merge_starts_afresh(workshop: W
 
 
 @pytest.mark.parametrize("squash", [False, True])
-def test_pull_request_that_was_merged_on_the_remote(workshop: Workshop, squash: bool) -> None:
+def test_pull_request_that_was_merged_on_the_remote(workshop, squash):
     origin = workshop.origin()
     clone = workshop.clone(origin, "clone")
     clone.step()
@@ -140,14 +138,14 @@ def test_pull_request_that_was_merged_on_the_remote(workshop: Workshop, squash: 
     assert clone.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(outcome.commit)
 
 
-def test_run_that_trains_another_skill_is_refused(checkout: Checkout) -> None:
+def test_run_that_trains_another_skill_is_refused(checkout):
     checkout.step()
     checkout.commit("other.md", "# Other\n")
     with pytest.raises(RepositoryError, match="change `run`"):
         checkout.step("skill=other.md")
 
 
-def test_skill_that_is_not_committed_is_refused(checkout: Checkout) -> None:
+def test_skill_that_is_not_committed_is_refused(checkout):
     checkout.write("draft.md", "# Draft\n")
     with pytest.raises(SkillError, match=r"git add draft\.md"):
         checkout.step("skill=draft.md", "run=draft")
@@ -156,7 +154,7 @@ def test_skill_that_is_not_committed_is_refused(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     "options", [("--depth=1",), ("--single-branch",), ("--depth=1", "--no-single-branch")]
 )
-def test_partial_clones_go_on_with_a_run(workshop: Workshop, options: tuple[str, ...]) -> None:
+def test_partial_clones_go_on_with_a_run(workshop, options):
     origin = workshop.origin()
     workshop.clone(origin, "first").step()
     clone = workshop.clone(origin, "second", *options)
@@ -176,9 +174,7 @@ def in_flight(checkout: Checkout) -> str:
     return checkout.ref(CANDIDATE)
 
 
-def test_step_in_flight_is_judged_without_proposing_again(
-    checkout: Checkout, in_flight: str, model_server: ModelServer
-) -> None:
+def test_step_in_flight_is_judged_without_proposing_again(checkout, in_flight, model_server):
     model_server.prompts.clear()
     outcome = checkout.done("cache.enabled=false")
     assert outcome.record.step == 2
@@ -187,7 +183,7 @@ def test_step_in_flight_is_judged_without_proposing_again(
     assert all("Item 10" in prompt for prompt in model_server.prompts)
 
 
-def test_reviewers_commit_sets_the_candidate_aside(checkout: Checkout, in_flight: str) -> None:
+def test_reviewers_commit_sets_the_candidate_aside(checkout, in_flight):
     cost = checkout.record(2, in_flight).usage
     checkout.commit("skills/SKILL.md", "# Other\n", branch=BRANCH)
     outcome = checkout.done()
@@ -201,7 +197,7 @@ def test_reviewers_commit_sets_the_candidate_aside(checkout: Checkout, in_flight
     assert checkout.state().usage.calls == sum(one.usage.calls for one in checkout.history())
 
 
-def test_candidate_that_is_part_of_the_branch_is_only_tidied_away(checkout: Checkout) -> None:
+def test_candidate_that_is_part_of_the_branch_is_only_tidied_away(checkout):
     checkout.step()
     merged = checkout.git("rev-parse", f"{BRANCH}^2")
     checkout.git("update-ref", f"refs/heads/{CANDIDATE}", merged)
@@ -210,9 +206,7 @@ def test_candidate_that_is_part_of_the_branch_is_only_tidied_away(checkout: Chec
     assert checkout.ref(CANDIDATE) == ""
 
 
-def test_candidate_left_after_the_last_step_is_set_aside(
-    checkout: Checkout, in_flight: str
-) -> None:
+def test_candidate_left_after_the_last_step_is_set_aside(checkout, in_flight):
     checkout.commit("README.md", "about\n", branch=BRANCH)
     assert checkout.step("train.num_epochs=1", "train.batch_size=8") is None
     assert checkout.kinds() == ["start", "step", "set_aside"]
@@ -227,12 +221,12 @@ def body(checkout: Checkout, commit: str = BRANCH) -> str:
     return " ".join(checkout.git("show", "-s", "--format=%B", commit).split())
 
 
-def test_an_unchanged_run_names_nothing(checkout: Checkout) -> None:
+def test_an_unchanged_run_names_nothing(checkout):
     checkout.run(*PLAIN)
     assert [checkout.record(step).changes for step in (1, 2, 3, 4)] == [()] * 4
 
 
-def test_a_changed_key_is_noted_recorded_and_committed(checkout: Checkout) -> None:
+def test_a_changed_key_is_noted_recorded_and_committed(checkout):
     checkout.run(*ONE)
     events: list[Event] = []
     checkout.run(*PLAIN, "optimizer.learning_rate=5", observer=events.append)
@@ -245,7 +239,7 @@ def test_a_changed_key_is_noted_recorded_and_committed(checkout: Checkout) -> No
     assert "optimizer.learning_rate (4 → 5)" in " ".join(log.split())
 
 
-def test_a_changed_task_file_is_named(checkout: Checkout) -> None:
+def test_a_changed_task_file_is_named(checkout):
     checkout.run(*ONE)
     lines = (checkout.folder / "tasks/train.jsonl").read_text(encoding="utf-8").splitlines()
     checkout.write("tasks/train.jsonl", "\n".join(lines[:6]))
@@ -253,7 +247,7 @@ def test_a_changed_task_file_is_named(checkout: Checkout) -> None:
     assert "the training tasks (8 → 6)" in checkout.record(3).changes
 
 
-def test_a_changed_reference_text_is_a_change_of_the_tasks(checkout: Checkout) -> None:
+def test_a_changed_reference_text_is_a_change_of_the_tasks(checkout):
     checkout.run(*ONE)
     lines = (checkout.folder / "tasks/train.jsonl").read_text(encoding="utf-8")
     checkout.write("tasks/train.jsonl", lines.replace("}", ', "reference_text": "why"}', 1))
@@ -261,21 +255,21 @@ def test_a_changed_reference_text_is_a_change_of_the_tasks(checkout: Checkout) -
     assert "the training tasks" in checkout.record(3).changes
 
 
-def test_a_change_that_asks_for_a_new_measurement_is_named_there(checkout: Checkout) -> None:
+def test_a_change_that_asks_for_a_new_measurement_is_named_there(checkout):
     checkout.run(*ONE)
     checkout.run(*PLAIN, "evaluation.gate_metric=soft")
     measured = checkout.git("log", "--format=%H", "--grep=^Measure again", BRANCH)
     assert "evaluation.gate_metric (hard → soft)" in body(checkout, measured)
 
 
-def test_a_change_under_a_candidate_is_named_by_the_step_after_it(checkout: Checkout) -> None:
+def test_a_change_under_a_candidate_is_named_by_the_step_after_it(checkout):
     checkout.stop(*PLAIN)
     checkout.run(*PLAIN, "optimizer.learning_rate=5")
     assert checkout.record(1).changes == ()
     assert checkout.record(2).changes == ("optimizer.learning_rate (4 → 5)",)
 
 
-def test_what_may_hold_a_secret_is_kept_as_a_hash(checkout: Checkout) -> None:
+def test_what_may_hold_a_secret_is_kept_as_a_hash(checkout):
     checkout.run(*ONE, "model.target.extra_body={secret: sk-hidden}")
     basis = checkout.state().basis
     assert basis is not None
@@ -301,21 +295,21 @@ def changed(decision: Decision | None) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("action", ["accept", "force_accept"])
-def test_what_stays_becomes_the_current_skill(action: str) -> None:
+def test_what_stays_becomes_the_current_skill(action):
     decision = DECISION.model_copy(update={"action": action})
     assert changed(decision) == {"current": AFTER}
 
 
 @pytest.mark.parametrize("action", ["accept_new_best", "force_accept"])
-def test_what_beats_the_best_becomes_that_too(action: str) -> None:
+def test_what_beats_the_best_becomes_that_too(action):
     decision = DECISION.model_copy(update={"action": action, "beats_best": True})
     assert changed(decision) == {"current": AFTER, "best": AFTER}
 
 
-def test_what_goes_changes_nothing() -> None:
+def test_what_goes_changes_nothing():
     assert changed(DECISION.model_copy(update={"action": "reject"})) == {}
 
 
-def test_what_was_not_measured_changes_nothing() -> None:
+def test_what_was_not_measured_changes_nothing():
     assert changed(None) == {}
     assert changed(DECISION.model_copy(update={"measurement": None})) == {}

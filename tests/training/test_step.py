@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, Workshop
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"
@@ -41,7 +41,7 @@ def trailers(checkout: Checkout, commit: str) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in lines)
 
 
-def test_first_parents_read_as_a_training_log(trained: Checkout) -> None:
+def test_first_parents_read_as_a_training_log(trained):
     assert [subject.partition(":")[0] for subject in trained.subjects()] == [
         "Begin",
         "Start training skills/SKILL.md",
@@ -51,28 +51,28 @@ def test_first_parents_read_as_a_training_log(trained: Checkout) -> None:
     ]
 
 
-def test_subject_says_in_words_what_changed(trained: Checkout) -> None:
+def test_subject_says_in_words_what_changed(trained):
     assert "Kind a: a number begins with a" in trained.subjects()[2]
     assert "Leave out every answer" in trained.subjects()[4]
 
 
-def test_merge_joins_the_previous_tip_and_the_candidate(trained: Checkout) -> None:
+def test_merge_joins_the_previous_tip_and_the_candidate(trained):
     previous, candidate = parents(trained, f"{BRANCH}~2")
     assert parents(trained, candidate) == [previous]
     assert trained.show(candidate) == trained.show(f"{BRANCH}~2")
 
 
-def test_revert_stands_on_its_candidate_and_restores_the_skill(trained: Checkout) -> None:
+def test_revert_stands_on_its_candidate_and_restores_the_skill(trained):
     assert parents(trained, BRANCH) == [trained.git("rev-parse", f"{BRANCH}~1")]
     assert trained.show(f"{BRANCH}~1") != trained.show(BRANCH) == trained.show(f"{BRANCH}~2")
 
 
-def test_candidate_ref_is_gone_when_the_step_is_decided(checkout: Checkout) -> None:
+def test_candidate_ref_is_gone_when_the_step_is_decided(checkout):
     checkout.step()
     assert checkout.ref(CANDIDATE) == ""
 
 
-def test_trailers_carry_the_facts(trained: Checkout) -> None:
+def test_trailers_carry_the_facts(trained):
     facts = trailers(trained, f"{BRANCH}~2")
     assert facts["Skillopt-Step"] == facts["Skillopt-Epoch"] == "1"
     assert facts["Skillopt-Action"] == "accept_new_best"
@@ -83,16 +83,14 @@ def test_trailers_carry_the_facts(trained: Checkout) -> None:
     assert facts["Skillopt-Config-Sha256"] == trained.record(1).proposal.config_sha256
 
 
-def test_candidate_commit_says_what_was_tried(trained: Checkout) -> None:
+def test_candidate_commit_says_what_was_tried(trained):
     facts = trailers(trained, f"{BRANCH}~1")
     assert facts["Skillopt-Action"] == "proposed"
     assert facts["Skillopt-Skill-Sha256"] == sha256(trained.show(f"{BRANCH}~1"))
 
 
 @pytest.mark.parametrize(("commit", "step"), [("~3", 0), ("~2", 1), ("", 2)])
-def test_memory_agrees_with_the_skill_of_its_commit(
-    trained: Checkout, commit: str, step: int
-) -> None:
+def test_memory_agrees_with_the_skill_of_its_commit(trained, commit, step):
     state = trained.state(BRANCH + commit)
     last = trained.history(BRANCH + commit)[-1]
     assert state.step == last.step == step
@@ -101,21 +99,19 @@ def test_memory_agrees_with_the_skill_of_its_commit(
     assert state.best.sha256 == sha256(best)
 
 
-def test_state_counts_all_that_the_run_used(trained: Checkout) -> None:
+def test_state_counts_all_that_the_run_used(trained):
     entries = trained.history()
     assert trained.state().usage.calls == sum(entry.usage.calls for entry in entries)
 
 
-def test_nothing_is_left_after_the_last_step(checkout: Checkout) -> None:
+def test_nothing_is_left_after_the_last_step(checkout):
     checkout.run("train.num_epochs=1")
     before = checkout.ref(BRANCH)
     assert checkout.step("train.num_epochs=1") is None
     assert checkout.ref(BRANCH) == before
 
 
-def test_text_that_was_measured_before_is_not_measured_again(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_text_that_was_measured_before_is_not_measured_again(checkout, model_server):
     # A new epoch forgets what the last one tried, and the cache is gone with the runner.
     checkout.run("train.num_epochs=1")
     model_server.prompts.clear()
@@ -125,9 +121,7 @@ def test_text_that_was_measured_before_is_not_measured_again(
     assert not any("Item 10" in prompt for prompt in model_server.prompts)
 
 
-def test_without_proposals_the_step_is_one_plain_commit(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_without_proposals_the_step_is_one_plain_commit(checkout, model_server):
     model_server.plan = ()
     outcome = checkout.done()
     assert outcome.decision.action == "skip_no_patches"
@@ -135,9 +129,7 @@ def test_without_proposals_the_step_is_one_plain_commit(
     assert checkout.subjects()[-1] == "Step 1: no edit was proposed"
 
 
-def test_edits_that_all_miss_are_rejected_without_a_measurement(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_edits_that_all_miss_are_rejected_without_a_measurement(checkout, model_server):
     model_server.edit = lambda line: {"op": "replace", "target": "nowhere", "content": line}
     outcome = checkout.done()
     assert (outcome.decision.action, outcome.decision.measurement) == ("reject", None)
@@ -145,9 +137,7 @@ def test_edits_that_all_miss_are_rejected_without_a_measurement(
     assert checkout.show(BRANCH) == "# Items\n"
 
 
-def test_only_references_of_training_tasks_reach_the_optimizer(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_only_references_of_training_tasks_reach_the_optimizer(checkout, model_server):
     checkout.run()
     shown = "\n".join(model_server.optimizer_prompts)
     held_out = [f"{kind}{number}" for kind in "abcd" for number in range(100, 300)]

@@ -13,7 +13,7 @@ from skillopt_ci.cli.read import open_reader, view
 from tests.conftest import RULES
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, ModelServer
 
 BRANCH, SKILL = "skillopt/demo", "skills/SKILL.md"
 A, B, C = (RULES[kind] for kind in "abc")
@@ -40,9 +40,7 @@ def two_rules(checkout: Checkout, model_server: ModelServer) -> Checkout:
     return checkout
 
 
-def test_a_step_is_taken_back_and_what_others_wrote_stays(
-    two_rules: Checkout, model_server: ModelServer, revert: Revert
-) -> None:
+def test_a_step_is_taken_back_and_what_others_wrote_stays(two_rules, model_server, revert):
     skill = two_rules.show(BRANCH)
     two_rules.commit(SKILL, skill.replace("# Items", "# All items"), branch=BRANCH)
     before, merge = (
@@ -78,9 +76,7 @@ def test_a_step_is_taken_back_and_what_others_wrote_stays(
     assert outcome.state.best.step == 3
 
 
-def test_a_text_that_was_measured_before_is_not_measured_again(
-    two_rules: Checkout, model_server: ModelServer, revert: Revert
-) -> None:
+def test_a_text_that_was_measured_before_is_not_measured_again(two_rules, model_server, revert):
     score = two_rules.history()[1].score_after
     assert revert(two_rules, "step 2") == (0, "")
     model_server.answered.clear()
@@ -94,9 +90,7 @@ def test_a_text_that_was_measured_before_is_not_measured_again(
     assert not model_server.answered
 
 
-def test_twice_is_once_and_what_cannot_be_done_moves_nothing(
-    two_rules: Checkout, revert: Revert
-) -> None:
+def test_twice_is_once_and_what_cannot_be_done_moves_nothing(two_rules, revert):
     revert(two_rules, "1")
     tip = two_rules.ref(BRANCH)
     assert revert(two_rules, "1") == (3, "Nothing to do: nothing of step 1 is left in the skill.\n")
@@ -110,9 +104,7 @@ def test_twice_is_once_and_what_cannot_be_done_moves_nothing(
     assert (code, "was changed since" in said, two_rules.ref(BRANCH)) == (2, True, tip)
 
 
-def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(
-    workshop: Workshop, revert: Revert
-) -> None:
+def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(workshop, revert):
     workshop.server.plan = (A, B, C)
     origin = workshop.origin()
     checkout = workshop.clone(origin, "clone")
@@ -127,9 +119,7 @@ def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(
     assert A not in other.show(BRANCH)
 
 
-def test_one_of_several_rules_does_not_take_the_others_along(
-    checkout: Checkout, model_server: ModelServer, revert: Revert
-) -> None:
+def test_one_of_several_rules_does_not_take_the_others_along(checkout, model_server, revert):
     plain = model_server.answer
 
     def answer(system: str, prompt: str) -> str:
@@ -138,7 +128,7 @@ def test_one_of_several_rules_does_not_take_the_others_along(
         edits = ", ".join(f'{{"op": "append", "content": "- {line}"}}' for line in (A, B))
         return f'{{"patch": {{"reasoning": "both", "edits": [{edits}]}}}}'
 
-    model_server.answer = answer  # type: ignore[method-assign]
+    model_server.answer = answer
     checkout.step()
     assert [rule for rule in (A, B) if rule not in checkout.show(BRANCH)] == []
     before = checkout.ref(BRANCH)

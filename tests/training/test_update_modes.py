@@ -94,7 +94,7 @@ def mode(name: str) -> tuple[str, ...]:
     return (f"optimizer.skill_update_mode={name}", "optimizer.use_slow_update=false")
 
 
-def test_run_in_pieces_equals_a_run_in_one(trained: tuple[str, Office], tmp_path: Path) -> None:
+def test_run_in_pieces_equals_a_run_in_one(trained, tmp_path):
     name, whole = trained
     pieces = opened(tmp_path / "pieces")
     while pieces.train(*mode(name), once=True):
@@ -103,7 +103,7 @@ def test_run_in_pieces_equals_a_run_in_one(trained: tuple[str, Office], tmp_path
     assert len(whole.records()) == 4
 
 
-def test_every_candidate_keeps_what_is_protected(trained: tuple[str, Office]) -> None:
+def test_every_candidate_keeps_what_is_protected(trained):
     _, office = trained
     wanted = protected_parts(office.show("main"))
     texts = {office.show(commit) for commit in office.log("%H")}
@@ -112,7 +112,7 @@ def test_every_candidate_keeps_what_is_protected(trained: tuple[str, Office]) ->
     assert all(protected_parts(text) == wanted for text in texts)
 
 
-def test_record_tells_the_mode_and_what_it_did(trained: tuple[str, Office]) -> None:
+def test_record_tells_the_mode_and_what_it_did(trained):
     name, office = trained
     changed = [record.proposal for record in office.records() if record.proposal.changed]
     assert {proposal.mode for proposal in changed} == {name}
@@ -124,7 +124,7 @@ def test_record_tells_the_mode_and_what_it_did(trained: tuple[str, Office]) -> N
 
 
 @pytest.mark.parametrize("name", MODES[1:])
-def test_subjects_say_in_words_what_a_rewrite_changed(office: Office, name: str) -> None:
+def test_subjects_say_in_words_what_a_rewrite_changed(office, name):
     office.train(*mode(name), once=True)
     (record,) = office.records()
     first = record.proposal.change_summary[0][:20]
@@ -132,7 +132,7 @@ def test_subjects_say_in_words_what_a_rewrite_changed(office: Office, name: str)
     assert all(first in subject for subject in office.log("%s")[:2])
 
 
-def test_autonomous_learning_rate_is_decided_and_recorded(office: Office) -> None:
+def test_autonomous_learning_rate_is_decided_and_recorded(office):
     office.train("optimizer.lr_control_mode=autonomous", *mode("patch"))
     rates = [(one.proposal.learning_rate, one.proposal) for one in office.records()]
     decided = [(rate, proposal) for rate, proposal in rates if rate is not None]
@@ -143,7 +143,7 @@ def test_autonomous_learning_rate_is_decided_and_recorded(office: Office) -> Non
         assert len(proposal.edits) == min(rate.learning_rate, rate.available)
 
 
-def test_without_a_learning_rate_nothing_is_ranked_away(office: Office) -> None:
+def test_without_a_learning_rate_nothing_is_ranked_away(office):
     office.train("optimizer.lr_control_mode=none", "optimizer.learning_rate=1", *mode("patch"))
     proposals = [record.proposal for record in office.records()]
     assert {proposal.edit_budget for proposal in proposals} == {None}
@@ -151,7 +151,7 @@ def test_without_a_learning_rate_nothing_is_ranked_away(office: Office) -> None:
     assert max(len(proposal.edits) for proposal in proposals) > 1
 
 
-def test_full_rewrites_have_no_learning_rate(office: Office) -> None:
+def test_full_rewrites_have_no_learning_rate(office):
     office.train("optimizer.lr_control_mode=autonomous", *mode("full_rewrite_minibatch"), once=True)
     (record,) = office.records()
     assert (record.proposal.edit_budget, record.proposal.learning_rate) == (None, None)
@@ -164,7 +164,7 @@ def dumb(office: Office, stage: str) -> str:
     return "prompts=prompts"
 
 
-def test_without_a_rewrite_the_step_is_one_plain_commit(office: Office) -> None:
+def test_without_a_rewrite_the_step_is_one_plain_commit(office):
     office.train(dumb(office, "rewrite"), *mode("rewrite_from_suggestions"), once=True)
     (record,) = office.records()
     assert record.decision is not None
@@ -173,7 +173,7 @@ def test_without_a_rewrite_the_step_is_one_plain_commit(office: Office) -> None:
     assert office.log("%s")[0] == "Step 1: nobody wrote a usable document"
 
 
-def test_without_a_usable_learning_rate_nothing_is_applied(office: Office) -> None:
+def test_without_a_usable_learning_rate_nothing_is_applied(office):
     rate = (dumb(office, "lr_autonomous"), "optimizer.lr_scheduler=autonomous")
     office.train(*rate, *mode("patch"), once=True)
     (record,) = office.records()

@@ -86,7 +86,7 @@ def agent() -> Iterator[Agent]:
         yield agent
 
 
-def test_it_works_with_tools_until_it_submits(agent: Agent) -> None:
+def test_it_works_with_tools_until_it_submits(agent):
     agent.says("I look.", ("shell", {"command": "ls; echo oops >&2"}))
     agent.says("", ("write", {"path": "out/a.txt", "content": "two\n"}))
     agent.says("", ("read", {"path": "in.txt"}))
@@ -108,7 +108,7 @@ def test_it_works_with_tools_until_it_submits(agent: Agent) -> None:
     assert played.attempt.limit is None
 
 
-def test_the_skill_stands_in_the_system_prompt_as_it_is_read(agent: Agent) -> None:
+def test_the_skill_stands_in_the_system_prompt_as_it_is_read(agent):
     agent.says("", ("submit", {}))
     skill = "# Rules\n\nBe brief.\n\n<!-- APPENDIX_START -->\n<!-- APPENDIX_END -->\n"
     played = agent.play(skill=skill)
@@ -120,7 +120,7 @@ def test_the_skill_stands_in_the_system_prompt_as_it_is_read(agent: Agent) -> No
     assert played.attempt.messages[:2] == asked.messages
 
 
-def test_the_conversation_grows_at_its_end_only(agent: Agent) -> None:
+def test_the_conversation_grows_at_its_end_only(agent):
     for number in range(3):
         agent.says("", ("shell", {"command": f"echo {number}"}))
     agent.says("", ("submit", {}))
@@ -131,7 +131,7 @@ def test_the_conversation_grows_at_its_end_only(agent: Agent) -> None:
     assert len({str(body["tools"]) for body in agent.bodies}) == 1
 
 
-def test_only_chosen_tools_are_offered(agent: Agent) -> None:
+def test_only_chosen_tools_are_offered(agent):
     agent.says("", ("shell", {"command": "touch made"}))
     agent.says("", ("submit", {}))
     played = agent.play({"tools": ["read"]})
@@ -142,7 +142,7 @@ def test_only_chosen_tools_are_offered(agent: Agent) -> None:
     )
 
 
-def test_without_a_computer_there_is_only_the_answer(agent: Agent) -> None:
+def test_without_a_computer_there_is_only_the_answer(agent):
     agent.says("", ("submit", {"answer": "yes"}))
     played = agent.play(computer=False)
     assert [tool["function"]["name"] for tool in agent.bodies[0]["tools"]] == ["submit"]
@@ -162,9 +162,7 @@ def test_without_a_computer_there_is_only_the_answer(agent: Agent) -> None:
         (("submit", "{"), "the arguments of submit are not JSON"),
     ],
 )
-def test_a_bad_call_is_answered_with_what_is_wrong(
-    agent: Agent, call: tuple[str, object], told: str
-) -> None:
+def test_a_bad_call_is_answered_with_what_is_wrong(agent, call, told):
     agent.says("", call)
     agent.says("", ("submit", {"answer": "sorry"}))
     played = agent.play()
@@ -176,7 +174,7 @@ def test_a_bad_call_is_answered_with_what_is_wrong(
     assert (answered["role"], answered["tool_call_id"]) == ("tool", "c0.0")
 
 
-def test_an_answer_without_a_tool_is_met_with_a_reminder_and_then_counts(agent: Agent) -> None:
+def test_an_answer_without_a_tool_is_met_with_a_reminder_and_then_counts(agent):
     agent.says("It is 4.")
     agent.says("I said: 4.")
     played = agent.play({"reminders": 1})
@@ -185,7 +183,7 @@ def test_an_answer_without_a_tool_is_met_with_a_reminder_and_then_counts(agent: 
     assert played.attempt.response == "I said: 4."
 
 
-def test_after_the_reminder_the_work_can_go_on(agent: Agent) -> None:
+def test_after_the_reminder_the_work_can_go_on(agent):
     agent.says("Hm.")
     agent.says("", ("write", {"path": "a", "content": "x"}))
     agent.says("", ("submit", {"answer": "done"}))
@@ -200,10 +198,10 @@ def _place(objections: list[str | None], **others: object) -> Workplace:
     async def check() -> str | None:
         return next(left)
 
-    return Workplace("rollout", check_submission=check, **others)  # type: ignore[arg-type]
+    return Workplace("rollout", check_submission=check, **others)
 
 
-def test_a_submission_that_is_refused_is_told_why_and_the_work_goes_on(agent: Agent) -> None:
+def test_a_submission_that_is_refused_is_told_why_and_the_work_goes_on(agent):
     agent.says("", ("submit", {"answer": "a"}), ("shell", {"command": "touch late"}))
     agent.says("", ("submit", {"answer": "b"}))
     played = agent.play(place=_place(["There is no report.", None], nudges=2))
@@ -213,7 +211,7 @@ def test_a_submission_that_is_refused_is_told_why_and_the_work_goes_on(agent: Ag
     assert results == ["There is no report.", "Not carried out: the work was submitted before."]
 
 
-def test_when_nudges_are_used_up_the_submission_stands(agent: Agent) -> None:
+def test_when_nudges_are_used_up_the_submission_stands(agent):
     agent.says("", ("submit", {"answer": "a"}))
     agent.says("I am done.")
     played = agent.play({"reminders": 0}, place=_place(["no", "still no"], nudges=1))
@@ -229,9 +227,7 @@ def test_when_nudges_are_used_up_the_submission_stands(agent: Agent) -> None:
         ({"cost_usd": 0.0003}, Limit.COST, 3),
     ],
 )
-def test_a_limit_ends_the_work_gracefully(
-    agent: Agent, limits: dict[str, float], limit: Limit, turns: int
-) -> None:
+def test_a_limit_ends_the_work_gracefully(agent, limits, limit, turns):
     for number in range(5):
         agent.says(f"Turn {number}.", ("shell", {"command": f"touch f{number}"}))
     played = agent.play(limits=limits, look=[f"f{turns - 1}"])
@@ -240,14 +236,14 @@ def test_a_limit_ends_the_work_gracefully(
     assert played.attempt.response == f"Turn {turns - 1}."
 
 
-def test_a_submission_with_the_last_step_is_no_limit(agent: Agent) -> None:
+def test_a_submission_with_the_last_step_is_no_limit(agent):
     agent.says("", ("submit", {"answer": "just in time"}))
     played = agent.play(limits={"steps": 1})
     assert played.attempt.limit is None
     assert played.attempt.response == "just in time"
 
 
-def test_what_makes_it_behave_otherwise_changes_its_identity(agent: Agent) -> None:
+def test_what_makes_it_behave_otherwise_changes_its_identity(agent):
     async def identity(**settings: object) -> object:
         async with agent.opened(**settings) as solver:
             return solver.identity()

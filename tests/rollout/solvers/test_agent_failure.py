@@ -46,52 +46,52 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("told", BUSY)
-def test_a_server_in_trouble_is_no_failure_of_the_agent(told: str) -> None:
+def test_a_server_in_trouble_is_no_failure_of_the_agent(told):
     raised = agent_failure("codex", "codex", 1, told, worked=True)
     assert isinstance(raised, ModelUnavailable)
     assert isinstance(raised, InfrastructureError)
 
 
 @pytest.mark.parametrize("told", NO_KEY)
-def test_a_missing_key_stops_the_run(told: str) -> None:
+def test_a_missing_key_stops_the_run(told):
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=False), ModelSetupError)
 
 
 @pytest.mark.parametrize("told", WRONG_SETTING)
-def test_a_setting_that_cannot_work_stops_the_run(told: str) -> None:
+def test_a_setting_that_cannot_work_stops_the_run(told):
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=False), ModelSetupError)
 
 
 @pytest.mark.parametrize("told", REFUSED)
-def test_a_prompt_that_the_server_refuses_is_the_tasks_outcome(told: str) -> None:
+def test_a_prompt_that_the_server_refuses_is_the_tasks_outcome(told):
     raised = agent_failure("codex", "codex", 1, told, worked=False, silent=True)
     assert isinstance(raised, ModelRefusal)
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=True), AgentError)
 
 
-def test_before_the_model_has_answered_nothing_is_the_agents_failure() -> None:
+def test_before_the_model_has_answered_nothing_is_the_agents_failure():
     raised = agent_failure("codex", "codex", 139, "core dumped", worked=False, silent=True)
     assert isinstance(raised, ModelUnavailable)
 
 
-def test_only_the_last_wait_for_a_server_is_told() -> None:
+def test_only_the_last_wait_for_a_server_is_told():
     told = "Attempt 1 failed with status 429. Retrying\n  at x\nAttempt 2 failed. Retrying\n  at x"
     assert waiting_for_server(told) == "Attempt 2 failed. Retrying"
     assert waiting_for_server("all is well") == ""
 
 
 @pytest.mark.parametrize("told", NO_KEY)
-def test_but_not_once_the_agent_has_worked(told: str) -> None:
+def test_but_not_once_the_agent_has_worked(told):
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=True), AgentError)
 
 
 @pytest.mark.parametrize("status", [126, 127])
-def test_a_program_that_cannot_be_run_stops_the_run(status: int) -> None:
+def test_a_program_that_cannot_be_run_stops_the_run(status):
     assert isinstance(agent_failure("a", "/x/a", status, "", worked=False), ModelSetupError)
     assert isinstance(agent_failure("a", "/x/a", status, "", worked=True), AgentError)
 
 
-def test_only_the_end_of_a_long_message_is_told_on_one_line() -> None:
+def test_only_the_end_of_a_long_message_is_told_on_one_line():
     raised = agent_failure("a", "a", 1, "x\n" * 5000 + "the end", worked=True)
     assert str(raised).endswith("x x the end")
     assert len(str(raised)) < 600
@@ -106,9 +106,7 @@ def test_only_the_end_of_a_long_message_is_told_on_one_line() -> None:
         ("connect ECONNREFUSED", ModelUnavailable),
     ],
 )
-def test_an_agent_without_a_key_that_never_answered_is_set_up_wrong(
-    told: str, raised: type[Exception]
-) -> None:
+def test_an_agent_without_a_key_that_never_answered_is_set_up_wrong(told, raised):
     how: Any = {"worked": False, "silent": True, "keys": ("A_KEY", "B_KEY")}
     failure = agent_failure("codex", "codex", 1, told, **how)
     assert type(failure) is raised

@@ -40,11 +40,11 @@ def solver(root: Path, settings: object, target: object = None) -> Solver:
         ({"type": "human"}, "human"),
     ],
 )
-def test_each_kind_is_built(tmp_path: Path, settings: object, name: str) -> None:
+def test_each_kind_is_built(tmp_path, settings, name):
     assert solver(tmp_path, settings).name == name
 
 
-def test_an_external_agent_is_given_the_skills_folder(tmp_path: Path) -> None:
+def test_an_external_agent_is_given_the_skills_folder(tmp_path):
     folder = tmp_path / "skills" / "tidy"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("# Rules\n")
@@ -54,7 +54,7 @@ def test_an_external_agent_is_given_the_skills_folder(tmp_path: Path) -> None:
     assert [file.name for file in built.folder.files] == ["notes.md"]
 
 
-def test_a_command_cannot_be_the_built_in_agent(tmp_path: Path) -> None:
+def test_a_command_cannot_be_the_built_in_agent(tmp_path):
     target = {"provider": "command", "model": "m", "command": ["x"]}
     with pytest.raises(ModelSetupError, match="cannot call the tools") as caught:
         solver(tmp_path, {"type": "agent"}, target)

@@ -41,7 +41,7 @@ def external(
     return ExternalSolver(chosen, Prompts.load(), folder, Path("/repo"), environ or {})
 
 
-def test_a_program_gets_the_task_and_finds_the_skill() -> None:
+def test_a_program_gets_the_task_and_finds_the_skill():
     played = play(
         external(command=["./agent", "--root={root}", "{model}", "x"], model="big"),
         "Count to 3.",
@@ -68,13 +68,13 @@ def test_a_program_gets_the_task_and_finds_the_skill() -> None:
     assert played.attempt.usage.cost_usd is None
 
 
-def test_the_files_beside_the_skill_keep_their_mode() -> None:
+def test_the_files_beside_the_skill_keep_their_mode():
     test = "#!/bin/sh\ntest -x .agents/skills/tidy/scripts/help.sh && echo executable\n"
     played = play(external(), skill=SKILL, script=test)
     assert played.attempt.response == "executable"
 
 
-def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in() -> None:
+def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in():
     played = play(
         external(command=["./agent", "-p", "{prompt}"]),
         "Say {model} and $HOME `id`.",
@@ -85,14 +85,14 @@ def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in() -> Non
     assert played.files["told"] == ""
 
 
-def test_without_a_skill_nothing_is_installed() -> None:
+def test_without_a_skill_nothing_is_installed():
     script = "#!/bin/sh\nfind . -name '*.md'; cat\n"
     played = play(external(), "Task.", skill=" \n", script=script)
     assert ".md" not in played.attempt.response
     assert "skill" not in played.attempt.response.lower()
 
 
-def test_turns_and_files_of_a_task_are_told() -> None:
+def test_turns_and_files_of_a_task_are_told():
     turns = (Message("user", "One?"), Message("assistant", "1"), Message("user", "Two?"))
     task = Task("t", turns, files=(TaskFile("a.txt", "content"),))
     played = play(external(), task=task, script=RECORDER, look=["told"])
@@ -120,7 +120,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("agent", CALLS)
-def test_a_known_agent_is_called_as_its_makers_document(agent: str) -> None:
+def test_a_known_agent_is_called_as_its_makers_document(agent):
     arguments, place = CALLS[agent]
     played = play(
         external(agent, model="m", arguments=["--extra"], output="text"),
@@ -135,7 +135,7 @@ def test_a_known_agent_is_called_as_its_makers_document(agent: str) -> None:
     assert played.files[place] == SKILL
 
 
-def test_copilot_is_given_the_prompt_as_an_argument() -> None:
+def test_copilot_is_given_the_prompt_as_an_argument():
     played = play(
         external("copilot", output="text"),
         "Do it.",
@@ -149,7 +149,7 @@ def test_copilot_is_given_the_prompt_as_an_argument() -> None:
     assert played.files["told"] == ""
 
 
-def test_an_agent_sees_its_key_and_nothing_else_of_ours() -> None:
+def test_an_agent_sees_its_key_and_nothing_else_of_ours():
     ours = {"ANTHROPIC_API_KEY": "sk-1", "GITHUB_TOKEN": "ghs", "OTHER": "x"}
     played = play(external("claude-code", ours, output="text"), script=RECORDER, look=["seen"])
     assert "ANTHROPIC_API_KEY=sk-1\n" in played.files["seen"]
@@ -157,7 +157,7 @@ def test_an_agent_sees_its_key_and_nothing_else_of_ours() -> None:
     assert "OTHER" not in played.files["seen"]
 
 
-def test_the_settings_name_what_else_it_may_see() -> None:
+def test_the_settings_name_what_else_it_may_see():
     ours = {"MY_TOKEN": "value-of-mine", "ANTHROPIC_API_KEY": "sk-1"}
     played = play(
         external("claude-code", ours, env=["MY_TOKEN"], output="text"),
@@ -166,7 +166,7 @@ def test_the_settings_name_what_else_it_may_see() -> None:
     assert played.attempt.response == "*** ."
 
 
-def test_a_program_named_by_its_path_finds_its_neighbours(tmp_path: Path) -> None:
+def test_a_program_named_by_its_path_finds_its_neighbours(tmp_path):
     for name, text in (("agent", "#!/bin/sh\nneighbour\n"), ("neighbour", "#!/bin/sh\necho hi\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -188,7 +188,7 @@ def _said(text: str, number: int = 1) -> dict[str, object]:
     }
 
 
-def test_a_stream_of_events_becomes_steps_usage_and_cost() -> None:
+def test_a_stream_of_events_becomes_steps_usage_and_cost():
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
     back = {"type": "tool_result", "tool_use_id": "t1", "content": "a.txt"}
     usage = {"input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 100}
@@ -214,7 +214,7 @@ def test_a_stream_of_events_becomes_steps_usage_and_cost() -> None:
     assert [m.role for m in played.attempt.messages[2:]] == ["assistant", "tool", "assistant"]
 
 
-def test_tokens_without_a_cost_are_priced_by_the_settings() -> None:
+def test_tokens_without_a_cost_are_priced_by_the_settings():
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
@@ -224,7 +224,7 @@ def test_tokens_without_a_cost_are_priced_by_the_settings() -> None:
     assert played.attempt.usage.cost_usd == pytest.approx(0.003)
 
 
-def test_a_limit_of_its_own_ends_the_work_which_stands() -> None:
+def test_a_limit_of_its_own_ends_the_work_which_stands():
     stream = _events(_said("halfway"), {"type": "result", "subtype": "error_max_turns"})
     played = play(external("claude-code"), script=stream)
     assert played.attempt.limit is Limit.STEPS
@@ -233,7 +233,7 @@ def test_a_limit_of_its_own_ends_the_work_which_stands() -> None:
     assert ended.attempt.limit is Limit.STEPS
 
 
-def test_steps_beyond_the_limit_are_paid_for_all_the_same() -> None:
+def test_steps_beyond_the_limit_are_paid_for_all_the_same():
     ending = {"type": "result", "result": "end", "usage": {"input_tokens": 90}, "num_turns": 3}
     stream = _events(*(_said(f"turn {n}", n) for n in range(3)), ending)
     played = play(external("claude-code"), limits={"steps": 2}, script=stream)
@@ -243,7 +243,7 @@ def test_steps_beyond_the_limit_are_paid_for_all_the_same() -> None:
     assert played.attempt.usage.prompt_tokens == 90
 
 
-def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_path):
     started = tmp_path / "started"
     line = json.dumps(_said("begun"))
     script = f"#!/bin/sh\necho '{line}'\nsleep 60 &\necho $! > {started}\nsleep 60\n"
@@ -276,12 +276,12 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("body", "kind", "told"), FAILURES)
-def test_a_failure_is_told_apart(body: str, kind: type[Exception], told: str) -> None:
+def test_a_failure_is_told_apart(body, kind, told):
     with pytest.raises(kind, match=told):
         play(external("claude-code", {"ANTHROPIC_API_KEY": "key-1"}), script=f"#!/bin/sh\n{body}\n")
 
 
-def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
+def test_an_agent_that_reports_an_error_failed_whatever_its_status():
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "turn.failed", "error": {"message": "model refused to go on"}},
@@ -298,7 +298,7 @@ def test_an_agent_that_reports_an_error_failed_whatever_its_status() -> None:
         ("gemini", "echo 'Attempt 3 failed with status 503. Retrying with backoff...' >&2"),
     ],
 )
-def test_time_that_a_server_took_is_not_held_against_the_agent(agent: str, script: str) -> None:
+def test_time_that_a_server_took_is_not_held_against_the_agent(agent, script):
     with pytest.raises(ModelUnavailable):
         play(
             external(agent, {"ANTHROPIC_API_KEY": "key-1", "GEMINI_API_KEY": "key-1"}),
@@ -307,7 +307,7 @@ def test_time_that_a_server_took_is_not_held_against_the_agent(agent: str, scrip
         )
 
 
-def test_a_server_in_trouble_while_time_runs_out_is_not_either() -> None:
+def test_a_server_in_trouble_while_time_runs_out_is_not_either():
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "error", "message": "Reconnecting... 5/5 (503 Service Unavailable)"},
@@ -316,26 +316,26 @@ def test_a_server_in_trouble_while_time_runs_out_is_not_either() -> None:
         play(external("codex"), limits={"rollout_seconds": 0.5}, script=f"{stream}sleep 60\n")
 
 
-def test_codex_takes_either_key() -> None:
+def test_codex_takes_either_key():
     script = '#!/bin/sh\ncat > seen; echo "$CODEX_API_KEY $OPENAI_API_KEY" > seen; echo done\n'
     for ours in ({"OPENAI_API_KEY": "a"}, {"CODEX_API_KEY": "b", "OPENAI_API_KEY": "a"}):
         played = play(external("codex", ours, output="text"), script=script, look=["seen"])
         assert played.files["seen"] == f"{ours.get('CODEX_API_KEY', 'a')} a\n"
 
 
-def test_a_program_that_is_not_there_stops_the_run() -> None:
+def test_a_program_that_is_not_there_stops_the_run():
     with pytest.raises(ModelSetupError, match="'no-such-agent' cannot be run") as caught:
         play(external(command=["no-such-agent"]))
     assert "readable" in caught.value.hint
 
 
-def test_a_program_that_the_agent_did_not_find_is_the_agents_failure() -> None:
+def test_a_program_that_the_agent_did_not_find_is_the_agents_failure():
     stream = _events(_said("I try.")) + "exit 127\n"
     with pytest.raises(AgentError, match="exit status 127"):
         play(external("claude-code"), script=stream)
 
 
-def test_a_key_never_stands_in_what_is_kept() -> None:
+def test_a_key_never_stands_in_what_is_kept():
     ours = {"CODEX_API_KEY": "sk-secret-value"}
     script = '#!/bin/sh\necho "the key is $CODEX_API_KEY" >&2\nexit 1\n'
     with pytest.raises(ModelUnavailable) as caught:
@@ -344,17 +344,17 @@ def test_a_key_never_stands_in_what_is_kept() -> None:
     assert "the key is ***" in str(caught.value)
 
 
-def test_no_computer_is_a_mistake_in_the_configuration() -> None:
+def test_no_computer_is_a_mistake_in_the_configuration():
     with pytest.raises(UsageError, match="needs a computer"):
         play(external(), computer=False)
 
 
-def test_a_prompt_that_no_argument_can_hold_is_refused() -> None:
+def test_a_prompt_that_no_argument_can_hold_is_refused():
     with pytest.raises(UsageError, match="too long for an argument"):
         play(external("copilot"), "x" * 140_000)
 
 
-def test_a_skill_that_stands_in_the_way_of_itself_is_refused() -> None:
+def test_a_skill_that_stands_in_the_way_of_itself_is_refused():
     with pytest.raises(UsageError, match=r"cannot be written to taken/SKILL\.md"):
         play(
             external(command=["true"], skill_as="taken/SKILL.md"),
@@ -363,7 +363,7 @@ def test_a_skill_that_stands_in_the_way_of_itself_is_refused() -> None:
         )
 
 
-def test_identity_knows_the_files_beside_the_skill_and_no_secret() -> None:
+def test_identity_knows_the_files_beside_the_skill_and_no_secret():
     plain = external(environ={"CODEX_API_KEY": "sk-1"}, command=["a"])
     other = external(command=["a"], folder=SkillFolder("SKILL.md", "tidy"))
     assert plain.identity() != other.identity()

@@ -19,7 +19,7 @@ def at_terminal(typed: str) -> tuple[HumanSolver, io.StringIO]:
     return HumanSolver(HumanConfig(type="human"), StreamTerminal(io.StringIO(typed), shown)), shown
 
 
-def test_a_person_reads_runs_and_submits() -> None:
+def test_a_person_reads_runs_and_submits():
     solver, shown = at_terminal("\necho hi | tee f\nfalse\nsubmit forty two\n")
     played = play(solver, "Say hi.", look=["f"])
     assert played.files == {"f": "hi\n"}
@@ -31,21 +31,21 @@ def test_a_person_reads_runs_and_submits() -> None:
     assert "[exit code 1]" in shown.getvalue()
 
 
-def test_without_a_skill_a_person_reads_the_task_alone() -> None:
+def test_without_a_skill_a_person_reads_the_task_alone():
     solver, shown = at_terminal("submit x\n")
     (asked,) = play(solver, "Say hi.", skill="").of(Asked)
     assert asked.messages == (Message("user", "Say hi."),)
     assert shown.getvalue().startswith("── Task t ──\nSay hi.\n")
 
 
-def test_what_is_shown_cannot_steer_the_terminal() -> None:
+def test_what_is_shown_cannot_steer_the_terminal():
     solver, shown = at_terminal("printf '\\033[31mred'\nsubmit\n")
     play(solver, "Clear\x1b[2J the screen.")
     assert "\x1b" not in shown.getvalue()
     assert "Clear\ufffd[2J the screen." in shown.getvalue()
 
 
-def test_a_submission_that_is_refused_is_told_why() -> None:
+def test_a_submission_that_is_refused_is_told_why():
     objections = iter(["there is no report", None])
 
     async def check() -> str | None:
@@ -58,19 +58,19 @@ def test_a_submission_that_is_refused_is_told_why() -> None:
     assert played.attempt.response == "b"
 
 
-def test_the_end_of_input_is_no_submission() -> None:
+def test_the_end_of_input_is_no_submission():
     solver, _ = at_terminal("ls\n")
     with pytest.raises(AgentError, match="input ended"):
         play(solver)
 
 
-def test_without_a_computer_only_an_answer_can_be_given() -> None:
+def test_without_a_computer_only_an_answer_can_be_given():
     solver, shown = at_terminal("ls\nsubmit 4\n")
     assert play(solver, computer=False).attempt.response == "4"
     assert "no computer" in shown.getvalue()
 
 
-def test_tasks_are_shown_one_at_a_time() -> None:
+def test_tasks_are_shown_one_at_a_time():
     async def both(solver: HumanSolver) -> None:
         async def one(name: str) -> None:
             task = Task(name, (Message("user", f"Task {name}"),))

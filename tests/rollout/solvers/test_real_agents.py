@@ -33,9 +33,7 @@ def model() -> Iterator[AgentModel]:
 
 
 @pytest.mark.parametrize("kind", ["unconfined", "sandbox"])
-def test_it_works_on_a_task_with_the_skill_at_hand(
-    agent: str, kind: str, model: AgentModel
-) -> None:
+def test_it_works_on_a_task_with_the_skill_at_hand(agent, kind, model):
     run = real_agents.run(AGENTS[agent], model, kind)
     assert run.made == "made\n"
     assert ABOUT in model.text
@@ -53,7 +51,7 @@ def test_it_works_on_a_task_with_the_skill_at_hand(
     assert used.exit_code in (0, None)
 
 
-def test_usage_is_what_the_server_said(agent: str, model: AgentModel) -> None:
+def test_usage_is_what_the_server_said(agent, model):
     usage = real_agents.run(AGENTS[agent], model).attempt.usage
     assert usage.calls == len(model.asked) == 2
     if agent == "copilot":  # it tells nothing of prompts
@@ -65,7 +63,7 @@ def test_usage_is_what_the_server_said(agent: str, model: AgentModel) -> None:
     assert (usage.cost_usd is not None) == (agent == "claude-code")
 
 
-def test_instructions_are_read_and_the_key_is_not_kept(agent: str, model: AgentModel) -> None:
+def test_instructions_are_read_and_the_key_is_not_kept(agent, model):
     model.plan = Plan(command="env; echo made > made.txt")
     skill_as = {"claude-code": "claude", "gemini": "gemini"}.get(agent, "agents")
     run = real_agents.run(AGENTS[agent], model, skill_as=skill_as)
@@ -85,9 +83,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("status", "told", "kind", "message"), REFUSALS)
-def test_a_refusal_is_never_a_score(
-    agent: str, status: int, told: str, kind: type[Exception], message: str, model: AgentModel
-) -> None:
+def test_a_refusal_is_never_a_score(agent, status, told, kind, message, model):
     model.refusal = Refusal(status, told)
     with pytest.raises(kind, match=message) as caught:
         # Some ask a failing server again for longer than that: then time runs out.
@@ -96,7 +92,7 @@ def test_a_refusal_is_never_a_score(
     assert KEY not in str(caught.value)
 
 
-def test_a_limit_on_turns_holds(agent: str, model: AgentModel) -> None:
+def test_a_limit_on_turns_holds(agent, model):
     model.plan = Plan(times=4)
     run = real_agents.run(AGENTS[agent], model, steps=2)
     assert run.attempt.limit is Limit.STEPS
@@ -105,7 +101,7 @@ def test_a_limit_on_turns_holds(agent: str, model: AgentModel) -> None:
 
 
 @pytest.mark.parametrize("kind", ["unconfined", "sandbox"])
-def test_nothing_works_on_when_time_is_over(agent: str, kind: str, model: AgentModel) -> None:
+def test_nothing_works_on_when_time_is_over(agent, kind, model):
     marker = uuid.uuid4().hex
     model.plan = Plan(command=f"touch made.txt; while :; do sleep 1; done; : {marker}")
     run = real_agents.run(AGENTS[agent], model, kind, seconds=14)
@@ -115,7 +111,7 @@ def test_nothing_works_on_when_time_is_over(agent: str, kind: str, model: AgentM
 
 
 @pytest.mark.parametrize("ending", ["", "-refused"])
-def test_its_stream_reads_as_the_recorded_one(agent: str, ending: str, model: AgentModel) -> None:
+def test_its_stream_reads_as_the_recorded_one(agent, ending, model):
     """With ``SKILLOPT_CI_RECORD_AGENTS`` the recorded one is written anew first."""
     model.refusal = Refusal(401, "invalid x-api-key") if ending else None
     run, name = Run(), f"{agent}{ending}"
@@ -139,7 +135,7 @@ def _shape(account: AgentTranscript) -> list[object]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root")
-def test_one_that_refuses_to_work_as_root_stops_the_run(agent: str, model: AgentModel) -> None:
+def test_one_that_refuses_to_work_as_root_stops_the_run(agent, model):
     if agent != "claude-code":
         pytest.skip(f"{agent} does not mind")
     with pytest.raises(ModelSetupError, match="root") as caught:

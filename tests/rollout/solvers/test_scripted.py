@@ -15,7 +15,7 @@ def scripted(**settings: object) -> ScriptedSolver:
     return ScriptedSolver(ScriptedConfig.model_validate({"type": "scripted", **settings}))
 
 
-def test_its_commands_are_run_one_after_the_other() -> None:
+def test_its_commands_are_run_one_after_the_other():
     solver = scripted(commands=["echo a > f; exit 3", ["sh", "-c", "cat f"]], answer="done")
     played = play(solver, look=["f"])
     assert [step.output for step in played.of(ToolUsed)] == [
@@ -27,7 +27,7 @@ def test_its_commands_are_run_one_after_the_other() -> None:
     assert played.attempt.usage.calls == 0
 
 
-def test_a_task_may_bring_its_own_script() -> None:
+def test_a_task_may_bring_its_own_script():
     metadata = {"script": {"commands": ["echo own > f"], "answer": "mine"}}
     task = Task("t", (Message("user", "x"),), metadata=metadata)
     played = play(scripted(commands=["false"]), task=task, look=["f"])
@@ -36,19 +36,19 @@ def test_a_task_may_bring_its_own_script() -> None:
 
 
 @pytest.mark.parametrize("script", [["echo"], {"comands": ["echo"]}, {"commands": 3}])
-def test_what_is_no_script_is_told_with_the_task(script: object) -> None:
+def test_what_is_no_script_is_told_with_the_task(script):
     task = Task("odd", (Message("user", "x"),), metadata={"script": script})
     with pytest.raises(UsageError, match=r"task 'odd': `metadata\.script` is no script"):
         play(scripted(), task=task)
 
 
-def test_an_answer_needs_no_computer() -> None:
+def test_an_answer_needs_no_computer():
     solver = scripted(answer="4")
     assert not solver.needs_computer
     assert play(solver, computer=False).attempt.response == "4"
     assert scripted(commands=["ls"]).needs_computer
 
 
-def test_commands_need_one() -> None:
+def test_commands_need_one():
     with pytest.raises(UsageError, match="no computer"):
         play(scripted(commands=["ls"]), computer=False)

@@ -28,9 +28,7 @@ IN_FOLDER = SkillFolder("SKILL.md", "Some Folder")
         ("SKILL.md", "command", "auto", ".agents/skills/tidy-logs/SKILL.md"),
     ],
 )
-def test_the_place_is_where_the_agent_looks(
-    document: str, agent: str, skill_as: str, place: str
-) -> None:
+def test_the_place_is_where_the_agent_looks(document, agent, skill_as, place):
     facts = AGENTS[agent]
     folder = SkillFolder(document, "x")
     at = {"skills": facts.skills, "instructions": facts.instructions}
@@ -48,12 +46,12 @@ def test_the_place_is_where_the_agent_looks(
         ("---\nname: '//'\n---\n", "skill"),
     ],
 )
-def test_the_name_is_that_of_the_front_matter_or_the_folder(skill: str, name: str) -> None:
+def test_the_name_is_that_of_the_front_matter_or_the_folder(skill, name):
     assert IN_FOLDER.skill_name(skill) == name
 
 
 @given(st.text(max_size=200))
-def test_a_name_is_always_one_harmless_part_of_a_path(text: str) -> None:
+def test_a_name_is_always_one_harmless_part_of_a_path(text):
     name = IN_FOLDER.skill_name(f"---\nname: {text}\n---\n")
     assert name
     assert len(name) <= 64
@@ -72,7 +70,7 @@ def _folder(root: Path) -> Path:
     return document
 
 
-def test_a_folder_is_read_without_hidden_files_and_links(tmp_path: Path) -> None:
+def test_a_folder_is_read_without_hidden_files_and_links(tmp_path):
     folder = read_skill_folder(_folder(tmp_path))
     assert [(file.name, file.executable) for file in folder.files] == [
         ("notes.md", False),
@@ -81,7 +79,7 @@ def test_a_folder_is_read_without_hidden_files_and_links(tmp_path: Path) -> None
     assert folder.folder == "tidy"
 
 
-def test_its_fingerprint_is_that_of_the_files_beside_the_skill(tmp_path: Path) -> None:
+def test_its_fingerprint_is_that_of_the_files_beside_the_skill(tmp_path):
     document = _folder(tmp_path)
     before = read_skill_folder(document).sha256
     document.write_text("another text")
@@ -90,21 +88,19 @@ def test_its_fingerprint_is_that_of_the_files_beside_the_skill(tmp_path: Path) -
     assert read_skill_folder(document).sha256 != before
 
 
-def test_other_documents_stand_alone(tmp_path: Path) -> None:
+def test_other_documents_stand_alone(tmp_path):
     document = _folder(tmp_path)
     other = document.rename(document.parent / "AGENTS.md")
     assert read_skill_folder(other).files == ()
 
 
-def test_a_skill_at_the_top_of_a_repository_stands_alone(tmp_path: Path) -> None:
+def test_a_skill_at_the_top_of_a_repository_stands_alone(tmp_path):
     document = _folder(tmp_path)
     (document.parent / ".git").mkdir()
     assert read_skill_folder(document).files == ()
 
 
-def test_a_folder_that_no_agent_could_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_no_agent_could_read_is_refused(tmp_path, monkeypatch):
     document = _folder(tmp_path)
     monkeypatch.setattr(skill_files, "MOST_FILES", 2)
     with pytest.raises(SkillError, match="more than 2 files"):

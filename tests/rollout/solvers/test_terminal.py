@@ -6,12 +6,9 @@ import asyncio
 import io
 import os
 import threading
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from skillopt_ci.agents.manual import StreamTerminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAID = ["ls -la", "", "submit 4 \u20ac", "and no break", None, None]
 TYPED = "ls -la\n\nsubmit 4 \u20ac\r\nand no break"
@@ -25,17 +22,17 @@ def lines(source: TextIO) -> list[str | None]:
     return asyncio.run(asked())
 
 
-def test_a_text_in_memory_is_read_line_by_line() -> None:
+def test_a_text_in_memory_is_read_line_by_line():
     assert lines(io.StringIO(TYPED, newline=None)) == SAID
 
 
-def test_a_file_is_read_line_by_line(tmp_path: Path) -> None:
+def test_a_file_is_read_line_by_line(tmp_path):
     (tmp_path / "typed").write_bytes(TYPED.encode())
     with (tmp_path / "typed").open(encoding="utf-8") as source:
         assert lines(source) == SAID
 
 
-def test_a_pipe_is_read_line_by_line_however_it_is_filled() -> None:
+def test_a_pipe_is_read_line_by_line_however_it_is_filled():
     reading, writing = os.pipe()
 
     def fill() -> None:
@@ -50,7 +47,7 @@ def test_a_pipe_is_read_line_by_line_however_it_is_filled() -> None:
         filler.join()
 
 
-def test_who_gives_up_waits_for_nobody_and_takes_no_line_away() -> None:
+def test_who_gives_up_waits_for_nobody_and_takes_no_line_away():
     reading, writing = os.pipe()
     with os.fdopen(reading, encoding="utf-8") as source, os.fdopen(writing, "w") as keyboard:
         terminal = StreamTerminal(source, io.StringIO())

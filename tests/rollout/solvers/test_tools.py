@@ -30,7 +30,7 @@ def use(
     return asyncio.run(now())
 
 
-def test_the_schemas_say_what_is_needed_and_nothing_else() -> None:
+def test_the_schemas_say_what_is_needed_and_nothing_else():
     shell, submit = tools(["shell"])
     assert shell.name == "shell"
     assert shell.parameters == {
@@ -55,18 +55,18 @@ def test_the_schemas_say_what_is_needed_and_nothing_else() -> None:
         ("echo '$(rm -rf /tmp/x)' \"`echo y`\"", "[exit code 0]\n$(rm -rf /tmp/x) y"),
     ],
 )
-def test_a_command_is_told_by_status_and_output(command: str, shown: str) -> None:
+def test_a_command_is_told_by_status_and_output(command, shown):
     assert use("shell", given={"command": command}).output == shown
 
 
-def test_a_command_that_takes_too_long_is_killed_and_told_so() -> None:
+def test_a_command_that_takes_too_long_is_killed_and_told_so():
     used = use("shell", given={"command": "echo begun; sleep 60"}, command_seconds=0.3)
     assert used.output.startswith("[exit code ")
     assert "killed after 0.3 s]\nbegun" in used.output
     assert used.seconds < 30
 
 
-def test_a_long_output_keeps_head_and_tail() -> None:
+def test_a_long_output_keeps_head_and_tail():
     used = use("shell", given={"command": "seq 1 100000"}, output_bytes=1000)
     assert used.output.startswith("[exit code 0]\n1\n2\n")
     assert used.output.endswith("99999\n100000")
@@ -74,23 +74,23 @@ def test_a_long_output_keeps_head_and_tail() -> None:
     assert len(used.output.encode()) < 1200
 
 
-def test_lines_of_a_file_are_told_with_their_place() -> None:
+def test_lines_of_a_file_are_told_with_their_place():
     files = {"a.txt": b"".join(b"line %d\n" % n for n in range(1, 11))}
     shown = use("read", files, {"path": "a.txt", "start": 4, "lines": 2}).output
     assert shown == "[lines 4 to 5 of 10]\nline 4\nline 5\n"
 
 
-def test_a_whole_file_is_told_as_it_is() -> None:
+def test_a_whole_file_is_told_as_it_is():
     assert use("read", {"a": b"one\r\ntwo"}, {"path": "a"}).output == "one\r\ntwo"
     assert use("read", {"a": b""}, {"path": "a"}).output == "[the file is empty]"
     assert use("read", {"a": b"\xff\n"}, {"path": "a"}).output == "\ufffd\n"
 
 
-def test_a_folder_is_no_file() -> None:
+def test_a_folder_is_no_file():
     assert use("read", {"a/b": b""}, {"path": "a"}).output.startswith("Error: ")
 
 
 @given(st.text(max_size=60))
-def test_any_arguments_are_read_or_refused(arguments: str) -> None:
+def test_any_arguments_are_read_or_refused(arguments):
     with contextlib.suppress(BadArguments):
         assert isinstance(submitted(ToolCall("1", "submit", arguments)), str)

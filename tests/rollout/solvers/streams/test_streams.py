@@ -66,7 +66,7 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("agent", RECORDED)
-def test_what_the_real_program_wrote(agent: str) -> None:
+def test_what_the_real_program_wrote(agent):
     before, called, result, usage = RECORDED[agent]
     account = READERS[agent](recorded(agent))
     assert shown(account) == [*before, ("", [called]), result, ("It is made.", [])]
@@ -84,7 +84,7 @@ def test_what_the_real_program_wrote(agent: str) -> None:
         ("gemini", '"message":"invalid x-api-key","status":"UNAUTHENTICATED"', ""),
     ],
 )
-def test_what_the_real_program_wrote_of_a_wrong_key(agent: str, error: str, trouble: str) -> None:
+def test_what_the_real_program_wrote_of_a_wrong_key(agent, error, trouble):
     account = READERS[agent](recorded(f"{agent}-refused"))
     assert error in account.error
     assert trouble in account.trouble
@@ -92,7 +92,7 @@ def test_what_the_real_program_wrote_of_a_wrong_key(agent: str, error: str, trou
     assert account.response is None
 
 
-def test_trouble_is_over_with_the_next_answer() -> None:
+def test_trouble_is_over_with_the_next_answer():
     account = read(
         "claude-code",
         {"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"},
@@ -102,7 +102,7 @@ def test_trouble_is_over_with_the_next_answer() -> None:
     assert shown(account) == [("error", "API error 529 overloaded"), ("There.", [])]
 
 
-def test_a_recorded_stream_holds_nothing_of_chance() -> None:
+def test_a_recorded_stream_holds_nothing_of_chance():
     one, two = (f"0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in (1, 2))
     lines = [
         {"type": "x", "id": one, "parent": two, "timestamp": "2026-11-21T10:00:00.123Z"},
@@ -130,7 +130,7 @@ def _tool_result(key: str, content: object) -> dict[str, object]:
     return {"type": "user", "message": {"content": [block]}}
 
 
-def test_claude_codes_messages_in_several_events_are_one_answer() -> None:
+def test_claude_codes_messages_in_several_events_are_one_answer():
     account = read(
         "claude-code",
         {"type": "system", "subtype": "init"},
@@ -153,7 +153,7 @@ def test_claude_codes_messages_in_several_events_are_one_answer() -> None:
     assert account.response == "Done."
 
 
-def test_claude_codes_helpers_are_the_business_of_the_tool_that_started_them() -> None:
+def test_claude_codes_helpers_are_the_business_of_the_tool_that_started_them():
     inner = {**_assistant("x", {"type": "text", "text": "inner"}), "parent_tool_use_id": "a"}
     account = read("claude-code", _assistant("m1", _tool_use("a")), inner, _tool_result("a", "A"))
     assert shown(account) == [("", [("Bash", {"command": "a"})]), ("Bash", "A", None)]
@@ -168,13 +168,13 @@ def test_claude_codes_helpers_are_the_business_of_the_tool_that_started_them() -
         ({"subtype": "success", "is_error": True, "result": "API Error"}, "API Error", None),
     ],
 )
-def test_claude_codes_ways_to_end(ending: dict[str, object], error: str, limit: object) -> None:
+def test_claude_codes_ways_to_end(ending, error, limit):
     account = read("claude-code", {"type": "result", **ending})
     assert (account.error, account.limit) == (error, limit)
     assert account.response is None
 
 
-def test_codex() -> None:
+def test_codex():
     def item(key: str, kind: str, **fields: object) -> dict[str, object]:
         return {"type": "item.completed", "item": {"id": key, "type": kind, **fields}}
 
@@ -211,7 +211,7 @@ def test_codex() -> None:
     assert account.usage == Usage(1, 100, 7, cached_tokens=60, cost_usd=None)
 
 
-def test_codex_takes_a_connection_up_again() -> None:
+def test_codex_takes_a_connection_up_again():
     account = read(
         "codex",
         {"type": "error", "message": "Reconnecting... 1/5"},
@@ -222,7 +222,7 @@ def test_codex_takes_a_connection_up_again() -> None:
     assert account.response == "ok"
 
 
-def test_gemini() -> None:
+def test_gemini():
     account = read(
         "gemini",
         {"type": "init", "session_id": "s", "model": "m"},
@@ -261,12 +261,12 @@ def test_gemini() -> None:
     assert account.usage == Usage(1, 50, 5, cached_tokens=20, cost_usd=None)
 
 
-def test_gemini_fails() -> None:
+def test_gemini_fails():
     account = read("gemini", {"type": "result", "status": "error", "error": {"message": "quota"}})
     assert account.error == "quota"
 
 
-def test_cursor() -> None:
+def test_cursor():
     def said(text: str) -> dict[str, object]:
         return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
 
@@ -299,7 +299,7 @@ def test_cursor() -> None:
     assert account.usage == Usage(1, 40, 4, cached_tokens=10, cost_usd=None)
 
 
-def test_copilots_session_events() -> None:
+def test_copilots_session_events():
     asked = {"toolCallId": "t", "name": "bash", "arguments": {"command": "ls"}}
     done = {
         "toolCallId": "t",
@@ -325,19 +325,19 @@ def test_copilots_session_events() -> None:
     assert account.usage == Usage(2, 0, 7, cost_usd=None, estimated=True)
 
 
-def test_plain_text_is_the_answer() -> None:
+def test_plain_text_is_the_answer():
     assert READERS["text"]("\n the answer\nin two lines \n").response == "the answer\nin two lines"
     assert READERS["text"](" \n").response is None
 
 
-def test_a_line_break_of_another_alphabet_ends_no_event() -> None:
+def test_a_line_break_of_another_alphabet_ends_no_event():
     account = READERS["claude-code"](
         json.dumps({"type": "result", "result": "a\u2028b"}, ensure_ascii=False)
     )
     assert account.response == "a\u2028b"
 
 
-def test_a_stream_that_breaks_off_keeps_what_was_told() -> None:
+def test_a_stream_that_breaks_off_keeps_what_was_told():
     whole = json.dumps(_assistant("m1", {"type": "text", "text": "begun"}, _tool_use("a")))
     account = READERS["claude-code"](f"warning: x\n{whole}\n[… 9 bytes left out …]\n{whole[:40]}")
     assert shown(account) == [
@@ -366,7 +366,7 @@ EVENTS = st.builds(
 
 @pytest.mark.parametrize("agent", READERS)
 @given(events=st.lists(EVENTS, max_size=4))
-def test_no_stream_makes_a_reader_fail(agent: str, events: list[dict[str, object]]) -> None:
+def test_no_stream_makes_a_reader_fail(agent, events):
     account = READERS[agent]("\n".join(json.dumps(event) for event in events))
     for step in account.steps:
         if isinstance(step, ModelSaid):
