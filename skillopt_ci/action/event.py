@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
-
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.errors import UsageError
+from skillopt_ci.github.types import Reaction
 
 #: What people may ask for in a comment.
 REQUESTS = (
@@ -21,7 +20,7 @@ REQUESTS = (
 )
 #: Those that say something after their word.
 _SAYING = ("note", "revert")
-#: What :func:`requested` returns for a command that is none of them.
+#: What :func:`requested` calls a command that is none of them.
 UNKNOWN = "unknown"
 
 # From the very first character: a quotation or a code block is no command.
@@ -29,21 +28,23 @@ _ADDRESSED = re.compile(r"/skillopt(?!\S)")
 _REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASCII)
 
 
-def requested(comment: str) -> str:
-    """Return the word after `/skillopt`: one of :data:`REQUESTS`, or else :data:`UNKNOWN`.
+def requested(comment: str) -> tuple[str, str]:
+    """Return the word after `/skillopt` and what stands behind it in its line.
 
-    All but a note and a revert stand alone in their line, and these say something. Empty if the
-    comment does not begin with `/skillopt`.
+    The word is one of :data:`REQUESTS`, or else :data:`UNKNOWN`: all but a note and a revert stand
+    alone in their line, and these say something. Empty if the comment does not begin with
+    `/skillopt`.
     """
     first, *rest = comment.splitlines() or [""]
     if not _ADDRESSED.match(first):
-        return ""
+        return "", ""
     found = _REQUEST.fullmatch(first)
-    word, said = (found[1], bool(found[2])) if found else ("", False)
+    word, said = (found[1], (found[2] or "").strip()) if found else ("", "")
     if word in _SAYING:
-        more = word == "note" and any(line.strip() for line in rest)
-        return word if said or more else UNKNOWN
-    return word if word in REQUESTS and not said else UNKNOWN
+        fits = bool(said) or (word == "note" and any(line.strip() for line in rest))
+    else:
+        fits = word in REQUESTS and not said
+    return word if fits else UNKNOWN, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,92 +90,56 @@ class Event:
     """Head of a merge group."""
 
 
-def _at(*path: str, default: Any = ...) -> Any:
-    return Field(default, validation_alias=AliasPath(*path))
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Pull(_Part):
-    number: int
-    head_sha: str = _at("head", "sha")
-    head_ref: str = _at("head", "ref")
-    head_repository: str | None = _at("head", "repo", "full_name", default=None)
-    base_repository: str | None = _at("base", "repo", "full_name", default=None)
-
-
-class _Issue(_Part):
-    number: int
-    state: str = "open"
-    pull_request: dict[str, Any] | None = None
-
-
-class _Comment(_Part):
-    id: int
-    body: str | None = None
-    created_at: str = ""
-
-
-class _Payload(_Part):
-    action: str = ""
-    ref: str | None = None
-    deleted: bool = False
-    actor: str = _at("sender", "login", default="")
-    actor_type: str = _at("sender", "type", default="")
-    label: str = _at("label", "name", default="")
-    pull_request: _Pull | None = None
-    issue: _Issue | None = None
-    comment: _Comment | None = None
-    group_sha: str = _at("merge_group", "head_sha", default="")
-
-
 def read_event(name: str, file: Path) -> Event:
     """Read the payload of the event called ``name``.
 
     Raises UsageError if it is not what GitHub sends.
     """
     try:
-        payload = _Payload.model_validate(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        why = str(error)
-        if isinstance(error, ValidationError):
-            first = error.errors(include_input=False, include_url=False)[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return _event(name, json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"
         raise UsageError(f"the payload of the event {name!r} cannot be read: {why}") from error
-    pull, issue, comment = payload.pull_request, payload.issue, payload.comment
-    body = "" if comment is None else comment.body or ""
-    asked = _REQUEST.fullmatch(body.partition("\n")[0].rstrip("\r"))
+
+
+def _event(name: str, payload: dict[str, Any]) -> Event:
+    sender, label = payload.get("sender") or {}, payload.get("label") or {}
+    pull, issue, comment = map(payload.get, ("pull_request", "issue", "comment"))
     return Event(
         name=name,
-        action=payload.action,
-        ref=payload.ref or "",
-        deleted=payload.deleted,
-        actor=payload.actor,
-        actor_is_bot=payload.actor_type == "Bot",
-        label=payload.label,
-        group_sha=payload.group_sha,
-        pull=None
-        if pull is None
-        else Pull(
-            pull.number,
-            pull.head_sha,
-            pull.head_ref,
-            # without a repository the fork was deleted
-            from_fork=pull.head_repository is None or pull.head_repository != pull.base_repository,
-        ),
-        comment=None
-        if issue is None or comment is None
-        else Comment(
-            comment.id,
-            issue.number,
-            requested(body),
-            on_pull_request=issue.pull_request is not None,
-            open=issue.state == "open",
-            created_at=comment.created_at,
-            said=(asked[2] or "").strip() if asked else "",
-        ),
+        action=payload.get("action") or "",
+        ref=payload.get("ref") or "",
+        deleted=bool(payload.get("deleted")),
+        actor=sender.get("login") or "",
+        actor_is_bot=sender.get("type") == "Bot",
+        label=label.get("name") or "",
+        pull=_pull(pull) if pull else None,
+        comment=_comment(issue, comment) if issue and comment else None,
+        group_sha=(payload.get("merge_group") or {}).get("head_sha") or "",
+    )
+
+
+def _pull(pull: dict[str, Any]) -> Pull:
+    head, base = ((pull[side].get("repo") or {}).get("full_name") for side in ("head", "base"))
+    return Pull(
+        int(pull["number"]),
+        str(pull["head"]["sha"]),
+        str(pull["head"]["ref"]),
+        # without a repository the fork was deleted
+        from_fork=head is None or head != base,
+    )
+
+
+def _comment(issue: dict[str, Any], comment: dict[str, Any]) -> Comment:
+    word, said = requested(comment.get("body") or "")
+    return Comment(
+        int(comment["id"]),
+        int(issue["number"]),
+        word,
+        on_pull_request=issue.get("pull_request") is not None,
+        open=issue.get("state", "open") == "open",
+        created_at=comment.get("created_at") or "",
+        said=said,
     )
 
 
@@ -240,21 +205,15 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
-    """Show that a note was seen: the next step reads it."""
-
-    comment: Comment
-
-
-@dataclass(frozen=True, slots=True)
 class Nothing:
-    """Do nothing, for a reason that is told; the author of ``refused`` may not ask for it."""
+    """Do nothing now, for a reason that is told; ``reaction`` is for the comment that asked."""
 
     reason: str
-    refused: Comment | None = None
+    comment: Comment | None = None
+    reaction: Reaction = "-1"
 
 
-Activity = Perform | Evaluate | Conclude | Answer | Reply | Acknowledge | Nothing
+Activity = Perform | Evaluate | Conclude | Answer | Reply | Nothing
 
 #: Events by which a repository's own people or its clock start a job on its own code.
 _OWN_EVENTS = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
@@ -348,11 +307,11 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
     if event.actor_is_bot or not comment.on_pull_request or not comment.open:
         return Nothing("commands are taken from people, on open pull requests")
     if not facts.actor_may_write:
-        return Nothing(f"@{event.actor} may not write to this repository", refused=comment)
+        return Nothing(f"@{event.actor} may not write to this repository", comment)
     if comment.request == UNKNOWN:
         return Answer(comment, _COMMANDS)
     if comment.request == "note":
-        return Acknowledge(comment)
+        return Nothing("the note is read by the next training step", comment, "eyes")
     if comment.request == "eval":
         if facts.head_then is not None:
             return Evaluate(comment.number, facts.head_then, comment)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from skillopt_ci.action.event import (
-    Acknowledge,
     Activity,
     Answer,
     Comment,
@@ -48,12 +47,9 @@ from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 def perform(job: Job, activity: Activity) -> Outcome:
     """Do ``activity``. Raises UsageError if it needs a token and there is none."""
     match activity:
-        case Nothing(reason, refused):
-            _react(job, refused, "-1")
+        case Nothing(reason, comment, reaction):
+            _react(job, comment, reaction)
             outcome = _skipped(job, reason)
-        case Acknowledge(comment):
-            _react(job, comment, "eyes")
-            outcome = _skipped(job, "the note is read by the next training step")
         case Answer(comment, text):
             _react(job, comment, "confused")
             outcome = _answer(job, comment, text, _skipped(job, text))

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from skillopt_ci.action.event import (
     REQUESTS,
     UNKNOWN,
-    Acknowledge,
     Activity,
     Answer,
     Comment,
@@ -163,7 +162,7 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (said(asking("unknown")), "", WRITER, "answer"),
     (said(asking("unknown")), "", Facts(), NOTHING),
     (said(asking("unknown"), actor_is_bot=True), "", WRITER, NOTHING),
-    (said(asking("note")), "", WRITER, Acknowledge(asking("note"))),
+    (said(asking("note")), "", WRITER, NOTHING),
     (said(asking("")), "", WRITER, NOTHING),
     (said(action="edited"), "", WRITER, NOTHING),
     (said(actor_is_bot=True), "", WRITER, NOTHING),
@@ -196,8 +195,13 @@ def test_what_an_event_asks_for(event, command, facts, expected):
 def test_who_may_not_write_is_refused_and_told(word):
     refused = decide(said(asking(word)), Inputs(), Facts())
     assert isinstance(refused, Nothing)
-    assert refused.refused == asking(word)
+    assert (refused.comment, refused.reaction) == (asking(word), "-1")
     assert "@ada may not write" in refused.reason
+
+
+def test_a_note_is_seen_and_left_for_the_next_step():
+    found = decide(said(asking("note")), Inputs(), WRITER)
+    assert found == Nothing("the note is read by the next training step", asking("note"), "eyes")
 
 
 def test_a_fork_is_told_what_starts_its_evaluation():
@@ -205,7 +209,7 @@ def test_a_fork_is_told_what_starts_its_evaluation():
     assert isinstance(found, Nothing)
     assert "nothing was spent" in found.reason
     assert "'please-measure'" in found.reason
-    assert found.refused is None
+    assert found.comment is None
 
 
 def test_missing_keys_are_named():
@@ -218,13 +222,13 @@ def test_missing_keys_are_named():
     "word", ["step", "eval", "slow-update", "status", "diff", "report", "apply"]
 )
 def test_commands_are_words_of_their_own(word):
-    assert requested(f"/skillopt {word}") == word
-    assert requested(f"/skillopt \t{word} \r\nPlease.") == word
+    assert requested(f"/skillopt {word}") == (word, "")
+    assert requested(f"/skillopt \t{word} \r\nPlease.") == (word, "")
 
 
 @pytest.mark.parametrize("comment", ["/skillopt note Be brief", "/skillopt note\r\n\r\nBe brief"])
 def test_a_note_says_something(comment):
-    assert requested(comment) == "note"
+    assert requested(comment)[0] == "note"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +247,7 @@ def test_a_note_says_something(comment):
     ],
 )
 def test_everything_else_is_talk(comment):
-    assert requested(comment) == ""
+    assert requested(comment) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -265,9 +269,9 @@ def test_everything_else_is_talk(comment):
     ],
 )
 def test_a_command_that_does_not_exist_is_told_from_talk(comment):
-    assert requested(comment) == UNKNOWN
+    assert requested(comment)[0] == UNKNOWN
 
 
 @given(st.text())
 def test_any_comment_can_be_read(comment):
-    assert requested(comment) in ("", UNKNOWN, *REQUESTS)
+    assert requested(comment)[0] in ("", UNKNOWN, *REQUESTS)

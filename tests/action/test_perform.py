@@ -15,7 +15,7 @@ from github_server.scene import Scene
 from github_server.state import Hub
 from training_runs import train_once
 
-from skillopt_ci.action.event import Acknowledge, Comment, Evaluate, Nothing, Perform
+from skillopt_ci.action.event import Comment, Evaluate, Nothing, Perform
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.job import Job, Outcome
 from skillopt_ci.action.outputs import Outputs
@@ -245,7 +245,7 @@ def test_a_comment_sees_its_command_begin_and_end(job, github_hub, damage, last)
 @pytest.mark.parametrize("by", ["note", "refused"])
 def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, by):
     comment = posted(github_hub)
-    activity = Acknowledge(comment) if by == "note" else Nothing("no write access", comment)
+    activity = Nothing("why", comment, "eyes" if by == "note" else "-1")
     perform(replace(job, client=Scene(github_hub).client()), activity)
     assert [each[-1] for each in github_hub.reactions] == ["eyes" if by == "note" else "-1"]
 
@@ -253,7 +253,7 @@ def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, by):
 def test_a_reaction_that_fails_fails_nothing(job, github_hub):
     comment = Comment(404, 1, "step", on_pull_request=True, open=True)
     working = replace(job, client=Scene(github_hub).client())
-    assert perform(working, Acknowledge(comment)).exit_code == 0
+    assert perform(working, Nothing("seen", comment, "eyes")).exit_code == 0
 
 
 def posted(hub: Hub) -> Comment:
