@@ -82,6 +82,8 @@ _TRIED_AT_A_TIME = 4
 _LONGEST_START = 60.0
 #: The first git that fetches without a trace of its own, as the ledger does.
 _OLDEST_GIT = (2, 29)
+#: The first git that merges without a checkout, as is needed once base changes the skill.
+_MERGING_GIT = (2, 38)
 _NOT_FOUND = (126, 127)
 
 
@@ -283,9 +285,13 @@ def _check_tools(cwd: Path) -> Iterator[Finding]:
 def check_git(version: str) -> Finding:
     """Whether a git that says this of its version knows what the ledger asks of it."""
     numbers = re.search(r"(\d+)\.(\d+)", version)
-    if numbers is not None and tuple(map(int, numbers.groups())) < _OLDEST_GIT:
+    known = _MERGING_GIT if numbers is None else tuple(map(int, numbers.groups()))
+    if known < _OLDEST_GIT:
         oldest = ".".join(map(str, _OLDEST_GIT))
         return mend("git", f"{version} is too old\nInstall git {oldest} or newer.")
+    if known < _MERGING_GIT:
+        text = f"{version} cannot take in a change of the skill on the base branch"
+        return Finding("git", "warning", f"{text}: install git 2.38 or newer")
     return Finding("git", "ok", version)
 
 

@@ -7,7 +7,6 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import IO, NamedTuple
 
 from skillopt_ci.errors import RepositoryError
@@ -15,7 +14,7 @@ from skillopt_ci.git.process import Git
 
 TREE = "040000"
 SUBMODULE = "160000"
-_REGULAR_FILE, _PROGRAM = "100644", "100755"
+_REGULAR_FILE = "100644"
 _NOT_A_FILE = {
     "120000": "a symbolic link; name the file that it points at",
     SUBMODULE: "a submodule; files in it belong to another repository",
@@ -130,17 +129,20 @@ def file_entry(git: Git, tree: str, path: str) -> Entry | None:
 
     Raises RepositoryError if it is something else than a regular file.
     """
-    *folders, name = path.split("/")
-    below = tree
-    for folder in folders:
-        found = read_tree(git, below).get(folder)
-        if found is None or found.mode != TREE:
-            return None
-        below = found.oid
-    found = read_tree(git, below).get(name)
+    found = _entry(git, tree, path)
     if found is not None and found.mode in _NOT_A_FILE:
         raise RepositoryError(f"{path} in commit {tree[:12]} is {_NOT_A_FILE[found.mode]}")
     return found
+
+
+def _entry(git: Git, tree: str, path: str) -> Entry | None:
+    *folders, name = path.split("/")
+    for folder in folders:
+        found = read_tree(git, tree).get(folder)
+        if found is None or found.mode != TREE:
+            return None
+        tree = found.oid
+    return read_tree(git, tree).get(name)
 
 
 def read_file(git: Git, tree: str, path: str) -> str | None:
@@ -255,62 +257,23 @@ class TakeIn(NamedTuple):
     conflicts: tuple[str, ...] = ()
 
 
-def merge_trees(git: Git, origin: str, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn:
-    """Merge in a private index what ``theirs`` changed since ``origin`` into ``ours``.
+def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn:
+    """Merge commit ``theirs`` into ``ours`` without a checkout.
 
     At and below the paths of ``keep``, ours stays as it is.
     """
-    with tempfile.TemporaryDirectory(prefix="skillopt-ci-") as folder:
-        indexed = git.with_env(GIT_INDEX_FILE=str(Path(folder) / "index"))
-        indexed.run("read-tree", "-i", "-m", "--aggressive", origin, ours, theirs)
-        if keep:
-            present = indexed.records("ls-files", "-z", "--cached", "--", *keep)
-            kept: dict[str, Entry | None] = dict.fromkeys(present)
-            for record in indexed.records("ls-tree", "-r", "-z", "--full-tree", ours, "--", *keep):
-                facts, _, path = record.partition("\t")
-                mode, _, oid = facts.split(" ")
-                kept[path] = Entry(mode, oid)
-            _put_entries(indexed, kept)
-        unmerged: dict[str, dict[str, Entry]] = {}
-        for record in indexed.records("ls-files", "-z", "--unmerged"):
-            facts, _, path = record.partition("\t")
-            mode, oid, stage = facts.split(" ")
-            unmerged.setdefault(path, {})[stage] = Entry(mode, oid)
-        merged = {path: _merge_file(git, stages) for path, stages in unmerged.items()}
-        if conflicts := tuple(path for path, found in merged.items() if found is None):
-            return TakeIn(None, conflicts)
-        _put_entries(indexed, merged)
-        return TakeIn(indexed.text("write-tree"))
-
-
-def _put_entries(indexed: Git, entries: Mapping[str, Entry | None]) -> None:
-    """Set entries of the private index; None removes. Their paths are those of trees."""
-    absent = "0 " + "0" * len(indexed.text("hash-object", "--stdin"))
-    lines = (
-        f"{absent if found is None else f'{found.mode} {found.oid}'}\t{path}\0"
-        for path, found in entries.items()
-    )
-    stdin = "".join(lines).encode("utf-8", "surrogateescape")
-    indexed.run("update-index", "-z", "--index-info", stdin=stdin)
-
-
-def _merge_file(git: Git, stages: Mapping[str, Entry]) -> Entry | None:
-    """Merge one file's versions, by their stage in the index: 1 origin, 2 ours, 3 theirs.
-
-    None if they conflict, or one is missing or not a regular file.
-    """
-    entries = [stages[stage] for stage in "213" if stage in stages]
-    if len(entries) < len("213") or any(
-        entry.mode not in (_REGULAR_FILE, _PROGRAM) for entry in entries
-    ):
-        return None
-    ours, origin, theirs = entries
-    with tempfile.TemporaryDirectory(prefix="skillopt-ci-") as folder:
-        files = [Path(folder) / name for name in ("ours", "origin", "theirs")]
-        for file, entry in zip(files, entries, strict=True):
-            file.write_bytes(_read_blob(git, entry.oid))
-        merged = git.attempt("merge-file", "-p", "--quiet", *map(str, files))
-    if merged.status != 0:
-        return None
-    mode = theirs.mode if ours.mode == origin.mode else ours.mode
-    return Entry(mode, write_blob(git, merged.stdout))
+    how = ("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z")
+    merged = git.attempt(*how, ours, theirs)
+    if merged.status not in (0, 1):
+        raise RepositoryError(
+            f"git could not merge {theirs[:12]} into {ours[:12]}: {merged.stderr.strip()}",
+            hint="It takes git 2.38 or newer.",
+        )
+    tree, *conflicts = merged.text.rstrip("\0").split("\0")
+    # a file in whose place the other side has a folder is called by its side
+    conflicts = [path.removesuffix(f"~{ours}").removesuffix(f"~{theirs}") for path in conflicts]
+    kept = tuple(f"{path}/" for path in keep)
+    if left := tuple(path for path in conflicts if not f"{path}/".startswith(kept)):
+        return TakeIn(None, left)
+    entries = {tuple(path.split("/")): _entry(git, ours, path) for path in keep}
+    return TakeIn(write_tree(git, _changed(git, read_tree(git, tree), entries)))

@@ -50,6 +50,8 @@ _SETTINGS = (
     "i18n.commitEncoding=UTF-8",
     "i18n.logOutputEncoding=UTF-8",
     "maintenance.auto=false",
+    # a file that was renamed on one side only is no reason to look into all others
+    "merge.renames=false",
     "user.useConfigOnly=true",
 )
 _COMMAND = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))

@@ -5,21 +5,15 @@ from typing import Any
 
 from github.CheckRun import CheckRun
 
-from skillopt_ci.github.client import (
-    ANNOTATION,
-    STATUS,
-    SUMMARY,
-    TITLE,
-    Client,
-    clip_line,
-    clip_text,
-    same_text,
-)
+from skillopt_ci.github.client import Client, same_text
 from skillopt_ci.github.errors import PermissionMissing, asking
-from skillopt_ci.github.types import Annotation, Change, KeptCheck, WantedCheck
+from skillopt_ci.github.types import Annotation, Change, WantedCheck
+from skillopt_ci.text import one_line
 
 #: Most annotations of one request.
 _BATCH = 50
+#: Characters of a check's title and of a status.
+_TITLE, _STATUS = 255, 140
 #: The states of a commit status. None is neutral: what is inconclusive stays pending, neither
 #: green nor red.
 _STATES = {
@@ -31,7 +25,7 @@ _STATES = {
 }
 
 
-def keep_check(client: Client, wanted: WantedCheck) -> KeptCheck:
+def keep_check(client: Client, wanted: WantedCheck) -> Change:
     """Create or complete the check of that name on that commit.
 
     Only apps may make check runs; with other tokens it is a commit status.
@@ -50,7 +44,7 @@ class _CheckRun:
     client: Client
     wanted: WantedCheck
 
-    def keep(self) -> KeptCheck:
+    def keep(self) -> Change:
         notes, change = self.wanted.annotations, Change.UNCHANGED
         run = self.find()
         if run is None:
@@ -65,7 +59,7 @@ class _CheckRun:
             with asking(f"update the check {self.wanted.name}", "checks: write"):
                 run.edit(**self.fields(batch))
             change = change if change == Change.CREATED else Change.UPDATED
-        return KeptCheck("check_run", change)
+        return change
 
     def find(self) -> CheckRun | None:
         """Return the newest run of that name by our own app: GitHub lets nobody else edit it."""
@@ -94,8 +88,8 @@ class _CheckRun:
         """Return what a request says about the check; annotations add to those that are there."""
         wanted, redact = self.wanted, self.client.redact
         output: dict[str, object] = {
-            "title": clip_line(redact(wanted.title), TITLE),
-            "summary": clip_text(redact(wanted.summary), SUMMARY),
+            "title": one_line(redact(wanted.title))[:_TITLE],
+            "summary": redact(wanted.summary),
         }
         if notes:
             output["annotations"] = [_annotation(note, self.client) for note in notes]
@@ -108,25 +102,24 @@ class _CheckRun:
 
 
 def _annotation(note: Annotation, client: Client) -> dict[str, str | int]:
-    message = client.redact(note.message).encode("utf-8", "replace")[:ANNOTATION]
     data: dict[str, str | int] = {
         "path": note.path,
         "start_line": note.start_line,
         "end_line": note.end_line,
         "annotation_level": note.level,
-        "message": message.decode("utf-8", "ignore") or "—",
+        "message": client.redact(note.message),
     }
     if note.title:
-        data["title"] = clip_line(client.redact(note.title), TITLE - 1)
+        data["title"] = client.redact(note.title)
     return data
 
 
-def _keep_status(client: Client, wanted: WantedCheck) -> KeptCheck:
+def _keep_status(client: Client, wanted: WantedCheck) -> Change:
     """Set the commit status of that name, unless the newest one says the same."""
     content = {
         "state": _STATES.get(wanted.conclusion or "", "pending"),
         "context": wanted.name,
-        "description": clip_line(client.redact(wanted.title), STATUS),
+        "description": one_line(client.redact(wanted.title))[:_STATUS],
     }
     with asking(f"list the statuses of {wanted.head_sha[:12]}", "statuses: read"):
         listed = client.listing(f"/commits/{wanted.head_sha}/statuses")
@@ -139,4 +132,4 @@ def _keep_status(client: Client, wanted: WantedCheck) -> KeptCheck:
             content["target_url"] = wanted.details_url
         with asking(f"set the status {wanted.name}", "statuses: write"):
             client.send("POST", f"/statuses/{wanted.head_sha}", content)
-    return KeptCheck("status", change)
+    return change

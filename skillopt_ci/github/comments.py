@@ -10,15 +10,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from skillopt_ci.github.client import BODY, Client, clip_text, same_text
+from skillopt_ci.github.client import Client, same_text
 from skillopt_ci.github.errors import NotFound, asking
-from skillopt_ci.github.types import Change, Comment, CommentRef, KeptComment, Reaction
+from skillopt_ci.github.types import Change, Comment, CommentRef, Reaction
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
 
 
-def keep_comment(client: Client, number: int, body: str) -> KeptComment:
+def keep_comment(client: Client, number: int, body: str) -> Change:
     """Post or edit our one comment on pull request ``number`` that begins like ``body``.
 
     The first line is the marker. Raises ValueError if it is no HTML comment.
@@ -27,7 +27,7 @@ def keep_comment(client: Client, number: int, body: str) -> KeptComment:
     return _keep(client, number, body, lambda: _conversation(client, number), there)
 
 
-def answer_note(client: Client, number: int, note: Comment, body: str) -> KeptComment:
+def answer_note(client: Client, number: int, note: Comment, body: str) -> Change:
     """Post or edit our one answer to a note: in its thread, or in the conversation.
 
     ``body`` begins with a marker of its own.
@@ -70,10 +70,10 @@ def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
 
 def _keep(
     client: Client, number: int, body: str, listed: Callable[[], Iterator[Comment]], place: str
-) -> KeptComment:
+) -> Change:
     """Keep our one comment among those ``listed``; a new one is posted to ``place``."""
-    body = client.redact(body)
-    marker, text = _first_line(body), clip_text(body, BODY)
+    text = client.redact(body)
+    marker = _first_line(text)
     if not marker.startswith("<!--"):
         raise ValueError(f"a comment of ours begins with a hidden marker, not {marker!r}")
 
@@ -100,7 +100,7 @@ def _keep(
     for duplicate in younger:
         with suppress(NotFound), asking("delete a comment that was posted twice", _WRITE):
             client.send("DELETE", _resource(duplicate.ref))
-    return KeptComment(oldest.ref.id, change)
+    return change
 
 
 def _first_line(body: str) -> str:

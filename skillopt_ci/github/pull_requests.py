@@ -12,7 +12,7 @@ from dataclasses import replace
 from github.GithubObject import NotSet
 from github.PullRequest import PullRequest as HubPullRequest
 
-from skillopt_ci.github.client import BODY, TITLE, Client, clip_line, clip_text, same_text
+from skillopt_ci.github.client import Client, same_text
 from skillopt_ci.github.errors import NotFound, Refused, Unavailable, asking
 from skillopt_ci.github.types import (
     Change,
@@ -87,7 +87,7 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     branch; after a merge, or on a new branch of the same name, a new one is opened.
     """
     title, body = client.redact(wanted.title), client.redact(wanted.body)
-    wanted = replace(wanted, title=clip_line(title, TITLE), body=clip_text(body, BODY))
+    wanted = replace(wanted, title=title, body=body)
     pulls = _of_branch(client, wanted.head, wanted.base)
     current = _open_one(pulls)
     if current is not None:

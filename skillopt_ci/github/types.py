@@ -1,4 +1,7 @@
-"""The values that the functions of this folder take and return."""
+"""The values that the functions of this folder take and return.
+
+Texts are within GitHub's limits: who writes them sees to that.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -103,12 +106,6 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptComment:
-    id: int
-    change: Change
-
-
-@dataclass(frozen=True, slots=True)
 class Annotation:
     """A remark of a check on lines of a file; lines count from 1."""
 
@@ -131,11 +128,3 @@ class WantedCheck:
     conclusion: Conclusion | None = None
     annotations: tuple[Annotation, ...] = ()
     details_url: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptCheck:
-    """A check after it was kept; tokens of people can only set a commit status instead."""
-
-    kind: Literal["check_run", "status"]
-    change: Change

@@ -365,10 +365,9 @@ class Ledger:
 
         The result's tree is for ``commit((tip, base), tree, …)``.
         """
-        origin = self.merge_base(tip, base)
-        if origin is None:
+        if self.merge_base(tip, base) is None:
             raise RepositoryError(f"{tip[:12]} and {base[:12]} have no common history")
-        return objects.merge_trees(self.git, origin, tip, base, keep)
+        return objects.merge_trees(self.git, tip, base, keep)
 
     def push_candidate(self, candidate: str) -> None:
         """Make ``candidate`` the step in flight; a second time changes nothing."""

@@ -317,7 +317,12 @@ def test_an_image_that_is_there_is_told(cli, bare):
 
 @pytest.mark.parametrize(
     ("said", "level"),
-    [("git version 2.20.1", "error"), ("git version 2.45.0.windows.1", "ok"), ("git x", "ok")],
+    [
+        ("git version 2.20.1", "error"),
+        ("git version 2.34.1", "warning"),
+        ("git version 2.45.0.windows.1", "ok"),
+        ("git x", "ok"),
+    ],
 )
 def test_a_git_that_is_too_old_is_told(said, level):
     judged = check_git(said)

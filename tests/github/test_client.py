@@ -4,16 +4,12 @@ from dataclasses import replace
 
 import pytest
 from github_server.scene import Scene
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import (
     Access,
     RetryPolicy,
-    clip_line,
-    clip_text,
     connect,
     from_environ,
     same_text,
@@ -229,39 +225,6 @@ def test_a_refusal_is_final():
 
     with pytest.raises(Refused):
         connect(Access("o/r", "job")).create_idempotent(refuse, lambda: None)
-
-
-LIMITS = st.integers(60, 200)
-
-
-@given(st.text(max_size=400), LIMITS)
-def test_a_text_fits_however_github_counts(text, limit):
-    clipped = clip_text(text, limit)
-    assert len(clipped.encode("utf-16-le")) // 2 <= limit
-
-
-@given(st.text(max_size=400), LIMITS)
-def test_a_line_is_one_and_fits(text, limit):
-    line = clip_line(text, limit)
-    assert len(line.splitlines()) <= 1
-    assert len(line) <= limit
-
-
-@given(st.text(max_size=50))
-def test_a_short_text_stays_and_can_be_sent(text):
-    assert clip_text(text, 200) == text
-
-
-def test_half_of_a_character_can_be_sent():
-    assert clip_text("a\ud83d", 100) == "a?"
-
-
-def test_a_text_is_cut_at_the_end_of_a_line():
-    head, _, notice = clip_text("first line\nsecond line\n" * 9, 100).partition("\n\n")
-    assert head.splitlines() == ["first line", "second line"] * (len(head.splitlines()) // 2) + (
-        ["first line"] * (len(head.splitlines()) % 2)
-    )
-    assert notice.startswith("(cut here")
 
 
 def test_line_ends_and_margins_make_no_difference():

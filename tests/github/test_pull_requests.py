@@ -193,13 +193,6 @@ def test_a_number_that_does_not_exist_is_not_found(client):
         get_pull_request(client, 7)
 
 
-def test_texts_are_cut_to_what_github_takes(scene, client):
-    scene.step()
-    keep_pull_request(client, replace(WANTED, title="t" * 999, body="line\n" * 20_000))
-    assert len(scene.hub.pulls[1]["title"]) == 256
-    assert len(scene.hub.pulls[1]["body"]) <= 65_536
-
-
 def test_one_that_was_retargeted_is_kept_where_it_is(scene, client):
     scene.pull()
     scene.hub.bare.save("release", SKILL, "# Other\n")
