@@ -15,13 +15,13 @@ from skillopt_ci.action.job import Job, Outcome, Runner, announce
 from skillopt_ci.action.outputs import JobLog, Outputs, append_outputs, append_summary
 from skillopt_ci.action.perform import perform
 from skillopt_ci.cli.build import learn_secrets
-from skillopt_ci.cli.main import describe, secrets_of, terminate_is_interrupt
+from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, connect
 from skillopt_ci.github.pull_requests import changed_paths, head_before
 from skillopt_ci.model.access import required_variables
-from skillopt_ci.redaction import Redactor, named_secrets
+from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
 
 _new_token = partial(secrets.token_hex, 16)
 
@@ -31,25 +31,25 @@ def main() -> int:
     log = JobLog(sys.stdout, _new_token)
     close_process()
     environ = whole_environment()
+    redact = Redactor(named_secrets(environ))
     try:
         with terminate_is_interrupt():
             runner, inputs = Runner.of(environ), read_inputs(environ)
             token = [inputs.token, git_access.basic(inputs.token)] if inputs.token else []
             keys = dict(inputs.keys)
-            for secret in (*token, *keys.values(), *secrets_of(environ)):
+            for secret in (*token, *keys.values(), *filter(can_be_hidden, named_secrets(environ))):
                 log.mask(secret)
             # For every git process from here on: there is no other way to reach them all.
             keep_back(git_environment(runner, inputs, environ))
-            whole = whole_environment() | keys
-            redact = Redactor([inputs.token, *keys.values(), *named_secrets(whole)])
-            job = Job(runner, inputs, log, whole, redact=redact)
+            redact.learn([inputs.token, *keys.values()])
+            job = Job(runner, inputs, log, whole_environment() | keys, redact=redact)
             if inputs.token:
                 access = Access(runner.repository, inputs.token, runner.api_url)
                 job = replace(job, client=connect(access, redact=redact))
             with git_access.owner_kept(runner.workspace, os.geteuid()):
                 return run(job)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer reports all
-        failure = describe(error, ["action"], environ)
+        failure = describe(error, ["action"], environ, redact)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
         return failure.exit_code
 

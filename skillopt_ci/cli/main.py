@@ -94,56 +94,31 @@ class LazyGroup(click.Group):
 
 # The crash report, without any secret.
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
+#: Keys that no variable or configuration names, by their shape.
 _SECRET_TEXT = re.compile(
     r"""\b(?:sk|ghp|gho|ghs|ghu|github_pat|glpat|xox[a-z])[-_][\w-]{8,}  # keys by their prefix
     | (?<=Bearer\s)[^\s'"]+                                             # HTTP authorisation
     | (?<=://)[^\s/@'"]+(?=@)                                            # user:password@host""",
     re.VERBOSE,
 )
-_SHORTEST_SECRET = 6
 
 
-def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of variables that look like secrets, with their names."""
-    return {
-        value: name
-        for name, value in environ.items()
-        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
-    }
-
-
-def without_secrets(text: str, environ: Mapping[str, str]) -> str:
-    """Return ``text`` without the values of secret-looking variables and without known keys."""
-    secrets = secrets_of(environ)
-    for value in sorted(secrets, key=len, reverse=True):
-        text = text.replace(value, f"<{secrets[value]}>")
-    return _SECRET_TEXT.sub("<redacted>", text)
-
-
-def crash_report(error: BaseException, words: list[str], environ: Mapping[str, str]) -> str:
+def crash_report(error: BaseException, words: list[str], redact: Redact = unchanged) -> str:
     """All that a maintainer needs to know of ``error``, which ended the command line ``words``."""
     facts = [f"skillopt-ci {__version__}", f"Python {sys.version} on {platform.platform()}"]
     for library in ("click", "GitPython", "httpx2", "openai", "pydantic", "rich"):
         with suppress(metadata.PackageNotFoundError):
             facts.append(f"{library} {metadata.version(library)}")
     facts += [f"command: skillopt-ci {' '.join(words)}", "", *traceback.format_exception(error)]
-    return without_secrets("\n".join(facts), environ)
+    return _SECRET_TEXT.sub("<redacted>", redact("\n".join(facts)))
 
 
-def write_report(
-    error: BaseException,
-    words: list[str],
-    environ: Mapping[str, str],
-    folder: Path | None = None,
-    redact: Redact = unchanged,
-) -> str:
+def write_report(report: str, folder: Path | None = None, *, on_runner: bool = False) -> str:
     """Leave the report in ``folder`` (for temporary files) and return a line that says where.
 
     On a CI runner, whose files vanish with it, and where no file can be written, the line is
     followed by the report itself.
     """
-    report = redact(crash_report(error, words, environ))
     try:
         number, name = tempfile.mkstemp(".txt", "skillopt-ci-crash-", folder)
         with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -151,7 +126,7 @@ def write_report(
     except OSError as failure:
         return f"No report could be written ({failure.strerror}); this is it:\n\n{report}"
     where = f"Please report it with {name}, which holds no secrets that we know of."
-    return f"{where}\n\n{report}" if environ.get("CI") else where
+    return f"{where}\n\n{report}" if on_runner else where
 
 
 # How a command that failed says so: one message, one hint, one exit code.
@@ -206,7 +181,7 @@ def describe(
             hint = "What was done is saved; the same command goes on from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
     message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"
-    hint = write_report(error, words, environ, redact=redact)
+    hint = write_report(crash_report(error, words, redact), on_runner=bool(environ.get("CI")))
     return Failure("Defect", message, hint, ExitCode.DEFECT)
 
 

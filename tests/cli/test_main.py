@@ -10,8 +10,6 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skillopt_ci.cli.main import (
     COMMANDS,
@@ -20,7 +18,6 @@ from skillopt_ci.cli.main import (
     crash_report,
     main,
     terminate_is_interrupt,
-    without_secrets,
     write_report,
 )
 from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode
@@ -203,15 +200,10 @@ def test_an_unknown_name_is_no_command(group):
 def test_the_report_holds_versions_command_and_traceback():
     with pytest.raises(ZeroDivisionError) as caught:
         _ = 1 / 0
-    report = crash_report(caught.value, ["step", "-v"], {})
+    report = crash_report(caught.value, ["step", "-v"])
     assert "command: skillopt-ci step -v" in report
     assert "pydantic 2." in report
     assert report.rstrip().endswith("ZeroDivisionError: division by zero")
-
-
-@given(st.text(st.characters(categories=["L", "N"]), min_size=9), st.text(), st.text())
-def test_values_of_secret_variables_never_survive(secret, before, after):
-    assert secret not in without_secrets(before + secret + after, {"MY_API_KEY": secret})
 
 
 @pytest.mark.parametrize(
@@ -224,16 +216,16 @@ def test_values_of_secret_variables_never_survive(secret, before, after):
     ],
 )
 def test_keys_are_known_by_their_shape(text):
-    assert "abcdefgh12345678" not in without_secrets(text, {})
+    assert "abcdefgh12345678" not in crash_report(ValueError(text), [])
 
 
 def test_plain_words_stay():
     text = "https://example.org/a@b task-12345678 HOME=/home/me"
-    assert without_secrets(text, {"HOME": "/home/me", "TOKEN": ""}) == text
+    assert text in crash_report(ValueError(text), [])
 
 
 def test_the_report_is_a_file_that_only_its_owner_reads(tmp_path):
-    where = write_report(ValueError("boom"), [], {}, tmp_path)
+    where = write_report("boom", tmp_path)
     (file,) = tmp_path.iterdir()
     assert str(file) in where
     assert "boom" in file.read_text(encoding="utf-8")
@@ -241,8 +233,7 @@ def test_the_report_is_a_file_that_only_its_owner_reads(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folder", "environ"), [("missing", {}), (".", {"CI": "true"})], ids=["no place", "on a runner"]
+    ("folder", "on_runner"), [("missing", False), (".", True)], ids=["no place", "on a runner"]
 )
-def test_where_no_file_would_last_the_report_is_told(tmp_path, folder, environ):
-    where = write_report(ValueError("boom"), [], environ, tmp_path / folder)
-    assert "ValueError: boom" in where
+def test_where_no_file_would_last_the_report_is_told(tmp_path, folder, on_runner):
+    assert "boom" in write_report("boom", tmp_path / folder, on_runner=on_runner)
