@@ -6,7 +6,7 @@ recorded, and nothing about them depends on being seen.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import click
 
 from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.options import Globals, command
-from skillopt_ci.cli.read import RunReader, open_reader, view
+from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
@@ -38,19 +38,6 @@ if TYPE_CHECKING:
 
 #: Steps whose review comments are answered: an older one was, unless its job died right then.
 _ANSWERED_STEPS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Showing:
-    """What to show besides the run itself.
-
-    ``inconclusive`` says why the newest job came to no verdict, ``tasks`` where tasks are defined.
-    """
-
-    wishes: GitHub = field(default_factory=GitHub)
-    links: Links = field(default_factory=Links)
-    inconclusive: str = ""
-    tasks: Mapping[str, TaskPlace] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +94,28 @@ def publish_run(
 
     Raises RepositoryError if it has not started; what GitHub refuses is a note, not an error.
     """
-    reader = open_reader(settings)
-    return publish(view(reader), client, showing(settings, reader, links or Links(), inconclusive))
+    reader, wishes, tasks = open_reader(settings), GitHub(), dict[str, TaskPlace]()
+    if settings.config_file.is_file():
+        loaded = load_configured(settings)
+        wishes, tasks = loaded.config.github, task_places(loaded, reader.ledger.root)
+    return publish(
+        view(reader), client, wishes, links or Links(), inconclusive=inconclusive, tasks=tasks
+    )
 
 
-def publish(run: RunView, client: "Client", showing: Showing) -> Published:
-    """Bring pull request, comment and check up to date, each as far as GitHub allows it."""
+def publish(
+    run: RunView,
+    client: "Client",
+    wishes: GitHub,
+    links: Links,
+    *,
+    inconclusive: str = "",
+    tasks: Mapping[str, TaskPlace] | None = None,
+) -> Published:
+    """Bring pull request, comment and check up to date, each as far as GitHub allows it.
+
+    ``inconclusive`` says why the newest job came to no verdict, ``tasks`` where tasks are defined.
+    """
     from skillopt_ci.github.checks import keep_check  # noqa: PLC0415 - see above
     from skillopt_ci.github.comments import keep_comment  # noqa: PLC0415
     from skillopt_ci.github.pull_requests import (  # noqa: PLC0415
@@ -121,10 +124,17 @@ def publish(run: RunView, client: "Client", showing: Showing) -> Published:
     )
 
     notes: list[str] = []
-    links, wishes, inconclusive = showing.links, showing.wishes, showing.inconclusive
     report, pull = pinned_comment(run, links, inconclusive=inconclusive), None
+    wanted = WantedPullRequest(
+        head=f"skillopt/{run.state.run}",
+        base=run.base,
+        title=title(run),
+        body=body(run, links, inconclusive=inconclusive),
+        draft=wishes.draft and not run.improved,
+        labels=wishes.labels,
+    )
     with noting(notes):
-        kept = keep_pull_request(client, _wanted(run, showing))
+        kept = keep_pull_request(client, wanted)
         pull = kept.pull_request
         notes.extend(kept.notes)
         # nobody reads on a pull request that people closed
@@ -138,7 +148,7 @@ def publish(run: RunView, client: "Client", showing: Showing) -> Published:
             with noting(notes):
                 answer_notes(run, client, links, pull.number)
     with noting(notes):
-        keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=showing.tasks))
+        keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=tasks))
     # only what was measured to be better merges by itself, never what waits for a verdict
     asked = wishes.merge == "auto" and not inconclusive
     if asked and run.improved and pull is not None and pull.open and not pull.draft:
@@ -158,19 +168,6 @@ def noting(notes: list[str]) -> Iterator[None]:
         yield
     except SkilloptError as error:
         notes.append(str(error))
-
-
-def _wanted(run: RunView, showing: Showing) -> WantedPullRequest:
-    wishes = showing.wishes
-    text = body(run, showing.links, inconclusive=showing.inconclusive)
-    return WantedPullRequest(
-        head=f"skillopt/{run.state.run}",
-        base=run.base,
-        title=title(run),
-        body=text,
-        draft=wishes.draft and not run.improved,
-        labels=wishes.labels,
-    )
 
 
 def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:
@@ -197,16 +194,7 @@ def note_id(said: Comment) -> str:
     return f"{said.ref.kind}-{said.ref.id}"
 
 
-def showing(settings: Globals, reader: RunReader, links: Links, inconclusive: str = "") -> Showing:
-    """What the configuration wants to be shown, and where its tasks are."""
-    if not settings.config_file.is_file():
-        return Showing(links=links, inconclusive=inconclusive)
-    loaded = load_configured(settings)
-    places = task_places(loaded, reader.ledger.root)
-    return Showing(loaded.config.github, links, inconclusive, places)
-
-
-def task_places(loaded: Loaded, repository: Path) -> Mapping[str, TaskPlace]:
+def task_places(loaded: Loaded, repository: Path) -> dict[str, TaskPlace]:
     """Where each task is defined in the repository; nothing if they cannot be read (any more)."""
     if loaded.config.tasks is None:
         return {}

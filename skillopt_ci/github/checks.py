@@ -1,4 +1,4 @@
-"""Checks on a commit: a check run, or a commit status where the token may not make one."""
+"""Checks on a commit."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,37 +6,19 @@ from typing import Any
 from github.CheckRun import CheckRun
 
 from skillopt_ci.github.client import Client, same_text
-from skillopt_ci.github.errors import PermissionMissing, asking
+from skillopt_ci.github.errors import asking
 from skillopt_ci.github.types import Annotation, Change, WantedCheck
 from skillopt_ci.text import one_line
 
 #: Most annotations of one request.
 _BATCH = 50
-#: Characters of a check's title and of a status.
-_TITLE, _STATUS = 255, 140
-#: The states of a commit status. None is neutral: what is inconclusive stays pending, neither
-#: green nor red.
-_STATES = {
-    "success": "success",
-    "skipped": "success",
-    "failure": "failure",
-    "cancelled": "error",
-    "action_required": "failure",
-}
+#: Characters of a check's title.
+_TITLE = 255
 
 
 def keep_check(client: Client, wanted: WantedCheck) -> Change:
-    """Create or complete the check of that name on that commit.
-
-    Only apps may make check runs; with other tokens it is a commit status.
-    """
-    try:
-        return _CheckRun(client, wanted).keep()
-    except PermissionMissing as missing:
-        try:
-            return _keep_status(client, wanted)
-        except PermissionMissing:
-            raise missing from None
+    """Create or complete the check of that name on that commit; only apps' tokens may."""
+    return _CheckRun(client, wanted).keep()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +94,3 @@ def _annotation(note: Annotation, client: Client) -> dict[str, str | int]:
     if note.title:
         data["title"] = client.redact(note.title)
     return data
-
-
-def _keep_status(client: Client, wanted: WantedCheck) -> Change:
-    """Set the commit status of that name, unless the newest one says the same."""
-    content = {
-        "state": _STATES.get(wanted.conclusion or "", "pending"),
-        "context": wanted.name,
-        "description": one_line(client.redact(wanted.title))[:_STATUS],
-    }
-    with asking(f"list the statuses of {wanted.head_sha[:12]}", "statuses: read"):
-        listed = client.listing(f"/commits/{wanted.head_sha}/statuses")
-        status = next((one for one in listed if one["context"] == wanted.name), None)
-    change = Change.CREATED if status is None else Change.UPDATED
-    if status is not None and all(status[name] == value for name, value in content.items()):
-        change = Change.UNCHANGED
-    else:
-        if wanted.details_url:
-            content["target_url"] = wanted.details_url
-        with asking(f"set the status {wanted.name}", "statuses: write"):
-            client.send("POST", f"/statuses/{wanted.head_sha}", content)
-    return change

@@ -176,10 +176,9 @@ _CUT = "\n\n<sub>The rest did not fit.</sub>\n"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The same thing at three lengths; ``row`` is a line of a table, and may be all there is."""
+    """The same thing at two lengths; ``row`` is a line of a table, and may be all there is."""
 
     full: str
-    short: str
     row: str
 
 
@@ -197,8 +196,8 @@ def compose(
 ) -> str:
     """Join ``head``, ``sections`` and ``tail`` within ``limit`` bytes.
 
-    Sections stand in the order of their importance: the first are told in full, some more in
-    short, the others become rows of one table, and the last ones a number.
+    Sections stand in the order of their importance: the first are told in full, the others become
+    rows of one table, and the last ones a number.
     """
     room = limit - size(head) - size(tail) - size(row_heading) - 200
     # full texts leave room for the rows of all that follow, but not more than a third of it
@@ -207,8 +206,8 @@ def compose(
     for section in sections:
         row = size(section.row) + 1
         reserve = max(0, reserve - row)
-        fit = (one for one in (section.full, section.short) if size(one) + 2 + reserve <= room)
-        text = "" if rows else next(fit, "")
+        fits = not rows and size(section.full) + 2 + reserve <= room
+        text = section.full if fits else ""
         room -= size(text) + 2 if text else row
         if room < 0:
             break
@@ -220,30 +219,11 @@ def compose(
 
 
 def cut(text: str, limit: int) -> str:
-    """``text``, or as many of its whole lines as ``limit`` bytes hold, with nothing left open.
+    """``text``, or as many of its whole lines as ``limit`` bytes hold.
 
-    The last resort: whoever writes a report keeps to less.
+    The last resort: whoever writes a report keeps to less. What is left open GitHub closes.
     """
     if size(text) <= limit:
         return text
-    room, lines = limit - size(_CUT) - 100, list[str]()
-    for line in text.split("\n"):
-        room -= size(line) + 1
-        if room < 0:
-            break
-        lines.append(line)
-    return "\n".join(lines) + _closing(lines) + _CUT
-
-
-def _closing(lines: Sequence[str]) -> str:
-    """What closes the fence and the folded sections that are still open."""
-    fence, folded = "", 0
-    for line in lines:
-        ticks = line[: len(line) - len(line.lstrip("`"))]
-        if not fence and len(ticks) >= 3:  # noqa: PLR2004 - the shortest fence
-            fence = ticks
-        elif fence and line.rstrip() == fence:
-            fence = ""
-        elif not fence:
-            folded += line.startswith("<details") - line.startswith("</details>")
-    return (f"\n{fence}" if fence else "") + "\n\n</details>" * folded
+    kept = text.encode()[: limit - size(_CUT)].decode(errors="ignore")
+    return kept.rpartition("\n")[0] + _CUT

@@ -1,4 +1,4 @@
-"""The sections of a comment: a step, an epoch's end or another event, at three lengths."""
+"""The sections of a comment: a step, an epoch's end or another event."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -61,14 +61,13 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> Section:
     )
     row = f"| {' | '.join(cells)} |"
     if view is None:
-        return Section("", "", row) if step else Section(words, words, row)
+        return Section("" if step else words, row)
     headline = inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
     record, cost = view.record, view.record.usage.cost_usd
     changes = "; ".join(rules(record.proposal)) if isinstance(record, StepRecord) else record.gist
     spent = inline(cost_text(cost)) if cost else ""
     summary = join(f"{icon(entry)} {headline}", inline(changes, 160), spent, by=" · ")
-    full, short = event_body(view, links), _fact_table(view, links)
-    return Section(details(summary, full), details(summary, short), row)
+    return Section(details(summary, event_body(view, links)), row)
 
 
 def event_line(entry: HistoryEntry) -> str:

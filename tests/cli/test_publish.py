@@ -10,7 +10,7 @@ from github_server.scene import Scene
 from github_server.state import Hub
 from run_views import REPOSITORY, plain_run
 
-from skillopt_ci.cli.comment import Published, Showing, links_of, publish, publish_run
+from skillopt_ci.cli.comment import Published, links_of, publish, publish_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.errors import RepositoryError
@@ -40,8 +40,8 @@ class Place:
         return replace(plain_run(steps), commit=tip, **changes)
 
     def publish(self, run: RunView, inconclusive: str = "", **wishes: Any) -> Published:
-        showing = Showing(GitHub.model_validate(wishes), Links(REPOSITORY), inconclusive)
-        return publish(run, self.scene.client(), showing)
+        github, links = GitHub.model_validate(wishes), Links(REPOSITORY)
+        return publish(run, self.scene.client(), github, links, inconclusive=inconclusive)
 
     @property
     def writes(self) -> list[str]:
@@ -172,13 +172,6 @@ def test_only_an_improvement_merges_by_itself_and_only_if_wished(
 ):
     place.publish(place.run(3, **changes), inconclusive, **wishes)
     assert (next(iter(place.hub.pulls.values()))["state"] == "closed") is merged
-
-
-def test_a_token_of_a_person_sets_a_status_instead_of_a_check(place):
-    showing = Showing(links=Links(REPOSITORY))
-    assert publish(place.run(), place.scene.client("pat"), showing).notes == ()
-    (status,) = place.hub.statuses
-    assert status["context"] == "skillopt-ci / demo"
 
 
 def test_two_jobs_that_publish_the_same_leave_one_of_each(place):

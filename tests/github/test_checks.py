@@ -4,7 +4,6 @@ import pytest
 from github_server.scene import Scene
 
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.errors import PermissionMissing
 from skillopt_ci.github.types import Annotation, Change, Conclusion, WantedCheck
 
 
@@ -52,32 +51,6 @@ def test_a_lost_answer_makes_no_second_one(scene, client):
     keep_check(client, wanted(scene, 60))
     (run,) = scene.hub.checks.values()
     assert len(run["annotations"]) == 60
-
-
-@pytest.mark.parametrize(
-    ("conclusion", "state"),
-    [("success", "success"), ("failure", "failure"), ("neutral", "pending"), (None, "pending")],
-)
-def test_a_person_s_token_sets_a_status(scene, conclusion, state):
-    client = scene.client("pat")
-    kept = keep_check(client, wanted(scene, conclusion=conclusion))
-    again = keep_check(client, wanted(scene, conclusion=conclusion))
-    assert (kept, again) == (Change.CREATED, Change.UNCHANGED)
-    assert [each["state"] for each in scene.hub.statuses] == [state]
-
-
-def test_a_status_follows_the_conclusion(scene):
-    client = scene.client("pat")
-    keep_check(client, wanted(scene))
-    assert keep_check(client, wanted(scene, conclusion="success")) == Change.UPDATED
-
-
-def test_without_either_permission_that_for_checks_is_named(scene, client):
-    refused = "Resource not accessible by integration"
-    scene.hub.fail("POST /check-runs", 403, refused)
-    scene.hub.fail("POST /statuses/{sha}", 403, refused)
-    with pytest.raises(PermissionMissing, match="Grant `checks: write`"):
-        keep_check(client, wanted(scene))
 
 
 def test_a_long_title_is_cut(scene, client):

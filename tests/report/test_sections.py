@@ -166,7 +166,6 @@ def test_an_end_without_a_candidate_has_no_scores():
     end = END.model_copy(update={"decision": None, "skill_after": "a", "pairs": ()})
     section = epoch_section(end, StepPlace(), Links())
     assert section.row.startswith("| – | – | – |")
-    assert "task" not in section.short
 
 
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
