@@ -10,64 +10,12 @@ from functools import partial
 from types import MappingProxyType
 
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.types import Usage
+from skillopt_ci.model.types import JsonObject, Usage, as_text
 from skillopt_ci.rollout.types import Limit, ModelSaid, Step, Told, ToolUsed
 
-#: Larger amounts are mistakes.
-_MOST = 1e15
 #: Claude Code's name for a model where it speaks itself, and its limits.
 _NO_MODEL = "<synthetic>"
 _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
-
-
-class Event(dict[str, object]):
-    """An object of a stream. What is not there, or is something else, counts as empty."""
-
-    def at(self, *path: str) -> "Event":
-        value: object = self
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        return Event(value) if isinstance(value, dict) else Event()
-
-    def each(self, key: str) -> list["Event"]:
-        value = self.get(key)
-        listed = value if isinstance(value, list) else []
-        return [Event(one) for one in listed if isinstance(one, dict)]
-
-    def text(self, key: str) -> str:
-        """A text; what is no text as JSON."""
-        return _text(self.get(key))
-
-    def words(self, key: str, between: str = "") -> str:
-        """A text, or the texts of the blocks that stand in its place."""
-        blocks = self.each(key)
-        return between.join(one.text("text") for one in blocks) if blocks else self.text(key)
-
-    def money(self, key: str) -> float | None:
-        value = self.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-        return float(value) if 0 <= value <= _MOST else None
-
-    def number(self, key: str) -> int:
-        return int(self.money(key) or 0)
-
-    def usage(self, *prompt: str, completion: str, cached: str, reasoning: str = "") -> Usage:
-        """The usage of one call, by the names that the agent has for its parts."""
-        return Usage(
-            calls=1,
-            prompt_tokens=sum(map(self.number, prompt)),
-            completion_tokens=self.number(completion),
-            cached_tokens=self.number(cached),
-            reasoning_tokens=self.number(reasoning),
-            cost_usd=None,
-        )
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(slots=True)
@@ -169,7 +117,21 @@ class AgentTranscript:
         self._text, self._calls, self._turn_usage, self._turn = [], [], Usage(), ""
 
 
-def _claude_code(told: AgentTranscript, event: Event) -> None:
+def _usage(
+    counts: JsonObject, *prompt: str, completion: str, cached: str, reasoning: str = ""
+) -> Usage:
+    """The usage of one call, by the names that the agent has for its parts."""
+    return Usage(
+        calls=1,
+        prompt_tokens=sum(map(counts.number, prompt)),
+        completion_tokens=counts.number(completion),
+        cached_tokens=counts.number(cached),
+        reasoning_tokens=counts.number(reasoning),
+        cost_usd=None,
+    )
+
+
+def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
     """`--output-format stream-json --verbose`: messages, tool results, and the result."""
     if event.get("parent_tool_use_id"):
         return  # a helper that the agent started: its work is the result of that tool
@@ -196,7 +158,7 @@ def _claude_code(told: AgentTranscript, event: Event) -> None:
             _claude_code_result(told, event)
 
 
-def _claude_code_result(told: AgentTranscript, event: Event) -> None:
+def _claude_code_result(told: AgentTranscript, event: JsonObject) -> None:
     subtype, said = event.text("subtype"), event.text("result")
     told.limit = _LIMITS.get(subtype)
     turns, cost = event.number("num_turns"), event.money("total_cost_usd")
@@ -204,7 +166,7 @@ def _claude_code_result(told: AgentTranscript, event: Event) -> None:
     failed = event.get("is_error") is True or subtype.startswith("error")
     if failed and told.limit is None:
         reasons = event.get("errors")
-        listed = "; ".join(map(_text, reasons)) if isinstance(reasons, list) else ""
+        listed = "; ".join(map(as_text, reasons)) if isinstance(reasons, list) else ""
         status = event.number("api_error_status")
         told.error = said or listed or subtype
         told.error += f" (HTTP status {status})" if status else ""
@@ -212,19 +174,20 @@ def _claude_code_result(told: AgentTranscript, event: Event) -> None:
         told.response = said
 
 
-def _claude_code_usage(event: Event) -> Usage:
+def _claude_code_usage(event: JsonObject) -> Usage:
     cached = "cache_read_input_tokens"
     prompt = ("input_tokens", "cache_creation_input_tokens", cached)
-    return event.at("usage").usage(*prompt, completion="output_tokens", cached=cached)
+    return _usage(event.at("usage"), *prompt, completion="output_tokens", cached=cached)
 
 
-def _codex(told: AgentTranscript, event: Event) -> None:
+def _codex(told: AgentTranscript, event: JsonObject) -> None:
     """`codex exec --json`: items, the turns' usage, and errors."""
     match event.get("type"):
         case "item.started" | "item.completed" as type_:
             _codex_item(told, event.at("item"), ended=type_ == "item.completed")
         case "turn.completed":
-            usage = event.at("usage").usage(
+            usage = _usage(
+                event.at("usage"),
                 "input_tokens",
                 completion="output_tokens",
                 cached="cached_input_tokens",
@@ -238,7 +201,7 @@ def _codex(told: AgentTranscript, event: Event) -> None:
             told.troubled(event.text("message"))
 
 
-def _codex_item(told: AgentTranscript, item: Event, *, ended: bool) -> None:
+def _codex_item(told: AgentTranscript, item: JsonObject, *, ended: bool) -> None:
     """A tool's item begins and ends, so a command that never ends is seen; others only end."""
     key, output, code = item.text("id"), "", None
     match item.get("type"):
@@ -257,13 +220,13 @@ def _codex_item(told: AgentTranscript, item: Event, *, ended: bool) -> None:
                 told.turn(key)
                 told.say(item.text("text"))
             elif ended:
-                told.tell(_text(kind), _text(item.get("text") or item.get("message") or ""))
+                told.tell(as_text(kind), as_text(item.get("text") or item.get("message") or ""))
             return
     if ended:
         told.result(key, output, code)
 
 
-def _copilot(told: AgentTranscript, event: Event) -> None:
+def _copilot(told: AgentTranscript, event: JsonObject) -> None:
     """`--output-format json`: the session's events."""
     data = event.at("data")
     match event.get("type"):
@@ -290,7 +253,7 @@ def _copilot(told: AgentTranscript, event: Event) -> None:
             told.error = data.text("message") or "the session failed"
 
 
-def _cursor(told: AgentTranscript, event: Event) -> None:
+def _cursor(told: AgentTranscript, event: JsonObject) -> None:
     """`--output-format stream-json`: messages, tool calls begun and ended, and the result."""
     match event.get("type"):
         case "assistant":
@@ -308,10 +271,10 @@ def _cursor(told: AgentTranscript, event: Event) -> None:
             if counts := event.at("usage"):
                 cached = "cacheReadTokens"
                 prompt = ("inputTokens", "cacheWriteTokens", cached)
-                told.usage = counts.usage(*prompt, completion="outputTokens", cached=cached)
+                told.usage = _usage(counts, *prompt, completion="outputTokens", cached=cached)
 
 
-def _cursor_tool_call(told: AgentTranscript, event: Event) -> None:
+def _cursor_tool_call(told: AgentTranscript, event: JsonObject) -> None:
     key, called = event.text("call_id"), event.at("tool_call")
     # The one key besides particulars says which tool it is: readToolCall, shellToolCall, …
     name = next((name for name, value in called.items() if isinstance(value, dict)), "tool")
@@ -322,10 +285,10 @@ def _cursor_tool_call(told: AgentTranscript, event: Event) -> None:
     elif event.get("subtype") == "completed":
         success = about.at("result", "success")
         output = success.get("content") or about.get("result")
-        told.result(key, _text(output), success.get("exitCode"))
+        told.result(key, as_text(output), success.get("exitCode"))
 
 
-def _gemini(told: AgentTranscript, event: Event) -> None:
+def _gemini(told: AgentTranscript, event: JsonObject) -> None:
     """`--output-format stream-json`: messages (whole or in pieces), tools, and the result."""
     failure = event.at("error").text("message")
     match event.get("type"):
@@ -341,12 +304,12 @@ def _gemini(told: AgentTranscript, event: Event) -> None:
         case "result":
             if stats := event.at("stats"):
                 names = {"completion": "output_tokens", "cached": "cached"}
-                told.usage = stats.usage("input_tokens", **names)
+                told.usage = _usage(stats, "input_tokens", **names)
             if event.get("status") == "error":
                 told.error = failure or "it failed"
 
 
-def _read(take: Callable[[AgentTranscript, Event], None], output: str) -> AgentTranscript:
+def _read(take: Callable[[AgentTranscript, JsonObject], None], output: str) -> AgentTranscript:
     """Read the JSON objects of ``output``, one a line; whatever else stands there is skipped."""
     told = AgentTranscript()
     for line in output.split("\n"):
@@ -355,7 +318,7 @@ def _read(take: Callable[[AgentTranscript, Event], None], output: str) -> AgentT
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
-            take(told, Event(value))
+            take(told, JsonObject(value))
     told.end()
     return told
 

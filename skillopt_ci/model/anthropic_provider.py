@@ -5,22 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 
-from pydantic import BaseModel, ConfigDict
-
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.providers import (
-    ReportedUsage,
     Wire,
     Words,
     limit_in,
     parsed,
-    sent_as,
     state_of,
     usage_of,
     well_formed,
     with_thoughts,
 )
+from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema
 
 #: The API wants a limit; this one holds where neither the role nor the stage has any.
@@ -132,46 +129,33 @@ _FINISHED: Mapping[str, str] = MappingProxyType(
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 
-class _Block(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    text: str = ""
-    id: str = ""
-    name: str = ""
-    input: object = None
-
-
-class _Message(BaseModel):
-    content: list[_Block]
-    model: str | None = None
-    stop_reason: str | None = None
-    explanation: str | None = sent_as("stop_details.explanation")
-    category: str | None = sent_as("stop_details.category")
-    usage: ReportedUsage | None = None
-
-
 def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply:
     """The reply in ``body``; raises :class:`ModelRefusal` if the model's guard ended the answer."""
-    message = parsed(_Message, body, "message")
-    text = "".join(block.text for block in message.content if block.type == "text")
-    usage = usage_of(message.usage, request, text)
-    if message.stop_reason == "refusal":
-        why = message.explanation or message.category
+    message = parsed(body)
+    if not isinstance(message.get("content"), list):
+        raise TransientFailure("the response holds no content")
+    blocks = message.each("content")
+    text = "".join(block.text("text") for block in blocks if block.get("type") == "text")
+    usage = usage_of(message.at("usage"), request, text)
+    if message.get("stop_reason") == "refusal":
+        details = message.at("stop_details")
+        why = details.text("explanation") or details.text("category")
         said = "The model refused the prompt" + (f": {why}" if why else "")
         raise ModelRefusal(said, usage=usage)
-    reason = message.stop_reason or "end_turn"
+    reason = message.text("stop_reason") or "end_turn"
     calls = []
-    for block in message.content:
-        if block.type == "tool_use":
-            used = block.input if block.input is not None else {}
-            calls.append(ToolCall(block.id, block.name, json.dumps(used, ensure_ascii=False)))
+    for block in blocks:
+        if block.get("type") == "tool_use":
+            used = json.dumps(
+                block["input"] if block.get("input") is not None else {}, ensure_ascii=False
+            )
+            calls.append(ToolCall(block.text("id"), block.text("name"), used))
     return ChatReply(
         text,
         _FINISHED.get(reason, reason),
-        message.model or config.model,
+        message.text("model") or config.model,
         usage,
-        tool_calls=with_thoughts(calls, (one for one in message.content if one.type in _THOUGHTS)),
+        tool_calls=with_thoughts(calls, (one for one in blocks if one.get("type") in _THOUGHTS)),
     )
 
 

@@ -6,12 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
-from pydantic import BaseModel, ConfigDict
-
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.providers import (
-    ReportedUsage,
     ServerError,
     Wire,
     Words,
@@ -20,7 +17,6 @@ from skillopt_ci.model.providers import (
     limit_in,
     no_answer,
     parsed,
-    sent_as,
     state_of,
     usage_of,
     well_formed,
@@ -30,24 +26,11 @@ from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
+    JsonObject,
     ModelRefusal,
     ReplySchema,
     Tool,
 )
-
-
-class _Part(BaseModel):
-    """A piece of an answer's text, or of its refusal."""
-
-    text: str | None = None
-    refusal: str | None = None
-
-
-class _Error(BaseModel):
-    """What some servers put into a body of status 200."""
-
-    message: str = ""
-    code: int | str | None = None
 
 
 def _function(tool: Tool) -> dict[str, object]:
@@ -112,77 +95,50 @@ def chat_body(
     return {**body, **config.preset.body, **thinking, **config.extra_body}
 
 
-class _Call(BaseModel):
-    id: str | None = None
-    name: str | None = sent_as("function.name")
-    arguments: str | None = sent_as("function.arguments")
-    extra_content: dict[str, object] | None = None
-
-
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    content: str | list[_Part] | None = None
-    refusal: str | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _Completion(BaseModel):
-    model: str | None = None
-    message: _Message | None = sent_as("choices.0.message")
-    finish_reason: str | None = sent_as("choices.0.finish_reason")
-    usage: ReportedUsage | None = None
-    error: _Error | None = None
-    base_code: int | None = sent_as("base_resp.status_code")
-    base_message: str | None = sent_as("base_resp.status_msg")
-
-
 def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
     """The reply in ``body``, or the error that some servers put into a body of status 200.
 
     Raises :class:`ModelRefusal` if a content filter ended the answer.
     """
-    completion = parsed(_Completion, body, "chat completion")
-    message = completion.message
-    said_nothing = message is None or not (message.content or message.tool_calls)
-    if said_nothing and (code := completion.base_code):
+    completion = parsed(body)
+    choice = next(iter(completion.each("choices")), JsonObject())
+    message, failure = choice.at("message"), completion.at("base_resp")
+    said_nothing = not (message.get("content") or message.get("tool_calls"))
+    if said_nothing and (code := failure.number("status_code")):
         kind = "content_filter" if code in _SENSITIVE else str(code)
-        said = f"{completion.base_message} ({code})"
+        said = f"{failure.text('status_msg')} ({code})"
         return ServerError(_STATUS_OF.get(code, _BAD_GATEWAY), said, code=kind)
-    if message is None:
-        error = completion.error
-        if error is None:
+    if not message:
+        error = completion.at("error")
+        if not error:
             raise TransientFailure("the response holds no choices")
-        status = error.code if isinstance(error.code, int) else _BAD_GATEWAY
-        return ServerError(status, error.message, code=str(error.code or ""))
-    if isinstance(message.content, list):
-        text = "".join(part.text or "" for part in message.content)
-    else:
-        # Servers that do not part thoughts from the answer put them in front of it.
-        text = _THOUGHTS.sub("", message.content or "", count=1) or message.refusal or ""
-    usage = usage_of(completion.usage, request, text)
-    finish = completion.finish_reason or "stop"
+        status = error.number("code") or _BAD_GATEWAY
+        return ServerError(status, error.text("message"), code=error.text("code"))
+    # Servers that do not part thoughts from the answer put them in front of it.
+    text = _THOUGHTS.sub("", message.words("content"), count=1) or message.text("refusal")
+    usage = usage_of(completion.at("usage"), request, text)
+    finish = choice.text("finish_reason") or "stop"
     if finish == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     calls = _tool_calls(message, config.preset.carried)
-    reply = ChatReply(text, finish, completion.model or config.model, usage, tool_calls=calls)
-    if message.content is None and finish == "stop" and not (text or calls):
+    model = completion.text("model") or config.model
+    reply = ChatReply(text, finish, model, usage, tool_calls=calls)
+    if message.get("content") is None and finish == "stop" and not (text or calls):
         raise no_answer(reply)
     return reply
 
 
-def _tool_calls(message: _Message, carried: Collection[str]) -> tuple[ToolCall, ...]:
+def _tool_calls(message: JsonObject, carried: Collection[str]) -> tuple[ToolCall, ...]:
     """The calls; what must come back with all of them is the state of the first."""
-    extra = message.model_extra or {}
-    state = {name: extra[name] for name in carried if extra.get(name)}
+    state = {name: message[name] for name in carried if message.get(name)}
     calls = []
-    for number, call in enumerate(message.tool_calls or ()):
-        if call.extra_content:
-            state["extra_content"] = call.extra_content
+    for number, call in enumerate(message.each("tool_calls")):
+        if extra := call.at("extra_content"):
+            state["extra_content"] = extra
         # Some compatible servers leave the id out; a result must be able to name its call.
         kept = json.dumps(state) if state else ""
-        identity = call.id or f"call_{number}"
-        calls.append(ToolCall(identity, call.name or "", call.arguments or "", kept))
+        identity, function = call.text("id") or f"call_{number}", call.at("function")
+        calls.append(ToolCall(identity, function.text("name"), function.text("arguments"), kept))
         state = {}
     return tuple(calls)
 
@@ -245,46 +201,32 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
             yield {"type": "function_call", **told}
 
 
-class _Item(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    type: str = ""
-    content: list[_Part] | None = None
-    call_id: str | None = None
-    name: str = ""
-    arguments: str | None = None
-
-
-class _Response(BaseModel):
-    model: str | None = None
-    output: list[_Item]
-    usage: ReportedUsage | None = None
-    error: _Error | None = None
-    ended_by: str | None = sent_as("incomplete_details.reason")
-
-
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
     """The reply in ``body``, or the error with which the server ended it; else as above."""
-    response = parsed(_Response, body, "response")
-    if response.error is not None:
-        code = str(response.error.code or "")
-        return ServerError(_FAULTS.get(code, _BAD_REQUEST), response.error.message, code=code)
-    of_type = defaultdict[str, list[_Item]](list)
-    for item in response.output:
-        of_type[item.type].append(item)
-    parts = (part for item in of_type["message"] for part in item.content or ())
-    text = "".join(part.text or part.refusal or "" for part in parts)
-    usage = usage_of(response.usage, request, text)
-    if response.ended_by == "content_filter":
+    response = parsed(body)
+    if error := response.at("error"):
+        code = error.text("code")
+        return ServerError(_FAULTS.get(code, _BAD_REQUEST), error.text("message"), code=code)
+    if not isinstance(response.get("output"), list):
+        raise TransientFailure("the response holds no output")
+    of_type = defaultdict[str, list[JsonObject]](list)
+    for item in response.each("output"):
+        of_type[item.text("type")].append(item)
+    parts = (part for item in of_type["message"] for part in item.each("content"))
+    text = "".join(part.text("text") or part.text("refusal") for part in parts)
+    usage = usage_of(response.at("usage"), request, text)
+    ended_by = response.at("incomplete_details").text("reason")
+    if ended_by == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     calls = [
-        ToolCall(call.call_id or f"call_{number}", call.name, call.arguments or "")
-        for number, call in enumerate(of_type["function_call"])
+        ToolCall(call.text("call_id") or f"call_{n}", call.text("name"), call.text("arguments"))
+        for n, call in enumerate(of_type["function_call"])
     ]
     usual = "tool_calls" if calls else "stop"
-    finish = "length" if response.ended_by == "max_output_tokens" else response.ended_by or usual
+    finish = "length" if ended_by == "max_output_tokens" else ended_by or usual
     tool_calls = with_thoughts(calls, of_type["reasoning"])
-    reply = ChatReply(text, finish, response.model or config.model, usage, tool_calls=tool_calls)
+    model = response.text("model") or config.model
+    reply = ChatReply(text, finish, model, usage, tool_calls=tool_calls)
     if finish == "stop" and not of_type["message"]:
         raise no_answer(reply)
     return reply

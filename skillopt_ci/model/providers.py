@@ -10,9 +10,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
-
-from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
+from typing import Any, NamedTuple
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
@@ -22,6 +20,7 @@ from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
+    JsonObject,
     ModelRefusal,
     Usage,
     estimated_usage,
@@ -34,8 +33,6 @@ from skillopt_ci.util import lasting_import
 #: What servers call the limit of output tokens.
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _LONGEST_MESSAGE = 500
-
-_Shape = TypeVar("_Shape", bound=BaseModel)
 
 # Reading and writing bodies.
 
@@ -51,9 +48,14 @@ def state_of(call: ToolCall) -> Iterator[dict[str, object]]:
     return (item for item in items if isinstance(item, dict))
 
 
-def with_thoughts(calls: Iterable[ToolCall], thoughts: Iterable[Any]) -> tuple[ToolCall, ...]:
+def with_thoughts(
+    calls: Iterable[ToolCall], thoughts: Iterable[JsonObject]
+) -> tuple[ToolCall, ...]:
     """``calls``, of which the first keeps what was thought before them for :func:`state_of`."""
-    items = [{"type": item.type, **(item.model_extra or {})} for item in thoughts]
+    items = [
+        {"type": one.get("type"), **{k: v for k, v in one.items() if k not in ("type", "content")}}
+        for one in thoughts
+    ]
     found = list(calls)
     if items and found:
         found[0] = replace(found[0], state=json.dumps(items))
@@ -95,19 +97,18 @@ def limit_in(settings: Mapping[str, object]) -> object:
     return next((settings[name] for name in _LIMITS if name in settings), None)
 
 
-def parsed(shape: type[_Shape], body: bytes, name: str) -> _Shape:
-    """``body`` as ``shape``, called ``name`` in messages, or a :class:`TransientFailure`."""
+def parsed(body: bytes) -> JsonObject:
+    """The object in ``body``, or a :class:`TransientFailure`."""
     try:
-        # By way of text, because pydantic refuses the lone surrogates of a text cut in an escape.
-        document = well_formed(json.dumps(json.loads(body), ensure_ascii=False))
-        return shape.model_validate_json(document)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise TransientFailure(f"the response is no {name}: {detail}") from error
+        # Of a text that was cut in an escape a lone surrogate is left.
+        document = json.loads(well_formed(json.dumps(json.loads(body), ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
         page = "a web page, not a completion: base_url must be the root of an API"
         found = page if body.lstrip()[:1] == b"<" else f"not JSON: {error}"
         raise TransientFailure(f"the response is {found}") from error
+    if not isinstance(document, dict):
+        raise TransientFailure("the response is no object")
+    return JsonObject(document)
 
 
 def no_answer(reply: ChatReply) -> TransientFailure:
@@ -120,52 +121,25 @@ def no_answer(reply: ChatReply) -> TransientFailure:
     return TransientFailure("the server sent no answer", reply=reply if answered else None)
 
 
-def sent_as(*paths: str) -> Any:
-    """A field that is None unless a server sends it at one of ``paths``: dots lead into objects."""
-    choices = []
-    for path in paths:
-        first, *others = path.split(".")
-        choices.append(AliasPath(first, *(int(one) if one.isdigit() else one for one in others)))
-    return Field(None, validation_alias=AliasChoices(*choices))
-
-
-class ReportedUsage(BaseModel):
-    """The usage that a server reports, under any protocol's names."""
-
-    prompt_tokens: int | None = sent_as("prompt_tokens", "input_tokens")
-    completion_tokens: int | None = sent_as("completion_tokens", "output_tokens")
-    cached_tokens: int | None = sent_as(
-        "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"
-    )
-    prompt_cache_hit_tokens: int | None = None
-    cache_write_tokens: int | None = sent_as("input_tokens_details.cache_write_tokens")
-    reasoning_tokens: int | None = sent_as(
-        "completion_tokens_details.reasoning_tokens",
-        "output_tokens_details.reasoning_tokens",
-        "output_tokens_details.thinking_tokens",
-    )
-    cost: float | None = None
+def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
+    """The usage of one call, under any protocol's names; estimated from its texts without any."""
+    asked = told.at("prompt_tokens_details") or told.at("input_tokens_details")
+    said = told.at("completion_tokens_details") or told.at("output_tokens_details")
     # Anthropic counts these beside the prompt's tokens.
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-
-
-def usage_of(reported: ReportedUsage | None, request: ChatRequest, text: str) -> Usage:
-    """The usage of one call; estimated from its texts where the server reports none."""
-    if reported is None or reported.completion_tokens is None:
-        return estimated_usage(request, text)
-    read, written = reported.cache_read_input_tokens or 0, reported.cache_creation_input_tokens or 0
-    prompt = (reported.prompt_tokens or 0) + read + written
-    if not prompt:
+    read, written = map(told.number, ("cache_read_input_tokens", "cache_creation_input_tokens"))
+    prompt = told.number("prompt_tokens", "input_tokens") + read + written
+    if not (prompt and told.has("completion_tokens", "output_tokens")):
         return estimated_usage(request, text)
     return Usage(
         calls=1,
         prompt_tokens=prompt,
-        completion_tokens=reported.completion_tokens,
-        cached_tokens=reported.cached_tokens or reported.prompt_cache_hit_tokens or read,
-        cache_write_tokens=reported.cache_write_tokens or written,
-        reasoning_tokens=reported.reasoning_tokens or 0,
-        cost_usd=reported.cost if reported.cost and reported.cost > 0 else None,
+        completion_tokens=told.number("completion_tokens", "output_tokens"),
+        cached_tokens=asked.number("cached_tokens")
+        or told.number("prompt_cache_hit_tokens")
+        or read,
+        cache_write_tokens=asked.number("cache_write_tokens") or written,
+        reasoning_tokens=said.number("reasoning_tokens", "thinking_tokens"),
+        cost_usd=told.money("cost") or None,
     )
 
 
@@ -294,19 +268,16 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     body = error.body
     # Google puts its errors into a list of one, Anthropic's library leaves the envelope on.
     found = body[0] if isinstance(body, list) and body else body
-    fields = found if isinstance(found, Mapping) else {"message": found}
-    inner = fields.get("error")
-    fields = inner if isinstance(inner, Mapping) else fields
+    fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
+    fields = fields.at("error") or fields
     message = fields.get("message") or (json.dumps(body, default=str) if body else "")
-    # Anthropic's stable name for what went wrong is among the details.
-    details = fields.get("details")
-    named = details.get("error_code") if isinstance(details, Mapping) else None
     return ServerError(
         status=error.status_code,
         message=redact(" ".join(str(message).split()), secrets)[:_LONGEST_MESSAGE],
-        code=str(fields.get("code") or named or ""),
-        type=str(fields.get("type") or ""),
-        param=str(fields.get("param") or ""),
+        # Anthropic's stable name for what went wrong is among the details.
+        code=fields.text("code") or fields.at("details").text("error_code"),
+        type=fields.text("type"),
+        param=fields.text("param"),
         retry_after=retry_after_seconds(error.response.headers, datetime.now(UTC)),
     )
 

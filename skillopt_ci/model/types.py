@@ -7,6 +7,7 @@ A :class:`ChatClient` answers one request. The real thing is a stack of at most 
 where a provider is a server, a program or a simulation. Below the budget each role has its own.
 """
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -76,6 +77,10 @@ Accounts = Mapping[Account, Usage]
 _TARGET_STAGES = frozenset({"rollout", "selection", "slow_rollout", "test", "train", "all"})
 
 
+#: Larger amounts are mistakes.
+_MOST = 1e15
+
+
 def total(accounts: Iterable[Usage]) -> Usage:
     return sum(accounts, Usage())
 
@@ -102,6 +107,52 @@ def _grouped(named: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
     for name, usage in named:
         groups[name] += usage
     return dict(sorted(groups.items()))
+
+
+class JsonObject(dict[str, object]):
+    """An object that somebody else wrote. What is not there, or is something else, is empty."""
+
+    def at(self, *path: str) -> "JsonObject":
+        value: object = self
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return JsonObject(value) if isinstance(value, dict) else JsonObject()
+
+    def each(self, key: str) -> list["JsonObject"]:
+        value = self.get(key)
+        listed = value if isinstance(value, list) else []
+        return [JsonObject(one) for one in listed if isinstance(one, dict)]
+
+    def text(self, key: str) -> str:
+        """A text; what is no text as JSON."""
+        return as_text(self.get(key))
+
+    def words(self, key: str, between: str = "") -> str:
+        """A text, or the texts of the blocks that stand in its place."""
+        blocks = self.each(key)
+        if blocks or self.get(key) == []:
+            return between.join(one.text("text") for one in blocks)
+        return self.text(key)
+
+    def has(self, *keys: str) -> bool:
+        """Whether one of ``keys`` is a number that can be an amount."""
+        return any(self.money(key) is not None for key in keys)
+
+    def money(self, key: str) -> float | None:
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return float(value) if 0 <= value <= _MOST else None
+
+    def number(self, *keys: str) -> int:
+        """The first of ``keys`` that is an amount, whole; 0 without one."""
+        return next((int(self.money(key) or 0) for key in keys if self.has(key)), 0)
+
+
+def as_text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 class Role(StrEnum):
