@@ -4,19 +4,15 @@ Runs without anything of skillopt-ci's but the worker's protocol.
 """
 
 import gc
-import json
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import copy
 from functools import cache
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
 from typing import Any
 
 from inspect_ai import (
@@ -68,22 +64,6 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
     return InspectSide(found[0])
 
 
-class _Parrot(BaseHTTPRequestHandler):
-    """A model that says nothing but "-"."""
-
-    def do_POST(self) -> None:
-        message = {"role": "assistant", "content": "-"}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        reply = {"id": "-", "object": "chat.completion", "created": 0, "model": "-"}
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps({**reply, "choices": [choice]}).encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing on standard error."""
-
-
 def _rehearse() -> None:
     """Evaluate a sample of no meaning.
 
@@ -95,15 +75,8 @@ def _rehearse() -> None:
             module = import_module(place)
             setattr(module, name, cache(getattr(module, name)))
     task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
-    with TemporaryDirectory() as folder, HTTPServer(("127.0.0.1", 0), _Parrot) as parrot:
-        serving = Thread(target=parrot.serve_forever, kwargs={"poll_interval": 0.01})
-        serving.start()
-        try:
-            url = f"http://127.0.0.1:{parrot.server_port}/v1"
-            _evaluate(task, {"base_url": url, "token": "-", "token_limit": None}, Path(folder))
-        finally:
-            parrot.shutdown()
-            serving.join()
+    with TemporaryDirectory() as folder:
+        _evaluate(task, get_model("mockllm/model"), get_model("mockllm/model"), None, Path(folder))
     gc.freeze()  # collections in forks would copy what was loaded
 
 
@@ -139,18 +112,21 @@ class InspectSide:
         task = task_with(
             copy(self._task), dataset=MemoryDataset([sample]), setup=chain(*setup), epochs=1
         )
-        log = _evaluate(task, job, folder)
+        target, judge = (_model(name, job) for name in ("target", "judge"))
+        log = _evaluate(task, target, judge, job["token_limit"], folder)
         if not log.samples:
             return {"failure": log.error.message if log.error else "no sample was evaluated"}
         return _result(log.samples[0])
 
 
-def _evaluate(task: Task, job: Mapping[str, Any], folder: Path) -> EvalLog:
+def _evaluate(
+    task: Task, target: Model, judge: Model, token_limit: int | None, folder: Path
+) -> EvalLog:
     (log,) = eval(
         task,
-        model=_model("target", job),
-        model_roles={"grader": _model("judge", job)},
-        token_limit=job["token_limit"],
+        model=target,
+        model_roles={"grader": judge},
+        token_limit=token_limit,
         display="log",  # the one that draws no tables
         acp_server=False,
         ctl_server=False,
