@@ -30,11 +30,11 @@ from skillopt_ci.cli.scaffold import (
     ENVIRONMENTS,
     WORKFLOW,
     Choices,
-    add_run,
     existing_skill,
     scaffold,
     scaffold_environment,
     slug,
+    task_folder,
     workflow_file,
     write_new,
 )
@@ -57,6 +57,7 @@ PRESETS: Mapping[ProviderName, Preset] = MappingProxyType(
     {name: preset for name, preset in PROVIDERS.items() if name != "command"}
 )
 _NO_KEY = "none"
+_ANOTHER = "skillopt-ci init -c NAME.skillopt.yaml --skill PATH"
 #: Seconds to wait for a server's list of models, and how many of them are named.
 _PATIENCE = 5
 _MOST_SHOWN = 8
@@ -78,8 +79,8 @@ def init_command(
     """Write a configuration, example tasks and a starter skill.
 
     On a terminal, asks for what is not given. --run names the run; the default is the name of the
-    folder, or of the file that --config names. If the configuration exists, --run or --skill adds
-    a run to it. Existing files stay as they are.
+    folder, or of the file that --config names: another run has a file of its own, such as
+    NAME.skillopt.yaml. Existing files stay as they are.
     """
     if pages and not github:
         raise click.UsageError("--pages belongs to --github: its workflow publishes the report.")
@@ -89,24 +90,17 @@ def init_command(
     given["run"] = None if settings.run is None else run_name(settings.run)
     repository = _repository(root)
     names, trained = _known_runs(root, repository)
-    changed = []
-    if not config.exists():
+    if config.exists():
+        _refuse_another(config, given)
+        first = load(config, run=run_names(config)[0]).config
+        key = {"api_key_env": first.model.target.key_variable}
+        choices, files = Choices(first.run, first.skill, key, {}), {config.name: ""}
+    else:
         own_name = config.name.partition(".")[0]
         usual = root.resolve().name if own_name == "skillopt" else own_name
         decide = decider(given, asking=asking)
         choices = choose(root, decide, _free(usual, names), trained, look=look)
         files = scaffold(choices, config.name)
-    elif (more := _another_run(config, given, names)) is not None:
-        own = any(given[key] for key in given.keys() - {"run", "skill"})
-        decide = decider(given, asking=asking)
-        choices = choose(root, decide, more, trained, models=own, look=look)
-        files, changed = add_run(config, choices), [config.name]
-    else:
-        first = load(config, run=run_names(config)[0]).config
-        choices = Choices(
-            first.run, first.skill, {"api_key_env": first.model.target.key_variable}, {}
-        )
-        files = {config.name: ""}
     place, keys = repository or root.resolve(), list[str]()
     written = write_new(root, files)
     if github:
@@ -115,13 +109,13 @@ def init_command(
         workflow = _workflow(place, config, keys, pages=pages)
         written += write_new(place, workflow)
         files |= workflow
-    steps = _next_steps(settings, choices, repository, added=bool(changed), github=github)
+    steps = _next_steps(settings, choices, repository, github=github)
     if github:
         steps[-1:] = _github_steps(place, keys, pages=pages)
-    code = _tell(settings, "", written, files, steps, changed)
+    code = _tell(settings, "", written, files, steps)
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
-            click.echo("\nTo add a run: skillopt-ci init --run NAME --skill PATH")
+            click.echo(f"\nFor another run: {_ANOTHER}")
         # say at once what the skill lacks; that it cannot be read is for `check`
         with suppress(OSError):
             reason = unloadable(read_text(root / choices.skill), Path(choices.skill))
@@ -147,15 +141,15 @@ def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[st
     return [one.run for one in runs], skills
 
 
-def _another_run(config: Path, given: Mapping[str, str | None], names: Iterable[str]) -> str | None:
-    """The usual name of the run that the options add to ``config``; None if they add none."""
+def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
+    """Raise UsageError if the options name a run that ``config``, which exists, has not."""
     known = {name: load(config, run=name).config.skill for name in run_names(config)}
-    run = given["run"]
     skill = None if given["skill"] is None else document(config.parent, given["skill"])
-    if run in known or (run is None and skill in (None, *known.values())):
-        return None
-    path = PurePosixPath(skill or "skill")
-    return _free(path.parent.name or path.stem, [*names, *known])
+    if given["run"] not in (None, *known) or skill not in (None, *known.values()):
+        raise UsageError(
+            f"{config.name} exists, and `init` changes no file.",
+            hint=f"Give another run a file of its own: {_ANOTHER}\nOr list it under `runs:`.",
+        )
 
 
 def _workflow(place: Path, config: Path, keys: list[str], *, pages: bool) -> dict[str, str]:
@@ -243,19 +237,16 @@ def choose(
     usual: str,
     trained: Collection[str] = (),
     *,
-    models: bool = True,
     look: Look | None = None,
 ) -> Choices:
     """Decide what a run in the folder ``root`` is about, by default a skill not yet ``trained``.
 
-    Without ``models`` it has those of the other runs. With ``look``, no model is a default unless
-    its server has it; that of a provider whose models everybody gets may be.
+    With ``look``, no model is a default unless its server has it; that of a provider whose models
+    everybody gets may be.
     """
     run = decide("run", "Name of the run", usual, run_name)
     found = existing_skill(root, trained) or f"skills/{slug(run)}/SKILL.md"
     skill = document(root, decide("skill", "Document to train", found))
-    if not models:
-        return Choices(run, skill, {}, {})
     asked = decide("provider", "Provider", "openai", click.Choice(list(PRESETS)))
     provider = cast("ProviderName", asked)
     preset, place, there = PRESETS[provider], dict[str, object](), cast("Collection[str]", ())
@@ -291,14 +282,14 @@ def choose(
 
 
 def _next_steps(
-    settings: Globals, choices: Choices, repository: Path | None, *, added: bool, github: bool
+    settings: Globals, choices: Choices, repository: Path | None, *, github: bool
 ) -> list[str]:
     folder = settings.config.parent
-    tasks = folder / "tasks" / slug(choices.run) if added else folder / "tasks"
+    tasks = folder / task_folder(settings.config.name, choices.run)
     config, examples, skill = (
         shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)
     )
-    same = replace(settings, run=choices.run if added else None).same_run
+    same = replace(settings, run=None).same_run
     files = [config, examples, skill]
     if github:
         top = repository or (settings.cwd / folder).resolve()
@@ -339,26 +330,21 @@ def _tell(
     written: Sequence[str],
     files: Mapping[str, str],
     next_steps: Sequence[str],
-    changed: Sequence[str] = (),
 ) -> ExitCode:
     """Say which of ``files``, by their paths in ``folder``, were written, and what to do next."""
     left = [name for name in files if name not in written]
     if settings.json:
-        print_json({"written": written, "changed": changed, "left": left})
+        print_json({"written": written, "left": left})
     else:
-        there = "  (was there already)"
-        for verb, names, note in (
-            *(("wrote", written, ""), ("changed", changed, "  (one more run)")),
-            ("left", left, there),
-        ):
+        for verb, names, note in (("wrote", written, ""), ("left", left, "  (was there already)")):
             for name in names:
                 path = harmless_line((folder / Path(name)).as_posix())
                 click.echo(f"  {verb:<8}  {path}{note}")
-        if written or changed:
+        if written:
             click.echo("\nNext:")
             for number, text in enumerate(next_steps, 1):
                 click.echo(textwrap.indent(f"{number}. {text}", "  "))
-    return ExitCode.DONE if written or changed else ExitCode.NOTHING_TO_DO
+    return ExitCode.DONE if written else ExitCode.NOTHING_TO_DO
 
 
 @command()

@@ -14,12 +14,9 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-import yaml
-
 from skillopt_ci import __version__
-from skillopt_ci.config.config import Config, GivenSplits
-from skillopt_ci.config.loading import load, run_names
-from skillopt_ci.errors import ConfigError, UsageError
+from skillopt_ci.config.config import GivenSplits
+from skillopt_ci.errors import UsageError
 from skillopt_ci.git.process import Git
 
 _SKILL_PLACES = (
@@ -79,10 +76,7 @@ def _write(file: Path, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user decided; ``target`` and ``optimizer`` are the keys of each model role.
-
-    A run that is added to a configuration may have none: it takes those of the others.
-    """
+    """What the user decided; ``target`` and ``optimizer`` are the keys of each model role."""
 
     run: str
     skill: str
@@ -104,18 +98,20 @@ def scaffold(choices: Choices, config: str) -> dict[str, str]:
             for role, keys in roles.items()
         },
     }
-    text = Template(_template("skillopt.yaml")).substitute(values)
-    return {config: text, **_tasks_and_skill(choices, "tasks")}
-
-
-def _tasks_and_skill(choices: Choices, tasks: str) -> dict[str, str]:
-    skill = PurePosixPath(choices.skill)
+    tasks, skill = task_folder(config, choices.run), PurePosixPath(choices.skill)
+    text = Template(_template("skillopt.yaml")).substitute(values, tasks=tasks)
     starter = "AGENTS.md" if skill.name != "SKILL.md" else "SKILL.md"
     name = slug(skill.parent.name or choices.run)
     return {
+        config: text,
         **{f"{tasks}/{split}.jsonl": _template(f"{split}.jsonl") for split in _SPLITS},
         choices.skill: Template(_template(starter)).safe_substitute(name=name),
     }
+
+
+def task_folder(config: str, run: str) -> str:
+    """Where the tasks go of a configuration of that name: several may stand in one folder."""
+    return "tasks" if config == "skillopt.yaml" else f"tasks/{slug(run)}"
 
 
 def _yaml(value: object) -> str:
@@ -132,64 +128,6 @@ def unchanged_examples(root: Path, tasks: object) -> list[str]:
             if name and (root / name).read_text(encoding="utf-8") == _template(f"{split}.jsonl"):
                 found.append(name)
     return found
-
-
-def add_run(config: Path, choices: Choices) -> dict[str, str]:
-    """List one more run in ``config``; its tasks and skill, as :func:`scaffold` returns them.
-
-    What stands there already keeps its text and its meaning. Raises UsageError where that cannot
-    be, ConfigError where the configuration cannot be read.
-    """
-    before = _runs(config)
-    tasks = f"tasks/{slug(choices.run)}"
-    entry: dict[str, object] = {"run": choices.run, "skill": choices.skill}
-    if any(one.environment is not None for one in before.values()):
-        entry["environment"] = None
-    entry["tasks"] = {split: f"{tasks}/{split}.jsonl" for split in _SPLITS}
-    if choices.target:
-        entry["model"] = {"target": choices.target, "optimizer": choices.optimizer}
-    lines = [f"{key}: {_yaml(value)}" for key, value in entry.items()]
-    new = config.with_name(f".{config.name}.new")
-    try:
-        text = _with_run(config.read_text(encoding="utf-8"), lines, next(iter(before)))
-        new.write_text(text, encoding="utf-8")
-        with suppress(ConfigError):
-            after = _runs(new)
-            added = after.pop(choices.run, None)
-            if added is not None and added.skill == choices.skill and after == before:
-                new.replace(config)
-                return _tasks_and_skill(choices, tasks)
-    finally:
-        new.unlink(missing_ok=True)
-    raise UsageError(
-        f"{config.name} is written in a way that no run can be added to",
-        hint="Add it to `runs:` by hand:\n  - " + "\n    ".join(lines),
-    )
-
-
-def _runs(config: Path) -> dict[str, Config]:
-    return {name: load(config, run=name).config for name in run_names(config)}
-
-
-def _with_run(text: str, entry: list[str], only: str) -> str:
-    """The text of a configuration with one more entry in its list of runs.
-
-    Where it has no list, what it says goes for its ``only`` run and for the new one.
-    """
-    lines, root = text.splitlines(), yaml.compose(text, yaml.SafeLoader)
-    keys = root.value if isinstance(root, yaml.MappingNode) else []
-    listed = next((value for key, value in keys if key.value == "runs"), None)
-    if listed is None:
-        indent, end = "  ", len(lines)
-        lines += ["", "runs: # choose one with --run", f"  - run: {_yaml(only)}"]
-    else:
-        indent, end = " " * listed.start_mark.column, listed.end_mark.line
-    end = len(lines) if listed is None else end
-    while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
-        end -= 1
-    head, *rest = entry
-    lines[end:end] = [f"{indent}- {head}", *(f"{indent}  {line}" for line in rest)]
-    return "\n".join(lines) + "\n"
 
 
 # The workflow file that `init --github` writes: a call of ours, at the commit of this version.

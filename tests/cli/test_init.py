@@ -63,47 +63,19 @@ def test_existing_files_are_left_and_listed(tmp_path):
     assert (again.return_value, "wrote" in again.output) == (3, False)
 
 
-LISTED = """\
-# of ours
-skill: a.md
-tasks: {path: tasks.jsonl}
-model: {target: simulated/simulated-target, optimizer: simulated/simulated-optimizer}
-runs:  # two of them
-- run: one
-- run: two
-  skill: b.md
-  # the end of the list
-
-train: {batch_size: 8}  # stays
-"""
-
-
-def test_a_run_is_added_to_a_list_of_runs(tmp_path):
-    (tmp_path / "skillopt.yaml").write_text(LISTED, encoding="utf-8")
-    before = load(tmp_path / "skillopt.yaml", run="two").config
-    (tmp_path / "c").mkdir()
-    done = json.loads(init(tmp_path, "--run", "three", "--skill", "c", "--json").output)
-    assert done["changed"] == ["skillopt.yaml"]
-    assert "tasks/three/train.jsonl" in done["written"]
-    config = load(tmp_path / "skillopt.yaml", run="three").config
-    assert (config.skill, config.train.batch_size) == ("c/SKILL.md", 8)
-    text = (tmp_path / "skillopt.yaml").read_text(encoding="utf-8")
-    assert [line for line in LISTED.splitlines() if line not in text.splitlines()] == []
-    assert load(tmp_path / "skillopt.yaml", run="two").config == before
-
-
-def test_a_list_that_cannot_be_added_to_stays(tmp_path):
-    text = LISTED.replace("- run: one\n- run: two\n  skill: b.md", "  [{run: one}]")
-    (tmp_path / "skillopt.yaml").write_text(text, encoding="utf-8")
-    told = init(tmp_path, "--run", "three", "--skill", "c.md").exception
-    assert isinstance(told, UsageError)
-    assert '- run: "three"' in told.hint
-    assert [file.name for file in tmp_path.iterdir()] == ["skillopt.yaml"]
-
-
-def test_a_second_init_without_a_name_says_how_to_add_a_run(tmp_path):
+def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path):
     init(tmp_path)
-    assert "To add a run: skillopt-ci init --run" in init(tmp_path).output
+    assert "init -c NAME.skillopt.yaml" in init(tmp_path).output
+    told = init(tmp_path, "--run", "two", "--skill", "two.md").exception
+    assert isinstance(told, UsageError)
+    assert "init -c NAME.skillopt.yaml" in told.hint
+    done = json.loads(
+        init(tmp_path, "-c", "two.skillopt.yaml", "--skill", "two.md", "--json").output
+    )
+    assert "tasks/two/train.jsonl" in done["written"]
+    config = load(tmp_path / "two.skillopt.yaml").config
+    assert (config.run, config.skill) == ("two", "two.md")
+    assert init(tmp_path, *own, "--run", "two").return_value == 3
 
 
 def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
