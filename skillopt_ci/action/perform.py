@@ -32,7 +32,7 @@ from skillopt_ci.github.pull_requests import (
     find_open,
     merge_pull_request,
 )
-from skillopt_ci.github.types import CommentRef, Merging, Reaction
+from skillopt_ci.github.types import CommentRef, Reaction
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
 from skillopt_ci.report.evaluation import unevaluated_check
@@ -152,15 +152,12 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
     if job.client is None or asked.head_then is None:
         raise UsageError("GitHub does not tell what was this pull request's head when you asked")
     own = find_open(job.client, f"skillopt/{run.state.run}", run.base)
-    if own is None or own.number != number:
+    if own != number:
         raise UsageError(f"#{number} is not the pull request of run '{run.state.run}'")
     merged = merge_pull_request(
         job.client, number, asked.head_then, wishes.merge_method, title(run)
     )
-    if merged.merging is Merging.WITHHELD:
-        raise UsageError(merged.note)
-    waits = merged.merging is Merging.SCHEDULED
-    return "It is merged as soon as its checks allow that." if waits else "Merged."
+    return "Merged." if merged else "It is merged as soon as its checks allow that."
 
 
 def _conclude(job: Job, asked: Conclude) -> Outcome:
@@ -276,9 +273,9 @@ def leave_notes(job: Job, client: Client, file: Path) -> int:
     """
     loaded = load_configured(job.settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
-    pull = find_open(client, f"skillopt/{loaded.config.run}", ledger.base)
+    number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base)
     path = skill_path(loaded, ledger.root)
-    said = () if pull is None else review_notes(client, pull.number, path)
+    said = () if number is None else review_notes(client, number, path)
     learn_secrets(job.redact, loaded, job.environ)
     notes = (
         ReviewerNote(

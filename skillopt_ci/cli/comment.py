@@ -18,7 +18,7 @@ from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.github.types import Change, Comment, Merging, WantedPullRequest
+from skillopt_ci.github.types import Change, Comment, WantedPullRequest
 from skillopt_ci.report.comment import (
     TaskPlace,
     body,
@@ -124,7 +124,8 @@ def publish(
     )
 
     notes: list[str] = []
-    report, pull = pinned_comment(run, links, inconclusive=inconclusive), None
+    report = pinned_comment(run, links, inconclusive=inconclusive)
+    number = read = None
     wanted = WantedPullRequest(
         head=f"skillopt/{run.state.run}",
         base=run.base,
@@ -135,30 +136,27 @@ def publish(
     )
     with noting(notes):
         kept = keep_pull_request(client, wanted)
-        pull = kept.pull_request
+        number = kept.number
         notes.extend(kept.notes)
         # nobody reads on a pull request that people closed
-        if pull is not None and kept.change is not Change.DECLINED:
+        read = None if kept.change is Change.DECLINED else number
+        if read is not None:
             with noting(notes):
                 if wishes.comments == "sticky":
-                    keep_comment(client, pull.number, report)
+                    keep_comment(client, read, report)
                 elif wishes.comments == "per-step":
                     text = step_comment(run, links, inconclusive=inconclusive)
-                    keep_comment(client, pull.number, text)
+                    keep_comment(client, read, text)
             with noting(notes):
-                answer_notes(run, client, links, pull.number)
+                answer_notes(run, client, links, read)
     with noting(notes):
         keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=tasks))
     # only what was measured to be better merges by itself, never what waits for a verdict
     asked = wishes.merge == "auto" and not inconclusive
-    if asked and run.improved and pull is not None and pull.open and not pull.draft:
+    if asked and run.improved and read is not None:
         with noting(notes):
-            merged = merge_pull_request(
-                client, pull.number, run.commit, wishes.merge_method, title(run)
-            )
-            if merged.merging is Merging.WITHHELD and merged.note:
-                notes.append(merged.note)
-    return Published(report, None if pull is None else pull.number, tuple(notes))
+            merge_pull_request(client, read, run.commit, wishes.merge_method, title(run))
+    return Published(report, number, tuple(notes))
 
 
 @contextmanager

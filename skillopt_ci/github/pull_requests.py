@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from github.GithubObject import NotSet
-from github.PullRequest import PullRequest as HubPullRequest
+from github.PullRequest import PullRequest
 
 from skillopt_ci.github.client import Client, same_text
 from skillopt_ci.github.errors import NotFound, Refused, Unavailable, asking
@@ -18,9 +18,6 @@ from skillopt_ci.github.types import (
     Change,
     KeptPullRequest,
     MergeMethod,
-    MergeOutcome,
-    Merging,
-    PullRequest,
     WantedPullRequest,
 )
 
@@ -49,7 +46,8 @@ _OBSTACLES = {
 
 def get_pull_request(client: Client, number: int) -> PullRequest:
     """Return a pull request; raises NotFound if there is none of that number."""
-    return _value(_read(client, number))
+    with asking(f"show pull request #{number}", _READ):
+        return client.repo.get_pull(number).complete()
 
 
 def head_before(client: Client, number: int, moment: str) -> str | None:
@@ -59,7 +57,7 @@ def head_before(client: Client, number: int, moment: str) -> str | None:
     None where that log does not reach: the branch's repository is gone or not ours to read, or the
     branch was not there yet.
     """
-    head = _read(client, number).raw_data["head"]
+    head = get_pull_request(client, number).raw_data["head"]
     repository, ref = (head["repo"] or {}).get("full_name"), f"refs/heads/{head['ref']}"
     if not repository:
         return None
@@ -74,10 +72,10 @@ def head_before(client: Client, number: int, moment: str) -> str | None:
     return None
 
 
-def find_open(client: Client, head: str, base: str) -> PullRequest | None:
-    """Return the open pull request of our branch ``head``, preferably that into ``base``."""
+def find_open(client: Client, head: str, base: str) -> int | None:
+    """Return the number of our branch's open pull request, preferably that into ``base``."""
     found = _open_one(_of_branch(client, head, base))
-    return None if found is None else _value(found)
+    return None if found is None else found.number
 
 
 def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
@@ -93,9 +91,8 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     if current is not None:
         return _update(client, current, wanted)
     if (closed := _declined(client, pulls)) is not None:
-        return KeptPullRequest(
-            _value(closed), Change.DECLINED, (closed_note(closed.number, wanted.head),)
-        )
+        note = closed_note(closed.number, wanted.head)
+        return KeptPullRequest(closed.number, Change.DECLINED, (note,))
     return _create(client, wanted)
 
 
@@ -114,33 +111,35 @@ def find_declined(client: Client, head: str, base: str) -> int | None:
 
 def merge_pull_request(
     client: Client, number: int, head_sha: str, method: MergeMethod = "merge", title: str = ""
-) -> MergeOutcome:
+) -> bool:
     """Have GitHub merge a pull request as soon as its protection allows, if still at head.
 
-    It is merged at once only if nothing is left to wait for.
+    Returns whether it is merged by now: at once only if nothing is left to wait for. Raises Refused
+    where something is in the way.
     """
-    pull, title = _read(client, number), client.redact(title)
+    pull, title = get_pull_request(client, number), client.redact(title)
     if pull.merged:
-        return MergeOutcome(Merging.MERGED)
+        return True
     for in_the_way, why in (
         (pull.state != "open", "it is closed"),
         (pull.draft, "it is a draft"),
         (pull.head.sha != head_sha, "its branch moved on"),
     ):
         if in_the_way:
-            return MergeOutcome(Merging.WITHHELD, f"#{number} was not merged: {why}.")
+            raise Refused(f"#{number} was not merged: {why}.")
     if pull.raw_data.get("auto_merge"):
-        return MergeOutcome(Merging.SCHEDULED)
+        return False
     try:
         with asking(f"schedule the merge of #{number}", _MERGE):
             pull.enable_automerge(
                 method.upper(), expected_head_oid=head_sha, commit_headline=title or NotSet
             )
     except Refused as refused:
-        if any(sign in refused.words.lower() for sign in _NOTHING_TO_WAIT_FOR):
-            return _merge_now(client, pull, head_sha, method, title)
-        return MergeOutcome(Merging.WITHHELD, " ".join(str(refused).split()))
-    return MergeOutcome(Merging.SCHEDULED)
+        if not any(sign in refused.words.lower() for sign in _NOTHING_TO_WAIT_FOR):
+            raise
+        _merge_now(client, pull, head_sha, method, title)
+        return True
+    return False
 
 
 def changed_paths(client: Client, number: int) -> frozenset[str] | None:
@@ -171,41 +170,27 @@ def file_at(client: Client, path: str, ref: str) -> bytes | None:
         return None
 
 
-def _read(client: Client, number: int) -> HubPullRequest:
-    with asking(f"show pull request #{number}", _READ):
-        return client.repo.get_pull(number).complete()
+def _from_fork(pull: PullRequest) -> bool:
+    # a fork that was deleted has no repository
+    return pull.head.repo is None or pull.head.repo.full_name != pull.base.repo.full_name
 
 
-def _value(pull: HubPullRequest) -> PullRequest:
-    return PullRequest(
-        number=pull.number,
-        title=pull.title,
-        open=pull.state == "open",
-        merged=pull.merged_at is not None,
-        draft=bool(pull.draft),
-        head_sha=pull.head.sha,
-        # a fork that was deleted has no repository
-        from_fork=pull.head.repo is None or pull.head.repo.full_name != pull.base.repo.full_name,
-        labels=tuple(label.name for label in pull.labels),
-    )
-
-
-def _of_branch(client: Client, head: str, base: str) -> list[HubPullRequest]:
+def _of_branch(client: Client, head: str, base: str) -> list[PullRequest]:
     """Return all pull requests of the branch ``head``, newest first, those into ``base`` before."""
     owner = client.name.partition("/")[0]
     with asking("list pull requests", _READ):
         pulls = client.repo.get_pulls(
             state="all", head=f"{owner}:{head}", sort="created", direction="desc"
         )
-        own = [pull for pull in pulls if not _value(pull).from_fork]
+        own = [pull for pull in pulls if not _from_fork(pull)]
     return sorted(own, key=lambda pull: (pull.base.ref != base, -pull.number))
 
 
-def _open_one(pulls: list[HubPullRequest]) -> HubPullRequest | None:
+def _open_one(pulls: list[PullRequest]) -> PullRequest | None:
     return next((pull for pull in pulls if pull.state == "open"), None)
 
 
-def _declined(client: Client, pulls: list[HubPullRequest]) -> HubPullRequest | None:
+def _declined(client: Client, pulls: list[PullRequest]) -> PullRequest | None:
     """The newest of them if a person closed it and its branch was not deleted since."""
     if not pulls or _open_one(pulls) is not None or pulls[0].merged_at is not None:
         return None
@@ -220,13 +205,13 @@ def _declined(client: Client, pulls: list[HubPullRequest]) -> HubPullRequest | N
 def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
     """Open a new one; another job may have been quicker, or there may be nothing to propose."""
 
-    def create() -> HubPullRequest:
+    def create() -> PullRequest:
         with asking("open a pull request", _WRITE):
             return client.repo.create_pull(
                 wanted.base, wanted.head, title=wanted.title, body=wanted.body, draft=wanted.draft
             )
 
-    def find() -> HubPullRequest | None:
+    def find() -> PullRequest | None:
         return _open_one(_of_branch(client, wanted.head, wanted.base))
 
     try:
@@ -245,7 +230,7 @@ def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
     return _finish(client, pull, wanted, Change.CREATED)
 
 
-def _update(client: Client, pull: HubPullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
+def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
     if pull.title == wanted.title and same_text(pull.body, wanted.body):
         return _finish(client, pull, wanted, Change.UNCHANGED)
     with asking(f"edit pull request #{pull.number}", _WRITE):
@@ -254,25 +239,23 @@ def _update(client: Client, pull: HubPullRequest, wanted: WantedPullRequest) -> 
 
 
 def _finish(
-    client: Client, pull: HubPullRequest, wanted: WantedPullRequest, change: Change
+    client: Client, pull: PullRequest, wanted: WantedPullRequest, change: Change
 ) -> KeptPullRequest:
     """Do what a pull request can do without: a refusal of that becomes a note."""
-    before = now = _value(pull)
-    missing = tuple(label for label in wanted.labels if label not in before.labels)
-    notes = list[str]()
+    known, notes = {label.name for label in pull.labels}, list[str]()
+    missing = [label for label in wanted.labels if label not in known]
+    done = change if change != Change.UNCHANGED else Change.UPDATED
     with _noted(notes):
-        if before.draft and not wanted.draft:
-            with asking(f"mark #{before.number} as ready for review", _WRITE):
+        if pull.draft and not wanted.draft:
+            with asking(f"mark #{pull.number} as ready for review", _WRITE):
                 pull.mark_ready_for_review()
-            now = replace(now, draft=False)
+            change = done
     with _noted(notes):
         if missing:
-            with asking(f"label #{before.number}", _WRITE):
-                client.send("POST", f"/issues/{before.number}/labels", {"labels": missing})
-            now = replace(now, labels=now.labels + missing)
-    if now != before and change == Change.UNCHANGED:
-        change = Change.UPDATED
-    return KeptPullRequest(now, change, tuple(notes))
+            with asking(f"label #{pull.number}", _WRITE):
+                client.send("POST", f"/issues/{pull.number}/labels", {"labels": missing})
+            change = done
+    return KeptPullRequest(pull.number, change, tuple(notes))
 
 
 @contextmanager
@@ -284,8 +267,8 @@ def _noted(notes: list[str]) -> Iterator[None]:
 
 
 def _merge_now(
-    client: Client, pull: HubPullRequest, head_sha: str, method: MergeMethod, title: str
-) -> MergeOutcome:
+    client: Client, pull: PullRequest, head_sha: str, method: MergeMethod, title: str
+) -> None:
     """Merge unless something is in the way, which those with more rights could override."""
     for _ in range(_POLLS):  # GitHub computes the state only after having been asked
         if pull.mergeable_state not in (None, "unknown"):
@@ -296,12 +279,11 @@ def _merge_now(
     state = pull.mergeable_state or "unknown"
     if state not in ("clean", "has_hooks"):
         reason = _OBSTACLES.get(state, f"GitHub calls it {state}")
-        return MergeOutcome(Merging.WITHHELD, f"#{pull.number} was not merged: {reason}.")
+        raise Refused(f"#{pull.number} was not merged: {reason}.")
     try:
         with asking(f"merge #{pull.number}", _MERGE):
             pull.merge(sha=head_sha, merge_method=method, commit_title=title or NotSet)
-    except Refused as refused:
+    except Refused:
         # An answer that was lost and asked for again: the first request did it.
-        if not _read(client, pull.number).merged:
-            return MergeOutcome(Merging.WITHHELD, str(refused))
-    return MergeOutcome(Merging.MERGED)
+        if not get_pull_request(client, pull.number).merged:
+            raise

@@ -23,20 +23,6 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PullRequest:
-    """A pull request as it stands; nothing in one ``from_fork`` can be trusted."""
-
-    number: int
-    title: str
-    open: bool
-    merged: bool
-    draft: bool
-    head_sha: str
-    from_fork: bool
-    labels: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class WantedPullRequest:
     """How the one rolling pull request of a run is to look.
 
@@ -54,28 +40,11 @@ class WantedPullRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeptPullRequest:
-    """The pull request after it was kept, and notes on what GitHub would not do to it."""
+    """The pull request's number after it was kept, and notes on what GitHub would not do to it."""
 
-    pull_request: PullRequest | None
+    number: int | None
     change: Change
     notes: tuple[str, ...] = ()
-
-
-class Merging(StrEnum):
-    """What asking for a merge came to.
-
-    GitHub does what is scheduled by itself, once everything that protects base is satisfied.
-    """
-
-    MERGED = "merged"
-    SCHEDULED = "scheduled"
-    WITHHELD = "withheld"
-
-
-@dataclass(frozen=True, slots=True)
-class MergeOutcome:
-    merging: Merging
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

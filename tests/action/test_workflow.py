@@ -72,13 +72,13 @@ def proposal(github: Runner, path: str, fork: str = "octo/skills") -> dict[str, 
     base = hub.bare.tip("main")
     head = hub.bare.save("better", path, "# Ledger lines\n\nAs short as can be.\n")
     wanted = replace(WANTED, head="better")
-    number = keep_pull_request(Scene(hub).client(), wanted).pull_request
+    number = keep_pull_request(Scene(hub).client(), wanted).number
     assert number is not None
     ends = {
         "head": {"sha": head, "ref": "better", "repo": {"full_name": fork}},
         "base": {"sha": base, "ref": "main", "repo": {"full_name": "octo/skills"}},
     }
-    return {"action": "opened", "pull_request": {"number": number.number, **ends}, "sender": ADA}
+    return {"action": "opened", "pull_request": {"number": number, **ends}, "sender": ADA}
 
 
 def checks(github: Runner) -> list[tuple[str, str | None]]:

@@ -69,9 +69,8 @@ def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path):
     told = init(tmp_path, "--run", "two", "--skill", "two.md").exception
     assert isinstance(told, UsageError)
     assert "init -c NAME.skillopt.yaml" in told.hint
-    done = json.loads(
-        init(tmp_path, "-c", "two.skillopt.yaml", "--skill", "two.md", "--json").output
-    )
+    own = ("-c", "two.skillopt.yaml")
+    done = json.loads(init(tmp_path, *own, "--skill", "two.md", "--json").output)
     assert "tasks/two/train.jsonl" in done["written"]
     config = load(tmp_path / "two.skillopt.yaml").config
     assert (config.run, config.skill) == ("two", "two.md")

@@ -86,4 +86,4 @@ def test_git_does_not_push_with_a_wrong_token(scene, tmp_path):
 def test_a_pull_request_follows_pushes(scene):
     scene.pull()
     head = scene.hub.bare.save("skillopt/demo", SKILL, "pushed\n")
-    assert get_pull_request(scene.client(), 1).head_sha == head
+    assert get_pull_request(scene.client(), 1).head.sha == head

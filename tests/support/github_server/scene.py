@@ -29,6 +29,6 @@ class Scene:
     def pull(self) -> int:
         """Have a pull request of the skills branch."""
         self.step()
-        kept = keep_pull_request(self.client(), WANTED).pull_request
+        kept = keep_pull_request(self.client(), WANTED).number
         assert kept is not None
-        return kept.number
+        return kept
