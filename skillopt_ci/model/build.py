@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 from skillopt_ci.aio import Slots
@@ -120,34 +121,34 @@ async def _open_clients(
     resources: AsyncExitStack,
     observe: Observer,
 ) -> dict[Role, ChatClient]:
-    """A client for each role; roles of one protocol share connections, and all leave in turn."""
+    """A client for each role; roles of one protocol share connections."""
     clients: dict[Role, ChatClient] = {}
-    remote: dict[str, list[tuple[Role, ModelRole, str, dict[str, str]]]] = {}
+    pools: dict[str, Any] = {}
     for role, one in configs.items():
-        section = f"model.{role}"
-        if one.preset.protocol == "simulated":
+        section, protocol = f"model.{role}", one.preset.protocol
+        client: ChatClient
+        if protocol == "simulated":
             from skillopt_ci.demo.client import SimulatedClient  # noqa: PLC0415 - for the quickstart
 
             clients[role] = SimulatedClient(one, role)
-        elif one.preset.protocol == "command":
-            command = CommandClient(section, one, root, environ)
-            clients[role] = _retrying(command, section, one, observe)
+            continue
+        if protocol == "command":
+            client = CommandClient(section, one, root, environ)
         else:
             key, headers = api_key(section, one, environ, root), headers_of(section, one, environ)
-            remote.setdefault(one.preset.protocol, []).append((role, one, key, headers))
-    for group in remote.values():
-        size = sum(one.max_concurrency for _, one, _, _ in group)
-        with _extra("anthropic", f"model.{group[0][0]}"):
-            opened = connection_pool(group[0][1], size)
-        pool = await resources.enter_async_context(opened)
-        for role, one, key, headers in group:
-            with _extra("azure", f"model.{role}"):
+            if protocol not in pools:
+                alike = (each for each in configs.values() if each.preset.protocol == protocol)
+                with _extra("anthropic", section):
+                    pool = connection_pool(one, sum(each.max_concurrency for each in alike))
+                pools[protocol] = await resources.enter_async_context(pool)
+            with _extra("azure", section):
                 client = ServerClient(
-                    *(f"model.{role}", one, wire_of(one), key, pool),
+                    *(section, one, wire_of(one), key, pools[protocol]),
                     headers=headers,
                     observe=observe,
                 )
-            clients[role] = _retrying(client, f"model.{role}", one, observe)
+        retries, at_once = one.retries, one.max_concurrency
+        clients[role] = RetryingClient(client, retries, at_once, section, observe)
     return clients
 
 
@@ -155,10 +156,6 @@ def wire_of(config: ModelRole) -> Wire:
     if config.preset.protocol == "messages":
         return MESSAGES
     return RESPONSES if uses_responses(config) else CHAT
-
-
-def _retrying(client: ChatClient, section: str, one: ModelRole, observe: Observer) -> ChatClient:
-    return RetryingClient(client, one.retries, one.max_concurrency, section, observe)
 
 
 @contextmanager

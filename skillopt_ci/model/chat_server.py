@@ -1,18 +1,26 @@
 """The server's side of OpenAI's chat protocol, for models of ours that others ask over HTTP."""
 
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import get_args
 
 from aiohttp import web
-from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
 from skillopt_ci.model.providers import as_sent
-from skillopt_ci.model.types import ChatReply, ChatRequest, ReplySchema, Role, Tool, Usage
+from skillopt_ci.model.types import (
+    ChatReply,
+    ChatRequest,
+    JsonObject,
+    ReplySchema,
+    Role,
+    Tool,
+    Usage,
+)
 
 _ROLES: dict[str, ChatRole] = {role: role for role in get_args(ChatRole)} | {"developer": "system"}
 #: Longer bodies are refused: no conversation is that long.
@@ -25,99 +33,65 @@ class BadRequestError(ValueError):
     """A body that cannot be answered; the message says why."""
 
 
-# What is not named here (temperature, stop, …) is for the configuration to say.
-
-
-class _Call(BaseModel):
-    id: str = ""
-    name: str = Field(validation_alias=AliasPath("function", "name"))
-    arguments: str = Field("", validation_alias=AliasPath("function", "arguments"))
-
-
-class _Message(BaseModel):
-    role: str
-    content: str | list[dict[str, Any]] | None = None
-    tool_calls: list[_Call] | None = None
-    tool_call_id: str = ""
-
-
-class _Tool(BaseModel):
-    name: str = Field(validation_alias=AliasPath("function", "name"))
-    description: str = Field("", validation_alias=AliasPath("function", "description"))
-    parameters: dict[str, Any] = Field({}, validation_alias=AliasPath("function", "parameters"))
-
-
-class _ResponseFormat(BaseModel):
-    json_schema: dict[str, Any] | None = None
-
-
-class _Body(BaseModel):
-    model: str
-    messages: list[_Message]
-    tools: list[_Tool] | None = None
-    response_format: _ResponseFormat | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    n: int | None = None
-    stream: bool | None = None
-
-
 def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
     """Read a chat-completions body: the model asked for, the request, how many answers it wants.
 
-    The request is the target's. Raises :class:`BadRequestError`.
+    The request is the target's. What is not read (temperature, stop, …) is for the configuration
+    to say. Raises :class:`BadRequestError`.
     """
     try:
-        request = _Body.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise BadRequestError(f"not a chat completion: {where} {first['msg']}") from None
-    if request.stream:
+        asked = JsonObject(json.loads(body))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadRequestError(f"not a chat completion: {error}") from None
+    if not isinstance(asked.get("messages"), list):
+        raise BadRequestError("not a chat completion: messages must be a list")
+    if asked.get("stream"):
         raise BadRequestError("answers are not streamed here; ask without `stream`")
-    messages = [_message(message) for message in request.messages]
+    messages = [_message(message) for message in asked.each("messages")]
     # many servers accept only one system message, at the beginning
     count = next((n for n, one in enumerate(messages) if one.role != "system"), len(messages))
     if count:
         opening = "\n\n".join(message.content for message in messages[:count])
         messages[:count] = [Message("system", opening)]
-    schema = (request.response_format and request.response_format.json_schema) or {}
+    functions = (tool.at("function") for tool in asked.each("tools"))
+    schema = asked.at("response_format", "json_schema")
     chat_request = ChatRequest(
         role=Role.TARGET,
         stage="",
         messages=tuple(messages),
-        max_output_tokens=request.max_completion_tokens or request.max_tokens,
+        max_output_tokens=asked.number("max_completion_tokens", "max_tokens") or None,
         tools=tuple(
-            Tool(tool.name, tool.description, tool.parameters) for tool in request.tools or ()
+            Tool(one.text("name"), one.text("description"), one.at("parameters"))
+            for one in functions
         ),
-        reply_schema=ReplySchema(str(schema.get("name", "reply")), schema["schema"])
+        reply_schema=ReplySchema(schema.text("name") or "reply", schema.at("schema"))
         if "schema" in schema
         else None,
     )
-    return request.model, chat_request, request.n or 1
+    return asked.text("model"), chat_request, asked.number("n") or 1
 
 
-def _message(message: _Message) -> Message:
-    if message.role not in _ROLES:
-        raise BadRequestError(f"{message.role!r} is not a role: {', '.join(_ROLES)}")
-    images, parts = [], message.content
-    if not isinstance(parts, list):
-        parts = [{"text": parts or ""}]
-    for part in parts:
+def _message(message: JsonObject) -> Message:
+    role = message.text("role")
+    if role not in _ROLES:
+        raise BadRequestError(f"{role!r} is not a role: {', '.join(_ROLES)}")
+    images = []
+    for part in message.each("content"):
         if part.get("type") == "image_url":
-            url = str(part["image_url"].get("url", ""))
-            head, comma, data = url.partition(";base64,")
+            head, comma, data = part.at("image_url").text("url").partition(";base64,")
             if not comma or not head.startswith("data:"):
                 raise BadRequestError("an image must be a data: URL in base64")
             images.append(Image(head.removeprefix("data:"), data))
+    calls = ((call, call.at("function")) for call in message.each("tool_calls"))
     return Message(
-        _ROLES[message.role],
-        "".join(str(part.get("text", "")) for part in parts),
+        _ROLES[role],
+        message.words("content"),
         images=tuple(images),
         tool_calls=tuple(
-            ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls or ()
+            ToolCall(call.text("id"), function.text("name"), function.text("arguments"))
+            for call, function in calls
         ),
-        tool_call_id=message.tool_call_id,
+        tool_call_id=message.text("tool_call_id"),
     )
 
 

@@ -59,18 +59,11 @@ CHAT_WORDS: Words = MappingProxyType(
 _BAD_GATEWAY = 502
 #: MiniMax's own codes for what others say by an HTTP status.
 _STATUS_OF = {
-    1001: 408,
-    1002: 429,
-    1004: 401,
+    **dict.fromkeys((1026, 1027, 1042, 2013), 400),
+    **dict.fromkeys((1004, 2049), 401),
     1008: 402,
-    1026: 400,
-    1027: 400,
-    1039: 429,
-    1041: 429,
-    1042: 400,
-    2013: 400,
-    2049: 401,
-    2056: 429,
+    1001: 408,
+    **dict.fromkeys((1002, 1039, 1041, 2056), 429),
 }
 _SENSITIVE = (1026, 1027)
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)

@@ -3,12 +3,9 @@
 import asyncio
 import json
 import re
-import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -353,15 +350,7 @@ def connection_pool(config: ModelRole, size: int) -> Any:
     limits = type(library.DEFAULT_CONNECTION_LIMITS)
     return library.DefaultAioHttpClient(
         limits=limits(max_connections=size, max_keepalive_connections=size),
-        verify=_trusted(limits.__module__.partition(".")[0]),
     )
-
-
-@cache
-def _trusted(httpx: str) -> ssl.SSLContext:
-    """The certificates that this version of httpx trusts; reading them takes 30 ms."""
-    context: ssl.SSLContext = import_module(httpx).create_ssl_context()
-    return context
 
 
 class ServerClient:
