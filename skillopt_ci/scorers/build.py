@@ -21,10 +21,11 @@ from skillopt_ci.scorers.code import (
     Functions,
     call_function,
     check_command,
+    check_rubric_task,
     load_function,
+    rubric_scorer,
     run_command,
 )
-from skillopt_ci.scorers.rubric import check_rubric_task, rubric_scorer
 from skillopt_ci.scorers.text import GRADERS, grade_answer
 from skillopt_ci.tasks.files import Problem, refuse
 from skillopt_ci.tasks.task import Splits, Task

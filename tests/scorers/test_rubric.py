@@ -14,7 +14,7 @@ from skillopt_ci.errors import (
     UsageError,
 )
 from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.rubric import fenced, parse_verdict, rubric_prompt
+from skillopt_ci.scorers.code import fenced, parse_verdict, rubric_prompt
 from skillopt_ci.tasks.task import TaskFile
 
 SPEC = RubricScorer(type="rubric", rubric="Be kind.")
