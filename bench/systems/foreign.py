@@ -1,6 +1,7 @@
 """Run SkillOpt or GEPA in its own environment, and read what it leaves."""
 
 import json
+import math
 import os
 import subprocess
 import time
@@ -24,9 +25,13 @@ def run_skillopt(
     latency: float = 0.0,
     workers: int = 16,
     world: Mapping[str, Any] | None = None,
+    steps: int | None = None,
 ) -> Outcome:
-    """SkillOpt at its defaults on the world of ``seed``."""
-    more = ["--workers", str(workers), "--config", json.dumps({"test_env_num": 1})]
+    """SkillOpt at its defaults on the world of ``seed``, or so many ``steps`` of them."""
+    settings: dict[str, Any] = {"test_env_num": 1}
+    if steps is not None:
+        settings |= {"stop_after": steps, "num_epochs": math.ceil(steps / 4)}
+    more = ["--workers", str(workers), "--config", json.dumps(settings)]
     return _run("skillopt", more, workers, world or {}, seed, folder, envs, latency)
 
 
@@ -37,9 +42,10 @@ def run_gepa(
     *,
     metric_calls: int,
     world: Mapping[str, Any] | None = None,
+    minibatch: int = 3,
 ) -> Outcome:
     """GEPA at its defaults on the world of ``seed``, with a budget of target calls."""
-    more = ["--metric-calls", str(metric_calls)]
+    more = ["--metric-calls", str(metric_calls), "--minibatch", str(minibatch)]
     return _run("gepa", more, 16, world or {}, seed, folder, envs, 0.0)
 
 

@@ -113,6 +113,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--metric-calls", type=int, required=True)
+    parser.add_argument("--minibatch", type=int, default=3)
     given = parser.parse_args()
     train, val = (
         json.loads((given.tasks / split / "items.json").read_text()) for split in ("train", "val")
@@ -128,6 +129,7 @@ def main() -> None:
             adapter=Cases(chat, given.workers),
             reflection_lm=reflector,
             max_metric_calls=given.metric_calls,
+            reflection_minibatch_size=given.minibatch,
             run_dir=str(given.out),
             seed=given.seed,
         )

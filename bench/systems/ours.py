@@ -24,7 +24,7 @@ from bench.outcome import UNTIMED, Outcome, Timed, Trial, judged, refuse_misunde
 from bench.serving import ROOT, served
 from bench.world.answering import Oracle
 from bench.world.world import INITIAL_SKILL, SPLITS, Parameters, World, make_world
-from skillopt_ci.cli.build import open_run
+from skillopt_ci.cli.build import as_begun, open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.model.providers import ServerClient
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
@@ -82,7 +82,7 @@ def run_inside(
 
 
 async def _train(root: Path) -> None:
-    run = open_run(Globals(environ=environment(), cwd=root), silent)
+    run = as_begun(open_run(Globals(environ=environment(), cwd=root), silent))
     async with prefetching(run) as ready:
         async for _ in train(ready):
             pass

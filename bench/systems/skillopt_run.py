@@ -7,6 +7,7 @@ line of JSON: the best skill, and every candidate with the skill it was to repla
 import argparse
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,10 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+class EnoughSteps(Exception):
+    """Ends a run between two steps: whole epochs are too coarse for a comparison by cost."""
+
+
 class CaseLoader(SplitDataLoader):
     """The world's tasks as SkillOpt's split directory."""
 
@@ -57,8 +62,10 @@ class CaseLoader(SplitDataLoader):
 class CaseAdapter(EnvAdapter):
     """One chat call per case, graded by exact match."""
 
-    def __init__(self, split_dir: str, workers: int, seed: int) -> None:
+    def __init__(self, split_dir: str, workers: int, seed: int, out: Path, stop_after: int) -> None:
         self.workers = workers
+        self.history = out / "history.json"
+        self.stop_after = stop_after
         self.analyst_workers = DEFAULTS["analyst_workers"]
         self.failure_only = DEFAULTS["failure_only"]
         self.minibatch_size = DEFAULTS["minibatch_size"]
@@ -88,6 +95,9 @@ class CaseAdapter(EnvAdapter):
     def rollout(
         self, env_manager: list[dict[str, Any]], skill_content: str, out_dir: str, **_: Any
     ) -> list[dict[str, Any]]:
+        done = json.loads(self.history.read_text()) if self.history.exists() else ()
+        if self.stop_after and len(done) >= self.stop_after:
+            raise EnoughSteps
         system = _SYSTEM.format(skill=skill_content)
         with ThreadPoolExecutor(self.workers) as pool:
             return list(pool.map(lambda item: _attempt(item, system, Path(out_dir)), env_manager))
@@ -166,8 +176,11 @@ def main() -> None:
     initial = given.tasks / "initial.md"
     paths = {"out_root": str(given.out), "skill_init": str(initial), "env": "cases"}
     cfg = {**DEFAULTS, **endpoint, **paths, "seed": given.seed, **json.loads(given.config)}
+    stop_after = cfg.pop("stop_after", 0)
     given.out.mkdir(parents=True, exist_ok=True)
-    ReflACTTrainer(cfg, CaseAdapter(str(given.tasks), given.workers, given.seed)).train()
+    adapter = CaseAdapter(str(given.tasks), given.workers, given.seed, given.out, stop_after)
+    with suppress(EnoughSteps):
+        ReflACTTrainer(cfg, adapter).train()
     best = (given.out / "best_skill.md").read_text()
     found = candidates(given.out, initial.read_text())
     (given.out / "result.json").write_text(json.dumps({"best": best, "candidates": found}))

@@ -51,7 +51,15 @@ def ideas(
         if idea is not None:
             whim = dice.random() < world.parameters.spurious
             found.append(_whim(world, stated, dice) if whim else idea)
+    harm = world.parameters.harmful
+    if harm and limit and dice.random() < harm:
+        found[limit - 1 :] = _harm(world, stated | frozenset(rejected), dice)
     return tuple(found[:limit])
+
+
+def _harm(world: World, known: frozenset[str], dice: random.Random) -> list[Idea]:
+    bad = [text for text, rule in world.rules.items() if rule.harmful and text not in known]
+    return [Idea("", dice.choice(bad), 1)] if bad else []
 
 
 def _idea(

@@ -84,7 +84,8 @@ class Parameters:
     the weight of mere chance among the causes that a failure is put down to. ``belief`` is the
     Beta distribution of the optimizer's odds to know a topic's right practice, which rise by
     ``learned`` with each further failure that shows the topic; ``stubborn`` is how often a
-    rejected rule is proposed again, ``spurious`` how often a whim takes an idea's place.
+    rejected rule is proposed again, ``spurious`` how often a whim takes an idea's place,
+    ``harmful`` how often a reply carries a harmful rule besides.
     """
 
     weights: tuple[float, ...] = (
@@ -105,6 +106,7 @@ class Parameters:
     learned: float = 0.07
     stubborn: float = 0.3
     spurious: float = 0.1
+    harmful: float = 0.0
     train: int = 80
     selection: int = 40
     test: int = 280

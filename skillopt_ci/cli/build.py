@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from skillopt_ci.cli.console import build_observer
@@ -36,6 +37,7 @@ from skillopt_ci.training.fingerprint import (
     run_secrets,
     working_facts,
 )
+from skillopt_ci.training.plan import planned
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run
 
@@ -183,9 +185,20 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
         if notes is not None:
             run = replace(run, notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
+            run = as_begun(run)
             for text in _uncommitted(run, settings.config_file) if locked else ():
                 observer(Note(text, level="warning"))
             yield run
+
+
+def as_begun(run: Run) -> Run:
+    """``run`` with the settings that it began with, or that its budget admits if it is new."""
+    read = partial(run.ledger.read, run.ledger.sync().head)
+    config, splits = planned(run.config, run.splits, run.folder.read_state(read))
+    run = replace(run, config=config, splits=splits, config_sha256=config_sha256(config))
+    graders = grader_folders(config, run.selection, run.root)
+    under = measurement_fingerprint(config, run.selection, run.prompts, run.rollout_facts, graders)
+    return replace(run, measured_under=under)
 
 
 def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:

@@ -67,7 +67,7 @@ from skillopt_ci.skill.validation import LFS_REMEDY, problems
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
-from skillopt_ci.training.plan import total_steps
+from skillopt_ci.training.plan import last_step, planned, sizes_of, total_steps
 from skillopt_ci.util import is_lfs_pointer, read_text
 
 #: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
@@ -202,19 +202,24 @@ def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:
 
 
 def _check_tasks(loaded: Loaded, tasks: Splits) -> Iterator[Finding]:
+    config, tasks = planned(loaded.config, tasks, None)
     train, selection, test = map(len, (tasks.train, tasks.selection, tasks.test))
     sizes = f"{train} train, {selection} selection, {test} test"
     yield Finding("tasks", "ok", f"{sizes}; no task stands in two splits")
-    used = len(tasks.selection[: loaded.config.evaluation.sel_env_num or None])
+    used_sizes = sizes_of(config, tasks)
+    used = used_sizes.selection
     for text in _few_tasks(train, used, test):
         yield Finding("tasks", "warning", text)
     if examples := unchanged_examples(loaded.root, loaded.config.tasks):
         text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
         yield Finding("tasks", "warning", text)
-    plan = loaded.config.train
     try:
-        steps, epochs = plural(total_steps(train, plan), "step"), plural(plan.num_epochs, "epoch")
-        yield Finding("plan", "ok", f"{steps} in {epochs}")
+        last, whole = last_step(config, used_sizes, None, ()), total_steps(train, config.train)
+        steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
+        told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
+        if used < selection:
+            told += f"; candidates are compared on {used} of the {selection} selection tasks"
+        yield Finding("plan", "ok", told)
     except SkilloptError as error:
         yield failed("plan", error)
 

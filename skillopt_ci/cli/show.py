@@ -41,6 +41,7 @@ from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import plural
 from skillopt_ci.training.gate import replay
 from skillopt_ci.training.offline_eval import NamedSkill
+from skillopt_ci.training.plan import Sizes, planned, sizes_of
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import pick, write_atomically
 
@@ -102,9 +103,13 @@ def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
         if loaded.config.run != reader.state.run or tasks is None:
             return None
         # no code of the repository runs for a look
-        generated = isinstance(tasks, GeneratedTasks)
-        size = train.train_size if generated else len(load_splits(tasks, loaded.root, train).train)
-        return upcoming(loaded.config, size, reader.state, reader.history)
+        if isinstance(tasks, GeneratedTasks):
+            config, sizes = loaded.config, Sizes(train.train_size, tasks.selection, tasks.test)
+        else:
+            splits = load_splits(tasks, loaded.root, train)
+            config, splits = planned(loaded.config, splits, reader.state)
+            sizes = sizes_of(config, splits)
+        return upcoming(config, sizes, reader.state, reader.history)
     except SkilloptError:
         return None  # the run is read from git alone; what comes next is an extra
 

@@ -24,7 +24,7 @@ from skillopt_ci.cli.options import (
     wants_colour,
 )
 from skillopt_ci.cli.read import RunReader, step_places
-from skillopt_ci.config.config import Budget
+from skillopt_ci.config.config import Budget, Limits
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.estimate.estimate import Estimate, estimate
 from skillopt_ci.ledger.records import Decision
@@ -59,7 +59,6 @@ from skillopt_ci.training.trainer import (
 )
 from skillopt_ci.util import pick
 
-_ALL_TRAINED = "Nothing left to do: all epochs are trained."
 _PURPOSES = MappingProxyType(
     {
         "measure": "to measure the current skill before step {0.step}",
@@ -109,7 +108,7 @@ def step_command(
             f"Step {record.step}: the candidate waits to be measured.",
         )
     elif not outcomes:
-        nothing_to_do(_ALL_TRAINED)
+        nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
 
 
 async def _step(
@@ -144,13 +143,19 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     if finished is not None:
         print_finish(finished, settings)
     elif not outcomes:
-        nothing_to_do(_ALL_TRAINED)
+        nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
     if settings.verbosity >= 0:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
         if ends:
             done += f" and {ends} {'end of an epoch' if ends == 1 else 'ends of epochs'}"
-        click.echo(f"All epochs are trained: {done} in this run.", err=True)
+        over = _why_over(run)
+        click.echo(f"{over[0].upper()}{over[1:]}: {done} in this run.", err=True)
+
+
+def _why_over(run: Run) -> str:
+    limited = run.config.budget.run != Limits()
+    return "the budget has room for no further step" if limited else "all epochs are trained"
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
@@ -399,7 +404,7 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     with opened(settings) as run:
         outlook = look_ahead(run)
         if outlook is None:
-            nothing_to_do(_ALL_TRAINED)
+            nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
         done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
     used = "calls=usage.calls tokens=usage.tokens cost_usd=usage.cost_usd"
     errors = plural(done.errors, "attempt")

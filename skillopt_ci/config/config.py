@@ -138,7 +138,7 @@ class Train(Section):
     """The training schedule."""
 
     num_epochs: int = Field(default=4, gt=0)
-    """Passes over the training tasks."""
+    """Passes over the training tasks. Left out in a new run, a budget of calls ends it instead."""
     train_size: int = Field(default=0, ge=0)
     """0: the number of training tasks; otherwise it must equal that number. Generated tasks need
     it: a multiple of `batch_size` times `accumulation`."""
@@ -219,7 +219,8 @@ class Evaluation(Section):
     gate_mixed_weight: float = Field(default=0.5, ge=0, le=1)
     """Weight of the soft score when `gate_metric: mixed`."""
     sel_env_num: int = Field(default=0, ge=0)
-    """Selection tasks used: the first N; 0 means all."""
+    """Selection tasks used: the first N; 0 means all. Left out in a new run, a budget of calls
+    decides: one evaluation then takes about 7 % of it, on tasks of all types."""
     test_env_num: int = Field(default=0, ge=0)
     """Test tasks used: the first N; 0 means all."""
     use_gate: bool = True

@@ -23,7 +23,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import plan_step, total_steps
+from skillopt_ci.training.plan import last_step, plan_step, sizes_of, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout
@@ -107,7 +107,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
         train=len(train),
         selection=len(run.selection),
         test=len(run.test),
-        total_steps=total_steps(len(train), config.train),
+        total_steps=last_step(config, sizes_of(config, run.splits), state, checkout.history),
         judged=_judged(run),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
@@ -118,7 +118,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
     numbers = range(1, situation.total_steps + 1)
     plans = [plan_step(train, config.train, number, run.first_seed) for number in numbers]
     epochs = config.train.num_epochs
-    epoch = min(epochs, (first - 1) // (situation.total_steps // epochs) + 1)
+    epoch = min(epochs, (first - 1) // (total_steps(len(train), config.train) // epochs) + 1)
     begin = [] if state else [forecast.start()]
     steps, of_epoch, ends = list[Calls](), list[Calls](), list[Calls]()
     for plan in plans:

@@ -34,7 +34,7 @@ from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerp
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.memory import record_of
 from skillopt_ci.training.offline_eval import by_type
-from skillopt_ci.training.plan import last_step
+from skillopt_ci.training.plan import last_step, sizes_of
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Checkout,
@@ -253,7 +253,7 @@ def _summary(
         skill=state.skill,
         simulated=run.simulated,
         step=state.step,
-        total_steps=last_step(run),
+        total_steps=last_step(run.config, sizes_of(run.config, run.splits), state, history),
         epoch=state.epoch,
         metric=run.config.evaluation.gate_metric,
         initial=initial,

@@ -7,18 +7,20 @@ from 1; steps go on counting across epochs.
 import math
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.ledger.records import LearningRateRecord, State
+from skillopt_ci.ledger.records import HistoryEntry, LearningRateRecord, State
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.metrics import Aggregate
-from skillopt_ci.tasks.task import Task
+from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import LEARNING_RATE, LearningRateShape, WireError, parse_as
 from skillopt_ci.training.replies import Item as replies_Item
@@ -28,6 +30,8 @@ from skillopt_ci.training.update import UpdateMode
 
 Item = TypeVar("Item")
 
+#: More questions are rarely put to the optimizer in one step.
+_MOST_QUESTIONS = 8
 #: Distance between the seeds of two epochs.
 EPOCH_STRIDE = 1000
 
@@ -66,9 +70,69 @@ def total_steps(n_train: int, train: Train) -> int:
     return train.num_epochs * steps_per_epoch(n_train, train.batch_size, train.accumulation)
 
 
-def last_step(run: Run) -> int:
-    """The same for ``run``."""
-    return total_steps(len(run.splits.train), run.config.train)
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many tasks of each split a run uses."""
+
+    train: int
+    selection: int
+    test: int
+
+
+def sizes_of(config: Config, splits: Splits) -> Sizes:
+    evaluation = config.evaluation
+    return Sizes(
+        len(splits.train),
+        len(splits.selection[: evaluation.sel_env_num or None]),
+        len(splits.test[: evaluation.test_env_num or None]),
+    )
+
+
+def last_step(
+    config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry]
+) -> int:
+    """Number of the run's last step: that of its epochs, or an earlier one if the budget ends it.
+
+    A run ends when its budget has no room for a step that takes all it can, with what the tests
+    take left aside: a planned end is worth more than a step that breaks off.
+    """
+    last = total_steps(sizes.train, config.train)
+    done, left = 0 if state is None else state.step, calls_left(config, sizes, state)
+    if math.isinf(left):
+        return last
+    made = [one.usage.calls for one in history if one.kind == "step"]
+    attempts, drawn = config.rollout.attempts, config.train.batch_size * config.train.accumulation
+    most = max([attempts * (drawn + sizes.selection) + _MOST_QUESTIONS, *made])
+    if done and left < most:
+        return min(last, done)
+    # a comparison ends early as often as not
+    likely = attempts * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
+    mean = sum(made) / len(made) if made else likely
+    first = attempts * sizes.selection if state is None else 0
+    return min(last, done + max(1, int((left - first) / max(1.0, mean))))
+
+
+def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
+    """Calls that training may still make in this run; tokens and dollars go by the calls so far."""
+    spent, limits = Usage() if state is None else state.usage, config.budget.run
+    left = math.inf
+    for name in ("calls", "tokens", "cost_usd"):
+        limit, used = getattr(limits, name), getattr(spent, name) or 0
+        if limit is None or (name != "calls" and not used):
+            continue
+        each = 1.0 if name == "calls" else used / max(1, spent.calls)
+        tests = 2 * sizes.test * config.rollout.attempts * config.evaluation.eval_test
+        kept = tests if tests * each < limit / 2 else 0
+        left = min(left, (limit - used) / each - kept)
+    return left
+
+
+def end_fits(config: Config, sizes: Sizes, state: State) -> bool:
+    """Whether the budget has room for the end of an epoch."""
+    optimizer, attempts = config.optimizer, config.rollout.attempts
+    compared = 2 * min(optimizer.slow_update_samples, sizes.train) * optimizer.use_slow_update
+    most = attempts * (compared + sizes.selection) + _MOST_QUESTIONS
+    return calls_left(config, sizes, state) >= most
 
 
 def plan_step(
@@ -119,21 +183,82 @@ def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
     return order
 
 
+# What a configuration leaves open: settings of the run that goes on, or what its budget admits.
+
+#: Settings whose defaults changed, and those that a budget decides: a run keeps what it began with.
+_KEPT = (
+    ("train", "num_epochs"),
+    ("optimizer", "learning_rate"),
+    ("optimizer", "min_learning_rate"),
+    ("optimizer", "lr_scheduler"),
+    ("evaluation", "sel_env_num"),
+)
+#: The share of a budget of calls that one evaluation may take, and the fewest tasks it has. In 24
+#: synthetic worlds shares from 0.05 to 0.1 did as well, and 16 tasks were the fewest that paid.
+_EVALUATION_SHARE = 0.07
+_FEWEST_SELECTION = 16
+
+
+def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config, Splits]:
+    """``config`` and ``splits`` with what they leave open.
+
+    What a file does not say of a run that began is as it was recorded. In a new one a budget of
+    calls says how many selection tasks are used, of all types alike, and epochs end with it.
+    """
+    found = dict[tuple[str, str], object]()
+    calls, attempts = config.budget.run.calls, config.rollout.attempts
+    if state is not None and state.basis is not None:
+        recorded: Mapping[str, Any] = state.basis.config
+        found = {(part, key): recorded.get(part, {}).get(key) for part, key in _KEPT}
+    elif calls is not None:
+        most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
+        used = 0 if most >= len(splits.selection) else most
+        epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))
+        found = {("train", "num_epochs"): epochs, ("evaluation", "sel_env_num"): used}
+    changes = dict[str, Section]()
+    for (part, key), value in found.items():
+        section = changes.get(part, getattr(config, part))
+        if value is not None and key not in getattr(config, part).model_fields_set:
+            changes[part] = section.model_copy(update={key: value})
+    chosen = config.model_copy(update=changes)
+    if chosen.evaluation.sel_env_num and "sel_env_num" not in config.evaluation.model_fields_set:
+        mixed = _mixed_by_type(splits.selection, config.train.seed)
+        splits = replace(splits, selection=mixed)
+    return chosen, splits
+
+
+def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
+    """The tasks so ordered that the first N have each type as often as all have, nearly."""
+    kinds: dict[str, list[Task]] = {}
+    for task in _shuffled(tasks, seed):
+        kinds.setdefault(task.task_type, []).append(task)
+    places = {
+        task.id: (number + 0.5) / len(alike)
+        for alike in kinds.values()
+        for number, task in enumerate(alike)
+    }
+    return tuple(sorted(tasks, key=lambda task: (places[task.id], task.task_type)))
+
+
 # Epochs: which end of an epoch is due.
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
     """The epoch whose end is due, if any; see :func:`completed_epoch`."""
-    return completed_epoch(run.config, len(run.splits.train), checkout.state)
+    return completed_epoch(run.config, sizes_of(run.config, run.splits), checkout.state)
 
 
-def completed_epoch(config: Config, n_train: int, state: State) -> int | None:
-    """The last completed epoch if its end is due; epochs passed over are not made up for."""
+def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
+    """The last completed epoch if its end is due and within the budget.
+
+    Epochs passed over are not made up for.
+    """
     optimizer, train = config.optimizer, config.train
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
-    completed = state.step // steps_per_epoch(n_train, train.batch_size, train.accumulation)
-    return completed if completed > state.boundary else None
+    completed = state.step // steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
+    due = completed > state.boundary and end_fits(config, sizes, state)
+    return completed if due else None
 
 
 # Schedule: who limits the edits of a step, and how, as a pure function of the step's number.

@@ -34,12 +34,13 @@ from skillopt_ci.training.baseline import ensure_scored, no_score_is_higher, ref
 from skillopt_ci.training.evaluate import evaluate, evaluation_at_epoch_end
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import (
+    Sizes,
     StepPlan,
     boundary_due,
     completed_epoch,
     last_step,
     plan_step,
-    total_steps,
+    sizes_of,
 )
 from skillopt_ci.training.propose import propose
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
@@ -186,7 +187,12 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         return BoundaryOutcome(record, commit, state, seconds)
     assert decision is not None  # noqa: S101 - a step always comes to one
     run.observer(StageFinished("decide", "recorded"))
-    return StepOutcome(record, decision, commit, state, last_step(run), seconds)
+    return StepOutcome(record, decision, commit, state, _last_step(run, decided), seconds)
+
+
+def _last_step(run: Run, checkout: Checkout) -> int:
+    sizes = sizes_of(run.config, run.splits)
+    return last_step(run.config, sizes, checkout.state, checkout.history)
 
 
 def _spent(meter: Meter) -> dict[str, object]:
@@ -231,7 +237,7 @@ def next_work(
             return due
         run.observer(Note(f"The end of epoch {due} waits for the step in flight."))
     step = checkout.state.step + 1
-    if only_epoch_end or step > last_step(run):
+    if only_epoch_end or (candidate is None and step > _last_step(run, checkout)):
         return None
     if candidate is None:
         refuse_to_learn_nothing(run, checkout)
@@ -251,7 +257,9 @@ async def _candidate(
         last = next((one for one in reversed(checkout.history) if one.kind == "step"), None)
         told = "" if last is None else last.verdict
         run.observer(
-            StepStarted(work.step, last_step(run), work.epoch, current.score, current.n, told)
+            StepStarted(
+                work.step, _last_step(run, checkout), work.epoch, current.score, current.n, told
+            )
         )
     if candidate is not None:
         recharge(models.meter, candidate)
@@ -281,7 +289,7 @@ async def _propose_step(
     changes = changes_since(checkout.state.basis, basis)
     if changes:
         run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    proposal = await propose(run, checkout, plan, last_step(run), models)
+    proposal = await propose(run, checkout, plan, _last_step(run, checkout), models)
     record = StepRecord(
         step=plan.step,
         epoch=plan.epoch,
@@ -471,12 +479,12 @@ class Upcoming:
 
 
 def upcoming(
-    config: Config, n_train: int, state: State, history: Sequence[HistoryEntry]
+    config: Config, sizes: Sizes, state: State, history: Sequence[HistoryEntry]
 ) -> Upcoming:
     """What comes next where nothing is in flight."""
-    total = total_steps(n_train, config.train)
+    total = last_step(config, sizes, state, history)
     step = state.step + 1 if state.step < total else None
-    due = completed_epoch(config, n_train, state)
+    due = completed_epoch(config, sizes, state)
     scheduled = config.schedule.slow_update == "scheduled"
     if due is not None and not (scheduled and step is not None):
         return Upcoming("epoch_end", total, step, due, scheduled)

@@ -157,11 +157,13 @@ def test_json_is_one_object_per_step_and_every_line_of_the_log_names_its_stage(c
     assert {"rollout", "reflect", "aggregate", "select", "update", "selection"} <= stages
 
 
-def test_a_budget_of_the_run_ends_it_between_calls(cli, fresh):
-    done = cli(fresh, "run", "-q", "-o", "budget.run.calls=60")
-    assert done.code == 4
-    assert done.out.count("\n") == 1
-    assert cli(fresh, "run", "-q").out.startswith("Step 2 of 2")
+def test_a_budget_ends_the_run_after_a_whole_step(cli, fresh, git):
+    done = cli(fresh, "run", "-o", "budget.run.calls=60")
+    assert done.code == 0
+    assert "The budget has room for no further step: 1 step in this run." in done.err
+    state = json.loads(git(fresh, "show", "skillopt/quickstart:.skillopt/quickstart/state.json"))
+    assert 0 < state["usage"]["calls"] <= 60
+    assert cli(fresh, "step", "-q").out.startswith("Step 2 of 2")
 
 
 TESTED = ("-o", "evaluation.eval_test=true")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.progress import Note
+from skillopt_ci.training.plan import sizes_of
 from skillopt_ci.training.trainer import Upcoming, upcoming
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ LEFT = {"step": ["step"], "epoch_end": ["slow_update", "step"], "done": []}
 
 def foretold(checkout: Checkout, *overrides: str) -> Upcoming:
     session, history = checkout.session(*overrides), checkout.history()
-    return upcoming(session.config, len(session.splits.train), checkout.state(), history)
+    sizes = sizes_of(session.config, session.splits)
+    return upcoming(session.config, sizes, checkout.state(), history)
 
 
 def test_every_step_does_what_was_foretold(checkout):

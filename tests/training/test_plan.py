@@ -9,25 +9,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.config import Optimizer, Train
+from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.ledger.records import LearningRateRecord
+from skillopt_ci.ledger.records import (
+    Basis,
+    HistoryEntry,
+    LearningRateRecord,
+    Measurement,
+    Snapshot,
+    State,
+)
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import ModelUnavailable
+from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.tasks.task import Task
+from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.plan import (
+    Sizes,
     StepPlan,
     analyst_budget,
     coerced,
+    completed_epoch,
     decide_learning_rate,
     edit_budget,
+    last_step,
     lr_control,
     plan_step,
+    planned,
     total_steps,
 )
 from tests.support.update_modes import PATCH
@@ -117,6 +128,130 @@ def test_generated_batches_are_shuffled_whole_and_keep_their_seeds(make_task):
         random.Random(42 + epoch * 1000).shuffle(order)
         expected.append(order)
     assert seeds == expected
+
+
+# -- a run within its budget -----------------------------------------------------------------------
+
+SIZES = Sizes(train=128, selection=64, test=10)
+
+
+def configured(**sections: Any) -> Config:
+    given = {
+        "run": "r",
+        "skill": "SKILL.md",
+        "tasks": {"train": "a.jsonl", "selection": "b.jsonl"},
+        "model": {
+            role: {"provider": "simulated", "model": role} for role in ("target", "optimizer")
+        },
+    }
+    return Config.model_validate({**given, **sections})
+
+
+def stands(step: int, **usage: Any) -> State:
+    measured = Measurement(hard=0.5, soft=0.5, score=0.5)
+    text = Snapshot(sha256="", step=0, origin="initial", measurement=measured)
+    return State.model_validate(
+        {
+            "run": "r",
+            "skill": "SKILL.md",
+            "step": step,
+            "epoch": 1,
+            "current": text,
+            "best": text,
+            "measured_under": "",
+            "config_sha256": "",
+            "usage": Usage(**usage),
+        }
+    )
+
+
+def steps(*calls: int) -> list[HistoryEntry]:
+    return [
+        HistoryEntry(kind="step", step=1, epoch=1, action="reject", usage=Usage(calls=one))
+        for one in calls
+    ]
+
+
+def test_without_a_budget_the_last_step_is_that_of_the_epochs() -> None:
+    assert last_step(configured(), SIZES, None, ()) == 16
+    assert last_step(configured(), SIZES, stands(16, calls=10_000), steps(900)) == 16
+
+
+@pytest.mark.parametrize(
+    ("spent", "made", "last"),
+    [
+        (0, (), 5),  # (480 - 20 for the tests) / (40 + 32 + 4)
+        (100, (50,), 8),  # cheap so far: (480 - 20 - 100) / 50 more
+        (348, (60, 60), 3),  # 112 are left: a step may take 40 + 64 + 8
+        (349, (60, 60), 2),
+    ],
+)
+def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(
+    spent: int, made: tuple[int, ...], last: int
+) -> None:
+    config = configured(budget={"run": {"calls": 480}}, train={"num_epochs": 9})
+    state = stands(len(made), calls=spent) if made else None
+    assert last_step(config, SIZES, state, steps(*made)) == last
+
+
+def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far() -> None:
+    config = configured(budget={"run": {"cost_usd": 4.8}}, train={"num_epochs": 9})
+    assert last_step(config, SIZES, None, ()) == 36
+    state = stands(1, calls=100, cost_usd=1.0)
+    assert last_step(config, SIZES, state, steps(50)) == 1 + (480 - 20 - 100) // 50
+
+
+def test_the_end_of_an_epoch_waits_for_room_in_the_budget() -> None:
+    config = configured(budget={"run": {"calls": 480}})
+    assert completed_epoch(config, SIZES, stands(4, calls=300)) == 1
+    assert completed_epoch(config, SIZES, stands(4, calls=400)) is None
+
+
+def tasks_of(*kinds: str) -> tuple[Task, ...]:
+    return tuple(
+        Task(f"s{number}", (Message("user", "?"),), task_type=kind)
+        for number, kind in enumerate(kinds)
+    )
+
+
+def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls() -> None:
+    splits = Splits(TASKS, tasks_of(*["a"] * 75, *["b"] * 25), ())
+    config, chosen = planned(configured(budget={"run": {"calls": 570}}), splits, None)
+    assert (config.evaluation.sel_env_num, config.train.num_epochs) == (40, 57)
+    used = [task.task_type for task in chosen.selection[:40]]
+    assert (used.count("a"), used.count("b")) == (30, 10)
+    assert sorted(chosen.selection, key=lambda task: task.id) == sorted(
+        splits.selection, key=lambda task: task.id
+    )
+
+
+@pytest.mark.parametrize("budget", [{}, {"run": {"cost_usd": 3}}, {"step": {"calls": 99}}])
+def test_without_a_budget_of_calls_nothing_is_left_out(budget: dict[str, Any]) -> None:
+    splits = Splits(TASKS, tasks_of(*["a"] * 200), ())
+    assert planned(configured(budget=budget), splits, None) == (configured(budget=budget), splits)
+
+
+def test_what_a_person_wrote_is_not_planned() -> None:
+    splits = Splits(TASKS, tasks_of(*["a"] * 200), ())
+    given = {"budget": {"run": {"calls": 570}}, "train": {"num_epochs": 3}}
+    config, chosen = planned(configured(**given, evaluation={"sel_env_num": 0}), splits, None)
+    assert (config.evaluation.sel_env_num, config.train.num_epochs) == (0, 3)
+    assert chosen is splits
+
+
+def test_a_run_that_began_keeps_its_settings() -> None:
+    recorded = {
+        "train": {"num_epochs": 4},
+        "optimizer": {"learning_rate": 4, "min_learning_rate": 2, "lr_scheduler": "constant"},
+        "evaluation": {"sel_env_num": 0},
+    }
+    basis = Basis(config=recorded, train_size=10, train_sha256="")
+    state = stands(3).model_copy(update={"basis": basis})
+    given = configured(optimizer={"learning_rate": 7}, budget={"run": {"calls": 100}})
+    config, _ = planned(given, Splits(TASKS, tasks_of(*["a"] * 200), ()), state)
+    found = config.optimizer
+    assert (found.learning_rate, found.min_learning_rate, found.lr_scheduler) == (7, 2, "constant")
+    assert (config.train.num_epochs, config.evaluation.sel_env_num) == (4, 0)
 
 
 def budgets(optimizer: Optimizer, total: int) -> list[int]:

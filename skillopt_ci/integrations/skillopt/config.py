@@ -114,7 +114,11 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 #: SkillOpt's own defaults, where ours differ.
 _DEFAULTS: Mapping[tuple[str, str], Scalar] = {
     ("gradient", "minibatch_size"): 8,
+    ("optimizer", "learning_rate"): 4,
+    ("optimizer", "min_learning_rate"): 2,
     ("optimizer", "lr_scheduler"): "cosine",
+    ("train", "num_epochs"): 4,
+    ("evaluation", "sel_env_num"): 0,
     ("model", "reasoning_effort"): "medium",
 }
 #: Keys of `env` that are whole numbers.

@@ -1,0 +1,200 @@
+"""True score for equal cost in 24 worlds: ours against the others, with nothing tuned per world.
+
+``python -m bench.grid --out DIR --cost 470 --seeds 3`` prints a row for each system. The cost of a
+run is its attempts at training and selection tasks and five for each call of the optimizer. Worlds
+come from a Latin hypercube; ``--worlds 1`` draws those that defaults were chosen on, other numbers
+others.
+"""
+
+import argparse
+import json
+import math
+import random
+import shutil
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.figures import aligned
+from bench.outcome import Outcome
+from bench.systems.foreign import run_gepa, run_skillopt
+from bench.systems.ours import run_inside
+from bench.world.world import Parameters, make_world
+
+COUNT = 24
+#: What a call of the optimizer costs, in attempts.
+OPTIMIZER = 5
+#: How much of the cost may go into attempts, so that the others end near it; measured.
+SHARE = {"gepa3": 0.72, "gepa8": 0.83}
+#: Steps of SkillOpt at its defaults: attempts at 40 training tasks and about nine questions each.
+SKILLOPT_STEP = 40 + 9 * OPTIMIZER
+
+
+def worlds(seed: int) -> list[dict[str, Any]]:
+    """Parameters of ``COUNT`` worlds: each dimension is cut into as many parts, each used once.
+
+    The dimensions: how often the target is right without and with all rules; how many proposals
+    carry a harmful edit, and how much harm those do; how many rules there are, and for how many
+    types of task each; how often the optimizer is right, and whether it sees more in more
+    evidence; the number of selection tasks; how far tasks differ in difficulty.
+    """
+    dice = random.Random(f"grid/{seed}")
+    columns = [dice.sample(range(COUNT), COUNT) for _ in range(10)]
+    return [
+        _world([(row + dice.random()) / COUNT for row in rows])
+        for rows in zip(*columns, strict=True)
+    ]
+
+
+def _world(at: Sequence[float]) -> dict[str, Any]:
+    low = 0.05 + 0.5 * at[0]
+    high = min(0.97, max(low + 0.2, 0.6 + 0.37 * at[1]))
+    rules, each, odds = int(4 + 12 * at[4]), 1 + (at[5] >= 0.5), 0.35 + 0.5 * at[6]
+    base = _logit(low)
+    return {
+        "weights": (((_logit(high) - base) * 6 / (rules * each)),) * rules,
+        "types_per_rule": each,
+        "harm": 0.3 + 1.5 * at[3],
+        "harmful": 0.6 * at[2],
+        "base": base,
+        "difficulty_sd": 1.2 * at[9],
+        "floor": 0.0,
+        "ceiling": 1.0,
+        "free_rules": rules + 6,
+        "chance": 0.4 + 1.2 * at[7],
+        "belief": (4 * odds, 4 * (1 - odds)),
+        "learned": 0.07 if at[7] < 0.5 else 0.0,
+        "train": 128,
+        "selection": int(20 * 10 ** at[8]),
+    }
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1 - share))
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One system on one seed of one world."""
+
+    system: str
+    settings: Mapping[str, Any]
+    number: int
+    world: Mapping[str, Any]
+    seed: int
+    cost: int
+    envs: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What came of it: ``ceiling`` is the true score of the skill that states all right rules."""
+
+    system: str
+    world: int
+    seed: int
+    cost: int
+    start: float
+    true: float
+    ceiling: float
+
+
+def run(contest: Contest) -> Row:
+    """Run it in a folder of its own, which is removed."""
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    folder, found = Path(tempfile.mkdtemp(prefix="grid-", dir=memory)), None
+    try:
+        found = _outcome(contest, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    world = make_world(contest.seed, Parameters(**contest.world))
+    ceiling = world.true_score(world.best_skill())
+    paid = cost_of(found.calls)
+    return Row(contest.system, contest.number, contest.seed, paid, found.start, found.true, ceiling)
+
+
+def _outcome(contest: Contest, folder: Path) -> Outcome:
+    seed, world, cost, envs = contest.seed, contest.world, contest.cost, contest.envs
+    if contest.system == "skillopt":
+        steps = (cost - world["selection"]) / (SKILLOPT_STEP + world["selection"])
+        return run_skillopt(seed, folder, envs, world=world, steps=max(1, round(steps)))
+    if contest.system in SHARE:
+        calls = int(cost * SHARE[contest.system])
+        size = int(contest.system.removeprefix("gepa"))
+        return run_gepa(seed, folder, envs, metric_calls=calls, world=world, minibatch=size)
+    return run_inside(seed, folder, contest.settings, name=contest.system, parameters=world)
+
+
+def cost_of(calls: Mapping[str, int]) -> int:
+    """The cost of calls by phase."""
+    return sum(
+        count * (OPTIMIZER if phase.startswith("optimizer/") else 1)
+        for phase, count in calls.items()
+        if phase != "target/test"
+    )
+
+
+def main() -> None:
+    """Run the contests that the command line names, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--envs", type=Path, default=Path("/nonexistent"), help="folder of bench/setup.sh")
+    add("--out", type=Path, required=True, help="a file for the rows, as JSON")
+    add("--cost", type=int, default=470)
+    add("--seeds", type=int, default=30)
+    add("--worlds", type=int, default=2, help="seed of the worlds; 1: those of the defaults")
+    add("--processes", type=int, default=2)
+    add("--others", nargs="*", default=[], help="skillopt, gepa3, gepa8")
+    add("--ours", action="append", metavar="NAME=JSON", default=[], help="settings of ours")
+    given = parser.parse_args()
+    systems: dict[str, dict[str, Any]] = {name: {} for name in given.others}
+    for text in given.ours or ["ours={}"]:
+        name, _, settings = text.partition("=")
+        systems[name] = json.loads(settings or "{}")
+    contests = [
+        Contest(system, settings, number, world, seed, given.cost, given.envs)
+        for number, world in enumerate(worlds(given.worlds))
+        for seed in range(given.seeds)
+        for system, settings in systems.items()
+    ]
+    with ProcessPoolExecutor(given.processes) as pool:
+        rows = list(pool.map(run, contests))
+    given.out.write_text(json.dumps(list(map(asdict, rows)), indent=1))
+    print(table(rows))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A line for each system: scores, cost, and the difference to the first one by world."""
+    systems = list(dict.fromkeys(row.system for row in rows))
+    scores = {(row.system, row.world, row.seed): row.true for row in rows}
+    lines = []
+    for system in systems:
+        own = [row for row in rows if row.system == system]
+        gains: dict[int, list[float]] = {}
+        for row in own:
+            gap = row.true - scores[systems[0], row.world, row.seed]
+            gains.setdefault(row.world, []).append(gap)
+        means = [statistics.mean(gap) for gap in gains.values()]
+        lines.append(
+            (
+                system,
+                len(own),
+                statistics.mean(row.cost for row in own),
+                statistics.mean(row.start for row in own),
+                statistics.mean(row.true for row in own),
+                statistics.mean(row.ceiling for row in own),
+                statistics.mean(means),
+                2 * statistics.stdev(means) / math.sqrt(len(means)),
+                min(means),
+            )
+        )
+    heads = ["system", "runs", "cost", "start", "true", "ceiling", "gain", "margin", "least"]
+    return aligned(heads, lines)
+
+
+if __name__ == "__main__":
+    main()
