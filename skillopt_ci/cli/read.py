@@ -1,7 +1,7 @@
 """Read a run from git alone: no tasks, cache or models."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from skillopt_ci.ledger.folder import Reader, RunFolder
 from skillopt_ci.ledger.inspect import newest, resolve, runs
 from skillopt_ci.ledger.ledger import GENERATIONS, Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
-from skillopt_ci.report.view import EventKind, RunRecords, RunView, StepPlace
+from skillopt_ci.report.view import EventKind, RunView, StepPlace
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.offline_eval import NamedSkill
@@ -177,7 +177,7 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
     return found
 
 
-def gather(reader: RunReader) -> RunRecords:
+def gather(reader: RunReader) -> RunView:
     """Read all that git knows of a run: records, skill texts, places.
 
     A shallow clone is deepened as far as skill texts are missing and the remote can be read.
@@ -203,8 +203,7 @@ def gather(reader: RunReader) -> RunRecords:
     actions = ((commit.trailers.get("Skillopt-Action"), commit.sha) for commit in commits)
     first = next((sha for action, sha in actions if action == "start"), None)
     state = first and reader.folder.read_state(partial(reader.ledger.read, first))
-    facts = {one.name: getattr(run, one.name) for one in fields(run)}
-    return RunRecords(**facts, texts=texts, baseline=state.current.measurement if state else None)
+    return replace(run, texts=texts, baseline=state.current.measurement if state else None)
 
 
 def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:

@@ -27,7 +27,7 @@ from skillopt_ci.report.html_charts import anchor
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.html_skill import Evidence, Version
 from skillopt_ci.report.terminal import course_lines, shortened
-from skillopt_ci.report.view import RunRecords, RunView
+from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
@@ -160,7 +160,7 @@ def _dates(reader: RunReader) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.time[:10] for one in (*log[-1:], *log[:1])))
 
 
-def _versions(run: RunRecords) -> Iterator[Version]:
+def _versions(run: RunView) -> Iterator[Version]:
     """Each text that was the current one, as far as commits with it can still be reached."""
     before = ""
     for entry in run.history:
@@ -176,7 +176,7 @@ def _label(entry: HistoryEntry) -> str:
     return told.get(entry.kind) or event_name(entry).lower()
 
 
-def _candidates(run: RunRecords) -> Iterator[tuple[str, tuple[str, str]]]:
+def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:
     made = [
         *(
             (f"step-{one.step}", one.proposal.skill_before, one.proposal.skill_after)

@@ -1,7 +1,6 @@
 """The files that a run, its workflows or an environment start from."""
 
 import json
-import keyword
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping
@@ -206,8 +205,6 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-#: Names that the class would hide.
-_TAKEN = frozenset({"Attempt", "Environment", "Parts", "Score", "Split", "Task"})
 
 
 def scaffold_environment(name: str, kind: str, folder: Path) -> dict[str, str]:
@@ -215,7 +212,6 @@ def scaffold_environment(name: str, kind: str, folder: Path) -> dict[str, str]:
     run = slug(name)
     values = {
         "name": " ".join(name.split()),
-        "Name": class_name(name),
         "run": run,
         "folder": shlex.quote(folder.as_posix()),
     }
@@ -227,12 +223,3 @@ def scaffold_environment(name: str, kind: str, folder: Path) -> dict[str, str]:
     }
     skill = Template(_template("SKILL.md")).safe_substitute(name=run)
     return {**files, f"skills/{run}/SKILL.md": skill}
-
-
-def class_name(text: str) -> str:
-    """``text`` as the name of a Python class."""
-    words = re.findall(r"[A-Za-z0-9]+", text)
-    name = "".join(word[0].upper() + word[1:] for word in words) or "Environment"
-    if name[0].isdigit():
-        name = f"Environment{name}"
-    return f"My{name}" if name in _TAKEN or keyword.iskeyword(name) else name

@@ -1,6 +1,6 @@
-"""The drawings: the curve, what was spent, and which task was solved under which candidate.
+"""The drawings: the curve, and which task was solved under which candidate.
 
-Curve and bars are in percent of their height and width, so that they fit a screen of any size.
+The curve is in percent of its height and width, so that it fits a screen of any size.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
 from skillopt_ci.ledger.timeline import Moment, timeline
-from skillopt_ci.report.words import event_name, usage_text
+from skillopt_ci.report.words import event_name
 from skillopt_ci.stats import wilson
 from skillopt_ci.text import plural, score
 
@@ -67,17 +67,6 @@ def curve(history: Sequence[HistoryEntry]) -> Curve:
         crowded=len(moments) > _CROWD,
         epoch_bottom=100 if len(ends) <= _MANY_EPOCHS else 4,
     )
-
-
-def spending(history: Sequence[HistoryEntry]) -> tuple[str, tuple[tuple[float, str], ...]]:
-    """What each event used in percent of the most: its cost, or tokens if nothing had a price."""
-    spent = [one for one in history if one.usage.calls]
-    paid = any(one.usage.cost_usd for one in spent)
-    sizes = [one.usage.cost_usd or 0.0 if paid else float(one.usage.tokens) for one in spent]
-    most = max(sizes, default=0.0) or 1.0
-    told = (f"{event_name(one)}: {usage_text(one.usage)}" for one in spent)
-    heights = (round(100 * size / most, 1) for size in sizes)
-    return "cost" if paid else "tokens", tuple(zip(heights, told, strict=True))
 
 
 def anchor(entry: HistoryEntry) -> str:

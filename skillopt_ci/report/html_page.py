@@ -20,7 +20,6 @@ from skillopt_ci.report.html_charts import (
     anchor,
     curve,
     outcome_map,
-    spending,
 )
 from skillopt_ci.report.html_skill import Evidence, learned, passages
 from skillopt_ci.report.view import EventView, RunView, failures
@@ -61,7 +60,6 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             results=tuple(_results(run)),
             panel=tuple(_panel(run, evidence.dates)),
             curve=curve(run.history),
-            spent=spending(run.history),
             history=[(entry, event_name(entry), anchor(entry)) for entry in reversed(run.history)],
             map=drawn,
             learned=learned(evidence, {view.anchor: view for view in views}, found),

@@ -29,7 +29,6 @@ from skillopt_ci.report.words import (
     follows,
     note_outcomes,
     rules,
-    stage_gist,
 )
 from skillopt_ci.text import cost_text, plural, rounded, score
 
@@ -100,8 +99,6 @@ def event_body(view: EventView, links: Links) -> str:
 def _fact_table(view: EventView, links: Links) -> str:
     used = (view.used,) if view.record.usage.calls else ()
     rows, place = fact_cells((*view.gate, *view.work, *used)), view.place
-    if stages := stage_gist(view.record.accounts):
-        rows.append(("↳ by stage", inline(stages, 500)))
     named = (
         ("candidate", place.candidate),
         ("merge" if view.fate == "merged" else "verdict", place.verdict),

@@ -245,6 +245,9 @@ class RunView:
     ``places`` says where they are in git. ``summary`` is what came of the run when it was last
     finished, ``base`` the branch that people work on, which has ``base_events`` of ``history``:
     scores and counts are relative to what it has, as a pull request's are.
+
+    ``texts`` are skill texts by their SHA-256, ``baseline`` is the first measurement of the initial
+    skill: each where somebody asked for it, and as far as the history reaches.
     """
 
     state: State
@@ -256,6 +259,8 @@ class RunView:
     base: str = ""
     base_events: int = 0
     commit: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    baseline: Measurement | None = None
 
     @property
     def skill_name(self) -> str:
@@ -351,18 +356,6 @@ class RunView:
             if entry.kind == "slow_update" and end.epoch == entry.epoch:
                 return event_view(end, self.place(end.epoch, "slow_update"))
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecords(RunView):
-    """A run with the evidence of every step, and what only its commits know.
-
-    ``texts`` are skill texts by their SHA-256, ``baseline`` is the first measurement of the initial
-    skill: each as far as the history reaches.
-    """
-
-    texts: Mapping[str, str] = field(default_factory=dict)
-    baseline: Measurement | None = None
 
     @property
     def moments(self) -> tuple[Moment, ...]:

@@ -20,7 +20,7 @@ from skillopt_ci.ledger.records import (
     ReviewerNoteRecord,
     StepRecord,
 )
-from skillopt_ci.model.types import Accounts, Usage, by_role, by_stage, total
+from skillopt_ci.model.types import Accounts, Usage, by_role, total
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import (
@@ -99,15 +99,6 @@ def account_rows(
     missing = whole.calls - total(accounts.values()).calls
     if missing > 0:
         yield "  earlier", f"{plural(missing, 'call')} before roles were told apart"
-
-
-def stage_gist(accounts: Accounts) -> str:
-    """What each stage used, in a line; empty without accounts. A cost of nothing is left out."""
-    return " · ".join(
-        f"{stage} {plural(used.calls, 'call')}, {plural(used.tokens, 'token')}"
-        + (f", {cost_text(used.cost_usd)}" if used.cost_usd else "")
-        for stage, used in by_stage(accounts).items()
-    )
 
 
 # Scores and the gate's arithmetic.

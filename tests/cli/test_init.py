@@ -25,7 +25,7 @@ from skillopt_ci.cli.init import (
     make_repository,
 )
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.cli.scaffold import WORKFLOW, class_name
+from skillopt_ci.cli.scaffold import WORKFLOW
 from skillopt_ci.config.loading import load
 from skillopt_ci.errors import UsageError
 from skillopt_ci.git.process import Git
@@ -266,22 +266,6 @@ def test_what_is_there_stays(cli, tmp_path):
     assert (tmp_path / "words" / "environment.py").read_text() == "mine\n"
     again = cli(tmp_path, "new-env", "words", "--json")
     assert (again.code, again.json["written"]) == (3, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("number words", "NumberWords"),
-        ("3d maps", "Environment3dMaps"),
-        ("task", "MyTask"),
-        ("none", "MyNone"),
-        ("--", "MyEnvironment"),
-        ("über-test", "BerTest"),
-    ],
-)
-def test_any_text_becomes_the_name_of_a_class(text, name):
-    assert class_name(text) == name
-    assert name.isidentifier()
 
 
 SMALL = ("-o", "tasks.limit=12", "-o", "train.num_epochs=1", "-o", "train.batch_size=6")

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from run_views import runs
 
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
-from skillopt_ci.model.types import Usage
-from skillopt_ci.report.html_charts import Column, curve, outcome_map, spending
+from skillopt_ci.report.html_charts import Column, curve, outcome_map
 
 
 def entry(kind: str, step: int, action: str, after: float | None, sha: str = "a") -> HistoryEntry:
@@ -73,16 +72,6 @@ def test_a_long_run_has_smaller_marks_and_short_ticks_for_its_epochs():
     assert long.epoch_bottom < 10
 
 
-def test_what_was_spent_is_told_in_dollars_or_else_in_tokens():
-    free = START.model_copy(update={"usage": Usage(calls=1, prompt_tokens=50)})
-    paid = START.model_copy(update={"usage": Usage(calls=1, cost_usd=0.5)})
-    dear = START.model_copy(update={"usage": Usage(calls=2, cost_usd=1.0)})
-    assert spending([free, START])[0] == "tokens"
-    what, bars = spending([START, free, paid, dear])
-    assert (what, [height for height, _ in bars]) == ("cost", [0, 50, 100])
-    assert bars[2][1] == "First measurement: 2 calls, 0 tokens, cost $1.00"
-
-
 @given(runs())
 def test_everything_is_inside_of_the_picture(run):
     drawn = curve(run.history)
@@ -90,7 +79,6 @@ def test_everything_is_inside_of_the_picture(run):
     places = [tuple(map(float, pair.split(","))) for pair in points]
     places += [(mark.x, mark.y) for mark in drawn.marks]
     assert all(0 <= x <= 100 and 0 <= y <= 100 for x, y in places)
-    assert all(0 <= height <= 100 for height, _ in spending(run.history)[1])
 
 
 def column(**tasks: tuple[float, float]) -> Column:

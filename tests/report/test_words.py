@@ -30,7 +30,6 @@ from skillopt_ci.report.words import (
     reminders,
     reservations,
     rewriting,
-    stage_gist,
     suggestion_rows,
     tasks_text,
     training_score,
@@ -65,14 +64,6 @@ def test_a_record_of_an_earlier_version_tells_its_stages():
     used = Usage(calls=2, prompt_tokens=5)
     assert tuple(account_rows({}, used, {"rollout": used})) == (
         ("  rollout", "2 calls, 5 tokens, cost $0.00"),
-    )
-    assert stage_gist({}) == ""
-
-
-def test_a_line_for_comments_names_calls_tokens_and_known_costs():
-    assert stage_gist(ACCOUNTS) == (
-        "judge 1 call, 11 tokens · rollout 4 calls, 440 tokens, $0.5000 · "
-        "selection 2 calls, 220 tokens, $0.2500"
     )
 
 

@@ -18,7 +18,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.ledger.timeline import Moment
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.view import RunRecords
+from skillopt_ci.report.view import RunView
 from skillopt_ci.util import pick
 
 _PREVIEW = 200
@@ -46,7 +46,7 @@ _COUNTS = "calls prompt_tokens completion_tokens"
 _Files = Iterator[tuple[str, object]]
 
 
-def skillopt_files(evidence: RunRecords, root: str) -> dict[str, str]:
+def skillopt_files(evidence: RunView, root: str) -> dict[str, str]:
     """The files of the run folder by their paths in it; ``root`` is where it will stand."""
     return {name: _written(name, content) for name, content in _files(evidence, root)}
 
@@ -60,7 +60,7 @@ def _written(name: str, content: object) -> str:
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
 
-def _files(evidence: RunRecords, root: str) -> _Files:
+def _files(evidence: RunView, root: str) -> _Files:
     last, state = evidence.moments[-1], evidence.state
     yield "config.json", flat_config(evidence)
     runtime = {
@@ -99,7 +99,7 @@ def _skill_file(step: int) -> str:
     return f"skills/skill_v{step:04}.md"
 
 
-def flat_config(evidence: RunRecords) -> dict[str, object]:
+def flat_config(evidence: RunView) -> dict[str, object]:
     """The configuration under SkillOpt's flat names; empty if an old version did not record it."""
     basis = evidence.state.basis
     if basis is None:
@@ -123,7 +123,7 @@ def flat_config(evidence: RunRecords) -> dict[str, object]:
     }
 
 
-def _steps(evidence: RunRecords) -> _Files:
+def _steps(evidence: RunView) -> _Files:
     kinds = ("step", "notes")
     moments = {one.entry.step: one for one in evidence.moments if one.entry.kind in kinds}
     done = [(record, moments[record.step]) for record in evidence.steps if record.step in moments]
@@ -137,7 +137,7 @@ def _steps(evidence: RunRecords) -> _Files:
         yield "lr_history.jsonl", [_lr_decision(rate) for rate in rates]
 
 
-def _step_record(evidence: RunRecords, record: StepRecord, moment: Moment) -> dict[str, object]:
+def _step_record(evidence: RunView, record: StepRecord, moment: Moment) -> dict[str, object]:
     """An entry of ``history.json``; what is not known is left out."""
     text = evidence.texts.get(record.proposal.skill_after)
     current = evidence.texts.get(moment.skill_sha256)
@@ -212,7 +212,7 @@ def _lr_decision(record: LearningRateRecord) -> dict[str, object]:
     )
 
 
-def _step_files(evidence: RunRecords, record: StepRecord, entry: Mapping[str, object]) -> _Files:
+def _step_files(evidence: RunView, record: StepRecord, entry: Mapping[str, object]) -> _Files:
     """The files of ``steps/step_NNNN``, by their names; ``entry`` is the step's record."""
     proposal, decision = record.proposal, record.decision
     yield "step_record.json", entry
@@ -285,7 +285,7 @@ def _item(item: EditRecord | SuggestionRecord) -> dict[str, object]:
     return item.model_dump(mode="json", exclude={"status", "reason"})
 
 
-def _boundaries(evidence: RunRecords) -> _Files:
+def _boundaries(evidence: RunView) -> _Files:
     for record in evidence.epochs:
         epoch = record.epoch
         if record.slow_update is not None:
@@ -323,7 +323,7 @@ def _slow_result(record: BoundaryRecord) -> dict[str, object]:
     )
 
 
-def _end(evidence: RunRecords, summary: Summary) -> _Files:
+def _end(evidence: RunView, summary: Summary) -> _Files:
     """What a run that was finished leaves."""
     state = evidence.state
     yield "summary.json", _run_summary(evidence, summary)
@@ -342,7 +342,7 @@ def _end(evidence: RunRecords, summary: Summary) -> _Files:
             yield f"{folder}/summary.json", counts
 
 
-def _run_summary(evidence: RunRecords, summary: Summary) -> dict[str, object]:
+def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
     took = [evidence.place(record.step).seconds for record in evidence.steps]
     epochs, seconds = summary.epochs, [one for one in took if one is not None]
     epoch_names = (
