@@ -134,36 +134,26 @@ _MOST_NESTED = 500
 _FLAT = (str, int, float, NoneType)
 
 
-def search_pattern(
-    pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = False
-) -> str | None:
-    """What ``pattern`` matches first in ``text``; raises TimeoutError, with a sentence."""
-    import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers pay for it
-
-    flags = (regex.IGNORECASE if ignore_case else 0) | (regex.MULTILINE if multiline else 0)
-    try:
-        found = regex.search(pattern, text, flags, timeout=PATTERN_SECONDS)
-    except TimeoutError:
-        reason = f"{quote(pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
-        raise TimeoutError(reason) from None
-    return None if found is None else str(found[0])
-
-
 def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     """Hard when the pattern is found, or with ``negate`` when a real answer is free of it."""
-    how = {"ignore_case": spec.ignore_case, "multiline": spec.multiline}
+    import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers pay for it
+
+    flags = (regex.IGNORECASE if spec.ignore_case else 0) | (
+        regex.MULTILINE if spec.multiline else 0
+    )
     try:
-        found = search_pattern(spec.pattern, answer, **how)
-    except TimeoutError as error:
-        return verdict(False, str(error), answer)
-    matched = found is not None
+        match = regex.search(spec.pattern, answer, flags, timeout=PATTERN_SECONDS)
+    except TimeoutError:
+        reason = f"{quote(spec.pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
+        return verdict(False, reason, answer)
+    found = quote(str(match[0])) if match else ""
     if not spec.negate:
-        nothing = f"nothing matches {quote(spec.pattern)}"
-        return verdict(matched, nothing if found is None else f"matches {quote(found)}", answer)
+        reason = f"matches {found}" if match else f"nothing matches {quote(spec.pattern)}"
+        return verdict(bool(match), reason, answer)
     if not answer.strip():
         return verdict(False, "the answer is empty", answer)
-    free = "nothing forbidden occurs"
-    return verdict(not matched, free if found is None else f"{quote(found)} must not occur", answer)
+    reason = f"{found} must not occur" if match else "nothing forbidden occurs"
+    return verdict(not match, reason, answer)
 
 
 #: A line that declares an answer, whatever emphasis models put around it.
@@ -333,27 +323,25 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
     except (ValueError, RecursionError) as error:
         return verdict(False, one_line(f"{quote(answer)} is not JSON: {error}"), answer)
     if spec.schema_ is not None:
-        fault = schema_fault(spec.schema_, value)
+        fault = _schema_fault(spec.schema_, value)
         return verdict(not fault, fault or "satisfies the schema", answer)
     solved = any(same_json(value, _parse(reference)) for reference in task.references)
     reason = "equals a reference" if solved else mismatch(task.references, answer)
     return verdict(solved, reason, answer)
 
 
-def schema_fault(schema: Any, value: Any, draft: str = "Draft202012Validator") -> str:
-    """Where ``value`` breaks a JSON Schema, of ``draft`` unless it says which; empty if nowhere.
+def _schema_fault(schema: Any, value: Any) -> str:
+    """Where ``value`` breaks a JSON Schema; empty if nowhere.
 
     Raises :class:`GraderError` when the schema is none, or refers to something that is not in it.
     """
     # Only a scorer with a schema pays for this one.
     import jsonschema_rs  # noqa: PLC0415
 
-    stated = isinstance(schema, dict) and "$schema" in schema
-    build = jsonschema_rs.validator_for if stated else getattr(jsonschema_rs, draft)
     try:
         # Offline: a schema must not make the grader fetch anything. No pattern backtracks for long.
         options = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKING)
-        validator = build(schema, offline=True, pattern_options=options)
+        validator = jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
             text = f"the JSON Schema refers to something that is not in it: {error.message}"
