@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import FileIO
 from itertools import count
@@ -138,8 +138,9 @@ class EventLog:
         try:
             # ASCII: what a model wrote need not be writable as UTF-8
             line = json.dumps(content, allow_nan=False, default=_shallow)
-        except ValueError:
-            line = json.dumps(_finite(content), allow_nan=False)
+        except ValueError:  # numbers that JSON has no words for become null
+            written = json.dumps(content, default=_shallow)
+            line = json.dumps(json.loads(written, parse_constant=lambda _: None))
         return redacted_line(line, self.redact) + "\n"
 
     def _short(self, message: dict[str, object]) -> dict[str, object]:
@@ -156,19 +157,6 @@ class EventLog:
 def _shallow(value: object) -> dict[str, object]:
     """The fields of a dataclass with slots, themselves left as they are: no text is copied."""
     return {name: getattr(value, name) for name in value.__slots__}  # type: ignore[attr-defined]
-
-
-def _finite(value: object) -> object:
-    """``value`` with null for numbers that JSON has no words for."""
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if is_dataclass(value):
-        return _finite(_shallow(value))
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return value
 
 
 def event_file(folder: Path, scope: str, now: datetime) -> Path:
