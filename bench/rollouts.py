@@ -63,7 +63,8 @@ async def layer(tasks: int, concurrency: int, size: int, events: Path | None) ->
             AttemptRunner(solver, scorers, record=log or ignore_event), Slots(concurrency)
         )
         scores = Scores(())
-        results = runner.stream(map(task, range(tasks)), "Be exact.", stage="bench")
+        requests = runner.requests(map(task, range(tasks)), "Be exact.", "bench")
+        results = runner.stream(requests)
         async with aclosing(results):
             async for one in results:
                 scores.add(one)

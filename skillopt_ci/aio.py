@@ -82,31 +82,26 @@ async def map_ordered(
 
 
 async def stream(
-    work: Callable[[Item], Awaitable[Result]],
-    items: Iterable[Item],
-    *,
-    limit: int,
-    ordered: bool = False,
+    work: Callable[[Item], Awaitable[Result]], items: Iterable[Item], *, limit: int
 ) -> AsyncGenerator[Result, None]:
     """Apply ``work`` to every item, ``limit`` at a time, and yield each result as it comes.
 
-    With ``ordered`` they come in item order. At most four times ``limit`` items are begun and not
-    yet taken, so a long iterable costs no memory. The first failure cancels all work under way and
-    is raised as it is. Only when a budget runs out does that work finish first, for it is paid for.
-    If you do not take all results, close the generator, which cancels the work under way.
+    At most four times ``limit`` items are begun and not yet taken, so a long iterable costs no
+    memory. The first failure cancels all work under way and is raised as it is. Only when a budget
+    runs out does that work finish first, for it is paid for. If you do not take all results, close
+    the generator, which cancels the work under way.
     """
     window = asyncio.Semaphore(4 * limit)
-    done = asyncio.Queue[tuple[int, Result] | BaseException | None]()
-    source = iter(enumerate(items))
+    done = asyncio.Queue[tuple[Result] | BaseException | None]()
+    source = ((item,) for item in items)
     exhausted: list[BudgetExhausted] = []
 
     async def worker() -> None:
         while await window.acquire() and not exhausted:
             if (drawn := next(source, None)) is None:
                 break
-            index, item = drawn
             try:
-                done.put_nowait((index, await work(item)))
+                done.put_nowait((await work(*drawn),))
             except BudgetExhausted as error:
                 exhausted.append(error)
             if exhausted:
@@ -123,18 +118,12 @@ async def stream(
             done.put_nowait(error)
 
     workers = asyncio.create_task(produce())
-    waiting: dict[int, Result] = {}
-    following = 0
     try:
         while (found := await done.get()) is not None:
             if isinstance(found, BaseException):
                 raise found
-            index, result = found
-            waiting[index if ordered else following] = result
-            while following in waiting:
-                yield waiting.pop(following)
-                following += 1
-                window.release()
+            yield found[0]
+            window.release()
     finally:
         workers.cancel()
         await asyncio.gather(workers, return_exceptions=True)

@@ -218,7 +218,7 @@ def try_solutions(
         for task, script in zip(tasks, scripts, strict=True)
     ]
     runner = Runner(attempting, Slots(4))
-    made = asyncio.run(runner.roll_out(scripted, "", stage="trial", attempts=(0,)))
+    made = asyncio.run(runner.carry_out(runner.requests(scripted, "", "trial", (0,))))
     return {rollout.task_id: rollout for rollout in made}
 
 

@@ -36,29 +36,23 @@ class Runner:
         pool = self.attempting.pool
         return "" if pool is None else pool.computers.caveat
 
-    async def roll_out(
-        self,
-        tasks: Sequence[Task],
-        skill: str,
-        *,
-        stage: str,
-        attempts: Sequence[int] | None = None,
-        done: Callable[[Rollout], None] | None = None,
-    ) -> tuple[Rollout, ...]:
-        """Attempt every task under ``skill``; the results of each stand together, in task order.
-
-        ``attempts`` are the numbers of the attempts to make, by default all. ``done`` is called
-        with each result as it comes. Errors that belong to one task become its outcome; a wrong
-        configuration or a used-up budget cancels the rest and is raised.
-        """
-        return await self.carry_out(self._requests(tasks, skill, stage, attempts), done)
+    def requests(
+        self, tasks: Iterable[Task], skill: str, stage: str, attempts: Sequence[int] | None = None
+    ) -> Iterator[AttemptRequest]:
+        """Attempts at every task under ``skill``: those with these numbers, by default all."""
+        numbers = range(self.attempts) if attempts is None else attempts
+        return (AttemptRequest(task, skill, stage, number) for task in tasks for number in numbers)
 
     async def carry_out(
         self,
         requests: Iterable[AttemptRequest],
         done: Callable[[Rollout], None] | None = None,
     ) -> tuple[Rollout, ...]:
-        """The same for ``requests``; the results are in their order."""
+        """Make the attempts; the results are in the order of ``requests``.
+
+        ``done`` is called with each result as it comes. Errors that belong to one task become its
+        outcome; a wrong configuration or a used-up budget cancels the rest and is raised.
+        """
 
         async def one(request: AttemptRequest) -> Rollout:
             rollout = await self._carry_out(request)
@@ -68,19 +62,9 @@ class Runner:
 
         return tuple(await map_ordered(one, requests, limit=self.places.limit))
 
-    async def stream(
-        self,
-        tasks: Iterable[Task],
-        skill: str,
-        *,
-        stage: str,
-        attempts: Sequence[int] | None = None,
-        ordered: bool = False,
-    ) -> AsyncGenerator[Rollout, None]:
-        """Yield results as they come or in task order; close it if not all are taken."""
-        requests = self._requests(tasks, skill, stage, attempts)
-        results = stream(self._carry_out, requests, limit=self.places.limit, ordered=ordered)
-        async with aclosing(results):
+    async def stream(self, requests: Iterable[AttemptRequest]) -> AsyncGenerator[Rollout, None]:
+        """Yield results as they come; close it if not all are taken."""
+        async with aclosing(stream(self._carry_out, requests, limit=self.places.limit)) as results:
             async for rollout in results:
                 yield rollout
 
@@ -89,12 +73,6 @@ class Runner:
             await self.begun(request)
         async with self.places.slot():
             return await self.executor(request, self.attempting)
-
-    def _requests(
-        self, tasks: Iterable[Task], skill: str, stage: str, attempts: Sequence[int] | None
-    ) -> Iterator[AttemptRequest]:
-        numbers = range(self.attempts) if attempts is None else attempts
-        return (AttemptRequest(task, skill, stage, number) for task in tasks for number in numbers)
 
 
 def refuse_too_many_errors(rollouts: Sequence[Rollout], limit: float, what: str) -> None:

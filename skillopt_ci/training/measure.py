@@ -144,7 +144,8 @@ async def measure(
     scores, empty = Scores(task.id for task in tasks), Counter[bool]()
     each = runner.attempts
     numbers = range(attempt * each, (attempt + 1) * each)
-    async with aclosing(runner.stream(tasks, skill, stage=stage, attempts=numbers)) as rollouts:
+    requests = runner.requests(tasks, skill, stage, numbers)
+    async with aclosing(runner.stream(requests)) as rollouts:
         async for one in rollouts:
             scores.add(one)
             seen(one)

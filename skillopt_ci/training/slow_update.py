@@ -365,12 +365,12 @@ async def compare_epochs(
     observer(StageStarted("compare", 2 * sample * models.runner.attempts))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
-        roll_out = partial(
-            models.runner.roll_out,
-            tasks,
-            stage="slow_rollout",
-            done=lambda one: observer(StageAdvanced("compare", one.task_id)),
-        )
+        async def roll_out(skill: str) -> tuple[Rollout, ...]:
+            requests = models.runner.requests(tasks, skill, "slow_rollout")
+            return await models.runner.carry_out(
+                requests, lambda one: observer(StageAdvanced("compare", one.task_id))
+            )
+
         async with siblings() as sides:
             before = sides.create_task(roll_out(earlier))
             after = sides.create_task(roll_out(current))

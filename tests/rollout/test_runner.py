@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import virtual_time
@@ -23,7 +23,7 @@ from skillopt_ci.rollout.types import Attempt, AttemptRequest, MakeAttempt, Roll
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
 
 SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
@@ -34,15 +34,24 @@ def runner(solver: Solver, concurrency: int = 3, **settings: int) -> Runner:
 
 
 def roll_out(
-    model: ScriptedModel, *tasks: Task, settings: dict[str, int] | None = None, **how: Any
+    model: ScriptedModel,
+    *tasks: Task,
+    numbers: tuple[int, ...] | None = None,
+    done: Callable[[Rollout], None] | None = None,
+    **settings: int,
 ) -> tuple[Rollout, ...]:
-    chat = runner(ChatSolver(model, Prompts.load()), **(settings or {}))
-    return asyncio.run(chat.roll_out(tasks, "Skill.", stage="rollout", **how))
+    chat = runner(ChatSolver(model, Prompts.load()), **settings)
+    requests = chat.requests(tasks, "Skill.", "rollout", numbers)
+    return asyncio.run(chat.carry_out(requests, done))
+
+
+def stream(runner: Runner, tasks: Iterable[Task]) -> AsyncGenerator[Rollout, None]:
+    return runner.stream(runner.requests(tasks, "", "s"))
 
 
 def test_results_are_scored_and_in_task_order():
     model = ScriptedModel(lambda text: text if text != "b" else "something else")
-    found = roll_out(model, *map(make_task, "abc"), attempts=(1,))
+    found = roll_out(model, *map(make_task, "abc"), numbers=(1,))
     assert [(one.task_id, one.hard, one.attempt) for one in found] == [
         ("a", 1.0, 1),
         ("b", 0.0, 1),
@@ -57,7 +66,7 @@ def test_nobody_polls_for_the_next_task():
     async def work() -> float:
         chat = runner(ChatSolver(ScriptedModel(str), Prompts.load()), concurrency=1)
         before = asyncio.get_running_loop().time()
-        await chat.roll_out(tasks, "Skill.", stage="rollout")
+        await chat.carry_out(chat.requests(tasks, "Skill.", "rollout"))
         return asyncio.get_running_loop().time() - before
 
     assert virtual_time.run(work()) == 0.0
@@ -117,7 +126,7 @@ def test_no_attempts_are_no_errors():
 
 def test_every_attempt_at_a_task_is_made_and_they_stand_together():
     model = ScriptedModel(str)
-    found = roll_out(model, make_task("a"), make_task("b"), settings={"attempts": 3})
+    found = roll_out(model, make_task("a"), make_task("b"), attempts=3)
     assert [(one.task_id, one.attempt) for one in found] == [
         (task, attempt) for task in "ab" for attempt in range(3)
     ]
@@ -151,7 +160,7 @@ def test_results_come_as_they_are_ready():
 
     async def work() -> list[str]:
         came = []
-        results = runner(Solving(gate.work)).stream(map(make_task, "abc"), "", stage="s")
+        results = stream(runner(Solving(gate.work)), map(make_task, "abc"))
         async with aclosing(results):
             async for one in results:
                 came.append(one.task_id)
@@ -161,25 +170,6 @@ def test_results_come_as_they_are_ready():
     assert asyncio.run(work()) == ["c", "b", "a"]
 
 
-def test_results_come_in_task_order_where_that_is_asked_for():
-    async def work() -> list[str]:
-        gate = Gate()
-
-        async def one_by_one() -> None:
-            for name in "cba":
-                gate.end(name)
-                await asyncio.sleep(0)
-
-        results = runner(Solving(gate.work)).stream(
-            map(make_task, "abc"), "", stage="s", ordered=True
-        )
-        async with asyncio.TaskGroup() as group, aclosing(results):
-            group.create_task(one_by_one())
-            return [one.task_id async for one in results]
-
-    assert asyncio.run(work()) == ["a", "b", "c"]
-
-
 def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together():
     async def work() -> int:
         gate = Gate()
@@ -187,7 +177,7 @@ def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together()
         gate.end(*names[10:])
         both = runner(Solving(gate.work), concurrency=4)
         calls = [
-            asyncio.create_task(both.roll_out([*map(make_task, part)], "", stage="s"))
+            asyncio.create_task(both.carry_out(both.requests(map(make_task, part), "", "s")))
             for part in (names[:10], names[10:])
         ]
         for _ in range(20):  # until all that may begin has begun
@@ -206,7 +196,7 @@ def test_a_stream_begins_only_what_is_soon_taken():
     async def work() -> int:
         solver = Solving(at_once)
         tasks = (make_task(f"t{number}") for number in range(10_000))
-        results = runner(solver, concurrency=2).stream(tasks, "", stage="s")
+        results = stream(runner(solver, concurrency=2), tasks)
         async with aclosing(results):
             await anext(results)
             for _ in range(200):
@@ -220,7 +210,7 @@ def test_giving_up_a_stream_ends_what_is_under_way():
     async def work() -> int:
         gate = Gate()
         gate.end("a")
-        results = runner(Solving(gate.work)).stream(map(make_task, "abc"), "", stage="s")
+        results = stream(runner(Solving(gate.work)), map(make_task, "abc"))
         async with aclosing(results):
             await anext(results)
         return gate.under_way
@@ -228,15 +218,14 @@ def test_giving_up_a_stream_ends_what_is_under_way():
     assert asyncio.run(work()) == 0
 
 
-@pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("failure", [ModelSetupError("wrong key"), BudgetExhausted("spent")])
-def test_a_failure_of_all_tasks_ends_a_stream(failure, ordered):
+def test_a_failure_of_all_tasks_ends_a_stream(failure):
     model = ScriptedModel(lambda text: failure if text == "t2" else text)
 
     async def work() -> None:
         chat = runner(ChatSolver(model, Prompts.load()))
         tasks = [make_task(f"t{number}") for number in range(50)]
-        async for _ in chat.stream(tasks, "", stage="s", ordered=ordered):
+        async for _ in stream(chat, tasks):
             pass
 
     with pytest.raises(type(failure)):
@@ -252,7 +241,7 @@ def test_an_executor_may_make_attempts_elsewhere():
 
     attempting = AttemptRunner(ChatSolver(ScriptedModel(str), Prompts.load()), SCORERS)
     work = Runner(attempting, Slots(2), executor=elsewhere)
-    found = asyncio.run(work.roll_out([make_task("a")], "Skill.", stage="rollout"))
+    found = asyncio.run(work.carry_out(work.requests([make_task("a")], "Skill.", "rollout")))
     assert [(order.task.id, order.skill, order.stage) for order in sent] == [
         ("a", "Skill.", "rollout")
     ]
