@@ -32,21 +32,6 @@ def test_run_ends_every_epoch(checkout):
     assert checkout.state().boundary == 2
 
 
-def test_step_does_the_end_that_is_due_before_it(checkout):
-    for _ in range(3):
-        checkout.step(*ENDS)
-    assert checkout.kinds() == ["start", "step", "step", "slow_update", "step"]
-
-
-def test_last_epoch_has_an_end_too(checkout):
-    for _ in range(3):
-        checkout.step("train.num_epochs=1", *ENDS)
-    assert checkout.kinds() == ["start", "step", "step", "slow_update"]
-    tip = checkout.ref(BRANCH)
-    assert checkout.step("train.num_epochs=1", *ENDS) is None
-    assert checkout.ref(BRANCH) == tip
-
-
 def test_scheduled_leaves_it_to_the_command(checkout):
     checkout.run("train.num_epochs=1", *SCHEDULED)
     assert ends(checkout) == []
@@ -143,7 +128,9 @@ def test_every_step_does_what_was_foretold(checkout):
         assert checkout.kinds()[before:] == left
         works.append(coming.work)
     assert works == ["step", "epoch_end", "step", "epoch_end"]
+    tip = checkout.ref(BRANCH)
     assert checkout.step(*ENDS) is None
+    assert checkout.ref(BRANCH) == tip
 
 
 def test_a_schedule_of_its_own_is_told_beside_the_step(checkout):

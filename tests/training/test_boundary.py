@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tests.conftest import Checkout
 
 BRANCH = "skillopt/demo"
-CANDIDATE = "skillopt-candidate/demo"
+
+
 RULE = "- Kind d: a number begins with d."
 HARMFUL = "- Leave out every answer."
 MEMORY = "- Name one kind in each rule."
@@ -66,6 +67,8 @@ def test_guidance_that_helps_is_merged(due, model_server):
     assert due.show(BRANCH).startswith(before.rstrip())
     assert parents(due, BRANCH)[0] == tip
     assert due.show(parents(due, BRANCH)[1]) == due.show(BRANCH)
+    assert due.history()[-1].usage.calls > 2
+    assert due.state().usage.calls == sum(entry.usage.calls for entry in due.history())
 
 
 def test_guidance_that_harms_is_truly_reverted(due, model_server):
@@ -90,14 +93,8 @@ def test_forced_guidance_stays_and_is_measured(due, model_server):
     assert due.state().current.sha256 == sha256(due.show(BRANCH))
     assert due.state().best == best
     assert sha256(due.show(BRANCH, ".skillopt/demo/best_skill.md")) == best.sha256
-
-
-def test_score_of_zero_survives(due, model_server):
-    model_server.guidance = HARMFUL
-    due.end_epoch(FORCED)
-    outcome = due.done("train.num_epochs=3")
-    assert outcome.decision.score_before == 0.0
-    assert due.kinds()[-2:] == ["slow_update", "step"]
+    assert due.done("train.num_epochs=3").decision.score_before == 0.0
+    assert due.kinds()[-2:] == ["slow_update", "step"]  # a score of zero is a score
 
 
 def test_nothing_to_say_is_one_plain_commit(due):
@@ -186,10 +183,3 @@ def test_few_errors_only_leave_out_their_pairs(due, model_server):
     due.end_epoch("cache.enabled=false")
     assert len(due.boundary(2).pairs) == 7
     assert "a0" not in {pair.id for pair in due.boundary(2).pairs}
-
-
-def test_usage_of_the_run_counts_the_ends(due, model_server):
-    model_server.guidance = RULE
-    due.end_epoch()
-    assert due.history()[-1].usage.calls > 2
-    assert due.state().usage.calls == sum(entry.usage.calls for entry in due.history())

@@ -28,23 +28,22 @@ def task(name: str, task_type: str) -> Task:
 
 
 def test_one_skill_is_measured_without_a_comparison(checkout):
+    before = checkout.git("for-each-ref")
     found = measure(checkout, RULE)
     (only,) = found.skills
     assert (only.skill.name, only.measurement.hard, only.measurement.n) == ("rule", 0.25, 8)
     assert found.difference is None
     assert not found.simulated
+    assert checkout.git("for-each-ref") == before  # nothing is recorded in git
 
 
-def test_two_skills_are_compared_pair_by_pair(checkout):
-    difference = measure(checkout, NONE, RULE).difference
-    assert difference is not None
-    assert (difference.mean, difference.n) == (0.25, 8)
-    assert difference.fixed == ("a200", "a204")
-    assert difference.broken == ()
-
-
-def test_the_usage_is_that_of_the_evaluation(checkout, model_server):
-    assert measure(checkout, NONE, RULE).usage.calls == len(model_server.prompts) == 16
+def test_two_skills_are_compared_pair_by_pair(checkout, model_server):
+    found = measure(checkout, NONE, RULE)
+    assert found.usage.calls == len(model_server.prompts) == 16
+    assert found.difference is not None
+    assert (found.difference.mean, found.difference.n) == (0.25, 8)
+    assert found.difference.fixed == ("a200", "a204")
+    assert found.difference.broken == ()
 
 
 def test_equal_texts_are_measured_once(checkout, model_server):
@@ -58,12 +57,6 @@ def test_the_optimizer_is_not_asked(checkout, model_server):
     measure(checkout, RULE, split="all")
     assert len(model_server.prompts) == 24
     assert model_server.optimizer_prompts == []
-
-
-def test_nothing_is_recorded_in_git(checkout):
-    before = checkout.git("for-each-ref")
-    measure(checkout, RULE)
-    assert checkout.git("for-each-ref") == before
 
 
 def test_a_few_errors_leave_the_rest_measured(checkout, model_server):

@@ -43,9 +43,11 @@ def count_tests(server: ModelServer) -> int:
     return sum(any(item in prompt for item in TEST_ITEMS) for prompt in server.prompts)
 
 
-def test_three_skills_are_tested_and_compared(checkout):
+def test_three_skills_are_tested_and_compared(checkout, model_server):
     checkout.run(*PLAIN)
-    found = ended(checkout).summary
+    before = checkout.ref(BRANCH)
+    outcome = ended(checkout)
+    found = outcome.summary
     assert [one.test and one.test.hard for one in (found.initial, found.best, found.last)] == [
         0.0,
         0.5,
@@ -56,47 +58,32 @@ def test_three_skills_are_tested_and_compared(checkout):
     assert found.best_gain is not None
     assert (found.best_gain.mean, len(found.best_gain.fixed)) == (0.5, 4)
     assert found == summary(checkout)
-
-
-def test_the_end_is_one_commit_in_the_training_log(checkout):
-    checkout.run(*PLAIN)
-    before = checkout.ref(BRANCH)
-    outcome = ended(checkout)
+    # steps are counted epoch by epoch, calls by stage
+    told = [(one.epoch, one.steps, one.accepts + one.rejects + one.skips) for one in found.epochs]
+    assert told == [(1, 2, 2), (2, 2, 2)]
+    assert [one.best_score for one in found.epochs] == [
+        max(entry.best_score or 0 for entry in checkout.history() if entry.epoch == epoch)
+        for epoch in (1, 2)
+    ]
+    total = sum((used for used in found.stages.values()), Usage())
+    assert total.calls == found.usage.calls == checkout.state().usage.calls
+    assert total.tokens == found.usage.tokens
+    assert found.stages["test"].calls == 16
+    # the end is one commit in the training log
     assert checkout.git("rev-parse", f"{BRANCH}^@") == before
     assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on 8 test tasks"
     changed = checkout.git("diff", "--name-only", before, outcome.commit).split("\n")
     shown = {FOLDER.badge, FOLDER.card}
     assert set(changed) == {FOLDER.history, FOLDER.state, FOLDER.summary, *shown}
     assert checkout.kinds()[-1] == "finish"
-
-
-def test_steps_are_counted_epoch_by_epoch(checkout):
-    checkout.run(*PLAIN)
-    epochs = ended(checkout).summary.epochs
-    told = [(one.epoch, one.steps, one.accepts + one.rejects + one.skips) for one in epochs]
-    assert told == [(1, 2, 2), (2, 2, 2)]
-    assert [one.best_score for one in epochs] == [
-        max(entry.best_score or 0 for entry in checkout.history() if entry.epoch == epoch)
-        for epoch in (1, 2)
-    ]
-
-
-def test_all_usage_is_sorted_by_stage(checkout):
-    checkout.run(*PLAIN)
-    found = ended(checkout).summary
-    total = sum((used for used in found.stages.values()), Usage())
-    assert total.calls == found.usage.calls == checkout.state().usage.calls
-    assert total.tokens == found.usage.tokens
-    assert found.stages["test"].calls == 16
-
-
-def test_a_second_time_changes_nothing(checkout, model_server):
-    checkout.run(*PLAIN)
-    ended(checkout)
-    before = checkout.ref(BRANCH)
+    # a second time changes nothing
     model_server.prompts.clear()
     assert end(checkout, "cache.enabled=false") is None
-    assert (checkout.ref(BRANCH), model_server.prompts) == (before, [])
+    assert (checkout.ref(BRANCH), model_server.prompts) == (outcome.commit, [])
+    # unless the test tasks are others
+    again = ended(checkout, "evaluation.test_env_num=4").summary
+    assert again.best.test is not None
+    assert again.best.test.n == 4
 
 
 def test_equal_texts_are_tested_once(checkout, model_server):
@@ -116,14 +103,6 @@ def test_a_run_that_went_on_is_finished_again(checkout, model_server):
     assert (first.step, second.step) == (2, 4)
     assert second.initial.test == first.initial.test
     assert count_tests(model_server) == 8
-
-
-def test_other_test_tasks_are_a_reason_to_finish_again(checkout):
-    checkout.run(*PLAIN)
-    ended(checkout)
-    found = ended(checkout, "evaluation.test_env_num=4").summary
-    assert found.best.test is not None
-    assert found.best.test.n == 4
 
 
 def test_without_a_test_there_is_still_a_summary(checkout, model_server):

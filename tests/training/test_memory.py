@@ -112,21 +112,14 @@ REJECTED = step(
 )
 
 
-def test_no_steps_give_no_text():
-    assert render([]) == ""
-
-
 def test_a_step_is_told_by_number_action_and_failures():
-    assert "### Step 3 — REJECT (9/40 failed)" in render([REJECTED])
-
-
-def test_a_pattern_is_told_with_its_own_tasks():
-    assert '- "dates: backwards" (×4, tasks: a, b)' in render([REJECTED])
-
-
-def test_a_pattern_of_no_task_is_told_without_tasks():
-    slow = PatternRecord(description="slow", count=1)
-    assert '- "slow" (×1)\n' in render([step(patterns=[slow])])
+    text = render([REJECTED])
+    assert "### Step 3 — REJECT (9/40 failed)" in text
+    assert '- "dates: backwards" (×4, tasks: a, b)' in text
+    lines = text.splitlines()
+    start = lines.index("Rejected edits (score 0.5 → 0.475):")
+    assert lines[start + 1] == '1. [append] "Write dates as ISO."'
+    assert lines[start + 2] == '2. [replace] target="Old" → "New"'
 
 
 def test_without_patterns_failures_are_told_by_their_reasons():
@@ -140,24 +133,17 @@ def test_without_patterns_failures_are_told_by_their_reasons():
     assert '\n- "no tag" (×2, tasks: a, c)\n- "unknown" (×1, tasks: b)\n' in text
 
 
-def test_rejected_edits_are_numbered_with_the_scores():
-    lines = render([REJECTED]).splitlines()
-    start = lines.index("Rejected edits (score 0.5 → 0.475):")
-    assert lines[start + 1] == '1. [append] "Write dates as ISO."'
-    assert lines[start + 2] == '2. [replace] target="Old" → "New"'
-
-
 def test_a_reject_without_a_measurement_gives_no_scores():
-    assert "\nRejected edits:\n" in render([step(score_after=None, edits=[edit()])])
-
-
-def test_an_accepted_step_lists_no_edits():
-    assert "Rejected" not in render([step(action="accept", edits=[edit()])])
+    slow = PatternRecord(description="slow", count=1)
+    text = render([step(score_after=None, edits=[edit()], patterns=[slow])])
+    assert "\nRejected edits:\n" in text
+    assert '- "slow" (×1)\n' in text  # a pattern of no task
 
 
 def test_steps_stand_in_order():
-    text = render([REJECTED, step(4, "accept_new_best")])
+    text = render([REJECTED, step(4, "accept_new_best", edits=[edit(content="kept")])])
     assert text.index("Step 3") < text.index("Step 4 — ACCEPT_NEW_BEST (9/40 failed)")
+    assert "kept" not in text  # an accepted step lists no edits
 
 
 def test_remembered_text_cannot_leave_its_line_or_its_fence():

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Event, StageFinished
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import notes_of
@@ -86,6 +85,7 @@ def test_notes_that_raise_the_score_are_the_new_best(checkout, step):
 
 def test_notes_survive_the_rejection_of_their_edits(checkout, step):
     step((RULE,), ())
+    before = checkout.show(BRANCH)
     outcome = step((HARMFUL,), (NOTE,))
     assert outcome.decision.action == "reject"
     assert outcome.decision.keeps_notes
@@ -93,12 +93,7 @@ def test_notes_survive_the_rejection_of_their_edits(checkout, step):
     assert HARMFUL not in checkout.show(BRANCH)
     assert checkout.state().current.origin == "notes of step 2"
     assert is_consistent(checkout)
-
-
-def test_the_notes_stand_on_top_of_a_true_revert(checkout, step):
-    step((RULE,), ())
-    before = checkout.show(BRANCH)
-    outcome = step((HARMFUL,), (NOTE,))
+    # they stand on top of a true revert
     assert outcome.commit == checkout.ref(BRANCH)
     proposed, reverted, noted = checkout.subjects()[-3:]
     assert proposed == f"Step 2: {HARMFUL[:-1]}; note “{NOTE[:-1]}”"
@@ -107,11 +102,7 @@ def test_the_notes_stand_on_top_of_a_true_revert(checkout, step):
     assert checkout.show(f"{BRANCH}~1") == before
     assert checkout.state(f"{BRANCH}~1").current.sha256 == sha256(before)
     assert checkout.ref("skillopt-candidate/demo") == ""
-
-
-def test_history_tells_both_and_the_record_has_the_verdicts(checkout, step):
-    step((RULE,), ())
-    step((HARMFUL,), (NOTE,))
+    # the history tells both, the record has both verdicts
     entries = checkout.history()[-2:]
     assert [(one.kind, one.step, one.action) for one in entries] == [
         ("step", 2, "reject"),
@@ -159,12 +150,6 @@ def test_a_dropped_text_that_comes_back_is_not_measured_again(checkout, step):
     outcome = step((), (NOTE,))
     assert checkout.show(BRANCH) == noted
     assert outcome.decision.reused_from == 2
-
-
-def test_a_later_record_reads_back_whole(checkout, step):
-    step((HARMFUL,), (NOTE,))
-    record = checkout.record(1)
-    assert StepRecord.model_validate_json(record.model_dump_json()) == record
 
 
 def test_without_the_option_nothing_is_asked_or_kept(checkout, model_server):
