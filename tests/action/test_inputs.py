@@ -1,6 +1,25 @@
+import io
+import json
+import re
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path, PurePath
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skillopt_ci.action.inputs import Command, Inputs, read_inputs
+from skillopt_ci.action.outputs import (
+    SUMMARY_LIMIT,
+    JobLog,
+    Outputs,
+    append_outputs,
+    append_summary,
+    command,
+    fold,
+)
 from skillopt_ci.errors import UsageError
 
 
@@ -53,3 +72,216 @@ def test_the_token_and_keys_are_not_shown():
     with pytest.raises(UsageError, match="lines of NAME=value") as caught:
         read_inputs({"INPUT_KEYS": "sesame"})
     assert "sesame" not in str(caught.value)
+
+
+STEP = {
+    "step": 1,
+    "action": "accept",
+    "score_before": 0.5,
+    "score_after": 0.625,
+    "commit": "c1",
+    "cost_usd": 0.25,
+}
+
+
+def step(**other: Any) -> dict[str, Any]:
+    return {**STEP, **other}
+
+
+def test_a_step():
+    outputs = fold([STEP])
+    assert outputs == Outputs(
+        action="accept",
+        step="1",
+        score_before="0.5",
+        score_after="0.625",
+        improved="true",
+        commit="c1",
+        cost_usd="0.25",
+    )
+
+
+def test_steps_are_told_from_the_first_score_to_the_last():
+    second = step(step=2, action="reject", score_before=0.625, score_after=0.5, commit="c2")
+    outputs = fold([STEP, second])
+    assert (outputs.score_before, outputs.score_after) == ("0.5", "0.5")
+    assert (outputs.step, outputs.action, outputs.commit) == ("2", "reject", "c2")
+    assert outputs.improved == "true"
+    assert outputs.cost_usd == "0.5"
+
+
+def test_a_reverted_step_did_not_improve():
+    assert fold([step(action="reject")]).improved == "false"
+
+
+def test_an_unknown_cost_is_not_a_small_one():
+    assert fold([STEP, step(cost_usd=None)]).cost_usd == ""
+
+
+def test_a_step_without_candidate_has_no_score_after():
+    assert fold([step(action="skip_no_patches", score_after=None)]).score_after == ""
+
+
+def test_a_comparison():
+    result = {"skills": [{"hard": 0.1}, {"hard": 0.3}], "difference": {"hard": 0.2}, "cost_usd": 0}
+    outputs = fold([result])
+    assert (outputs.score_before, outputs.score_after, outputs.improved) == ("0.1", "0.3", "true")
+
+
+def test_one_skill_alone_is_not_compared():
+    outputs = fold([{"skills": [{"hard": 0.1}], "difference": None, "cost_usd": 0}])
+    assert (outputs.score_before, outputs.score_after, outputs.improved) == ("", "0.1", "")
+
+
+def test_a_matrix_is_one_line_of_json():
+    outputs = fold([{"matrix": {"shard": ["1/2", "2/2"]}, "phase": "rollout"}])
+    assert json.loads(outputs.matrix) == {"shard": ["1/2", "2/2"]}
+    assert "\n" not in outputs.matrix
+    assert outputs.phase == "rollout"
+
+
+def test_where_training_stands():
+    result = {"score_initial": 0.1, "score_current": 0.4, "step": 3, "commit": "c3"}
+    assert fold([result]).improved == "true"
+    assert fold([{**result, "score_initial": None}]).improved == ""
+
+
+def test_nothing_printed_is_nothing_said():
+    assert fold([]) == Outputs()
+
+
+def test_the_end_of_a_run_compares_on_the_test_tasks():
+    end = {
+        "step": 9,
+        "commit": "c9",
+        "initial": {"test": {"hard": 0.1}},
+        "best": {"test": {"hard": 0.9}},
+        "best_gain": {"mean": 0.8},
+    }
+    outputs = fold([end])
+    assert (outputs.score_before, outputs.score_after, outputs.improved) == ("0.1", "0.9", "true")
+    assert fold([{**end, "best": {"test": None}, "best_gain": None}]).improved == ""
+
+
+def test_a_run_that_ends_is_told_by_its_steps():
+    end = {"step": 9, "commit": "c9", "initial": {}, "best": {}, "best_gain": None}
+    outputs = fold([STEP, end])
+    assert (outputs.action, outputs.commit, outputs.cost_usd) == ("accept", "c9", "0.25")
+
+
+def numbers() -> Callable[[], str]:
+    counter = count()
+    return lambda: str(next(counter))
+
+
+def written(outputs: dict[str, str], file: Path) -> str:
+    file.write_text("", encoding="utf-8")
+    append_outputs(file, outputs, numbers())
+    return file.read_text(encoding="utf-8")
+
+
+def test_each_output_stands_between_its_own_delimiters(tmp_path):
+    text = written({"a": "1", "b": "2\n3"}, tmp_path / "output")
+    assert text == "a<<skillopt_0\n1\nskillopt_0\nb<<skillopt_1\n2\n3\nskillopt_1\n"
+
+
+def test_empty_outputs_are_left_out(tmp_path):
+    assert written({"a": ""}, tmp_path / "output") == ""
+
+
+def test_a_value_with_the_delimiter_gets_another(tmp_path):
+    text = written({"a": "skillopt_0\nimproved=true"}, tmp_path / "output")
+    assert text.startswith("a<<skillopt_1\n")
+
+
+@given(value=st.text(alphabet="skilopt_01<=\n"))
+def test_no_value_forges_an_output(tmp_path_factory, value):
+    text = written({"a": value}, tmp_path_factory.getbasetemp() / "forged-output")
+    if value:
+        delimiter = text.partition("\n")[0].removeprefix("a<<")
+        assert text == f"a<<{delimiter}\n{value}\n{delimiter}\n"
+        assert delimiter not in value
+
+
+def test_a_summary_is_added_to_what_is_there(tmp_path):
+    file = tmp_path / "summary"
+    append_summary(file, "# One")
+    append_summary(file, "# Two\n")
+    assert file.read_text(encoding="utf-8") == "# One\n# Two\n"
+
+
+def test_a_long_summary_is_cut_at_a_line_and_says_so(tmp_path):
+    file = tmp_path / "summary"
+    append_summary(file, "äöü\n" * SUMMARY_LIMIT)
+    text = file.read_text(encoding="utf-8")
+    assert len(text.encode()) < SUMMARY_LIMIT
+    assert text.endswith("longer than GitHub shows.*\n")
+    assert set(text.splitlines()[:-2]) == {"äöü"}
+
+
+def test_a_full_summary_takes_nothing_more(tmp_path):
+    file = tmp_path / "summary"
+    file.write_bytes(b"x" * SUMMARY_LIMIT)
+    append_summary(file, "# More")
+    assert file.stat().st_size == SUMMARY_LIMIT
+
+
+ANY_TEXT = st.text() | st.text(alphabet=":#[]%\r\n,=abc")
+
+
+def make() -> tuple[JobLog, io.StringIO]:
+    stream = io.StringIO(newline="")
+    return JobLog(stream, lambda: "f00d"), stream
+
+
+def obeyed(log: str) -> list[str]:
+    """The commands that the runner would take from a log, by their names."""
+    found, stopped = [], ""
+    for line in re.split(r"\r\n|\r|\n", log):
+        match = re.match(r"\s*::([^ :]+)", line)
+        if stopped:
+            stopped = "" if line.strip() == f"::{stopped}::" else stopped
+        elif match:
+            found.append(match[1])
+            stopped = line.rpartition("::")[2] if match[1] == "stop-commands" else ""
+        elif "##[" in line:
+            found.append(line)
+    return found
+
+
+def test_a_command_with_properties():
+    text = command("error", "100 %\nof it", file="a:b,c", line="")
+    assert text == "::error file=a%3Ab%2Cc::100 %25%0Aof it"
+
+
+@given(ANY_TEXT, ANY_TEXT)
+def test_an_annotation_is_one_command(message, title):
+    log, stream = make()
+    log.annotate("error", message, title=title, file=PurePath("a.py"), line=3)
+    assert obeyed(stream.getvalue()) == ["error"]
+
+
+@given(ANY_TEXT)
+def test_untrusted_text_starts_no_command(text):
+    log, stream = make()
+    with log.untrusted() as inside:
+        inside.write(text)
+    log.annotate("notice", "afterwards")
+    assert obeyed(stream.getvalue()) == ["stop-commands", "notice"]
+
+
+def test_commands_are_obeyed_again_after_a_failure():
+    log, stream = make()
+    try:
+        with log.group("work"), log.untrusted() as inside:
+            inside.write("::set-env name=PATH::/evil without a line's end")
+            raise ValueError  # noqa: TRY301
+    except ValueError:
+        log.annotate("error", "failed")
+    assert obeyed(stream.getvalue()) == ["group", "stop-commands", "endgroup", "error"]
+
+
+def test_every_line_of_a_secret_is_masked():
+    log, stream = make()
+    log.mask("first\n\nsecond 100%")
+    assert stream.getvalue() == "::add-mask::first\n::add-mask::second 100%25\n"

@@ -1,5 +1,6 @@
 """What the action's manifests, its documentation and its code say of inputs and outputs."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from script_module import script
 from skillopt_ci.action.inputs import INPUTS, Command, Inputs
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.cli.main import COMMANDS
+from skillopt_ci.config.loading import load
+from skillopt_ci.skill.validation import problems
+from skillopt_ci.tasks.loading import load_splits
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ("action.yml", "composite/action.yml", "docker/action.yml")
@@ -70,3 +74,139 @@ def test_the_marketplace_gets_its_branding():
 def test_inputs_need_no_dashes_that_a_shell_would_lose():
     assert all(entry.name.isidentifier() for entry in INPUTS)
     assert len(INPUTS) <= 12
+
+
+# Our own skill can be trained by our own workflow.
+
+FOLDER = ROOT / ".agents" / "skills" / "operate-skillopt-ci"
+
+
+def test_its_configuration_tasks_and_document_are_in_order():
+    loaded = load(FOLDER / "skillopt.yaml")
+    splits = load_splits(loaded.config.tasks, loaded.root)
+    assert loaded.warnings == ()
+    assert min(map(len, (splits.train, splits.selection, splits.test))) >= 10
+    skill = FOLDER / loaded.config.skill
+    assert problems(skill.read_text(encoding="utf-8"), skill) == ()
+
+
+def test_the_workflow_trains_it_with_the_key_that_it_asks_for():
+    text = (ROOT / ".github" / "workflows" / "train-own-skill.yml").read_text(encoding="utf-8")
+    steps = yaml.safe_load(text)["jobs"]["train"]["steps"]
+    ours = next(step for step in steps if step.get("uses") == "./")
+    assert ROOT / ours["with"]["config"] == FOLDER / "skillopt.yaml"
+    target = load(FOLDER / "skillopt.yaml").config.model.target
+    assert target.api_key_env in ours["env"]
+
+
+# The workflows that users start from, and our own.
+
+EXAMPLES = sorted((ROOT / "examples" / "workflows").glob("*.yml"))
+OWN = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+ACTION = "skillopt-ci/skillopt-ci@v0"
+
+
+def jobs(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"]
+    return found
+
+
+def steps(file: Path) -> list[dict[str, Any]]:
+    return [step for job in jobs(file).values() for step in job["steps"]]
+
+
+def named(files: list[Path]) -> Any:
+    return pytest.mark.parametrize("file", files, ids=lambda file: file.name)
+
+
+@named(EXAMPLES)
+def test_an_example_gives_inputs_that_exist(file):
+    ours = [step for step in steps(file) if step.get("uses") == ACTION]
+    assert ours
+    for step in ours:
+        assert set(step["with"]) <= {entry.name for entry in INPUTS}
+        command = step["with"].get("command", "step")
+        assert command.startswith("${{") or command in list(Command)
+
+
+@named(EXAMPLES)
+def test_an_example_reads_outputs_that_exist(file):
+    text = file.read_text(encoding="utf-8")
+    read = re.findall(r"steps\.(?:plan|train|report)\.outputs\.([\w-]+)", text)
+    assert set(read) <= set(Outputs().by_name())
+
+
+@named(EXAMPLES + OWN)
+def test_every_job_has_least_permissions_and_a_timeout(file):
+    workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {}
+    for job in workflow["jobs"].values():
+        assert job["permissions"]
+        assert job["timeout-minutes"] <= 180
+
+
+@named(EXAMPLES + OWN)
+def test_every_other_action_is_pinned_to_a_commit(file):
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if "uses:" in line and not any(own in line for own in (ACTION, "uses: ./ ", "$/")):
+            assert re.search(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+
+
+@named(EXAMPLES + OWN)
+def test_no_checkout_leaves_a_token_behind(file):
+    checkouts = [step for step in steps(file) if "actions/checkout@" in step.get("uses", "")]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+@named([file for file in EXAMPLES if file.name not in ("evaluate.yml", "pages.yml")])
+def test_what_trains_queues_and_is_never_cancelled(file):
+    workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
+    queue = workflow.get("concurrency") or workflow["jobs"]["command"]["concurrency"]
+    assert "skillopt-train" in queue["group"]
+    assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
+
+
+@named([file for file in EXAMPLES if "train.outputs" in file.read_text(encoding="utf-8")])
+def test_the_page_is_kept_as_it_is_and_linked(file):
+    by_name = {step.get("name"): step for step in steps(file)}
+    kept, linked = by_name["Keep the run as a page"], by_name["Link the page"]
+    assert kept["with"]["path"] == "${{ steps.train.outputs.page }}"
+    assert kept["with"]["archive"] is False
+    assert kept["if"].startswith("always()")
+    assert "${{" not in linked["run"]
+
+
+def test_pages_are_published_by_a_job_that_can_do_nothing_else():
+    found = jobs(ROOT / "examples" / "workflows" / "pages.yml")
+    assert found["publish"]["permissions"] == {"pages": "write", "id-token": "write"}
+    assert found["report"]["permissions"] == {"contents": "read"}
+    assert not any("checkout" in step["uses"] for step in found["publish"]["steps"])
+
+
+def test_runs_that_train_side_by_side_share_no_queue_and_no_cache():
+    text = (ROOT / "examples" / "workflows" / "train-many.yml").read_text(encoding="utf-8")
+    train = yaml.safe_load(text)["jobs"]["train"]
+    queue = train["concurrency"]
+    assert queue["group"] == "skillopt-train-${{ matrix.run }}"
+    assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
+    keys = re.findall(r"(?:restore-keys|key): (\S+)", text)
+    assert len(keys) == 3
+    assert all(key.startswith("skillopt-calls-${{") for key in keys)
+    assert text.count("skillopt-calls-${{ matrix.run }}-") == 3
+
+
+def test_a_pull_requests_head_is_never_checked_out():
+    for file in EXAMPLES:
+        assert "head.sha" not in file.read_text(encoding="utf-8")
+    evaluate = steps(ROOT / "examples" / "workflows" / "evaluate.yml")
+    assert evaluate[0]["with"]["ref"] == (
+        "${{ github.event.pull_request.base.sha || github.event.merge_group.base_sha }}"
+    )
+
+
+def test_every_pull_request_and_merge_group_gets_the_check_that_is_required():
+    file = ROOT / "examples" / "workflows" / "evaluate.yml"
+    # YAML 1.1 takes `on` for a boolean
+    events = yaml.safe_load(file.read_text(encoding="utf-8"))[True]
+    assert events["pull_request"] is events["merge_group"] is None
+    assert {"opened", "synchronize", "labeled"} <= set(events["pull_request_target"]["types"])

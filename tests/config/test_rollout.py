@@ -7,6 +7,8 @@ from pydantic import TypeAdapter, ValidationError
 from skillopt_ci.agents.cli_agents import AGENTS
 from skillopt_ci.agents.streams import READERS
 from skillopt_ci.computer.computer import Network
+from skillopt_ci.config.base import choose_alternative
+from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
 from skillopt_ci.config.rollout import (
     AgentConfig,
     ChatConfig,
@@ -138,3 +140,23 @@ def test_every_agent_of_the_settings_is_known():
     named = {name for each in agents for name in each.get("enum", [each.get("const")])}
     assert named == set(AGENTS)
     assert set(READERS) == {*AGENTS, "text"} - {"command"}
+
+
+SHAPES = (GivenSplits, RatioSplit, SplitDir)
+
+
+@pytest.mark.parametrize(
+    ("value", "chosen"),
+    [
+        ({"path": "a", "limit": 1}, "RatioSplit"),
+        ({"trian": "a"}, "GivenSplits"),
+        ({"spltdir": "a"}, "SplitDir"),
+        ({"path": "a", "split": "1:1:1", "train": "b"}, "RatioSplit"),
+        ({}, "GivenSplits"),
+        (SplitDir(split_dir="a"), "SplitDir"),
+        ("tasks.jsonl", None),
+        (None, None),
+    ],
+)
+def test_the_shape_whose_keys_are_closest_is_meant(value, chosen):
+    assert choose_alternative(value, SHAPES) == chosen

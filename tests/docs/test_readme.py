@@ -1,13 +1,16 @@
 """The README promises nothing that the program does not do."""
 
+from __future__ import annotations
+
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from script_module import script
 
 from skillopt_ci.cli.main import COMMANDS
 from skillopt_ci.config.loading import load
@@ -87,3 +90,39 @@ def test_the_transcript_is_the_quickstart_s_log(tmp_path):
     ).stdout
     subjects = [line.partition(" ")[2] for line in transcript if line != "…"]
     assert [subject for subject in subjects if subject not in printed] == []
+
+
+# The page of agents says with which versions their programs were checked.
+
+
+@pytest.fixture(scope="module")
+def versions() -> Any:
+    return script("agent_versions")
+
+
+def test_the_page_names_a_version_of_each_program(versions):
+    named = versions.checked(versions.PAGE.read_text())
+    assert set(named) == set(filter(None, versions.PACKAGES))
+    assert all(version[0].isdigit() for version in named.values())
+
+
+def test_versions_that_passed_are_written_into_the_row_alone(versions, tmp_path):
+    for number, name in enumerate(filter(None, versions.PACKAGES)):
+        package = tmp_path / "node_modules" / name / "package.json"
+        package.parent.mkdir(parents=True)
+        package.write_text(json.dumps({"version": f"1.0.{number}"}))
+    page = versions.PAGE.read_text()
+    changed = versions.with_versions(page, versions.installed(tmp_path))
+    assert "| checked with | 1.0.0 | 1.0.1 | 1.0.2 | not checked | 1.0.3 |" in changed
+    assert versions.with_versions(changed, versions.checked(page)) == page
+
+
+def test_a_page_without_the_row_is_refused(versions):
+    with pytest.raises(ValueError, match="no row `checked with`"):
+        versions.checked("# Agents\n")
+
+
+def test_it_prints_what_npm_installs(versions, capsys):
+    assert versions.main(["packages"]) == 0
+    assert "@openai/codex@" in capsys.readouterr().out
+    assert versions.main([]) == 2

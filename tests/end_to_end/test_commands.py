@@ -6,19 +6,23 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support import forked
 
+if TYPE_CHECKING:
+    from tests.conftest import Checkout, ModelServer, Workshop
+
+
 pytestmark = pytest.mark.end_to_end
-
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
 SCRIPT = Path(sys.executable).parent / "skillopt-ci"
 SMALL = ("-o", "tasks.limit=12", "-o", "train.num_epochs=1", "-o", "train.batch_size=6")
 
@@ -97,3 +101,153 @@ def test_a_terminal_is_given_back_with_its_cursor(run, tmp_path, environ, colour
     assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") > 0
     assert ("\x1b[32m" in drawn) is coloured
     assert "Report: file://" in drawn
+
+
+# How commands end, for scripts that must tell why.
+
+
+def test_step_is_done_and_then_nothing_is_left(checkout, command):
+    one_step = ("-o", "train.num_epochs=1", "-o", "train.batch_size=8")
+    done = command(checkout, "step", "--json", *one_step)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["commit"] == checkout.ref("skillopt/demo")
+    assert command(checkout, "step", *one_step).returncode == 3
+
+
+def test_used_up_budget(checkout, command):
+    done = command(checkout, "run", "-o", "budget.run.calls=20")
+    assert done.returncode == 4
+    assert "budget.run.calls is used up" in done.stderr
+
+
+def test_too_many_errors(checkout, command, model_server):
+    model_server.trouble = lambda prompt: (500, "out of order")
+    done = command(checkout, "step", "--json")
+    assert done.returncode == 5
+    assert json.loads(done.stdout)["error"]["type"] == "TooManyErrors"
+    assert checkout.ref("skillopt/demo") == ""
+
+
+def test_second_process_in_a_clone(checkout, command):
+    with checkout.session().ledger.lock():
+        done = command(checkout, "run")
+    assert done.returncode == 6
+    assert "another skillopt-ci is training" in done.stderr
+
+
+def test_terminated_run_goes_on_where_it_was(checkout, model_server):
+    words = [sys.executable, "-m", "skillopt_ci", "run", "-o", "model.target.max_concurrency=1"]
+
+    def terminate(prompt: str) -> tuple[int, str] | None:
+        if not prompt.endswith("Item 102 of kind c"):
+            return None
+        process.send_signal(signal.SIGTERM)
+        return 500, "too late"
+
+    model_server.trouble = terminate
+    with subprocess.Popen(
+        words,
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        _, told = process.communicate()
+    assert process.returncode == 130, told
+    assert "the same command goes on" in told
+    model_server.trouble = lambda prompt: None
+    assert len(checkout.run()) == 4
+    assert model_server.answered.total() == checkout.state().usage.calls
+
+
+@pytest.mark.parametrize("options", [("--depth=1",), ("--single-branch",)])
+def test_partial_clone_can_be_read(workshop, command, options):
+    origin = workshop.origin()
+    workshop.clone(origin, "first").step()
+    clone = workshop.clone(origin, "second", *options)
+    shown = [command(clone, *words) for words in (("status",), ("log",), ("show", "1"))]
+    assert [done.returncode for done in shown] == [0, 0, 0]
+    assert all("0.250" in done.stdout for done in shown)
+    assert "Kind a: a number begins with a." in shown[2].stdout
+
+
+# Git will not take the commits: a message, an exit code, and nothing lost or paid twice.
+
+BRANCH = "skillopt/demo"
+
+
+@pytest.fixture
+def origin(workshop: Workshop) -> Path:
+    return workshop.origin()
+
+
+@pytest.fixture
+def clone(workshop: Workshop, origin: Path) -> Checkout:
+    return workshop.clone(origin, "clone")
+
+
+def hook(git_dir: Path, name: str, script: str) -> Path:
+    file = git_dir / "hooks" / name
+    file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    file.chmod(0o755)
+    return file
+
+
+def assert_goes_on(clone: Checkout, server: ModelServer) -> None:
+    clone.step()
+    assert clone.state().step == 1
+    assert server.most_answers == 1
+    assert server.answered.total() == clone.state().usage.calls
+
+
+def test_missing_identity(clone, command, model_server):
+    done = command(clone, "step", GIT_CONFIG_GLOBAL="/dev/null")
+    assert done.returncode == 2
+    assert "git does not know who is committing" in done.stderr
+    assert "git.author_name" in done.stderr
+    assert model_server.prompts == []
+
+
+def test_read_only_remote(clone, command, model_server):
+    clone.git("config", "remote.origin.pushurl", f"{model_server.url}/demo.git")
+    done = command(clone, "step")
+    assert done.returncode == 5
+    assert "it may be read but not written" in done.stderr
+    assert model_server.prompts == []
+
+
+def test_pre_push_hook(clone, command, model_server):
+    refusing = hook(clone.folder / ".git", "pre-push", "echo not on a Saturday >&2; exit 1")
+    done = command(clone, "step")
+    assert done.returncode == 5
+    assert "not on a Saturday" in done.stderr
+    assert model_server.prompts == []
+    refusing.unlink()
+    assert_goes_on(clone, model_server)
+
+
+PROTECTED = """\
+case $1 in refs/heads/{branch}) echo "error: GH006: Protected branch update failed"; exit 1;; esac
+"""
+
+
+@pytest.mark.parametrize("branch", ["skillopt/demo", "skillopt-candidate/demo"])
+def test_protected_branch(origin, clone, command, model_server, branch):
+    refusing = hook(origin, "update", PROTECTED.format(branch=branch))
+    done = command(clone, "step")
+    assert done.returncode == 5
+    assert "branch protection" in done.stderr
+    assert "GH006" in done.stderr
+    refusing.unlink()
+    assert_goes_on(clone, model_server)
+
+
+@pytest.mark.parametrize("ref", [f"refs/heads/{BRANCH}", "refs/heads/skillopt-candidate/demo"])
+def test_reference_transaction_hook(clone, command, model_server, ref):
+    script = f'test "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\nexit 1'
+    refusing = hook(clone.folder / ".git", "reference-transaction", script)
+    done = command(clone, "step")
+    assert done.returncode == 5
+    assert "reference-transaction hook refused" in done.stderr
+    refusing.unlink()
+    assert_goes_on(clone, model_server)

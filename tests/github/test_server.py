@@ -3,14 +3,18 @@
 import os
 import subprocess
 from base64 import b64encode
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from github.GithubException import GithubException
 from github_server.description import find, request_problems
 from github_server.scene import SKILL, Scene
+from github_server.state import Fault, Hub
 
+from skillopt_ci.github.errors import NotFound
 from skillopt_ci.github.pull_requests import get_pull_request
+from skillopt_ci.github.settings import setup_of
 
 CHECK = {"name": "x", "head_sha": "0" * 40}
 ANNOTATION = {"path": "x", "start_line": 1, "end_line": 1, "annotation_level": "notice"}
@@ -87,3 +91,60 @@ def test_a_pull_request_follows_pushes(scene):
     scene.pull()
     head = scene.hub.bare.save("skillopt/demo", SKILL, "pushed\n")
     assert get_pull_request(scene.client(), 1).head.sha == head
+
+
+# What `check --github` tells of a repository: the real client on the test server.
+
+BRANCH = "skillopt/demo"
+
+
+def told(hub: Hub, keys: Sequence[str] = ("A_KEY", "B_KEY")) -> list[tuple[str, str]]:
+    return list(setup_of(Scene(hub).client("pat"), keys, BRANCH))
+
+
+def test_what_is_missing_is_told_with_its_remedy(github_hub):
+    github_hub.bare.save("main", "README.md", "Hello\n")
+    github_hub.actions_may_open, github_hub.secrets = False, ["A_KEY"]
+    workflow, allowed, one, other, branch = told(github_hub)
+    assert workflow[0] == "error"
+    assert "`skillopt-ci init --github` writes one" in workflow[1]
+    allow = "gh api -X PUT repos/octo/skills/actions/permissions/workflow"
+    assert allowed[0] == "error"
+    assert allowed[1].endswith(f": {allow} -F can_approve_pull_request_reviews=true")
+    assert one == ("ok", "the secret A_KEY is set")
+    assert other == ("error", "the secret B_KEY is set: no. To fix it: gh secret set B_KEY")
+    assert branch == ("ok", f"Actions may push {BRANCH}; no rule guards it")
+
+
+def test_all_is_well(github_hub):
+    github_hub.bare.save("main", ".github/workflows/a.yml", "on: push\n")
+    github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
+    github_hub.secrets, github_hub.rules = ["A_KEY", "B_KEY"], ["deletion", "non_fast_forward"]
+    lines = told(github_hub)
+    assert {level for level, _ in lines} == {"ok"}
+    assert lines[0][1] == ".github/workflows/skillopt.yml is on main"
+    assert lines[-1][1].endswith("rules keep it from being rewritten")
+
+
+def test_a_rule_that_stops_actions_is_told(github_hub):
+    github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
+    github_hub.rules = ["pull_request", "deletion"]
+    level, text = told(github_hub)[-1]
+    assert level == "warning"
+    assert f"rules guard {BRANCH} (pull_request): let GitHub Actions bypass it" in text
+
+
+def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
+    github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
+    for name in ("GET /actions/permissions/workflow", "GET /actions/secrets"):
+        words = "Resource not accessible by personal access token"
+        github_hub.faults.append(Fault(name, 403, words))
+    lines = told(github_hub, ["A_KEY"])
+    assert [level for level, _ in lines] == ["ok", "warning", "warning", "ok"]
+    assert all("this token may not see it" in text for _, text in lines[1:3])
+
+
+def test_a_repository_that_is_not_shown_is_an_error(github_hub):
+    github_hub.faults.append(Fault("GET ", 404, "Not Found"))
+    with pytest.raises(NotFound, match="show the repository octo/skills"):
+        told(github_hub)

@@ -1,12 +1,16 @@
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from skillopt_ci.config.models import Azure, ModelRole
+from skillopt_ci.config.models import PROVIDERS, Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
-from skillopt_ci.model.providers import ServerError
+from skillopt_ci.model.openai_provider import CHAT_WORDS, chat_body, read_reply, read_response
+from skillopt_ci.model.providers import ServerError, settings_of, well_formed
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.types import ModelRefusal
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema, Usage
 
 
 def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -> SkilloptError:
@@ -90,3 +94,232 @@ def test_who_signed_in_and_is_refused_is_told_which_role_to_be_given():
     told = str(ServerError(401, "denied").exception("model.target", config))
     assert "refused who signed in by azure_cli" in told
     assert "Cognitive Services OpenAI User" in told
+
+
+SCHEMA = ReplySchema("answer", {"type": "object", "properties": {}})
+
+
+def role(**changes: Any) -> ModelRole:
+    return ModelRole.model_validate({"provider": "openai", "model": "m", **changes})
+
+
+def sent(config: ModelRole, request: ChatRequest, *refused: str) -> dict[str, object]:
+    body = chat_body(config, request, settings_of(config, request, refused))
+    return {name: value for name, value in body.items() if name not in ("model", "messages")}
+
+
+def test_only_what_is_set_is_sent(ask):
+    assert sent(role(), ask()) == {}
+
+
+def test_what_is_set_is_sent_with_the_further_fields(ask):
+    config = role(temperature=0, reasoning_effort="low", extra_body={"top_k": 3})
+    assert sent(config, ask(max_output_tokens=9)) == {
+        "max_completion_tokens": 9,
+        "temperature": 0,
+        "reasoning_effort": "low",
+        "top_k": 3,
+    }
+
+
+def test_what_was_refused_is_left_out_and_the_limit_renamed(ask):
+    config = role(temperature=1, max_output_tokens=2)
+    assert sent(config, ask(), "temperature") == {"max_completion_tokens": 2}
+    assert sent(config, ask(), "max_completion_tokens") == {"max_tokens": 2, "temperature": 1}
+
+
+def test_the_provider_names_the_limit_unless_the_role_does(ask):
+    own = role(
+        provider="compatible", base_url="http://localhost/v1", token_limit_field="max_tokens"
+    )
+    limited = ask(max_output_tokens=2)
+    assert sent(role(), limited) == {"max_completion_tokens": 2}
+    assert sent(role(provider="ollama"), limited) == sent(own, limited) == {"max_tokens": 2}
+
+
+def test_a_schema_is_sent_as_the_provider_understands_it(ask):
+    request = ask(reply_schema=SCHEMA)
+    held = {"name": "answer", "schema": dict(SCHEMA.schema), "strict": True}
+    assert sent(role(), request)["response_format"] == {"type": "json_schema", "json_schema": held}
+    assert sent(role(provider="deepseek"), request)["response_format"] == {"type": "json_object"}
+    assert "response_format" not in sent(role(provider="minimax"), request)
+    assert "response_format" not in sent(role(structured_output="off"), request)
+
+
+@pytest.mark.parametrize(
+    ("provider", "wish", "fields"),
+    [
+        ("qwen", False, {"enable_thinking": False}),
+        ("minimax", True, {"thinking": {"type": "adaptive"}, "reasoning_split": True}),
+        ("minimax", None, {"reasoning_split": True}),
+        ("deepseek", False, {"thinking": {"type": "disabled"}}),
+        ("openrouter", True, {"reasoning": {"enabled": True}}),
+        ("vllm", False, {"chat_template_kwargs": {"enable_thinking": False}}),
+        ("llamacpp", True, {"chat_template_kwargs": {"enable_thinking": True}}),
+        ("ollama", False, {"reasoning_effort": "none"}),
+    ],
+)
+def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fields):
+    assert sent(role(provider=provider, thinking=wish), ask()) == fields
+
+
+@pytest.mark.parametrize(
+    ("message", "fields", "refused"),
+    [
+        ("Unsupported value: 'temperature' does not support 0.7", {}, "temperature"),
+        ("no", {"code": "unsupported_parameter", "param": "reasoning_effort"}, "reasoning_effort"),
+        ("Unrecognized request argument supplied: reasoning_effort", {}, "reasoning_effort"),
+        (
+            "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            {},
+            "max_tokens",
+        ),
+        ("extra_forbidden: body.max_tokens", {}, "max_tokens"),
+        ("max_tokens is too large: this model supports at most 4096", {}, None),
+        ("Unsupported value: 'stop'", {"param": "stop"}, None),
+        ("'response_format.type' json_schema is not supported", {}, "response_format"),
+        ("Invalid schema for response_format 'answer'", {}, "response_format"),
+        ("This model does not support structured outputs", {}, "response_format"),
+    ],
+)
+def test_the_refused_setting_is_recognised(message, fields, refused):
+    used = ("max_tokens", "temperature", "reasoning_effort", "response_format")
+    assert ServerError(400, message, **fields).refused_setting(used, CHAT_WORDS) == refused
+
+
+def test_only_bad_requests_and_what_was_sent_count():
+    error = ServerError(500, "temperature is not supported")
+    assert error.refused_setting(["temperature"], CHAT_WORDS) is None
+    assert ServerError(400, "temperature is not supported").refused_setting([], CHAT_WORDS) is None
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_preset_is_whole(name):
+    preset = PROVIDERS[name]
+    if preset.protocol == "command":
+        assert name == "command" or "{model}" in preset.program
+    elif preset.protocol != "simulated" and name not in ("azure", "compatible"):
+        assert preset.base_url.startswith(("https://", "http://localhost:"))
+        assert preset.key
+        assert preset.key_optional == preset.base_url.startswith("http://localhost")
+        assert set(preset.regions.values()) <= {preset.base_url, *preset.regions.values()}
+        assert not preset.regions or preset.base_url in preset.regions.values()
+
+
+CONFIG = ModelRole(provider="openai", model="m")
+
+
+def body(message: dict[str, Any], finish: str | None = "stop", **more: Any) -> bytes:
+    return json.dumps({"choices": [{"message": message, "finish_reason": finish}], **more}).encode()
+
+
+def read(ask: Any, content: bytes) -> ChatReply:
+    answer = read_reply(content, ask("12345678"), CONFIG)
+    assert isinstance(answer, ChatReply)
+    return answer
+
+
+def test_usage_is_read_in_full(ask):
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 50,
+        "prompt_tokens_details": {"cached_tokens": 40},
+        "completion_tokens_details": {"reasoning_tokens": 30},
+    }
+    answer = read(ask, body({"content": "x"}, usage=usage, model="m-2026"))
+    assert answer.model == "m-2026"
+    assert answer.usage == Usage(1, 100, 50, 40, 30, cost_usd=None)
+
+
+@pytest.mark.parametrize(
+    ("more", "cached", "cost"),
+    [
+        ({"prompt_cache_hit_tokens": 60}, 60, None),
+        ({"prompt_tokens_details": None, "prompt_cache_hit_tokens": None}, 0, None),
+        ({"cost": 0.0125}, 0, 0.0125),
+        ({"cost": 0}, 0, None),
+    ],
+)
+def test_what_single_providers_add_to_usage_is_read(ask, more, cached, cost):
+    usage = {"prompt_tokens": 100, "completion_tokens": 50, **more}
+    counted = read(ask, body({"content": "x"}, usage=usage)).usage
+    assert (counted.cached_tokens, counted.cost_usd) == (cached, cost)
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
+def test_missing_usage_is_estimated_and_says_so(ask, usage):
+    counted = read(ask, body({"content": "abcde"}, usage=usage)).usage
+    assert (counted.prompt_tokens, counted.completion_tokens, counted.estimated) == (2, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": ""}, ""),
+        ({"content": None, "refusal": "I will not."}, "I will not."),
+        ({"content": [{"type": "thinking"}, {"type": "text", "text": "x"}]}, "x"),
+        ({"content": "cut \ud83d"}, "cut ?"),
+        ({"content": "<think>\nhm <think> again\n</think>\n\nx"}, "x"),
+        ({"content": "x <think>hm</think>"}, "x <think>hm</think>"),
+        ({"content": "<think>cut off"}, "<think>cut off"),
+    ],
+)
+def test_text_is_found_where_servers_put_it(ask, message, text):
+    assert read(ask, body(message)).text == text
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"choices": [{"mess', b"<html>", b"[]", b'{"choices": []}', b"\xff", b"{}"]
+)
+def test_what_is_no_completion_may_pass(ask, content):
+    with pytest.raises(TransientFailure):
+        read(ask, content)
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [({}, False), ({"usage": {"prompt_tokens": 9, "completion_tokens": 3}}, True)],
+)
+def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(ask, more, kept):
+    with pytest.raises(TransientFailure, match="no answer") as caught:
+        read(ask, body({"content": None}, **more))
+    assert (caught.value.reply is not None) is kept
+    assert read(ask, body({"content": None}, finish="length", **more)).text == ""
+    thought = {"output": [{"type": "reasoning"}], **more}
+    with pytest.raises(TransientFailure, match="no answer"):
+        read_response(json.dumps(thought).encode(), ask(), CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"), [(1004, 401, "1004"), (1027, 400, "content_filter"), (1, 502, "1")]
+)
+def test_minimax_says_its_errors_with_status_200(ask, code, status, kind):
+    told = {"choices": None, "base_resp": {"status_code": code, "status_msg": "why"}}
+    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
+    assert isinstance(answer, ServerError)
+    assert (answer.status, answer.code, answer.message) == (status, kind, f"why ({code})")
+
+
+@pytest.mark.parametrize("content", [None, "", []])
+def test_minimax_error_beside_an_empty_message_is_an_error(ask, content):
+    choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    told = {"choices": [choice], "base_resp": {"status_code": 1004, "status_msg": "login fail"}}
+    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
+    assert isinstance(answer, ServerError)
+    assert answer.status == 401
+    choice["message"] = {"role": "assistant", "content": "said all the same"}
+    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
+    assert isinstance(answer, ChatReply)
+
+
+@pytest.mark.parametrize(("code", "status"), [(429, 429), ("server_error", 502), (None, 502)])
+def test_an_error_in_a_good_status_is_an_error(ask, code, status):
+    content = json.dumps({"error": {"message": "overloaded", "code": code}}).encode()
+    answer = read_reply(content, ask(), CONFIG)
+    assert isinstance(answer, ServerError)
+    assert (answer.status, answer.message) == (status, "overloaded")
+
+
+@given(st.text(st.characters()))
+def test_any_text_becomes_encodable(text):
+    assert well_formed(text).encode() is not None

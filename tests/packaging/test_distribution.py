@@ -1,12 +1,20 @@
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import skillopt_ci
+from skillopt_ci import __version__
+from skillopt_ci.cli.scaffold import WORKFLOW
 
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
 
@@ -56,3 +64,103 @@ def test_make_lists_its_targets(root):
         *("help", "quickstart", "test", "unit", "lint", "format"),
         *("docs", "lock", "image", "check", "stats", "setup"),
     ]
+
+
+# What a job installs is what was reviewed: locked by hash, the base image by its digest.
+
+ROOT = Path(__file__).parents[2]
+_INSTALL = re.compile(r"\b(?:pip|uv)\b[^\n]*\b(?:install|sync)\b[^\n]*")
+
+
+def test_every_base_image_is_pinned_by_its_digest():
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    stages = {line.split()[-1] for line in lines if re.match(r"FROM .* AS ", line)}
+    images = [line.split()[1] for line in lines if line.startswith("FROM ")]
+    foreign = [image for image in images if image not in {*stages, "scratch"}]
+    assert foreign
+    assert [image for image in foreign if not re.search(r"@sha256:[0-9a-f]{64}$", image)] == []
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "composite/action.yml"])
+def test_packages_are_installed_by_hash(file):
+    installs = _INSTALL.findall((ROOT / file).read_text(encoding="utf-8"))
+    assert installs
+    # our own code comes from the checkout, without anything that it depends on
+    loose = [
+        one
+        for one in installs
+        if not re.search(r"--require-hashes|--no-deps|--locked|--frozen", one)
+    ]
+    assert loose == []
+
+
+def _locked(file: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
+    return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", text, re.MULTILINE))
+
+
+def test_lock_holds_what_the_package_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    asked = project["project"]["dependencies"]
+    extras = project["project"]["optional-dependencies"]
+    asked = [*asked, *extras["anthropic"], *extras["azure"]]
+    run, build = _locked("run.txt"), _locked("build.txt")
+    for text, locked in [(one, run) for one in asked] + [
+        (one, build) for one in project["build-system"]["requires"]
+    ]:
+        requirement = Requirement(text)
+        version = locked.get(canonicalize_name(requirement.name), "none")
+        assert requirement.specifier.contains(version), f"{text}: {version} (run make lock)"
+
+
+# The steps of the release workflow, run in a clone: what is tagged, and what the package knows.
+
+IMAGE = "ghcr.io/skillopt-ci/skillopt-ci@sha256:" + "0" * 64
+
+
+@pytest.mark.end_to_end
+def test_a_release_resolves_to_one_commit_that_runs_the_image(root, tmp_path):
+    if not (root / ".git").exists():
+        pytest.skip("this is no clone")
+    origin, clone = tmp_path / "origin.git", tmp_path / "clone"
+
+    def git(folder: Path, *words: str) -> str:
+        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, check=True)
+        return done.stdout.decode().strip()
+
+    git(root, "clone", "--quiet", "--bare", ".", str(origin))
+    git(tmp_path, "clone", "--quiet", str(origin), str(clone))
+    environ = {**os.environ, "IMAGE": IMAGE, "VERSION": f"v{__version__}", "TOKEN": "job"}
+    environ |= {"GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_SERVER_URL": "https://x.test"}
+
+    def run(job: str, name: str) -> None:
+        (step,) = [each for each in jobs[job]["steps"] if each.get("name") == name]
+        words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        subprocess.run(words, cwd=clone, env=environ, check=True, capture_output=True)
+
+    release = root / ".github" / "workflows" / "release.yml"
+    jobs: dict[str, Any] = yaml.safe_load(release.read_text(encoding="utf-8"))["jobs"]
+    run("tag", "Point the action at the published image")
+    run("tag", "Push the tag")
+    run("package", "Tell the package its commit")
+    run("major-tag", "Push the tag")
+    tag, major = f"v{__version__}", f"v{__version__.partition('.')[0]}"
+    commit = git(origin, "rev-parse", tag)
+    assert git(origin, "rev-parse", major) == commit
+    assert (tmp_path / "output").read_text(encoding="utf-8") == f"commit={commit}\n"
+    for manifest in ("action.yml", "docker/action.yml"):
+        runs = yaml.safe_load(git(origin, "show", f"{tag}:{manifest}"))["runs"]
+        assert runs["image"] == f"docker://{IMAGE}"
+
+    (tmp_path / "dist").mkdir()
+    build = [sys.executable, "-c", BUILD, tmp_path / "dist"]
+    subprocess.run(build, cwd=clone, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    own = tmp_path / "own"
+    git(tmp_path, "init", "--quiet", str(own))
+    words = [sys.executable, "-P", "-m", "skillopt_ci", "init", "--yes", "--github"]
+    installed = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    subprocess.run(words, cwd=own, env=installed, check=True, capture_output=True)
+    written = (own / WORKFLOW).read_text(encoding="utf-8")
+    assert f"/.github/workflows/train.yml@{commit} # {tag}\n" in written

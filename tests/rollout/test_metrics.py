@@ -1,8 +1,27 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rollout_values import make_rollout
 
-from skillopt_ci.rollout.metrics import aggregate
-from skillopt_ci.rollout.types import Status
+from skillopt_ci.messages import Message
+from skillopt_ci.rollout.metrics import (
+    ErrorCount,
+    LimitShare,
+    Quartiles,
+    Summary,
+    aggregate,
+    outcome_of,
+    summarise,
+)
+from skillopt_ci.rollout.types import Limit, Rollout, Status
 
 
 @pytest.mark.parametrize(
@@ -48,3 +67,219 @@ def test_means_are_over_what_was_measured():
 def test_nothing_measured_is_zero_on_no_tasks():
     found = aggregate([make_rollout(0.0, Status.ERROR)])
     assert (found.hard, found.soft, found.n, found.errors) == (0.0, 0.0, 0, 1)
+
+
+# The whole summary: the conformance cases of agent evaluations, and what must hold always.
+
+
+def summed(attempts: Iterable[Rollout], **options: Any) -> Summary:
+    return summarise(map(outcome_of, attempts), **options)
+
+
+def attempt(
+    task: str,
+    hard: float = 0.0,
+    status: Status = Status.SCORED,
+    *,
+    reason: str = "",
+    kind: str = "",
+    limit: Limit | None = None,
+    soft: float | None = None,
+    messages: int = 0,
+) -> Rollout:
+    said = (Message("user", "x"),) * messages
+    partial = hard if soft is None else soft
+    return Rollout(task, status, hard, partial, reason, "", said, task_type=kind, limit=limit)
+
+
+def broken(task: str, reason: str = "boom", status: Status = Status.ERROR) -> Rollout:
+    return attempt(task, status=status, reason=reason)
+
+
+ATTEMPTS = st.lists(
+    st.builds(
+        attempt,
+        st.sampled_from(["a:b", "q/1", "q.2", "", "ü\n"]),
+        st.sampled_from([0.0, 0.5, 1.0]),
+        st.just(Status.SCORED),
+        kind=st.sampled_from(["", "x"]),
+        limit=st.sampled_from([None, Limit.TIME]),
+    )
+    | st.builds(broken, st.sampled_from(["a:b", "q/1", "lost"]), st.sampled_from(["x", "y"])),
+    max_size=25,
+)
+
+
+def test_nothing_at_all_is_a_summary_of_nothing():
+    found = summed([])
+    assert (found.tasks, found.attempts, found.measured) == (0, 0, 0)
+    assert (found.hard.mean, found.hard.n, found.pessimistic_hard) == (None, 0, None)
+    assert (found.missing, found.errors, found.by_type, found.limits) == ((), (), (), ())
+    assert (found.lengths, found.model_ended, found.pass_at) == (None, None, {})
+
+
+def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing():
+    found = summed([attempt("q1", 1), broken("q1"), attempt("q2"), attempt("q2")])
+    assert (found.hard.mean, found.pessimistic_hard) == (0.5, 0.25)
+    assert (found.solved, found.measured, found.attempts) == (1, 3, 4)
+    assert found.errors == (ErrorCount(Status.ERROR, "boom", 1),)
+    assert not found.complete
+    assert found.missing == ()
+
+
+def test_a_task_that_was_never_measured_is_named():
+    found = summed(
+        [
+            attempt("q1", 1),
+            attempt("q1", 1),
+            broken("q2", "a"),
+            broken("q2", "b"),
+            attempt("q3"),
+            broken("q3", "a"),
+        ]
+    )
+    assert found.hard.mean == 0.5
+    assert found.pessimistic_hard == pytest.approx(1 / 3)
+    assert [(row.reason, row.count) for row in found.errors] == [("a", 2), ("b", 1)]
+    assert (found.missing, found.complete) == (("q2",), False)
+
+
+def test_uneven_attempts_weigh_tasks_alike():
+    found = summed([attempt("q1", 1), broken("q1"), broken("q2")])
+    assert (found.hard.n, found.hard.mean, found.complete, found.tasks) == (1, 1.0, False, 2)
+    assert (found.attempts, found.solved) == (3, 1)
+    assert found.pessimistic_hard == 0.25
+
+
+def test_an_attempt_without_a_result_does_not_hide_the_pessimistic_number():
+    found = summed([attempt("q1", 1), broken("q2", "no result", Status.GRADER_ERROR)])
+    assert found.pessimistic_hard == 0.5
+
+
+@pytest.mark.parametrize(("score", "solved"), [(1, 1), (1.0, 1), (0, 0), (0.5, 0)])
+def test_only_the_full_score_is_solved_and_partial_credit_is_seen(score, solved):
+    found = summed([attempt("q", score)])
+    assert (found.solved, found.hard.mean) == (solved, score)
+
+
+@pytest.mark.parametrize("score", [2.0, -0.1, math.nan, math.inf])
+def test_a_score_that_is_none_is_refused(score):
+    with pytest.raises(ValueError, match="scores are from 0 to 1"):
+        summed([attempt("q", score)])
+
+
+def test_ids_may_hold_any_character():
+    found = summed([attempt("a:b", 1), attempt("a/b"), attempt("a.b", 1), attempt("", 1)])
+    assert (found.tasks, found.hard.mean) == (4, 0.75)
+
+
+def test_attempts_that_never_came_are_missed():
+    found = summed([attempt("q1", 1)], expected={"q1": 2, "q2": 2})
+    assert (found.tasks, found.pessimistic_hard, found.complete) == (2, 0.25, False)
+    assert found.missing == ("q2",)
+    assert summed([attempt("q1", 1)], expected={"q1": 1}).complete
+
+
+def test_limits_are_told_among_all_and_among_the_unsolved():
+    found = summed(
+        [
+            attempt("a", 1, Status.LIMIT, limit=Limit.STEPS),
+            attempt("b", 0, Status.LIMIT, limit=Limit.STEPS),
+            attempt("c", 0, Status.LIMIT, limit=Limit.TIME),
+            attempt("d", 0),
+            broken("e"),
+        ]
+    )
+    assert found.limits == (
+        LimitShare(Limit.TIME, 0.25, pytest.approx(1 / 3)),
+        LimitShare(Limit.STEPS, 0.5, pytest.approx(1 / 3)),
+    )
+    assert found.model_ended == pytest.approx(1 / 3)
+
+
+def test_without_a_failure_there_is_no_share_of_failures():
+    found = summed([attempt("a", 1, Status.LIMIT, limit=Limit.COST)])
+    assert found.limits == (LimitShare(Limit.COST, 1.0, None),)
+    assert found.model_ended is None
+
+
+def test_lengths_leave_out_what_has_no_conversation():
+    found = summed([attempt(str(n), messages=n) for n in (0, 2, 4, 10)])
+    assert found.lengths == Quartiles(3.0, 4.0, 7.0)
+
+
+def test_buckets_are_by_type_with_a_name_for_the_rest():
+    found = summed(
+        [attempt("a", 1, kind="z"), attempt("b", kind="z", soft=0.5), attempt("c", 1), broken("d")]
+    )
+    assert [(one.task_type, one.hard.mean, one.soft.mean, one.hard.n) for one in found.by_type] == [
+        ("other", 1.0, 1.0, 1),
+        ("z", 0.5, 0.75, 2),
+    ]
+
+
+def test_several_attempts_tell_how_often_a_task_is_solved_at_all():
+    tries = [attempt("a", 1), attempt("a"), attempt("a"), attempt("b", 1), attempt("b", 1)]
+    assert summed([*tries, broken("b")]).pass_at == {
+        1: pytest.approx((1 / 3 + 1) / 2),
+        2: pytest.approx((2 / 3 + 1) / 2),
+    }
+    whole = summed([*tries, attempt("b", 1)])
+    assert whole.pass_at[3] == 1
+    assert whole.pass_hat == {1: pytest.approx(2 / 3), 2: 0.5, 3: 0.5}
+    assert summed([attempt("a", 1)]).pass_at == {}
+
+
+def test_clusters_widen_the_interval():
+    tasks = [attempt(f"{group}{n}", hard) for group, hard in (("a", 1), ("b", 0)) for n in range(4)]
+    alone = summed(tasks)
+    grouped = summed(tasks, clusters={one.task_id: one.task_id[0] for one in tasks})
+    assert grouped.hard.clusters == 2
+    assert (grouped.hard.standard_error or 0) > (alone.hard.standard_error or 0)
+
+
+@given(ATTEMPTS)
+def test_counts_add_up_and_no_number_is_not_one(attempts):
+    found = summed(attempts)
+    assert found.measured + sum(row.count for row in found.errors) == len(attempts)
+    assert sum(bucket.hard.n for bucket in found.by_type) >= found.hard.n
+    assert all(math.isfinite(number) for number in numbers(found))
+    if found.hard.mean is not None:
+        assert found.pessimistic_hard is not None
+        assert found.pessimistic_hard <= found.hard.mean + 1e-12 or not found.complete
+
+
+@given(ATTEMPTS, st.randoms())
+def test_the_order_of_attempts_does_not_matter(attempts, random):
+    shuffled = sorted(attempts, key=lambda _: random.random())
+    one, other = summed(attempts), summed(shuffled)
+    assert one.hard.mean == pytest.approx(other.hard.mean)
+    assert set(one.missing) == set(other.missing)
+    assert (one.errors, one.complete, one.limits) == (other.errors, other.complete, other.limits)
+
+
+@given(ATTEMPTS)
+def test_complete_means_that_both_numbers_agree(attempts):
+    found = summed(attempts)
+    if found.complete and attempts:
+        assert len(set(Counter(one.task_id for one in attempts).values())) == 1
+        assert found.hard.mean == pytest.approx(found.pessimistic_hard)
+
+
+def test_a_stream_is_taken_as_it_comes():
+    def stream() -> Iterator[Rollout]:
+        yield from (attempt(str(n), n % 2) for n in range(100))
+
+    assert summed(stream()).hard.mean == 0.5
+
+
+def numbers(found: Summary) -> Iterator[float]:
+    def walk(value: object) -> Iterator[float]:
+        if isinstance(value, float):
+            yield value
+        for inner in value.values() if isinstance(value, dict) else ():
+            yield from walk(inner)
+        for inner in value if isinstance(value, list | tuple) else ():
+            yield from walk(inner)
+
+    yield from walk(asdict(found))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+import threading
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,21 @@ import pytest
 
 from skillopt_ci.aio import Scheduler
 from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.rollout.events import read_events
 from skillopt_ci.rollout.types import AttemptRequest
+from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.prefetcher import Prefetcher
+from skillopt_ci.training.baseline import as_scored
+from skillopt_ci.training.plan import plan_step
+from skillopt_ci.training.prefetcher import Prefetcher, earlier_side, look_ahead, may_prefetch
+from skillopt_ci.training.state import find_checkout
+from tests.conftest import EPOCH_ENDS, RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from tests.conftest import Checkout
 
 
 def order(name: str, skill: str = "Do.\n", attempt: int = 0) -> AttemptRequest:
@@ -178,3 +188,153 @@ def test_close_with_patience_finishes_what_is_under_way():
         assert hands.asked == ["a", "b"]
 
     played(scenario)
+
+
+# Runs that prefetch: the same record sooner, with models behind a server and commits in git.
+
+NONE, SURE = "schedule.ahead=none", "schedule.ahead=sure"
+#: So many places that each stage leaves some empty.
+WIDE = "model.target.max_concurrency=32"
+SETTINGS: list[tuple[str, ...]] = [(), EPOCH_ENDS, ("rollout.attempts=2", *EPOCH_ENDS)]
+IDS = ["steps", "epochs", "attempts"]
+
+
+def attempted(prompts: Sequence[str]) -> list[str]:
+    """The requests to the target, sorted: the skill and the task."""
+    return sorted(prompt for prompt in prompts if "Stage:" not in prompt)
+
+
+@pytest.mark.parametrize("overrides", SETTINGS, ids=IDS)
+def test_what_is_sure_changes_neither_record_nor_calls(workshop, overrides):
+    plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
+    plain.run(NONE, *overrides)
+    asked = sorted(server.prompts)
+    server.prompts.clear()
+    ahead.run(SURE, *overrides)
+    assert ahead.trees() == plain.trees()
+    assert sorted(server.prompts) == asked
+
+
+def test_the_next_batch_is_attempted_while_a_verdict_is_recorded(
+    checkout, model_server, monkeypatch
+):
+    """The first verdict is held back until an attempt of the second step has come."""
+    advance, verdicts, came = Ledger.advance, list[bool](), threading.Event()
+    items = batch(checkout, 2)
+
+    def trouble(prompt: str) -> None:
+        if task_of(prompt) in items:
+            came.set()
+
+    def held(
+        ledger: Ledger, expected: str | None, new: str, drop_candidate: str | None = None
+    ) -> None:
+        if expected is not None and not verdicts:
+            verdicts.append(came.wait(30))
+        advance(ledger, expected, new, drop_candidate)
+
+    monkeypatch.setattr(Ledger, "advance", held)
+    model_server.trouble = trouble
+    checkout.run(SURE)
+    assert verdicts == [True]
+
+
+def batch(checkout: Checkout, step: int) -> set[str]:
+    """What the tasks of a step say."""
+    session = checkout.session()
+    plan = plan_step(session.splits.train, session.config.train, step, None)
+    return {task.messages[-1].content for task in plan.batches[0].tasks}
+
+
+def task_of(prompt: str) -> str:
+    return prompt.rsplit("\n\n", maxsplit=1)[-1]
+
+
+def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop):
+    checkout, server = workshop.checkout(), workshop.server
+    checkout.step(SURE, WIDE)
+    outlook = look_ahead(checkout.session())
+    assert outlook is not None
+    assert outlook.phase == "rollout"
+    nexts = {f"{order.task.messages[-1].content}" for order in outlook.attempts}
+    asked = {prompt.rsplit("\n\n", maxsplit=1)[-1] for prompt in attempted(server.prompts)}
+    assert not nexts & asked
+
+
+@pytest.mark.parametrize(
+    "holds", ["budget.run.calls=500", "budget.step.tokens=900000", "cache.enabled=false"]
+)
+def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(workshop, holds):
+    plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
+    plain.run(NONE, WIDE, holds)
+    asked = sorted(server.prompts)
+    server.prompts.clear()
+    ahead.run(SURE, WIDE, holds)
+    assert sorted(server.prompts) == asked
+
+
+def test_the_attempts_after_the_first_epoch_are_foreseen(workshop):
+    """Its end makes another text of the skill, under which nothing was attempted yet."""
+    checkout, server = workshop.checkout(), workshop.server
+    for _ in range(2):
+        checkout.step(*EPOCH_ENDS)
+    outlook = look_ahead(checkout.session(*EPOCH_ENDS))
+    assert outlook is not None
+    checkout.step(*EPOCH_ENDS)
+    made = {(one.id, one.attempt) for one in checkout.record(3).proposal.rollout.tasks}
+    assert {(order.task.id, order.attempt) for order in outlook.attempts} == made
+    assert server.most_answers == 1
+
+
+def test_nothing_is_made_ahead_by_people_or_where_workers_share_it_out(checkout):
+    config = checkout.session(SURE).config
+    assert may_prefetch(config)
+    for holds in ("rollout.solver.type=human", "rollout.executor.type=ray", NONE):
+        assert not may_prefetch(checkout.session(SURE, holds).config)
+
+
+def test_an_answer_that_came_early_is_recorded_by_the_work_that_needs_it(workshop):
+    plain, ahead = workshop.checkout("plain"), workshop.checkout("ahead")
+    plain.run(NONE)
+    ahead.run(SURE)
+    assert recorded(ahead) == recorded(plain)
+
+
+def recorded(checkout: Checkout) -> Counter[tuple[str, int]]:
+    """How often the record has an attempt at each task, by its number."""
+    events = checkout.session().events
+    assert events is not None
+    ended = [one for one in read_events(events) if one["type"] == "attempt_ended"]
+    assert ended
+    return Counter((one["task"], one["attempt"]) for one in ended)
+
+
+def test_of_a_comparison_the_epoch_that_is_over_is_attempted_while_an_analyst_thinks(
+    checkout, model_server
+):
+    """The fourth step ends the second epoch; whatever its verdict, the first one is over."""
+    for _ in range(2):
+        checkout.step(*EPOCH_ENDS)
+    model_server.plan = (RULES["a"], RULES["b"])
+    checkout.step(*EPOCH_ENDS)
+    session = checkout.session(*EPOCH_ENDS)
+    standing = as_scored(find_checkout(session, session.ledger.sync()), checkout.state())
+    side = earlier_side(session, standing, 2)
+    ends = {
+        f"{as_read(one.skill).strip()}\n</skill>\n\n{one.task.messages[-1].content}" for one in side
+    }
+    known = {end for end in ends for prompt in model_server.prompts if prompt.endswith(end)}
+    new = ends - known
+    held, early, one_analyst = list[bool](), threading.Semaphore(0), threading.Lock()
+
+    def trouble(prompt: str) -> None:
+        if "Stage: analyst" in prompt and one_analyst.acquire(blocking=False):
+            held.append(all(early.acquire(timeout=30) for _ in new))
+        elif any(prompt.endswith(end) for end in new):
+            early.release()
+
+    model_server.trouble = trouble
+    checkout.run(SURE, WIDE, *EPOCH_ENDS)
+    assert checkout.record(3).merged
+    assert new
+    assert held == [True]

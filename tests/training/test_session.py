@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import re
+import shutil
 import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.errors import ConfigError
+from skillopt_ci.errors import ConfigError, InfrastructureError
+from skillopt_ci.training import final_evaluation
+from skillopt_ci.training.run_context import equipped
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout
+
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 GENERATOR = """
@@ -82,3 +93,180 @@ def test_a_program_can_be_the_target(checkout, model_server):
     assert checkout.state().best.measurement.score == 0.25
     assert checkout.state().usage.estimated
     assert not any(prompt.endswith("of kind a") for prompt in model_server.prompts)
+
+
+# What a run's pieces of work share, seen from a real server.
+
+ONE_AT_A_TIME = ("model.target.max_concurrency=1", "gradient.analyst_workers=1")
+
+
+def test_all_steps_of_a_run_share_one_pool_of_connections(checkout, model_server):
+    assert len(checkout.run(*ONE_AT_A_TIME)) == 4
+    # one for attempts, and one for an analyst meanwhile
+    assert len(model_server.peers) <= 2
+
+
+def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_session(checkout):
+    session = checkout.session()
+
+    async def work() -> None:
+        async with equipped(session) as ready:
+            assert ready.equipment is not None
+            stores = set()
+            for scope in ("one", "other"):
+                async with ready.models(scope):
+                    stores.add(ready.equipment.store)
+            (store,) = stores
+            assert store is not None
+            assert store.get("unknown") is None
+        with pytest.raises(InfrastructureError):
+            store.get("unknown")
+
+    asyncio.run(work())
+
+
+def test_batches_share_the_places_of_analysts(checkout, model_server):
+    """Two batches with two minibatches or more, and a single place."""
+    under_way, most, lock = 0, 0, threading.Lock()
+    answer = model_server.answer
+
+    def counted(system: str, prompt: str) -> str:
+        nonlocal under_way, most
+        asks = "Stage: analyst" in system or "analyst_" in system
+        with lock:
+            under_way += asks
+            most = max(most, under_way)
+        try:
+            return answer(system, prompt)
+        finally:
+            with lock:
+                under_way -= asks
+
+    model_server.answer = counted
+    assert checkout.step("train.accumulation=2", "gradient.minibatch_size=1", ONE_AT_A_TIME[1])
+    assert most == 1
+
+
+# A step is not dominated by git: how many processes it begins is bounded.
+
+#: Steps of the run that is counted.
+STEPS = 4
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Counter[str]]:
+    """Put a git before git that notes down its commands; returns what counts them."""
+    real, notes, wrapper = shutil.which("git"), tmp_path / "begun", tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {notes}\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(wrapper.parent), prepend=os.pathsep)
+
+    def count() -> Counter[str]:
+        return Counter(_command(line) for line in notes.read_text().splitlines())
+
+    return count
+
+
+def _command(line: str) -> str:
+    """Return the first word that is no option of git itself."""
+    return re.sub(r"-[cC] \S+ ", "", line).split(" ")[0]
+
+
+def test_local_run_begins_few_processes(checkout, begun):
+    outcomes = checkout.run()
+    count = begun()
+    assert len(outcomes) == STEPS
+    assert count.total() <= 20 + 11 * STEPS, count
+    assert [count[name] for name in ("cat-file", "hash-object", "mktree")] == [1, 1, 1]
+
+
+def test_run_with_a_remote_begins_few_processes(workshop, begun):
+    clone = workshop.clone(workshop.origin(), "clone")
+    before = begun()
+    outcomes = clone.run()
+    count = begun() - before
+    assert len(outcomes) == STEPS
+    assert count.total() <= 20 + 21 * STEPS, count
+
+
+def test_reading_takes_as_many_processes_whatever_the_length(checkout, begun):
+    session = checkout.session()
+    session.ledger.read("main", "skills/SKILL.md")
+    before = begun()
+    for _ in range(50):
+        assert session.ledger.read("main", "skills/SKILL.md") == "# Items\n"
+    assert begun() == before
+
+
+# Which settings make scores incomparable.
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.target.model=other",
+        "model.target.temperature=0",
+        "model.target.max_output_tokens=100",
+        "model.target.reasoning_effort=low",
+        "model.target.extra_body={top_p: 0.5}",
+        "model.target.api=responses",
+        "scorer.answer=last_line",
+        "evaluation.gate_metric=mixed",
+        "evaluation.gate_mixed_weight=0.25",
+        "evaluation.sel_env_num=4",
+        "prompts=prompts",
+    ],
+)
+def test_way_of_measuring_is_part_of_it(checkout, override):
+    checkout.write("prompts/target.md", "Read this first.\n\n{skill}\n")
+    assert checkout.session(override).measured_under != checkout.session().measured_under
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.target.timeout=5",
+        "model.target.retries=1",
+        "model.target.max_concurrency=1",
+        "model.target.price={input: 1, output: 2}",
+        "model.target.structured_output=off",
+        "model.target.token_limit_field=max_tokens",
+        "model.optimizer.model=other",
+        "optimizer.learning_rate=9",
+        "train.batch_size=1",
+        "budget.run.calls=1",
+        "tasks.test=null",
+    ],
+)
+def test_rest_is_not(checkout, override):
+    assert checkout.session(override).measured_under == checkout.session().measured_under
+
+
+def test_judge_counts_where_there_is_a_rubric(checkout):
+    graded = "scorer={type: rubric, rubric: 'Is the number right?'}"
+    other = "model.optimizer.temperature=1"
+    one, two = checkout.session(graded), checkout.session(graded, other)
+    assert one.measured_under != two.measured_under
+
+
+def test_the_files_of_a_graders_folder_count(checkout):
+    checkout.write("grader/check.sh", "grep -q done out")
+    settings = (
+        "scorer={type: all, of: [{type: computer, command: sh check.sh, folder: grader}]}",
+        "rollout.computer={type: unconfined}",
+    )
+
+    def under() -> tuple[str, str]:
+        session = checkout.session(*settings)
+        return session.measured_under, final_evaluation.tested_under(session)
+
+    before = under()
+    assert under() == before
+    checkout.write("grader/__pycache__/helper.pyc", "compiled")
+    assert under() == before
+    checkout.write("grader/check.sh", "grep -qx done out")
+    changed = under()
+    assert all(one != other for one, other in zip(changed, before, strict=True))
+    (checkout.folder / "grader/check.sh").rename(checkout.folder / "grader/other.sh")
+    assert under()[0] not in (before[0], changed[0])

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import threading
+from typing import TextIO
 
 import pytest
 from solver_play import play
 
-from skillopt_ci.agents.manual import HumanSolver, StreamTerminal
-from skillopt_ci.config.rollout import HumanConfig
+from skillopt_ci.agents.manual import HumanSolver, ScriptedSolver, StreamTerminal
+from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
+from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.types import AgentError, Asked, Nudged, ToolUsed
+from skillopt_ci.rollout.types import AgentError, Asked, ModelSaid, Nudged, ToolUsed
 from skillopt_ci.tasks.task import Task
 
 
@@ -83,3 +87,103 @@ def test_tasks_are_shown_one_at_a_time():
     asyncio.run(both(solver))
     text = shown.getvalue()
     assert text.index("── Task a ──") < text.index("$ ") < text.index("── Task b ──")
+
+
+def scripted(**settings: object) -> ScriptedSolver:
+    return ScriptedSolver(ScriptedConfig.model_validate({"type": "scripted", **settings}))
+
+
+def test_its_commands_are_run_one_after_the_other():
+    solver = scripted(commands=["echo a > f; exit 3", ["sh", "-c", "cat f"]], answer="done")
+    played = play(solver, look=["f"])
+    assert [step.output for step in played.of(ToolUsed)] == [
+        "[exit code 3]\n",
+        "[exit code 0]\na\n",
+    ]
+    assert played.attempt.response == "done"
+    assert played.attempt.n_turns == len(played.of(ModelSaid)) == 3
+    assert played.attempt.usage.calls == 0
+
+
+def test_a_task_may_bring_its_own_script():
+    metadata = {"script": {"commands": ["echo own > f"], "answer": "mine"}}
+    task = Task("t", (Message("user", "x"),), metadata=metadata)
+    played = play(scripted(commands=["false"]), task=task, look=["f"])
+    assert played.files == {"f": "own\n"}
+    assert played.attempt.response == "mine"
+
+
+@pytest.mark.parametrize("script", [["echo"], {"comands": ["echo"]}, {"commands": 3}])
+def test_what_is_no_script_is_told_with_the_task(script):
+    task = Task("odd", (Message("user", "x"),), metadata={"script": script})
+    with pytest.raises(UsageError, match=r"task 'odd': `metadata\.script` is no script"):
+        play(scripted(), task=task)
+
+
+def test_an_answer_needs_no_computer():
+    solver = scripted(answer="4")
+    assert not solver.needs_computer
+    assert play(solver, computer=False).attempt.response == "4"
+    assert scripted(commands=["ls"]).needs_computer
+
+
+def test_commands_need_one():
+    with pytest.raises(UsageError, match="no computer"):
+        play(scripted(commands=["ls"]), computer=False)
+
+
+# Lines of a person: from a terminal, a pipe, a file, a text.
+
+SAID = ["ls -la", "", "submit 4 \u20ac", "and no break", None, None]
+TYPED = "ls -la\n\nsubmit 4 \u20ac\r\nand no break"
+
+
+def lines(source: TextIO) -> list[str | None]:
+    async def asked() -> list[str | None]:
+        terminal = StreamTerminal(source, io.StringIO())
+        return [await terminal.ask("$ ") for _ in SAID]
+
+    return asyncio.run(asked())
+
+
+def test_a_text_in_memory_is_read_line_by_line():
+    assert lines(io.StringIO(TYPED, newline=None)) == SAID
+
+
+def test_a_file_is_read_line_by_line(tmp_path):
+    (tmp_path / "typed").write_bytes(TYPED.encode())
+    with (tmp_path / "typed").open(encoding="utf-8") as source:
+        assert lines(source) == SAID
+
+
+def test_a_pipe_is_read_line_by_line_however_it_is_filled():
+    reading, writing = os.pipe()
+
+    def fill() -> None:
+        for byte in TYPED.encode():
+            os.write(writing, bytes([byte]))
+        os.close(writing)
+
+    with os.fdopen(reading, encoding="utf-8") as source:
+        filler = threading.Thread(target=fill)
+        filler.start()
+        assert lines(source) == SAID
+        filler.join()
+
+
+def test_who_gives_up_waits_for_nobody_and_takes_no_line_away():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, encoding="utf-8") as source, os.fdopen(writing, "w") as keyboard:
+        terminal = StreamTerminal(source, io.StringIO())
+
+        async def given_up() -> None:
+            waiting = asyncio.create_task(terminal.ask("$ "))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
+
+        asyncio.run(given_up())  # would hang if a thread still read
+        keyboard.write("submit late\n")
+        keyboard.flush()
+        assert asyncio.run(terminal.ask("$ ")) == "submit late"
