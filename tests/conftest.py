@@ -46,8 +46,10 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # a busy machine is no fault of a test
-    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    # a busy machine is no fault of a test; what 40 examples do not show, runs of tomorrow may
+    settings.register_profile(
+        "busy", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("busy")
 
 

@@ -47,15 +47,6 @@ def test_the_cache_is_inside_git_unless_said_otherwise(settings, untrained):
     assert cache("cache.enabled=false") is None
 
 
-def test_scores_do_not_compare_when_what_they_depend_on_changes(settings):
-    def measured_under(*overrides: str) -> str:
-        return open_run(replace(settings, overrides=overrides), silent).measured_under
-
-    assert measured_under("train.num_epochs=9") == measured_under()
-    assert measured_under("evaluation.sel_env_num=3") != measured_under()
-    assert measured_under("model.target.seed=1") != measured_under()
-
-
 def test_a_configuration_in_a_subfolder_starts_its_paths_there(settings, fresh):
     (fresh / "skillopt.yaml").rename(fresh / "skills" / "skillopt.yaml")
     (fresh / "tasks").rename(fresh / "skills" / "tasks")
@@ -189,12 +180,6 @@ def test_a_word_that_means_nothing_says_what_was_looked_for(trained, word):
         find_skill(session(trained), word, trained)
 
 
-def test_a_misspelt_word_gets_the_nearest(trained):
-    with pytest.raises(UsageError) as told:
-        find_skill(session(trained), "inital", trained)
-    assert told.value.hint == "Did you mean 'initial'?"
-
-
 def test_a_file_that_is_no_text_is_refused(done):
     (done / "picture.md").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"picture\.md: Line 1 is not UTF-8 text"):
@@ -214,7 +199,6 @@ AGENT = "rollout.solver={type: agent}"
 
 
 DOCKER = "rollout.computer={type: docker}"
-UNCONFINED = "rollout.computer={type: unconfined}"
 
 
 @pytest.mark.parametrize(

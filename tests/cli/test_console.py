@@ -220,10 +220,7 @@ def test_what_does_not_fit_is_left_out_as_a_whole(width, told):
 def test_an_unknown_price_is_not_called_nothing():
     told = run_line(CallPaid(10, 0.5), CallPaid(10, None), CallPaid(10, 0.5))
     assert told == "3 calls 18.0/min · 30 tokens"
-
-
-def test_before_anything_is_known_there_is_no_line():
-    assert run_line(StageStarted("rollout", 3)) == ""
+    assert run_line(StageStarted("rollout", 3)) == ""  # nothing is known yet
 
 
 @pytest.mark.parametrize(("tokens", "shown"), [(999, "999"), (1000, "1k"), (2_500_000, "2.5M")])
@@ -302,18 +299,13 @@ def table(*words: object, dispensable: tuple[str, ...] = (), **environ: str) -> 
 
 
 def test_labels_and_values_are_aligned_under_the_title():
-    lines = rows(io.StringIO()).splitlines()
+    text = rows(io.StringIO())
+    lines = text.splitlines()
     assert lines[:2] == ["Step 1", "verdict  merged"]
     assert lines[-1] == "         goes on"
-
-
-def test_a_file_gets_no_trailing_spaces_no_colour_and_80_columns():
-    text = rows(io.StringIO())
+    # a file gets no trailing spaces, no colour and 80 columns, a terminal its own width
     assert not re.search(r" $|\x1b", text, re.MULTILINE)
-    assert 70 < max(map(len, text.splitlines())) <= 80
-
-
-def test_a_terminal_gets_its_own_width():
+    assert 70 < max(map(len, lines)) <= 80
     assert max(map(len, rows(io.StringIO(), COLUMNS="40").splitlines())) <= 40
 
 

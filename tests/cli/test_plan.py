@@ -121,14 +121,18 @@ def test_a_run_makes_the_calls_that_were_foreseen_whenever_one_asks(cli, fresh):
     assert sized["rollout"]["measured"]
 
 
+#: Options that do not meddle with each other share a run.
 CONFIGS = {
     "as it is": (),
-    "no evidence": ("gradient.evidence=0",),
-    "small minibatches": ("gradient.minibatch_size=4", "optimizer.use_slow_update=false"),
-    "accumulation": ("train.batch_size=8", "train.accumulation=2"),
-    "attempts": ("rollout.attempts=2",),
-    "measured to the end": ("evaluation.gate.early_stop=false",),
-    "rewrite": ("optimizer.skill_update_mode=rewrite_from_suggestions",),
+    "no evidence, accumulation": (
+        *("gradient.evidence=0", "train.batch_size=8"),
+        "train.accumulation=2",
+    ),
+    "small minibatches, rewrite": (
+        *("gradient.minibatch_size=4", "optimizer.use_slow_update=false"),
+        "optimizer.skill_update_mode=rewrite_from_suggestions",
+    ),
+    "attempts, measured to the end": ("rollout.attempts=2", "evaluation.gate.early_stop=false"),
 }
 
 

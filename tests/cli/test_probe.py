@@ -14,7 +14,6 @@ from skillopt_ci.cli.check import check_git
 from skillopt_ci.cli.findings import Finding
 from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.config.models import Models
-from skillopt_ci.errors import ExitCode
 from skillopt_ci.redaction import unchanged
 
 if TYPE_CHECKING:
@@ -41,37 +40,6 @@ def models(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Models
 def ask(models: Models, **environ: str) -> list[Finding]:
     answers = asyncio.run(ask_models(models, environ, Path(), unchanged))
     return [finding for one in answers for finding in one.findings]
-
-
-def test_ask_models_calls_every_role_once(models, model_server):
-    found = ask(models, PROBE_KEY=KEY)
-    assert [one.part for one in found] == ["model.target", "model.optimizer", "model.judge"]
-    assert found[0].text.startswith("m answered in ")
-    assert "(15 tokens, " in found[0].text
-    assert len(model_server.prompts) == 3
-
-
-def test_ask_models_names_the_variable_of_a_wrong_key_and_hides_the_key(models, model_server):
-    model_server.trouble = lambda prompt: (401, f"Incorrect API key provided: {KEY}")
-    found = ask(models, PROBE_KEY=KEY)
-    assert {one.exit_code for one in found} == {ExitCode.USAGE}
-    assert all("PROBE_KEY" in one.text for one in found)
-    assert KEY not in str(found)
-
-
-def test_ask_models_goes_on_after_a_role_that_fails(models, model_server):
-    calls = iter([(500, "down"), None, None])
-    model_server.trouble = lambda prompt: next(calls)
-    found = ask(models, PROBE_KEY=KEY)
-    assert [one.level for one in found] == ["error", "ok", "ok"]
-    assert found[0].exit_code is ExitCode.INFRASTRUCTURE
-
-
-def test_ask_models_calls_no_role_without_its_key(models, model_server):
-    found = ask(models)
-    assert {(one.level, one.exit_code) for one in found} == {("error", ExitCode.USAGE)}
-    assert all("PROBE_KEY" in one.text for one in found)
-    assert model_server.prompts == []
 
 
 def test_ask_models_says_what_an_empty_answer_may_mean(models, model_server, monkeypatch):

@@ -34,6 +34,10 @@ def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(cli, fresh, gi
     done = cli(fresh, "step")
     assert done.code == 0
     assert done.out.startswith("Step 1 of 2, epoch 1 (simulated models)\n")
+    # the score stands beside what was measured, and no hash does
+    (line,) = [one for one in done.err.splitlines() if "16 of 16 tasks measured" in one]
+    assert re.fullmatch(r"✓ selection +0\.\d{3} → 0\.\d{3}, 16 of 16 tasks measured", line)
+    assert not re.search(r"\b[0-9a-f]{10}\b", done.out + done.err)
     subjects = git(fresh, "log", "--format=%s", "--first-parent", "skillopt/quickstart")
     assert [line.split()[0] for line in subjects.splitlines()] == ["Merge", "Start", "Write"]
     assert "Step 2 of 2" in cli(fresh, "step").out
@@ -99,13 +103,6 @@ def test_a_lost_race_is_exit_code_6(cli, fresh):
     assert "quickstart" in done.err
 
 
-def test_the_checkout_stays_as_it_was(cli, fresh, git):
-    (fresh / "notes.txt").write_text("mine\n", encoding="utf-8")
-    before = git(fresh, "status", "--porcelain=v2", "--branch")
-    assert cli(fresh, "step", "-q").code == 0
-    assert git(fresh, "status", "--porcelain=v2", "--branch") == before
-
-
 def test_an_epochs_end_alone_is_something_done(cli, done):
     words = ("step", "--until-candidate", "-o", "optimizer.use_slow_update=true")
     first = cli(done, *words)
@@ -132,7 +129,7 @@ def test_what_a_kill_or_a_power_loss_left_is_put_right_and_told(cli, fresh, git)
     git(fresh, "merge-base", "--is-ancestor", tip, "skillopt/quickstart")
 
 
-def test_all_steps_are_done_and_then_none_is_left(cli, fresh):
+def test_all_steps_are_done_and_then_none_is_left(cli, fresh, git):
     done = cli(fresh, "run")
     assert done.code == 0
     assert re.findall(r"^Step (\d) of 2", done.out, re.MULTILINE) == ["1", "2"]
@@ -142,6 +139,7 @@ def test_all_steps_are_done_and_then_none_is_left(cli, fresh):
         assert not text.startswith("\n")
     assert max(map(len, done.out.splitlines())) <= 80
     assert done.err.endswith("All epochs are trained: 2 steps in this run.\n")
+    assert "Finish" not in git(fresh, "log", "--format=%s", "skillopt/quickstart")
     assert cli(fresh, "run").code == 3
 
 
@@ -203,18 +201,6 @@ def test_quiet_leaves_verdicts_and_the_test_score(cli, fresh):
     assert re.fullmatch(told, test)
 
 
-def test_the_score_stands_beside_what_was_measured_and_no_hash_does(cli, fresh):
-    done = cli(fresh, "step")
-    (line,) = [one for one in done.err.splitlines() if "16 of 16 tasks measured" in one]
-    assert re.fullmatch(r"✓ selection +0\.\d{3} → 0\.\d{3}, 16 of 16 tasks measured", line)
-    assert not re.search(r"\b[0-9a-f]{10}\b", done.out + done.err)
-
-
-def test_without_a_test_the_run_ends_with_its_last_step(cli, fresh, git):
-    assert cli(fresh, "-q", "run").code == ExitCode.DONE
-    assert "Finish" not in git(fresh, "log", "--format=%s", "skillopt/quickstart")
-
-
 ENDS = ("-o", "optimizer.use_slow_update=true", "-o", "optimizer.use_meta_skill=true")
 SCHEDULED = (*ENDS, "-o", "schedule.slow_update=scheduled")
 
@@ -235,8 +221,14 @@ def test_nothing_due_is_exit_code_3(cli, fresh):
 
 
 def test_an_end_that_is_due_is_done_once(cli, due):
-    assert cli(due, "slow-update", *SCHEDULED).code == 0
+    done = cli(due, "slow-update", *SCHEDULED)
+    assert done.code == 0
+    assert "End of epoch 1, after step 2 (simulated models)" in done.out
+    assert "make room for guidance" in done.out
     assert cli(due, "epoch-end", *SCHEDULED).code == 3
+    assert "end of epoch: merged" in cli(due, "log").out
+    assert "last epoch end  epoch 1" in cli(due, "status").out
+    assert cli(due, "status", "--json").json["epoch_end"] == 1
 
 
 def test_json_is_one_object(cli, due):
@@ -249,12 +241,6 @@ def test_json_is_one_object(cli, due):
     assert (found["kind"], found["epoch"], found["step"]) == ("slow_update", 1, 2)
     assert (found["action"], found["guidance"]) == ("force_accept", "inject_placeholder")
     assert found["score_before"] == found["score_after"]
-
-
-def test_people_get_a_table(cli, due):
-    told = cli(due, "slow-update", *SCHEDULED).out
-    assert "End of epoch 1, after step 2 (simulated models)" in told
-    assert "make room for guidance" in told
 
 
 @pytest.mark.parametrize("option", ["-q", "-v"])
@@ -280,13 +266,6 @@ def test_run_of_three_epochs_tells_every_end(cli, fresh):
         (kind, epoch) for epoch in (1, 2, 3) for kind in ("step", "step", "slow_update")
     ]
     assert [one["pairs"] for one in told if one["kind"] == "slow_update"] == [0, 16, 16]
-
-
-def test_log_and_status_tell_of_the_end(cli, due):
-    cli(due, "-q", "slow-update", *SCHEDULED)
-    assert "end of epoch: merged" in cli(due, "log").out
-    assert "last epoch end  epoch 1" in cli(due, "status").out
-    assert cli(due, "status", "--json").json["epoch_end"] == 1
 
 
 @pytest.fixture

@@ -185,12 +185,6 @@ def test_work_on_a_computer_is_graded_on_another_one():
     assert (good.status, good.hard, bad.hard) == (Status.SCORED, 1.0, 0.0)
 
 
-def test_a_limit_is_graded():
-    lab = Lab(places=PLACES, scorer=SOLVED)
-    found = lab.attempt(Solving(writing("done\n", Limit.STEPS)), on_computer(make_task("a")))
-    assert (found.status, found.hard, found.limit) == (Status.LIMIT, 1.0, Limit.STEPS)
-
-
 def test_time_is_up_and_the_artifacts_count():
     async def hangs(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None

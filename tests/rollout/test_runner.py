@@ -92,12 +92,6 @@ def test_a_failure_of_one_task_is_its_own_outcome(failure, status):
     assert (bad.task_type, good.status) == ("kind", Status.SCORED)
 
 
-@pytest.mark.parametrize("failure", [ModelSetupError("wrong key"), BudgetExhausted("spent")])
-def test_a_failure_of_all_tasks_is_raised(failure):
-    with pytest.raises(type(failure)):
-        roll_out(ScriptedModel(lambda text: failure), make_task("a"), make_task("b"))
-
-
 def test_a_scorer_that_fails_leaves_the_answer_ungraded():
     broken = CommandScorer(type="command", command=("/nonexistent/scorer",))
     (found,) = roll_out(ScriptedModel(str), make_task("a", scorer=broken))

@@ -147,13 +147,10 @@ def test_only_chosen_tools_are_offered(agent):
     assert played.of(ToolUsed)[0].output == (
         "Error: there is no tool 'shell'. The tools are read, submit."
     )
-
-
-def test_without_a_computer_there_is_only_the_answer(agent):
+    # without a computer there is only the answer
     agent.says("", ("submit", {"answer": "yes"}))
-    played = agent.play(computer=False)
-    assert [tool["function"]["name"] for tool in agent.bodies[0]["tools"]] == ["submit"]
-    assert played.attempt.response == "yes"
+    assert agent.play(computer=False).attempt.response == "yes"
+    assert [tool["function"]["name"] for tool in agent.bodies[-1]["tools"]] == ["submit"]
 
 
 @pytest.mark.parametrize(
@@ -188,15 +185,6 @@ def test_an_answer_without_a_tool_is_met_with_a_reminder_and_then_counts(agent):
     assert [step.text[:22] for step in played.of(Nudged)] == ["You used no tool, so n"]
     assert agent.bodies[1]["messages"][-1]["role"] == "user"
     assert played.attempt.response == "I said: 4."
-
-
-def test_after_the_reminder_the_work_can_go_on(agent):
-    agent.says("Hm.")
-    agent.says("", ("write", {"path": "a", "content": "x"}))
-    agent.says("", ("submit", {"answer": "done"}))
-    played = agent.play(look=["a"])
-    assert played.files == {"a": "x"}
-    assert played.attempt.response == "done"
 
 
 def _place(objections: list[str | None], **others: object) -> Workplace:
