@@ -131,6 +131,8 @@ def _contained(assertion: AssertionShape) -> list[str]:
     if not isinstance(value, list):
         rows = csv.reader([_as_text(value)], skipinitialspace=True)
         value = [text.strip() for row in rows for text in row]
+    if not value:
+        raise _Unsupported(f"{assertion.type} names no text")
     return [re.escape(_as_text(one)) for one in value]
 
 
@@ -177,7 +179,10 @@ REFUSED: Mapping[str, str] = {
 
 
 def _scorer(assertion: AssertionShape) -> ScorerSpec:
-    """The scorer that grades as ``assertion`` does; a value that it cannot have is a ValueError."""
+    """The scorer that grades as ``assertion`` does.
+
+    Raises :class:`_Unsupported`, and what pydantic and YAML raise for a value that is none.
+    """
     name, value, threshold = assertion.type, assertion.value, assertion.threshold
     structure = isinstance(value, dict | list)
     if assertion.transform is not None:
@@ -196,15 +201,18 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
     plain = kind.removeprefix("i")
     if kind in REFUSED:
         raise _Unsupported(f"{name} is not supported: {REFUSED[kind]}")
+    if kind not in SUPPORTED:
+        text = f"the assertion {name!r} is not supported; {did_you_mean(kind, SUPPORTED)}"
+        raise _Unsupported(text)
     if plain not in _PATTERNS or (kind == "equals" and structure):
-        turned = kind in SUPPORTED
-        why = "no scorer turns it around" if turned else did_you_mean(kind, SUPPORTED)
-        raise _Unsupported(f"the assertion {name!r} is not supported; {why}")
+        raise _Unsupported(f"{name} is not supported: no scorer turns it around")
     pattern, folds = _PATTERNS[plain](assertion), plain != kind
     return RegexScorer(type="regex", pattern=pattern, ignore_case=folds, negate=kind != name)
 
 
 def _json(schema: Any) -> JsonScorer:
+    if not isinstance(schema, dict):
+        raise _Unsupported("a JSON Schema must be a mapping")
     # the version that promptfoo reads schemas by
     draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
     return JsonScorer.model_validate({"type": "json", "schema": {**draft, **schema}})
@@ -300,6 +308,8 @@ def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], fi
         scorer = _combined(assertions, test.threshold)
     except ValidationError as error:
         raise _Unsupported(error.errors(include_url=False)[0]["msg"]) from error
+    except yaml.YAMLError as error:
+        raise _Unsupported(" ".join(str(error).split())) from error
     return Task(
         id=name,
         messages=_messages(text),
