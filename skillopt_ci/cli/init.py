@@ -440,26 +440,3 @@ def _where_next(run: str, environ: Mapping[str, str], target: Path) -> Iterator[
         yield f"{command_line:<43} # {what}"
     if shutil.which("bwrap", path=environ.get("PATH")) is None:
         yield "left out: what runs in a sandbox, which needs bubblewrap"
-
-
-@command()
-@click.option("--host", default="127.0.0.1")
-@click.option("--port", default=8091, type=click.IntRange(0, 65_535), help="0 takes a free one.")
-@click.option("--seed", default=0)
-@click.option("--latency", default=0.0, type=click.FloatRange(0), help="Seconds per answer.")
-def simulate_command(settings: Globals, host: str, port: int, seed: int, latency: float) -> None:
-    """Serve the simulated models over HTTP, to try configurations without paying.
-
-    Prints the base URL on the first line of standard output and serves until interrupted.
-    """
-    del settings
-    # Imported late: aiohttp takes long to import.
-    from skillopt_ci.demo.server import SimulatedServer, serve  # noqa: PLC0415
-
-    try:
-        serve(host, port, SimulatedServer(seed, latency))
-    except OSError as error:
-        raise UsageError(
-            f"Cannot serve on {host}:{port}: {error.strerror}.",
-            hint="Choose another --port; 0 takes a free one.",
-        ) from error

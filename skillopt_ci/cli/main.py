@@ -37,8 +37,8 @@ class LazyGroup(click.Group):
     """A group whose commands are imported only when they are asked for.
 
     ``commands_by_name`` has for each command the module whose ``NAME_command`` it is, its line of
-    help and the group that it stands in (none: hidden), so that ``--help`` and a misspelt name cost
-    no import. ``renamed`` maps former names to the words that stand for them now.
+    help and the group that it stands in, so that ``--help`` and a misspelt name cost no import.
+    ``renamed`` maps former names to the words that stand for them now.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class LazyGroup(click.Group):
         """Complete a command's name without importing any, or an option."""
         named = [
             CompletionItem(name, help=line)
-            for name, (_, line, group) in self.lazy.items()
-            if group and name.startswith(incomplete)
+            for name, (_, line, _) in self.lazy.items()
+            if name.startswith(incomplete)
         ]
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        for group in dict.fromkeys(group for _, _, group in self.lazy.values() if group):
+        for group in dict.fromkeys(group for _, _, group in self.lazy.values()):
             with formatter.section(group):
                 lines = [(name, line) for name, (_, line, own) in self.lazy.items() if own == group]
                 formatter.write_dl(lines)
@@ -239,7 +239,6 @@ COMMANDS = {
         ("Advanced", "new-env", "init", "Write an environment: tasks, grading, a test."),
         ("Advanced", "export", "report", "Write the run as another program's files."),
         ("Advanced", "config", "config", "Print the effective configuration, or its JSON Schema."),
-        ("", "simulate", "init", "Serve a simulated model over HTTP."),
     )
 }
 

@@ -5,26 +5,13 @@ behind the server.
 """
 
 import json
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.demo.optimizer import propose
-from skillopt_ci.demo.world import (
-    Dice,
-    Note,
-    Order,
-    Script,
-    content_key,
-    ledger_line,
-    read_note,
-    read_order,
-    script_for,
-    stances,
-)
+from skillopt_ci.demo.world import Dice, Note, content_key, ledger_line, read_note, stances
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Tool, Usage, token_limit
@@ -52,17 +39,9 @@ Turn = tuple[str, tuple[ToolCall, ...]]
 
 
 def next_turn(messages: Sequence[Message], dice: Dice, tools: Sequence[Tool] = ()) -> Turn:
-    """Return a step of its work where the target has tools, else its answer."""
-    order = next(filter(None, (read_order(m.content) for m in messages if m.role == "user")), None)
-    offered = {tool.name for tool in tools}
-    if tools and order is not None:
-        turns = list(_work(script_for(order, _followed(order, messages, dice)), offered))
-        behind = sum(bool(m.tool_calls) for m in messages if m.role == "assistant")
-        text, name, arguments = turns[min(behind, len(turns) - 1)]
-        call = ToolCall(f"call_{behind}", name, json.dumps(arguments, ensure_ascii=False))
-        return text, (call,) if name in offered else ()
+    """Return the target's answer, which it submits where it has the tool for that."""
     text = answer(messages, dice)
-    if "submit" in offered:
+    if any(tool.name == "submit" for tool in tools):
         return "", (ToolCall("call_0", "submit", json.dumps({"answer": text})),)
     return text, ()
 
@@ -79,8 +58,8 @@ def answer(messages: Sequence[Message], dice: Dice) -> str:
     return f"{dice.pick('opening', _OPENINGS)}\n\n<answer>{line}</answer>"
 
 
-def _followed(case: Note | Order, messages: Sequence[Message], dice: Dice) -> frozenset[str]:
-    """Return the conventions of ``case`` that the skill states and that do not slip."""
+def _followed(note: Note, messages: Sequence[Message], dice: Dice) -> frozenset[str]:
+    """Return the conventions of ``note`` that the skill states and that do not slip."""
     system = "\n".join(m.content for m in messages if m.role == "system")
     said = stances(system)
     reminded = stances("\n".join(region_text(system, region) or "" for region in REGIONS))
@@ -94,28 +73,7 @@ def _followed(case: Note | Order, messages: Sequence[Message], dice: Dice) -> fr
         usual = slip * (RATES["heedless"] if reminded[name] else 1)
         return dice.chance(f"slip {name}", RATES["torn"] if len(said[name]) > 1 else usual)
 
-    return frozenset(name for name in case.exercised() if "for" in said[name] and not slips(name))
-
-
-def _work(script: Script, offered: AbstractSet[str]) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Give the turns in which the script is written: text, tool and arguments."""
-    path = shlex.quote(script.path)
-    if "shell" in offered:
-        yield "I look at what is there first.", "shell", {"command": "ls -R"}
-    if "write" in offered:
-        file = {"path": script.path, "content": script.content}
-        yield "Now I write the script.", "write", file
-    else:
-        folder, _, _ = script.path.rpartition("/")
-        make = f"mkdir -p {shlex.quote(folder)} && " if folder else ""
-        text = f"{make}cat > {path} <<'END'\n{script.content}END"
-        yield "Now I write the script.", "shell", {"command": text}
-    if script.executable:
-        mode = "It is called directly, so it has to be executable."
-        yield mode, "shell", {"command": f"chmod +x {path}"}
-    if "shell" in offered:
-        yield "A look at its syntax.", "shell", {"command": f"sh -n {path}"}
-    yield "The script is written.", "submit", {"answer": f"The script is written: {script.path}"}
+    return frozenset(name for name in note.exercised() if "for" in said[name] and not slips(name))
 
 
 # Every simulated model, by its name.
@@ -155,14 +113,8 @@ def complete(
     limit: int | None = None,
     tools: Sequence[Tool] = (),
 ) -> ChatReply:
-    """Answer ``messages`` with at most ``limit`` tokens of text; raises ``ModelSetupError``.
-
-    An agent makes up its mind once: the draws of a conversation with tools are those of the
-    messages before its first turn.
-    """
-    roles = [message.role for message in messages]
-    begun = roles.index("assistant") if tools and "assistant" in roles else None
-    dice = Dice(seed, content_key(messages[:begun], attempt))
+    """Answer ``messages`` with at most ``limit`` tokens of text; raises ``ModelSetupError``."""
+    dice = Dice(seed, content_key(messages, attempt))
     text, calls = find_model(model)(messages, dice, tools)
     shown = text if limit is None else text[: limit * _CHARACTERS_PER_TOKEN]
     whole = "stop" if shown == text else "length"

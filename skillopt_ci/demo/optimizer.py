@@ -1,6 +1,6 @@
 """The simulated optimizer: answers each stage of training in the agreed JSON, and errs at times.
 
-An analyst sees what goes wrong by comparing answers with references, or by what a checker said.
+An analyst sees what goes wrong by comparing answers with references.
 """
 
 import json
@@ -24,13 +24,10 @@ from skillopt_ci.demo.prompt_reader import (
 )
 from skillopt_ci.demo.world import (
     CONVENTIONS,
-    SHELL,
     Dice,
     conflicting_line,
     conventions_followed,
-    conventions_of,
     read_note,
-    read_order,
     stances,
     subject,
 )
@@ -102,9 +99,7 @@ def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
     """Return how many trajectories break each convention, the most broken first."""
     counts: Counter[str] = Counter()
     for one in trajectories:
-        if read_order(one.prompt) is not None:
-            counts.update(c.name for c in SHELL if c.failure in one.reason)
-        elif (note := read_note(one.prompt)) is not None:
+        if (note := read_note(one.prompt)) is not None:
             followed = conventions_followed(note, one.answer)
             wanted = [conventions_followed(note, reference) for reference in one.references]
             if followed is not None and any(wanted):
@@ -123,11 +118,7 @@ def analyse_failures(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[
 
     missed = broken_conventions(brief.trajectories)
     seen = [name for name in missed if noticed(name)]
-    wished = _wished(brief, missed, dice)
-    edits = [edit for _, edit in wished]
-    for name in seen:
-        if all(name != asked for asked, _ in wished):
-            edits += _remedy(name, missed[name], brief, dice)
+    edits = [edit for name in seen for edit in _remedy(name, missed[name], brief, dice)]
     causes = "; ".join(CONVENTIONS[name].failure for name in seen)
     summary = [
         {"failure_type": name, "count": missed[name], "description": CONVENTIONS[name].failure}
@@ -145,11 +136,10 @@ def analyse_failures(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[
 def analyse_successes(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[Edit]]:
     """Return what a success minibatch shows: mostly that all is well."""
     patterns = ["The answers follow the conventions that the skill states."]
-    edits = [edit for _, edit in _wished(brief, {}, dice)][: brief.limit]
     return (
         {"batch_size": len(brief.trajectories), "success_patterns": patterns},
         "What works is in the skill already.",
-        _with_mishap(edits, brief, dice, ("platitude",)),
+        _with_mishap([], brief, dice, ("platitude",)),
     )
 
 
@@ -171,20 +161,6 @@ def _remedy(name: str, count: int, brief: AnalystBrief, dice: Dice) -> list[Edit
     return [{**edit, "support_count": count}]
 
 
-def _wished(brief: AnalystBrief, missed: Mapping[str, int], dice: Dice) -> list[tuple[str, Edit]]:
-    """Return the edits that reviewers' notes ask for, by convention."""
-    asking: dict[str, list[str]] = {}
-    for note, text in brief.wishes.items():
-        for name, taken in stances(text).items():
-            if taken == {"for"}:
-                asking.setdefault(name, []).append(note)
-    return [
-        (name, {**edit, "note_ids": notes})
-        for name, notes in asking.items()
-        for edit in _remedy(name, missed.get(name, 1), brief, dice)
-    ]
-
-
 def _with_mishap(
     edits: list[Edit], brief: AnalystBrief, dice: Dice, kinds: Sequence[str]
 ) -> list[Edit]:
@@ -203,7 +179,7 @@ def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
         return None if target in brief.skill else edit
     seen, said, web = brief.trajectories, stances(brief.skill), "https://ledger-handbook.example"
     draw, options = {
-        "harmful": ("harmful choice", [c.harmful for c in conventions_of(t.prompt for t in seen)]),
+        "harmful": ("harmful choice", [c.harmful for c in CONVENTIONS.values()]),
         "platitude": ("platitude choice", [*PLATITUDES]),
         "duplicate": (
             "duplicate choice",
@@ -247,9 +223,7 @@ def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
     kept = [
         edit
         for edit in groups.values()
-        if edit["support_count"] > 1
-        or "note_ids" in edit
-        or dice.chance(f"keep {edit['content']}", RATES["gullible"])
+        if edit["support_count"] > 1 or dice.chance(f"keep {edit['content']}", RATES["gullible"])
     ]
     return kept, f"{len(edits)} proposed edits name {len(groups)} things; {len(kept)} stay."
 
@@ -261,18 +235,10 @@ def topic(text: str, otherwise: str) -> str:
 
 
 def _settled(first: Edit, second: Edit) -> Edit:
-    """Join two edits on one subject; of a contradiction a reviewer's wish or more support wins."""
-    stances = [about and about[1] for about in (subject(one["content"]) for one in (first, second))]
+    """Join two edits on one subject; of a contradiction the one with more support stays."""
     support = "support_count"
-    if stances[0] == stances[1]:
-        notes = dict.fromkeys([*first.get("note_ids", ()), *second.get("note_ids", ())])
-        return {
-            **first,
-            support: first[support] + second[support],
-            **({"note_ids": [*notes]} if notes else {}),
-        }
-    if ("note_ids" in first) != ("note_ids" in second):
-        return first if "note_ids" in first else second
+    if subject(first["content"]) == subject(second["content"]):
+        return {**first, support: first[support] + second[support]}
     return first if first[support] >= second[support] else second
 
 
@@ -282,10 +248,10 @@ def merge_edits(prompt: str, dice: Dice) -> Reply:
 
 
 def rank(prompt: str, dice: Dice) -> Reply:
-    """Return the choice of as many edits as asked for, reviewers' wishes first, then by support."""
+    """Return the choice of as many edits as asked for, those with the most support first."""
     del dice
-    pool, wished, limit = read_ranking(prompt)
-    ranked = sorted(pool, key=lambda index: (index not in wished, -pool[index], index))
+    pool, limit = read_ranking(prompt)
+    ranked = sorted(pool, key=lambda index: (-pool[index], index))
     return {
         "reasoning": "Edits that answer the most failures come first.",
         "selected_indices": ranked[:limit],

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,24 +19,18 @@ _STAGE = re.compile(r"^[^\w\n]*Stage:\W*(\w+)", re.MULTILINE)
 _LIMIT = re.compile(r"at most (?:L\s*=\s*)?(\d+)", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _TURN = re.compile(r"^\[(system|user|assistant|agent|tool)\][ \t]*", re.MULTILINE)
-_REASON = re.compile(r"^(?:current )?failure reason: (.*)", re.MULTILINE | re.IGNORECASE)
 _POOL_LINE = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
 _SUPPORT = re.compile(r"\bsupport=(\d+)\W*$")
-_NOTE = re.compile(r"Note `([^`]+)` by ")
 _LISTS = ("Patches to merge", "Group ", "Suggestions to carry out")
 
 
 @dataclass(slots=True)
 class Section:
-    """A heading's title and the lines below it up to the next heading of any level.
-
-    ``blocks`` are the texts inside fences, each with the line that introduces it.
-    """
+    """A heading's title and the lines below it up to the next heading of any level."""
 
     title: str = ""
     lines: list[str] = field(default_factory=list)
     fenced: list[str] = field(default_factory=list)
-    blocks: list[tuple[str, list[str]]] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -51,30 +45,21 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One conversation as an analyst is shown it; ``reason`` says why it failed."""
+    """One conversation as an analyst is shown it."""
 
     references: tuple[str, ...]
     prompt: str
     answer: str
-    reason: str = ""
-
-    @property
-    def failed(self) -> bool:
-        return self.answer not in self.references if self.answer else bool(self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class AnalystBrief:
-    """An analyst's assignment; ``limit`` is the most edits it may propose.
-
-    ``wishes`` are reviewers' notes by their ids.
-    """
+    """An analyst's assignment; ``limit`` is the most edits it may propose."""
 
     skill: str
     limit: int
     previous: str
     trajectories: tuple[Trajectory, ...]
-    wishes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +86,8 @@ def sections(prompt: str) -> list[Section]:
         elif fence:
             here.lines.append(line)
             here.fenced.append(line)
-            here.blocks[-1][1].append(line)
         elif marker:
             fence = marker[1]
-            here.blocks.append((next(filter(str.strip, reversed(here.lines)), ""), []))
         elif heading := _HEADING.fullmatch(stripped):
             found.append(Section(heading[1]))
         else:
@@ -127,17 +110,11 @@ def read_analyst_brief(prompt: str) -> AnalystBrief:
     parts = sections(prompt)
     assignment = _titled(parts, "Edits Budget", "Suggestions Budget", "Update Format").text
     limit = _LIMIT.search(assignment)
-    notes = _titled(parts, "Reviewer Guidance").blocks
     return AnalystBrief(
         skill=_titled(parts, "Current Skill").data,
         limit=int(limit[1]) if limit else UNLIMITED if assignment else 4,
         previous=_titled(parts, "Previous Steps").text,
         trajectories=tuple(_trajectories(parts, "Trajectory ", "Conversation")),
-        wishes={
-            name[1]: "\n".join(lines)
-            for introduction, lines in notes
-            if (name := _NOTE.match(introduction))
-        },
     )
 
 
@@ -149,9 +126,7 @@ def read_comparison_brief(prompt: str) -> ComparisonBrief:
     return ComparisonBrief(
         _titled(parts, "Current Skill").data,
         tuple(line for line in guidance if line.startswith("- ")),
-        tuple(
-            one for one in told if (one.answer not in one.references if one.answer else one.reason)
-        ),
+        tuple(one for one in told if one.answer not in one.references),
     )
 
 
@@ -169,7 +144,6 @@ def read_proposals(prompt: str, key: str) -> list[dict[str, Any]]:
             "support_count": count if isinstance(count := one.get("support_count"), int) else 1,
             "source_type": str(one.get("source_type") or "")
             or ("success" if "success" in part.title else "failure"),
-            **({"note_ids": ids} if (ids := one.get("note_ids")) and isinstance(ids, list) else {}),
         }
         for part in sections(prompt)
         if part.title.startswith(_LISTS)
@@ -182,13 +156,11 @@ def read_section(prompt: str, title: str) -> str:
     return _titled(sections(prompt), title).data
 
 
-def read_ranking(prompt: str) -> tuple[dict[int, int], set[int], int]:
-    """Read a ranking's user message: the pool, what reviewers wish, how many edits to select."""
+def read_ranking(prompt: str) -> tuple[dict[int, int], int]:
+    """Read a ranking's user message: the pool, and how many edits to select."""
     limits = re.findall(r"[Ss]elect at most (\d+)", prompt)
-    wishes = _titled(sections(prompt), "Reviewers' Wishes").text
-    wished = set(map(int, re.findall(r"\[(\d+)\]", wishes)))
     pool = read_pool(prompt, "Edit pool", "Suggestion pool")
-    return pool, wished, int(limits[-1]) if limits else len(pool)
+    return pool, int(limits[-1]) if limits else len(pool)
 
 
 def read_pool(prompt: str, *titles: str) -> dict[int, int]:
@@ -217,7 +189,6 @@ def _trajectories(
             references=tuple(re.findall(r"^- (.*\S)", hidden, re.MULTILINE)),
             prompt=next((text for role, text in turns if role == "user"), ""),
             answer=answers[-1].strip() if answers else "",
-            reason=(_REASON.findall(block[0].text) or [""])[-1],
         )
 
 

@@ -1,19 +1,15 @@
-"""The made-up offices that the simulated models work for: what they write and by which conventions.
-
-Bookkeepers make ledger lines of notes about payments; engineers make job scripts of orders.
-"""
+"""The made-up office that the simulated models work for: its notes, ledger lines, conventions."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import resources
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import yaml
 
@@ -55,79 +51,37 @@ def content_key(messages: Sequence[Message], attempt: int = 0) -> str:
 
 # Conventions, and what a skill's text says about them.
 
-_AS_GIVEN = r"as (?:it is |they are )?(?:written|given|worded)|(?:the way|just as|like) the note"
-_CONTRAST = re.compile(
-    r",\s*(?:and )?(?:not|never|no)\b[^.;]*"
-    r"|\b(?:instead of|rather than)\b[^,.;]*"
-    r"|\bnot\b[^,.;]*\bbut\b",
-    re.IGNORECASE,
-)
-_NEGATION = re.compile(r"\b(?:never|not|don['’]t|avoid|stop)\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
-
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """One independent convention of an office; ``conventions.yaml`` describes the fields."""
+    """One independent convention of the office; ``conventions.yaml`` describes the fields."""
 
     name: str
     failure: str
     rules: tuple[str, ...]
     harmful: str
-    patterns: Mapping[Stance, tuple[re.Pattern[str], ...]]
 
-    def stance(self, statement: str) -> Stance | None:
-        """Return what one sentence says on this convention, None if nothing."""
-        text = _CONTRAST.sub(" ", statement)
-        negated = _NEGATION.search(text) is not None
-        if all(pattern.search(text) for pattern in self.patterns["against"]):
-            return "for" if negated else "against"
-        if all(pattern.search(text) for pattern in self.patterns["for"]):
-            return "against" if negated else "for"
-        return None
+    def stances(self, text: str) -> frozenset[Stance]:
+        """Return what ``text`` says on this convention: only its own sentences are understood."""
+        said = text.casefold()
+        found: set[Stance] = {"for"} if any(one.casefold() in said for one in self.rules) else set()
+        return frozenset(found | ({"against"} if self.harmful.casefold() in said else set()))
 
 
-def _read_conventions() -> dict[str, tuple[Convention, ...]]:
-    def compiled(patterns: list[str]) -> tuple[re.Pattern[str], ...]:
-        spelt = (pattern.replace("AS_GIVEN", _AS_GIVEN) for pattern in patterns)
-        return tuple(re.compile(pattern, re.IGNORECASE) for pattern in spelt)
-
+def _read_conventions() -> dict[str, Convention]:
     text = resources.files(__package__).joinpath("conventions.yaml").read_text(encoding="utf-8")
     return {
-        office: tuple(
-            Convention(
-                name,
-                one["failure"],
-                tuple(one["rules"]),
-                one["harmful"],
-                {"for": compiled(one["for"]), "against": compiled(one["against"])},
-            )
-            for name, one in listed.items()
-        )
-        for office, listed in yaml.safe_load(text).items()
+        name: Convention(name, one["failure"], tuple(one["rules"]), one["harmful"])
+        for name, one in yaml.safe_load(text).items()
     }
 
 
-LEDGER, SHELL = _read_conventions().values()
-CONVENTIONS: Mapping[str, Convention] = MappingProxyType({c.name: c for c in (*LEDGER, *SHELL)})
-
-
-def statements(text: str) -> tuple[str, ...]:
-    """Return the sentences of ``text``, each on one line, without list markers."""
-    pieces = (piece.strip().lstrip("-*+>#0123456789. ") for piece in _SENTENCE_END.split(text))
-    return tuple(piece for piece in pieces if piece)
-
-
-@lru_cache(maxsize=4096)  # a run asks the same few sentences for every rollout and edit
-def _said(sentence: str) -> Mapping[str, Stance]:
-    taken = {name: convention.stance(sentence) for name, convention in CONVENTIONS.items()}
-    return MappingProxyType({name: stance for name, stance in taken.items() if stance is not None})
+CONVENTIONS: Mapping[str, Convention] = MappingProxyType(_read_conventions())
 
 
 def stances(text: str) -> dict[str, frozenset[Stance]]:
-    """Return for each convention what the sentences of ``text`` say on it."""
-    said = [_said(sentence) for sentence in statements(text)]
-    return {name: frozenset(one[name] for one in said if name in one) for name in CONVENTIONS}
+    """Return for each convention what ``text`` says on it."""
+    return {name: convention.stances(text) for name, convention in CONVENTIONS.items()}
 
 
 def subject(text: str) -> tuple[str, Stance] | None:
@@ -138,12 +92,8 @@ def subject(text: str) -> tuple[str, Stance] | None:
 
 def conflicting_line(skill: str, name: str) -> str | None:
     """Return the first line of ``skill`` that goes against the named convention."""
-    against = (
-        line
-        for line in skill.splitlines()
-        if any(_said(sentence).get(name) == "against" for sentence in statements(line))
-    )
-    return next(against, None)
+    lines = skill.splitlines()
+    return next((one for one in lines if "against" in CONVENTIONS[name].stances(one)), None)
 
 
 # Notes and their ledger lines.
@@ -262,119 +212,3 @@ def _iso(date: str) -> str:
 def _first(pattern: re.Pattern[str], text: str) -> str:
     found = pattern.search(text)
     return found[1] if found else ""
-
-
-# Orders and their job scripts.
-
-#: What a job does with its input, as orders word it, and the command that does it.
-ACTIONS = MappingProxyType(
-    {
-        "counts the lines of": "grep -c ''",
-        "lists the distinct lines of": "sort -u",
-        "shows the last line of": "tail -n 1",
-    }
-)
-_JOB = re.compile(
-    rf"\bjob `([a-z]+(?: [a-z]+)*)` (?:that )?({'|'.join(ACTIONS)}) `([\w./-]+)`", re.IGNORECASE
-)
-_ORDER_DETAILS = {
-    "folder": re.compile(r"\bfolder `([\w-]+)`"),
-    "owner": re.compile(r"\b(?:belongs to|ordered by) ([A-Z]\w+ [A-Z]\w+)"),
-    "message": re.compile(r"\b(?:announces|it says) `([\w ]+)`"),
-}
-_ORDER_WISHES = {
-    "careful": re.compile(r"end at the first error"),
-    "kept": re.compile(r"result is kept|keep its result"),
-    "needed": re.compile(r"must fail|has to fail"),
-    "direct": re.compile(r"calls it directly|is called directly"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """The facts of one job; what the order does not mention is empty or false."""
-
-    job: str
-    action: str
-    source: str
-    folder: str = ""
-    owner: str = ""
-    message: str = ""
-    careful: bool = False
-    kept: bool = False
-    needed: bool = False
-    direct: bool = False
-
-    @property
-    def command(self) -> str:
-        """The command that does the work."""
-        return f"{ACTIONS[self.action]} {self.source}"
-
-    def exercised(self) -> tuple[str, ...]:
-        """Return the names of the conventions that show in this order's script, in office order."""
-        shown = {
-            "shebang": True,
-            "place": not self.folder,
-            "dashes": " " in self.job,
-            "strict": self.careful,
-            "owner": self.owner,
-            "locale": "distinct" in self.action,
-            "progress": self.message,
-            "result": self.kept,
-            "missing": self.needed,
-            "executable": self.direct,
-        }
-        return tuple(name for name, shows in shown.items() if shows)
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A script as a file; ``path`` is relative to the workspace."""
-
-    path: str
-    content: str
-    executable: bool
-
-
-def read_order(text: str) -> Order | None:
-    """Return the facts in ``text``; None unless it orders a job script."""
-    job = _JOB.search(text)
-    if job is None:
-        return None
-    facts: dict[str, Any] = {
-        **{name: _first(pattern, text) for name, pattern in _ORDER_DETAILS.items()},
-        **{name: bool(pattern.search(text)) for name, pattern in _ORDER_WISHES.items()},
-    }
-    return Order(job=job[1], action=job[2], source=job[3], **facts)
-
-
-def script_for(order: Order, followed: AbstractSet[str]) -> Script:
-    """Return the script that someone writes who follows just these conventions."""
-    name = order.job.replace(" ", "-" if "dashes" in followed else "_")
-    folder = order.folder or ("jobs" if "place" in followed else "")
-    lines = ["#!/bin/sh" if "shebang" in followed else "#!/usr/bin/env bash"]
-    if order.careful and "strict" in followed:
-        lines.append("set -eu")
-    if order.owner:
-        told = f"# Owner: {order.owner}" if "owner" in followed else "# A job of the office."
-        lines.append(told)
-    if "locale" in followed and "distinct" in order.action:
-        lines.append("export LC_ALL=C")
-    if order.needed:
-        lines.append(f"[ -f {order.source} ] || exit {3 if 'missing' in followed else 1}")
-    if order.message:
-        lines.append(f"echo '{order.message}'" + (" >&2" if "progress" in followed else ""))
-    if order.kept and "result" in followed:
-        lines += ["mkdir -p out", f"{order.command} > out/{name}.txt"]
-    else:
-        lines.append(order.command)
-    return Script(
-        path=f"{folder}/{name}.sh" if folder else f"{name}.sh",
-        content="".join(f"{line}\n" for line in lines),
-        executable=order.direct and "executable" in followed,
-    )
-
-
-def conventions_of(prompts: Iterable[str]) -> tuple[Convention, ...]:
-    """Return the conventions of the office that ``prompts`` come from, the ledger's if in doubt."""
-    return SHELL if any(read_order(prompt) for prompt in prompts) else LEDGER

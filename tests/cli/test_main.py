@@ -122,12 +122,6 @@ def test_without_a_command_the_help_is_shown(capsys):
     assert groups == ["Options", "Start", "Train", "Read", "CI", "Advanced"]
 
 
-def test_a_hidden_command_works_and_is_not_listed(capsys):
-    assert main(["--help"]) == 0
-    assert "simulate" not in capsys.readouterr().out
-    assert main(["simulate", "--help"]) == 0
-
-
 def test_a_closed_stdout_is_quiet():
     reading, writing = os.pipe()
     os.close(reading)

@@ -37,8 +37,6 @@ NO_REPOSITORY = "not inside a git repository"
         ("fresh", "step --rollouts skillopt.yaml", "skillopt.yaml:1: no answer of a rollout"),
         ("untrained", "rollout --shard 5/4", "5/4"),
         ("untrained", "rollout", "--shard"),
-        ("tmp_path", "simulate --port 70000", "--port"),
-        ("tmp_path", "simulate --latency -1", "--latency"),
     ],
 )
 def test_what_cannot_work_is_told_with_its_remedy(cli, git, request, folder, words, said):

@@ -27,7 +27,7 @@ from skillopt_ci.demo.optimizer import (
     slow_update,
 )
 from skillopt_ci.demo.prompt_reader import AnalystBrief, Trajectory, read_comparison_brief
-from skillopt_ci.demo.world import CONVENTIONS, SHELL, Dice, content_key, stances
+from skillopt_ci.demo.world import CONVENTIONS, Dice, content_key, stances
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
@@ -56,7 +56,6 @@ SEEN = Trajectory(
     answer="7 March 2026 | Oak Tower | EUR 480.00",
 )
 BRIEF = AnalystBrief(skill="# Skill\n", limit=4, previous="", trajectories=(SEEN,) * 3)
-ORDER = "Order: The job `logs` counts the lines of `data/logs.txt`."
 POOL = """## Edit pool (3 edits)
 
 ```
@@ -95,39 +94,15 @@ def test_broken_conventions_compares_answers_with_references() -> None:
     assert broken_conventions([strange, unreferenced, replace(SEEN, prompt="?")]) == {}
 
 
-def test_broken_conventions_of_a_script_are_what_the_checker_said(dice: Dice) -> None:
-    said = "the script stands in the wrong folder; no comment names the owner;"
-    failed = Trajectory((), ORDER, "", said)
-    assert broken_conventions([failed, failed]) == {"place": 2, "owner": 2}
-    edits = edits_of(replace(BRIEF, trajectories=(failed,) * 3), dice)
-    for edit, name in zip(edits, ("place", "owner"), strict=True):
-        assert str(edit["content"])[2:] in CONVENTIONS[name].rules
-
-
 def test_analyst_adds_a_missing_rule_with_its_support(dice: Dice) -> None:
     edits = edits_of(BRIEF, dice)
     assert [edit["support_count"] for edit in edits] == [3, 3]
     assert str(edits[0]["content"])[2:] in CONVENTIONS["date"].rules
 
 
-def test_analyst_follows_reviewers_first(dice: Dice) -> None:
-    wishes = {"review-7": "Please pad references with leading zeros.", "issue-1": "Looks good!"}
-    edits = edits_of(replace(BRIEF, wishes=wishes), dice)
-    assert str(edits[0]["content"])[2:] in CONVENTIONS["reference"].rules
-    assert [edit.get("note_ids") for edit in edits] == [["review-7"], None, None]
-
-
-def test_wish_for_what_was_seen_adds_no_second_edit(dice: Dice) -> None:
-    wishes = {"review-7": "Dates in ISO form.", "review-8": "Use ISO dates, please."}
-    edits = edits_of(replace(BRIEF, wishes=wishes), dice)
-    assert [edit.get("note_ids") for edit in edits] == [["review-7", "review-8"], None]
-    assert edits[0]["support_count"] == 3
-
-
 def test_analyst_does_not_repeat_what_the_skill_states(dice: Dice) -> None:
     known = "".join(f"- {CONVENTIONS[name].rules[0]}\n" for name in ("date", "vendor"))
-    wishes = {"review-7": "ISO dates!"}
-    assert edits_of(replace(BRIEF, skill=f"# Skill\n\n{known}", wishes=wishes), dice) == []
+    assert edits_of(replace(BRIEF, skill=f"# Skill\n\n{known}"), dice) == []
 
 
 def test_analyst_keeps_to_its_budget(dice: Dice, rates: SetRates) -> None:
@@ -160,11 +135,7 @@ def test_each_mishap_can_happen(kind: str, dice: Dice, rates: SetRates) -> None:
     assert edits_of(skilled, dice) != plain
 
 
-def test_mishaps_are_about_the_work_at_hand(dice: Dice) -> None:
-    failed = replace(BRIEF, trajectories=(Trajectory((), ORDER, "", "odd"),))
-    edit = mishap("harmful", failed, dice)
-    assert edit is not None
-    assert str(edit["content"])[2:] in {convention.harmful for convention in SHELL}
+def test_mishaps_leak_answers_and_link_pages(dice: Dice) -> None:
     leaked, linked = mishap("leak", BRIEF, dice), mishap("link", BRIEF, dice)
     assert SEEN.references[0] in str(leaked)
     assert "https://" in str(linked)
@@ -176,10 +147,8 @@ def test_mishap_is_none_where_there_is_nothing_to_propose(dice: Dice) -> None:
     assert mishap("leak", replace(BRIEF, trajectories=()), dice) is None
 
 
-def test_successes_call_for_nothing_but_reviewers_wishes(dice: Dice) -> None:
+def test_successes_call_for_nothing(dice: Dice) -> None:
     assert analyse_successes(BRIEF, dice)[2] == []
-    wished = replace(BRIEF, wishes={"review-7": "Dates in ISO form."})
-    assert [edit["note_ids"] for edit in analyse_successes(wished, dice)[2]] == [["review-7"]]
 
 
 # Reminders.
@@ -230,8 +199,7 @@ def merged(dice: Dice, *edits: Edit) -> list[dict[str, Any]]:
         ([edit(WRONG, 2), edit(FIRST, 3)], [(FIRST, 3)]),
         ([edit(WRONG, 3), edit(FIRST, 2)], [(WRONG, 3)]),
         ([edit("Be nice.", 1)], []),
-        ([edit("e.g. Q3"), edit("Be nice."), edit(FIRST)],
-         [("e.g. Q3", 2), ("Be nice.", 2), (FIRST, 2)]),
+        ([edit("Be nice."), edit(FIRST)], [("Be nice.", 2), (FIRST, 2)]),
     ],
     ids=["wordings", "contradiction", "contradiction-turned", "alone", "subjects"],
 )  # fmt: skip
@@ -244,13 +212,6 @@ def test_merge_keeps_one_edit_of_each_subject(
 def test_gullible_merge_keeps_what_nobody_else_backs(dice: Dice, rates: SetRates) -> None:
     rates(gullible=1)
     assert len(merged(dice, edit("Be nice.", 1))) == 1
-
-
-def test_merge_keeps_what_reviewers_ask_for_with_all_its_notes(dice: Dice) -> None:
-    wishes = [edit(FIRST, 1, note_ids=["a"]), edit(SECOND, 1, note_ids=["b"])]
-    (told,) = merged(dice, *wishes, edit(WRONG, 9))
-    assert (told["content"], told["note_ids"]) == (FIRST, ["a", "b"])
-    assert len(merged(dice, wishes[0])) == 1
 
 
 # Suggestions and documents.
@@ -306,13 +267,10 @@ def test_change_is_told_in_words_and_understood() -> None:
     assert [Change.told(one.instruction) for one in changes] == changes
 
 
-def test_suggestions_say_kind_priority_and_notes(dice: Dice) -> None:
+def test_suggestions_say_kind_and_priority(dice: Dice) -> None:
     told = suggestions(dice, *EDITS)
     assert [one["type"] for one in told] == ["add_rule", "clarify", "remove_rule"]
     assert [one["priority_hint"] for one in told] == ["high", "low", "low"]
-    wish = suggestions(dice, {**EDITS[1], "note_ids": ["review-7"]})
-    (one,) = merge_suggestions(listed("Patches to merge", *wish), dice)["revise_suggestions"]  # type: ignore[misc]
-    assert one["note_ids"] == ["review-7"]
 
 
 def test_rewrite_carries_suggestions_out(dice: Dice) -> None:
@@ -363,13 +321,9 @@ def test_merge_of_documents(documents: list[str], expected: str, dice: Dice) -> 
 # Rankings and learning rates.
 
 
-@pytest.mark.parametrize(
-    ("wishes", "chosen"),
-    [("", [1, 2]), ("\n\n## Reviewers' Wishes\n\nPeople asked for [0].", [0, 1])],
-)
-def test_ranking_prefers_wishes_then_support(wishes: str, chosen: list[int], dice: Dice) -> None:
-    reply = propose(stage("ranking", POOL + wishes), dice)
-    assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])["selected_indices"] == chosen
+def test_ranking_prefers_support(dice: Dice) -> None:
+    reply = propose(stage("ranking", POOL), dice)
+    assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])["selected_indices"] == [1, 2]
 
 
 @pytest.mark.parametrize(

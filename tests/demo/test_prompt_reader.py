@@ -34,13 +34,6 @@ def test_what_is_fenced_comes_back_as_data(text: str) -> None:
     assert found[0].data == data
 
 
-def test_block_comes_with_the_line_that_introduces_it() -> None:
-    (found,) = sections(
-        "## Notes\n\nSome.\n\nOne:\n\n```\na\n\nb\n```\n\nTwo:\n\n~~~~\n```\n~~~~\n"
-    )
-    assert found.blocks == [("One:", ["a", "", "b"]), ("Two:", ["```"])]
-
-
 def test_a_stage_is_looked_for_in_linear_time() -> None:
     began = time.process_time()
     assert stage_of([Message("system", "\n" * 50_000 + "## **Stage: rank** ##")]) == "rank"

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.demo.client import complete
-from skillopt_ci.demo.server import SimulatedServer
 from skillopt_ci.messages import Message
 from tests.support.faulty_server import FAULTS, MOST_FAULTS_IN_A_ROW, FaultyServer, fault_of
-from tests.support.office_tasks import shell_tasks
 from tests.support.serving import running
+from tests.support.simulated_server import SimulatedServer
 
 PATH = "/v1/chat/completions"
 TOOLS = [
@@ -95,23 +94,14 @@ def test_openai_client_is_answered(url: str) -> None:
 
 
 def test_tools_go_over_the_wire(url: str) -> None:
-    talk: list[object] = [{"role": "user", "content": shell_tasks(1, 1)[0].prompt}]
-    used = []
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-        while "submit" not in used:
-            reply = client.chat.completions.create(
-                model="simulated-target",
-                messages=talk,  # type: ignore[arg-type]
-                tools=TOOLS,  # type: ignore[arg-type]
-            )
-            choice = reply.choices[0]
-            assert choice.finish_reason == "tool_calls"
-            for call in choice.message.tool_calls or ():
-                used.append(call.function.name)  # type: ignore[union-attr]
-                answer = {"role": "tool", "tool_call_id": call.id, "content": "ok"}
-                talk += [choice.message.model_dump(exclude_none=True), answer]
-    assert used[:2] == ["shell", "write"]
-    assert used[-1] == "submit"
+        (choice,) = client.chat.completions.create(
+            model="simulated-target",
+            messages=[{"role": "user", "content": "hello"}],
+            tools=TOOLS,  # type: ignore[arg-type]
+        ).choices
+    assert choice.finish_reason == "tool_calls"
+    assert [call.function.name for call in choice.message.tool_calls or ()] == ["submit"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

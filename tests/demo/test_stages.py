@@ -137,7 +137,7 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
     pool = tuple(Edit("append", content=f'"{n}" support=9', support_count=n) for n in range(1, 5))
     chat = OptimizerChat(optimizer, PROMPTS, silent)
     chosen = _run(select(SKILL, Patch(pool), 2, mode=PATCH, chat=chat))
-    shown, _, limit = read_ranking(optimizer.prompt())
+    shown, limit = read_ranking(optimizer.prompt())
     assert ([*shown.values()], limit) == ([1, 2, 3, 4], 2)
     assert chosen.how == "ranked"
     assert [edit.support_count for edit in chosen.patch.edits] == [4, 3]

@@ -8,26 +8,18 @@ from hypothesis import strategies as st
 
 from skillopt_ci.demo.optimizer import PLATITUDES
 from skillopt_ci.demo.world import (
-    ACTIONS,
     CONVENTIONS,
-    LEDGER,
     MONTHS,
     QUARTERS,
-    SHELL,
     Convention,
     Dice,
     Note,
-    Order,
-    Stance,
     conflicting_line,
     content_key,
     conventions_followed,
-    conventions_of,
     ledger_line,
     read_note,
-    read_order,
     stances,
-    statements,
     subject,
 )
 from skillopt_ci.messages import Message, ToolCall
@@ -35,18 +27,13 @@ from skillopt_ci.prompts.library import Prompts
 from tests.support.office_tasks import (
     ALL_LEDGER,
     CATEGORIES,
-    ROOT,
     ledger_tasks,
-    shell_tasks,
     task_files,
     write_note,
-    write_order,
 )
 
-ORDER = "Order: The job `logs` counts the lines of `data/logs.txt`."
-SKILL = (
-    "# Rules\n\n- Write dates in ISO form. The vendor is in capitals.\n* Write dates in words.\n"
-)
+SKILL = f"# Rules\n\n- {CONVENTIONS['date'].rules[0]} {CONVENTIONS['vendor'].rules[1].upper()}\n"
+WRONG = CONVENTIONS["date"].harmful
 FULL = Note(
     date="7 March 2026",
     vendor="Oak & Sons",
@@ -85,23 +72,6 @@ NOTES = st.builds(
     department=st.sampled_from(["", "12", "90"]),
     quarter=st.sampled_from(["", *QUARTERS]),
 )
-ORDERS = st.builds(
-    Order,
-    job=st.lists(st.sampled_from(["tidy", "logs", "sync", "stock"]), min_size=1, max_size=3).map(
-        " ".join
-    ),
-    action=st.sampled_from([*ACTIONS]),
-    source=st.sampled_from(["data/a.txt", "in.csv", "x-1/y_2.log"]),
-    folder=st.sampled_from(["", "bin", "tools"]),
-    owner=st.sampled_from(["", "Ann Example"]),
-    message=st.sampled_from(["", "on it"]),
-    careful=st.booleans(),
-    kept=st.booleans(),
-    needed=st.booleans(),
-    direct=st.booleans(),
-)
-
-
 # Dice and keys.
 
 
@@ -137,28 +107,19 @@ def test_content_key_depends_on_roles_texts_calls_and_attempt() -> None:
 # Conventions, and what texts say about them.
 
 
-def taken(text: str) -> dict[str, Stance]:
-    said = ((name, one.stance(text)) for name, one in CONVENTIONS.items())
-    return {name: stance for name, stance in said if stance is not None}
+def taken(text: str) -> dict[str, set[str]]:
+    return {name: {*said} for name, said in stances(text).items() if said}
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS.values(), ids=lambda c: c.name)
 def test_rules_speak_for_their_own_convention_only(convention: Convention) -> None:
     for rule in convention.rules:
-        assert taken(rule) == {convention.name: "for"}
-    assert taken(convention.harmful) == {convention.name: "against"}
-
-
-def test_names_and_failures_tell_conventions_apart() -> None:
-    assert len(CONVENTIONS) == len(LEDGER) + len(SHELL)
-    failures = [one.failure for one in CONVENTIONS.values()]
-    assert not [a for a in failures for b in failures if a in b and a is not b]
+        assert taken(rule) == {convention.name: {"for"}}
+    assert taken(convention.harmful) == {convention.name: {"against"}}
 
 
 def test_conventions_are_listed_in_the_order_in_which_they_are_exercised() -> None:
-    assert FULL.exercised() == tuple(one.name for one in LEDGER)
-    order = Order("tidy logs", "lists the distinct lines of", "a", "", "A B", "x", *[True] * 4)
-    assert order.exercised() == tuple(one.name for one in SHELL)
+    assert FULL.exercised() == tuple(CONVENTIONS)
 
 
 @pytest.mark.parametrize(
@@ -169,59 +130,17 @@ def test_conventions_are_listed_in_the_order_in_which_they_are_exercised() -> No
     ],
 )
 def test_platitudes_and_prompts_say_nothing(text: str) -> None:
-    assert not any(stances(text).values())
+    assert taken(text) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "statement", "stance"),
-    [
-        ("separator", "Fields are delimited by a pipe.", "for"),
-        ("date", "All dates must be ISO 8601", "for"),
-        ("vendor", "The SUPPLIER goes in UPPERCASE", "for"),
-        ("currency", "The ISO currency symbol precedes the number, not after it.", "for"),
-        ("decimals", "use 2 decimal places", "for"),
-        ("grouping", "Never use thousands separators", "for"),
-        ("refund", "money back is booked as a negative number", "for"),
-        ("category", "Abbreviate categories", "for"),
-        ("reference", "zero-pad refs to 6 digits", "for"),
-        ("tax", "Tax rates: VAT19 rather than 19% VAT", "for"),
-        ("department", "Use CC for the department", "for"),
-        ("quarter", "e.g. Q2", "for"),
-        ("date", "Do not use ISO dates.", "against"),
-        ("date", "Dates stay as written in the note.", "against"),
-        ("vendor", "Never write the vendor in capitals.", "against"),
-        ("currency", "The currency comes after the amount.", "against"),
-        ("grouping", "Use thousands separators.", "against"),
-        ("reference", "Leave the reference as given.", "against"),
-        ("shebang", "Never start with #!/bin/bash", "for"),
-        ("place", "All scripts live in the folder jobs", "for"),
-        ("dashes", "Use kebab-case for file names", "for"),
-        ("strict", "Do not write set -eu", "against"),
-        ("owner", "Add an owner comment", "for"),
-        ("progress", "Messages belong on stderr", "for"),
-        ("missing", "If the input is missing, exit 3", "for"),
-        ("executable", "Run chmod +x on it", "for"),
-    ],
-)
-def test_stance_understands_paraphrases(name: str, statement: str, stance: Stance) -> None:
-    assert CONVENTIONS[name].stance(statement) == stance
-
-
-def test_skill_is_read_sentence_by_sentence() -> None:
-    assert statements(SKILL) == (
-        "Rules",
-        "Write dates in ISO form.",
-        "The vendor is in capitals.",
-        "Write dates in words.",
-    )
-    said = stances(SKILL)
-    assert (said["date"], said["vendor"]) == ({"for", "against"}, {"for"})
-    assert said["quarter"] == frozenset()
+def test_stances_are_found_among_other_text_in_any_case() -> None:
+    assert taken(SKILL) == {"date": {"for"}, "vendor": {"for"}}
+    assert taken(f"{SKILL}- {WRONG}")["date"] == {"for", "against"}
 
 
 def test_conflicting_line_is_found_whole() -> None:
-    assert conflicting_line(SKILL, "date") == "* Write dates in words."
-    assert conflicting_line(SKILL, "vendor") is None
+    assert conflicting_line(f"{SKILL}* {WRONG}\nEnd.", "date") == f"* {WRONG}"
+    assert conflicting_line(SKILL, "date") is None
 
 
 def test_subject_is_what_a_text_takes_a_stance_on() -> None:
@@ -230,12 +149,7 @@ def test_subject_is_what_a_text_takes_a_stance_on() -> None:
     assert subject("Be nice.") is None
 
 
-def test_conventions_of_follows_the_kind_of_work() -> None:
-    assert conventions_of(["hello", ORDER]) == SHELL
-    assert conventions_of(["hello"]) == LEDGER
-
-
-# Notes and orders.
+# Notes.
 
 
 @given(NOTES, st.integers())
@@ -243,16 +157,10 @@ def test_note_is_read_as_it_was_written(note: Note, seed: int) -> None:
     assert read_note(f"Write the line.\n\nNote: {write_note(note, Dice(seed, 'w'))}") == note
 
 
-@given(ORDERS, st.text(max_size=5))
-def test_order_is_read_as_it_was_written(order: Order, key: str) -> None:
-    assert read_order(f"Do this.\n\nOrder: {write_order(order, Dice(0, key))}") == order
-
-
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
     note = read_note(text)
     assert note is None or all(part in text for part in (note.date, note.vendor, note.amount))
-    assert read_order(text) is None
     assert stances(text).keys() == CONVENTIONS.keys()
 
 
@@ -263,10 +171,9 @@ def test_read_note_wants_date_vendor_and_amount(text: str) -> None:
     assert read_note(text) is None
 
 
-def test_texts_in_other_words_are_understood_and_kinds_not_confused() -> None:
+def test_note_in_other_words_is_understood() -> None:
     note = read_note("Refunded: on 3 May 2026 Sam got 1,200 USD from Green Tower. Ref 77.")
     assert note == Note("3 May 2026", "Green Tower", "1,200", "USD", refund=True, reference="77")
-    assert read_order("Note: Paid EUR 12.00 to Oak Works on 2026-01-02. Category: travel.") is None
 
 
 # Ledger lines.
@@ -304,17 +211,10 @@ def test_task_files_are_those_of_the_seed(file: Any, text: str) -> None:
     assert file.read_text(encoding="utf-8") == text, "run python -m tests.support.office_tasks"
 
 
-def test_checker_words_its_faults_as_the_conventions_do() -> None:
-    checker = (ROOT / "examples/shell/grading/check.sh").read_text(encoding="utf-8")
-    for convention in SHELL:
-        assert f"{convention.name}) check '{convention.failure}'" in checker
-
-
 def test_tasks_are_distinct_and_keep_their_place() -> None:
     tasks = ledger_tasks(7, 300)
     assert len({task.prompt for task in tasks}) == len({task.id for task in tasks}) == 300
     assert tasks[:10] == ledger_tasks(7, 10)
-    assert shell_tasks(7, 9)[:3] == shell_tasks(7, 3)
     others = {task.prompt for task in ledger_tasks(2, 100)}
     assert len({task.prompt for task in tasks} & others) < 3
 

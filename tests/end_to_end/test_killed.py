@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.demo.server import SimulatedServer
 from skillopt_ci.progress import StepStarted
 from tests.support import (
     forked,
     simulated_modes,  # noqa: F401 - teaches the simulated optimizer
 )
 from tests.support.serving import running
+from tests.support.simulated_server import SimulatedServer
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.demo.server import SimulatedServer
 from skillopt_ci.git.process import Git
 from tests.support import forked
 from tests.support.faulty_server import FAULTS, FaultyServer
 from tests.support.serving import running
+from tests.support.simulated_server import SimulatedServer
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout

@@ -1,4 +1,4 @@
-"""Tasks of the simulated offices, made from a seed: distinct notes and orders.
+"""Tasks of the made-up offices, made from a seed: distinct notes and orders.
 
 ``python -m tests.support.office_tasks`` writes the task files of the bundled example and of
 ``examples/shell``.
@@ -12,25 +12,17 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
-from skillopt_ci.demo.world import (
-    ACTIONS,
-    LEDGER,
-    MONTHS,
-    QUARTERS,
-    SHELL,
-    Dice,
-    Note,
-    Order,
-    ledger_line,
-)
+from skillopt_ci.demo.world import CONVENTIONS, MONTHS, QUARTERS, Dice, Note, ledger_line
+from tests.support import shell_office
+from tests.support.shell_office import ACTIONS, Order
 
 ROOT = Path(__file__).parents[2]
 SEED = 2026
 LEDGER_SIZES = {"train": 48, "selection": 40, "test": 60}
 SHELL_SIZES = {"train": 24, "selection": 16, "test": 24}
 
-ALL_LEDGER = frozenset(convention.name for convention in LEDGER)
-ALL_SHELL = frozenset(convention.name for convention in SHELL)
+ALL_LEDGER = frozenset(CONVENTIONS)
+ALL_SHELL = frozenset(shell_office.CONVENTIONS)
 
 #: How many conventions besides the first a task exercises: cumulative probability → number.
 LEDGER_DIFFICULTY = ((0.07, 0), (0.25, 1), (0.50, 2), (0.74, 3), (0.90, 4), (1.00, 5))

@@ -1,18 +1,24 @@
-"""The simulated models' server in a thread of this process."""
+"""A server of models in a thread of this process."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Thread
+from typing import Protocol
 
-from skillopt_ci.demo.server import SimulatedServer
+from aiohttp import web
+
 from skillopt_ci.model.chat_server import listening
-from tests.support.faulty_server import FaultyServer
+
+
+class Server(Protocol):
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
 
 
 @contextmanager
-def running(server: SimulatedServer | FaultyServer, port: int = 0) -> Iterator[str]:
+def running(server: Server, port: int = 0) -> Iterator[str]:
     """Let ``server`` answer until the end of the block; give the base URL. Port 0: a free one."""
     begun: SimpleQueue[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = SimpleQueue()
 

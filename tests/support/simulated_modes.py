@@ -121,7 +121,6 @@ def merge_suggestions(prompt: str, dice: Dice) -> Reply:
             **_suggestion(Change.told(one["content"]), one),
             "type": one["op"],
             "source_type": one["source_type"],
-            **_notes(one.get("note_ids")),
         }
         for one in kept
     ]
@@ -185,10 +184,6 @@ def choose_learning_rate(prompt: str, dice: Dice) -> Reply:
 # The stages.
 
 
-def _notes(note_ids: object) -> Reply:
-    return {"note_ids": note_ids} if note_ids else {}
-
-
 def _suggestion(change: Change, edit: Edit) -> Reply:
     kind = "add_rule" if not change.old else "clarify" if change.new else "remove_rule"
     return {
@@ -206,8 +201,7 @@ def spelt(mode: str, skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
     changes = [Change.of(edit) for edit in edits]
     match mode:
         case "_rewrite":
-            told = zip(changes, edits, strict=True)
-            suggestions = [{**_suggestion(*one), **_notes(one[1].get("note_ids"))} for one in told]
+            suggestions = [_suggestion(*one) for one in zip(changes, edits, strict=True)]
             return {"revise_suggestions": suggestions}
         case "_full_rewrite":
             written = [_document(skill, changes, len(edits), dice)] if edits else []

@@ -1,9 +1,7 @@
 """The simulated models behind OpenAI's chat-completions protocol."""
 
 import asyncio
-import sys
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -15,7 +13,6 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.chat_server import (
     BadRequestError,
     error_response,
-    listening,
     read_body,
     reply_body,
 )
@@ -53,16 +50,3 @@ class SimulatedServer:
         if request.transport is not None and not request.transport.is_closing():
             self.answered[content_key(asked.messages)] += 1
         return web.json_response(reply_body([reply]))
-
-
-def serve(host: str, port: int, server: SimulatedServer) -> None:
-    """Print the base URL, then serve until interrupted."""
-
-    async def forever() -> None:
-        async with listening(server.respond, host, port) as url:
-            sys.stdout.write(f"{url}\n")
-            sys.stdout.flush()
-            await asyncio.Event().wait()
-
-    with suppress(KeyboardInterrupt):
-        asyncio.run(forever())
