@@ -46,7 +46,7 @@ def redacted_values(value: object, redact: Redact) -> object:
 
 def redacted_line(line: str, redact: Redact) -> str:
     """JSON of ``json.dumps`` with the secrets taken out of every text in it, each by itself."""
-    if redact is unchanged or (isinstance(redact, Redactor) and not redact.may_change(line)):
+    if redact is unchanged:
         return line
     return json.dumps(redacted_values(json.loads(line), redact))
 
@@ -73,7 +73,6 @@ class Redactor:
         self._spellings: tuple[str, ...] = ()
         self._pattern = re.compile(r"(?!)")
         self._cuttable: tuple[tuple[str, str, str], ...] = ()
-        self._signs: tuple[str, ...] = ()
         self._shortest = _SHORTEST_PART
         self.learn(secrets)
 
@@ -91,16 +90,7 @@ class Redactor:
             for one in sorted(self._secrets)
             if len(one) > _SHORTEST_PART
         )
-        parts = {part for _, head, tail in self._cuttable for part in (head, tail)}
-        self._signs = _signs(spellings | parts)
-        self._shortest = min(map(len, spellings | parts), default=_SHORTEST_PART)
-
-    def may_change(self, line: str) -> bool:
-        """Whether a text in ``line``, which is JSON of ``json.dumps``, may hold a secret.
-
-        JSON escapes letter by letter, so that a part of a text is a part of the line as well.
-        """
-        return any(sign in line for sign in self._signs)
+        self._shortest = min(_SHORTEST_PART, *map(len, spellings))
 
     def __call__(self, text: str) -> str:
         """``text`` without the secrets, nor a part of one where it was cut off."""
@@ -167,15 +157,6 @@ def _parts(secret: str) -> Iterator[str]:
     for part in (whole, *(line.strip() for line in lines if len(lines) > 1)):
         if can_be_hidden(part):
             yield part
-
-
-def _signs(texts: Iterable[str]) -> tuple[str, ...]:
-    """What JSON with one of ``texts`` in it contains: as few as will do."""
-    signs: list[str] = []
-    for one in sorted({json.dumps(text)[1:-1] for text in texts}, key=len):
-        if not any(sign in one for sign in signs):
-            signs.append(one)
-    return tuple(signs)
 
 
 def _spellings(secret: str) -> Iterator[str]:

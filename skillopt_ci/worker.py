@@ -36,6 +36,7 @@ from typing import IO, Any, Protocol, cast
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.program import kill_tree
+from skillopt_ci.util import last_line
 
 _TAIL_BYTES = 2000
 #: Most that is read of what a fork leaves: code that it ran may have written anything.
@@ -264,11 +265,7 @@ def serve() -> None:
 
 def described(error: BaseException) -> str:
     """Say what went wrong in one line, and where unless the message is for people already."""
-    if isinstance(error, SideError):
-        return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
+    return str(error) if isinstance(error, SideError) else last_line(error)
 
 
 @dataclass(slots=True)

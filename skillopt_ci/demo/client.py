@@ -6,7 +6,6 @@ behind the server.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from skillopt_ci.config.models import ModelRole
@@ -16,6 +15,7 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Tool, Usage, token_limit
 from skillopt_ci.skill.regions import REGIONS, region_text
+from skillopt_ci.util import nearest
 
 #: Probabilities, unless said otherwise.
 RATES = MappingProxyType(
@@ -97,11 +97,8 @@ def find_model(name: str, where: str = "model") -> Model:
     """
     if name in MODELS:
         return MODELS[name]
-    nearest = get_close_matches(name, MODELS, n=1, cutoff=0)
-    raise ModelSetupError(
-        f"{where}: there is no simulated model {name!r}.",
-        hint=f"Did you mean {nearest[0]!r}? Available: {', '.join(sorted(MODELS))}.",
-    )
+    hint = nearest(name, MODELS, cutoff=0)
+    raise ModelSetupError(f"{where}: there is no simulated model {name!r}.", hint=hint)
 
 
 def complete(
