@@ -187,10 +187,6 @@ def test_only_the_named_command_is_imported(group):
     assert str(result.exception) == "imported"
 
 
-def test_an_unknown_name_is_no_command(group):
-    assert group.get_command(click.Context(group), "nothing") is None
-
-
 def test_the_report_holds_versions_command_and_traceback():
     with pytest.raises(ZeroDivisionError) as caught:
         _ = 1 / 0

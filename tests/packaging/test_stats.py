@@ -89,7 +89,6 @@ def found(stats: ModuleType, checkout: Path) -> dict[str, Any]:
 
 def test_measure_sizes(found):
     package, folders = found["package"], found["folders"]
-
     assert package["files"] == len([name for name in FILES if name.endswith(".py")])
     assert package["training_files"] == folders["training/"]["files"] == 3
     assert folders["training/"]["largest"] == ["skillopt_ci.training.step", 19]
@@ -98,18 +97,10 @@ def test_measure_sizes(found):
     assert found["package_data"] == {"lines": 2, "by_kind": {"md": 2}}
     assert found["beside"]["tests/support"]["lines"] == 1
     assert found["beside"]["other tests"]["lines"] == 2
-
-
-def test_measure_statements_are_counted_at_any_depth(found):
-    # a docstring, a class, the class's docstring
+    # statements at any depth: a docstring, a class, the class's docstring
     assert found["folders"]["."]["statements"] == 3
     # a def and three statements in it; 5 imports, 2 ifs, a raise, 3 defs, 3 returns
     assert found["folders"]["training/"]["statements"] == 4 + 14
-
-
-def test_measure_functions(found):
-    package = found["package"]
-
     assert package["functions"] == 8
     assert (package["private_functions"], package["private_functions_used_once"]) == (2, 1)
     # plan by step; step is imported by plan and by main, text and client from elsewhere

@@ -1,7 +1,10 @@
+import subprocess
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillopt_ci.skill.diff import DiffRow, diff_rows, undone, unified_diff
 from skillopt_ci.skill.document import (
     body,
     documents,
@@ -114,3 +117,103 @@ def test_other_files_are_none(path):
 def test_each_document_is_listed_once_and_in_order(paths):
     found = [path for path, _ in documents(paths)]
     assert found == sorted(set(paths) - {"x.md"})
+
+
+lines = st.lists(st.sampled_from(["a", "b", "é", "\x0c", ""]), max_size=6)
+texts = st.tuples(lines, st.sampled_from(["", "\n"])).map(
+    lambda drawn: "\n".join(drawn[0]) + drawn[1]
+)
+
+
+def test_changed_lines_stand_in_their_context():
+    assert unified_diff("a\nb\nc\n", "a\nB\nc\n", name="x.md", context=1) == (
+        "--- a/x.md\n+++ b/x.md\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
+    )
+
+
+@given(texts)
+def test_equal_texts_have_no_diff(text):
+    assert unified_diff(text, text) == ""
+
+
+def test_a_missing_line_break_at_the_end_is_told():
+    assert unified_diff("a", "a\n").endswith("-a\n\\ No newline at end of file\n+a\n")
+
+
+def test_git_applies_the_diff(tmp_path):
+    before, after = "one\ntwo\x0cstill two\r\nthree", "one\n2\n\nthree\nfour\n"
+    skill = tmp_path / "SKILL.md"
+    skill.write_text(before, encoding="utf-8", newline="")
+    patch = unified_diff(before, after).encode()
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, check=True, timeout=30)
+    assert skill.read_text(encoding="utf-8") == after
+
+
+@settings(max_examples=50)
+@given(texts, texts)
+def test_the_added_and_removed_lines_are_in_the_texts(before, after):
+    changed = unified_diff(before, after).split("\n")[3:]
+    assert {line[1:] for line in changed if line[:1] == "+"} <= set(after.split("\n"))
+    assert {line[1:] for line in changed if line[:1] == "-"} <= set(before.split("\n"))
+
+
+# Diffs with their changed words marked.
+
+LINES = st.lists(st.text("ab \t", max_size=6), max_size=12).map("\n".join)
+
+
+def text(row: DiffRow) -> str:
+    return "".join(span.text for span in row.spans)
+
+
+def test_the_changed_words_of_a_line_are_marked():
+    old, new = diff_rows("Write dates day first.\n", "Write dates year first.\n")
+    assert (old.kind, [span.text for span in old.spans if span.changed]) == ("removed", ["day"])
+    assert (new.kind, [span.text for span in new.spans if span.changed]) == ("added", ["year"])
+
+
+def test_lines_with_little_in_common_are_two_lines():
+    rows = diff_rows("abc def\n", "quite another thing altogether\n")
+    assert not any(span.changed for row in rows for span in row.spans)
+
+
+def test_what_lies_between_changes_is_a_gap():
+    old = "\n".join(map(str, range(40)))
+    new = old.replace("\n5\n", "\nfive\n").replace("\n30\n", "\nthirty\n")
+    kinds = [row.kind for row in diff_rows(old, new)]
+    assert kinds.count("gap") == 2
+    assert (kinds.count("removed"), kinds.count("added"), kinds.count("same")) == (2, 2, 8)
+
+
+@given(LINES, LINES)
+def test_removed_and_added_lines_are_those_of_the_texts(before, after):
+    rows = diff_rows(before, after)
+    for kinds, whole in ((("removed", "same"), before), (("added", "same"), after)):
+        lines = iter(whole.split("\n"))
+        assert all(text(row) in lines for row in rows if row.kind in kinds)
+
+
+@given(LINES)
+def test_equal_texts_have_no_rows(whole):
+    assert diff_rows(whole, whole) == ()
+
+
+@given(before=texts, after=texts)
+def test_a_change_can_be_undone_where_nothing_else_changed(before, after):
+    assert undone(before, after, after) == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "now", "found"),
+    [
+        ("a\n", "a\nrule\n", "a\nrule\nlater\n", "a\nlater\n"),
+        ("a\n", "a\nrule\n", "mine\nrule\n", "mine\n"),
+        ("a\nold\nb\n", "a\nnew\nb\n", "a\nnew\nlater\nb\n", "a\nold\nlater\nb\n"),
+        ("a\ngone\n", "a\n", "a\nlater\n", "a\ngone\nlater\n"),
+        ("a\n", "a\none\ntwo\n", "a\none\nmine\ntwo\n", None),
+        ("a\n", "a\nrule\n", "a\nruled\n", None),
+        ("a\ngone\nb\n", "a\nb\n", "x\ny\n", None),
+    ],
+)
+def test_what_came_later_stays_and_what_was_changed_since_is_a_conflict(before, after, now, found):
+    assert undone(before, after, now) == found

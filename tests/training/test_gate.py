@@ -206,22 +206,24 @@ def test_tasks_that_some_side_has_no_score_of_come_last_and_do_not_count():
     assert terms.eligible == {"a", "c", "d"}
 
 
-def test_reminders_may_tie():
-    notes = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(), notes_only=True)
-    edits = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation())
-    assert (notes.tie_wins, edits.tie_wins) == (True, False)
-
-
 def test_an_open_gate_measures_everything():
     terms = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False))
     assert not terms.stop
 
 
-def test_a_shorter_document_may_tie_where_that_is_preferred():
-    evaluation = Evaluation(ties="prefer_shorter")
-    shorter = setup(TEXT, PLANNED, CURRENT, CURRENT, (), evaluation)
-    longer = setup((0.0, 5), PLANNED, CURRENT, CURRENT, (), evaluation)
-    assert (shorter.tie_wins, longer.tie_wins) == (True, False)
+@pytest.mark.parametrize(
+    ("words", "options", "notes", "tie_wins"),
+    [
+        (1, {}, True, True),
+        (1, {}, False, False),
+        (1, {"ties": "prefer_shorter"}, False, True),
+        (5, {"ties": "prefer_shorter"}, False, False),
+    ],
+)
+def test_a_shorter_document_may_tie_where_that_is_preferred(words, options, notes, tie_wins):
+    evaluation = Evaluation(**options)
+    terms = setup((0.0, words), PLANNED, CURRENT, CURRENT, (), evaluation, notes_only=notes)
+    assert terms.tie_wins is tie_wins
 
 
 def test_density_puts_a_candidate_ahead():
