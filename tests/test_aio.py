@@ -128,10 +128,6 @@ def test_map_ordered_passes_on_cancellation():
     assert asyncio.run(cancel_amid()) == 4
 
 
-def test_map_ordered_of_nothing():
-    assert asyncio.run(map_ordered(rounds, [], limit=3)) == []
-
-
 def test_siblings_raise_the_innermost_failure():
     async def nested() -> None:
         async with siblings() as outer:

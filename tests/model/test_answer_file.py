@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.errors import UsageError
@@ -87,6 +87,7 @@ def test_half_a_character_is_left_out(here, tmp_path):
     assert export_answers(here, KEYS, tmp_path / "answers.jsonl") == 0
 
 
+@settings(max_examples=15)  # each makes two files
 @given(text=st.text(), trace=st.text(), cost=st.none() | st.floats(0, 1e6))
 def test_any_answer_survives(tmp_path_factory, text, trace, cost):
     folder = tmp_path_factory.mktemp("answers")

@@ -32,6 +32,7 @@ def test_other_files_of_base_are_left_to_the_merge(checkout):
 def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop):
     checkout = workshop.checkout(skill=LONG)
     checkout.step()
+    checkout.commit(".skillopt/README.md", "Written by another version.\n")
     theirs = checkout.commit(SKILL, LONG.replace("# Items", "# All items"))
     checkout.step()
     assert checkout.kinds() == ["start", "step", "measure", "step"]
@@ -41,15 +42,6 @@ def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop):
     assert "Kind a:" in merged
     assert checkout.record(1).merged
     assert checkout.state().step == 2
-
-
-def test_taking_in_base_minds_no_other_runs_furniture(workshop):
-    checkout = workshop.checkout(skill=LONG)
-    checkout.step()
-    checkout.commit(".skillopt/README.md", "Written by another version.\n")
-    checkout.commit(SKILL, LONG.replace("# Items", "# All items"))
-    checkout.step()
-    assert checkout.kinds() == ["start", "step", "measure", "step"]
 
 
 def test_conflict_with_base_is_told_and_nothing_moves(checkout):
@@ -221,38 +213,36 @@ def body(checkout: Checkout, commit: str = BRANCH) -> str:
     return " ".join(checkout.git("show", "-s", "--format=%B", commit).split())
 
 
-def test_an_unchanged_run_names_nothing(checkout):
-    checkout.run(*PLAIN)
-    assert [checkout.record(step).changes for step in (1, 2, 3, 4)] == [()] * 4
-
-
 def test_a_changed_key_is_noted_recorded_and_committed(checkout):
     checkout.run(*ONE)
     events: list[Event] = []
     checkout.run(*PLAIN, "optimizer.learning_rate=5", observer=events.append)
     told = ("optimizer.learning_rate (4 → 5)", "train.num_epochs (1 → 2)")
-    assert checkout.record(3).changes == told
-    assert checkout.record(4).changes == ()
+    assert [checkout.record(step).changes for step in (1, 2, 3, 4)] == [(), (), told, ()]
     notes = [event.text for event in events if isinstance(event, Note)]
     assert f"Changed since the last step: {', '.join(told)}." in notes
     log = checkout.git("log", "--format=%B", BRANCH)
     assert "optimizer.learning_rate (4 → 5)" in " ".join(log.split())
 
 
-def test_a_changed_task_file_is_named(checkout):
-    checkout.run(*ONE)
-    lines = (checkout.folder / "tasks/train.jsonl").read_text(encoding="utf-8").splitlines()
-    checkout.write("tasks/train.jsonl", "\n".join(lines[:6]))
-    checkout.run(*PLAIN)
-    assert "the training tasks (8 → 6)" in checkout.record(3).changes
+def fewer(text: str) -> str:
+    return "\n".join(text.splitlines()[:6])
 
 
-def test_a_changed_reference_text_is_a_change_of_the_tasks(checkout):
+def explained(text: str) -> str:
+    return text.replace("}", ', "reference_text": "why"}', 1)
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [(fewer, "the training tasks (8 → 6)"), (explained, "the training tasks")],
+)
+def test_a_changed_task_file_is_named(checkout, edit, named):
     checkout.run(*ONE)
-    lines = (checkout.folder / "tasks/train.jsonl").read_text(encoding="utf-8")
-    checkout.write("tasks/train.jsonl", lines.replace("}", ', "reference_text": "why"}', 1))
+    text = (checkout.folder / "tasks/train.jsonl").read_text(encoding="utf-8")
+    checkout.write("tasks/train.jsonl", edit(text))
     checkout.run(*PLAIN)
-    assert "the training tasks" in checkout.record(3).changes
+    assert named in checkout.record(3).changes
 
 
 def test_a_change_that_asks_for_a_new_measurement_is_named_there(checkout):
@@ -290,26 +280,18 @@ DECISION = Decision(
 )
 
 
-def changed(decision: Decision | None) -> dict[str, object]:
-    return decided_snapshots(decision, AFTER_TEXT, 2, "step 2")
-
-
-@pytest.mark.parametrize("action", ["accept", "force_accept"])
-def test_what_stays_becomes_the_current_skill(action):
-    decision = DECISION.model_copy(update={"action": action})
-    assert changed(decision) == {"current": AFTER}
-
-
-@pytest.mark.parametrize("action", ["accept_new_best", "force_accept"])
-def test_what_beats_the_best_becomes_that_too(action):
-    decision = DECISION.model_copy(update={"action": action, "beats_best": True})
-    assert changed(decision) == {"current": AFTER, "best": AFTER}
-
-
-def test_what_goes_changes_nothing():
-    assert changed(DECISION.model_copy(update={"action": "reject"})) == {}
-
-
-def test_what_was_not_measured_changes_nothing():
-    assert changed(None) == {}
-    assert changed(DECISION.model_copy(update={"measurement": None})) == {}
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"action": "accept"}, {"current": AFTER}),
+        ({"action": "force_accept"}, {"current": AFTER}),
+        ({"action": "accept_new_best", "beats_best": True}, {"current": AFTER, "best": AFTER}),
+        ({"action": "force_accept", "beats_best": True}, {"current": AFTER, "best": AFTER}),
+        ({"action": "reject"}, {}),
+        ({"measurement": None}, {}),
+        (None, {}),
+    ],
+)
+def test_what_stays_becomes_the_current_skill(changes, kept):
+    decision = None if changes is None else DECISION.model_copy(update=changes)
+    assert decided_snapshots(decision, AFTER_TEXT, 2, "step 2") == kept
