@@ -29,6 +29,7 @@ from skillopt_ci.rollout.events import EventLog, ignore_event
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, conversation
+from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import Scores
 
@@ -63,7 +64,8 @@ async def layer(tasks: int, concurrency: int, size: int, events: Path | None) ->
             AttemptRunner(solver, scorers, record=log or ignore_event), Slots(concurrency)
         )
         scores = Scores(())
-        requests = runner.requests(map(task, range(tasks)), "Be exact.", "bench")
+        drawn = map(task, range(tasks))
+        requests = (AttemptRequest(one, "Be exact.", "bench") for one in drawn)
         results = runner.stream(requests)
         async with aclosing(results):
             async for one in results:

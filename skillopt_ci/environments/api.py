@@ -35,7 +35,7 @@ from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Spli
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver, Workplace
-from skillopt_ci.rollout.types import AgentError, Attempt, Rollout
+from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, Rollout
 from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
 from skillopt_ci.tasks.files import Record
 from skillopt_ci.tasks.loading import divide, read_entries
@@ -218,7 +218,7 @@ def try_solutions(
         for task, script in zip(tasks, scripts, strict=True)
     ]
     runner = Runner(attempting, Slots(4))
-    made = asyncio.run(runner.carry_out(runner.requests(scripted, "", "trial", (0,))))
+    made = asyncio.run(runner.carry_out(AttemptRequest(one, "", "trial") for one in scripted))
     return {rollout.task_id: rollout for rollout in made}
 
 

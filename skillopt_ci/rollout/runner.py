@@ -1,7 +1,7 @@
 """Roll out tasks: every attempt at each, many at once, results in task order or as they come."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -9,16 +9,15 @@ from skillopt_ci.aio import Slots, map_ordered, stream
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.types import AttemptRequest, Executor, Rollout, run_locally
-from skillopt_ci.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
     """Has attempts made: ``attempting`` makes one, ``executor`` decides where.
 
-    Each keeps one of ``places`` meanwhile, those of several calls together. Every task is
-    attempted ``attempts`` times unless a call says otherwise. ``begun`` waits while the very same
-    attempt is made by somebody else: what comes of it is then found where attempts are kept.
+    Each keeps one of ``places`` meanwhile, those of several calls together. ``begun`` waits while
+    the very same attempt is made by somebody else: what comes of it is then found where attempts
+    are kept.
     """
 
     attempting: AttemptRunner
@@ -35,13 +34,6 @@ class Runner:
         """What the attempts' computers do not guarantee; nothing without computers."""
         pool = self.attempting.pool
         return "" if pool is None else pool.computers.caveat
-
-    def requests(
-        self, tasks: Iterable[Task], skill: str, stage: str, attempts: Sequence[int] | None = None
-    ) -> Iterator[AttemptRequest]:
-        """Attempts at every task under ``skill``: those with these numbers, by default all."""
-        numbers = range(self.attempts) if attempts is None else attempts
-        return (AttemptRequest(task, skill, stage, number) for task in tasks for number in numbers)
 
     async def carry_out(
         self,

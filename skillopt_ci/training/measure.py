@@ -142,9 +142,7 @@ async def measure(
     runner, evaluation = models.runner, run.config.evaluation
     run.observer(StageStarted(stage, len(tasks) * runner.attempts))
     scores, empty = Scores(task.id for task in tasks), Counter[bool]()
-    each = runner.attempts
-    numbers = range(attempt * each, (attempt + 1) * each)
-    requests = runner.requests(tasks, skill, stage, numbers)
+    requests = rounds(((task, attempt) for task in tasks), skill, stage, runner.attempts)
     async with aclosing(runner.stream(requests)) as rollouts:
         async for one in rollouts:
             scores.add(one)

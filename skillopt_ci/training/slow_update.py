@@ -33,6 +33,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import one_line, plural
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
+from skillopt_ci.training.measure import rounds
 from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE
 from skillopt_ci.training.reflect import conversation, keep_ends
@@ -366,7 +367,8 @@ async def compare_epochs(
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
         async def roll_out(skill: str) -> tuple[Rollout, ...]:
-            requests = models.runner.requests(tasks, skill, "slow_rollout")
+            first = ((task, 0) for task in tasks)
+            requests = rounds(first, skill, "slow_rollout", models.runner.attempts)
             return await models.runner.carry_out(
                 requests, lambda one: observer(StageAdvanced("compare", one.task_id))
             )

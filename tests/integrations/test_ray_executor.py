@@ -319,9 +319,8 @@ def _measured(session: Run, scope: str = "scope") -> tuple[int, int]:
 async def _roll_out(session: Run, scope: str = "scope") -> tuple[int, int]:
     async with session.models(scope) as models:
         skill = (session.root / session.config.skill).read_text(encoding="utf-8")
-        rollouts = await models.runner.carry_out(
-            models.runner.requests(session.selection, skill, "evaluate")
-        )
+        requests = [AttemptRequest(task, skill, "evaluate") for task in session.selection]
+        rollouts = await models.runner.carry_out(requests)
     return sum(one.status.measured for one in rollouts), models.meter.total().calls
 
 

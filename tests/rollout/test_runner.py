@@ -23,7 +23,7 @@ from skillopt_ci.rollout.types import Attempt, AttemptRequest, MakeAttempt, Roll
 from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 
 
 SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
@@ -36,17 +36,20 @@ def runner(solver: Solver, concurrency: int = 3, **settings: int) -> Runner:
 def roll_out(
     model: ScriptedModel,
     *tasks: Task,
-    numbers: tuple[int, ...] | None = None,
+    numbers: Iterable[int] = (0,),
     done: Callable[[Rollout], None] | None = None,
-    **settings: int,
 ) -> tuple[Rollout, ...]:
-    chat = runner(ChatSolver(model, Prompts.load()), **settings)
-    requests = chat.requests(tasks, "Skill.", "rollout", numbers)
+    chat = runner(ChatSolver(model, Prompts.load()))
+    requests = [AttemptRequest(task, "Skill.", "rollout", n) for task in tasks for n in numbers]
     return asyncio.run(chat.carry_out(requests, done))
 
 
+def requests(tasks: Iterable[Task]) -> Iterator[AttemptRequest]:
+    return (AttemptRequest(task, "", "s") for task in tasks)
+
+
 def stream(runner: Runner, tasks: Iterable[Task]) -> AsyncGenerator[Rollout, None]:
-    return runner.stream(runner.requests(tasks, "", "s"))
+    return runner.stream(requests(tasks))
 
 
 def test_results_are_scored_and_in_task_order():
@@ -66,7 +69,7 @@ def test_nobody_polls_for_the_next_task():
     async def work() -> float:
         chat = runner(ChatSolver(ScriptedModel(str), Prompts.load()), concurrency=1)
         before = asyncio.get_running_loop().time()
-        await chat.carry_out(chat.requests(tasks, "Skill.", "rollout"))
+        await chat.carry_out(requests(tasks))
         return asyncio.get_running_loop().time() - before
 
     assert virtual_time.run(work()) == 0.0
@@ -120,7 +123,7 @@ def test_no_attempts_are_no_errors():
 
 def test_every_attempt_at_a_task_is_made_and_they_stand_together():
     model = ScriptedModel(str)
-    found = roll_out(model, make_task("a"), make_task("b"), attempts=3)
+    found = roll_out(model, make_task("a"), make_task("b"), numbers=range(3))
     assert [(one.task_id, one.attempt) for one in found] == [
         (task, attempt) for task in "ab" for attempt in range(3)
     ]
@@ -171,7 +174,7 @@ def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together()
         gate.end(*names[10:])
         both = runner(Solving(gate.work), concurrency=4)
         calls = [
-            asyncio.create_task(both.carry_out(both.requests(map(make_task, part), "", "s")))
+            asyncio.create_task(both.carry_out(requests(map(make_task, part))))
             for part in (names[:10], names[10:])
         ]
         for _ in range(20):  # until all that may begin has begun
@@ -235,7 +238,7 @@ def test_an_executor_may_make_attempts_elsewhere():
 
     attempting = AttemptRunner(ChatSolver(ScriptedModel(str), Prompts.load()), SCORERS)
     work = Runner(attempting, Slots(2), executor=elsewhere)
-    found = asyncio.run(work.carry_out(work.requests([make_task("a")], "Skill.", "rollout")))
+    found = asyncio.run(work.carry_out([AttemptRequest(make_task("a"), "Skill.", "rollout")]))
     assert [(order.task.id, order.skill, order.stage) for order in sent] == [
         ("a", "Skill.", "rollout")
     ]
