@@ -8,19 +8,8 @@ from urllib.parse import quote as parse_quote
 from skillopt_ci.github.types import Annotation, WantedCheck
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import by_role
-from skillopt_ci.report.markdown import (
-    COMMENT_BYTES,
-    Links,
-    clip,
-    code,
-    compose,
-    cut,
-    details,
-    inline,
-    join,
-    single_line,
-    table,
-)
+from skillopt_ci.report import markdown as md
+from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import (
     ROW_HEADING,
     event_body,
@@ -70,31 +59,31 @@ def marker(run: str, part: str = "") -> str:
 
 
 def pinned_comment(
-    run: RunView, links: Links, *, inconclusive: str = "", limit: int = COMMENT_BYTES
+    run: RunView, links: Links, *, inconclusive: str = "", limit: int = md.COMMENT_BYTES
 ) -> str:
     """What happened last and a folded section for every event, in at most ``limit`` bytes.
 
     What was learned and what it cost stands in the pull request's :func:`body`.
     ``inconclusive`` says why the newest job came to no verdict.
     """
-    head = join(marker(run.state.run), _standing(run, inconclusive))
+    head = md.join(marker(run.state.run), _standing(run, inconclusive))
     told = run.history[run.base_events :]
     sections = [event_section(run, links, entry) for entry in reversed(told)]
-    return compose(head, sections, footer(run, links), row_heading=ROW_HEADING, limit=limit)
+    return md.compose(head, sections, footer(run, links), row_heading=ROW_HEADING, limit=limit)
 
 
 def step_comment(run: RunView, links: Links, *, inconclusive: str = "") -> str:
     """A comment of its own for the newest step; without a step, where training stands."""
     part = "start" if run.newest is None else run.newest.anchor
-    head = join(marker(run.state.run, part), _standing(run, inconclusive))
+    head = md.join(marker(run.state.run, part), _standing(run, inconclusive))
     steps = [entry for entry in run.history if entry.kind == "step"]
     sections = [event_section(run, links, entry) for entry in steps[-1:]]
-    return compose(head, sections, footer(run, links), row_heading=ROW_HEADING)
+    return md.compose(head, sections, footer(run, links), row_heading=ROW_HEADING)
 
 
 def title(run: RunView) -> str:
     """What was learned, in the words of what brought most, and what all of it brought."""
-    name, learned = clip(single_line(run.skill_name), _TITLE - 80), lessons(run)
+    name, learned = md.clip(md.single_line(run.skill_name), _TITLE - 80), lessons(run)
     more = sum(len(one.rules) for one in learned) - 1
     words = one_line(learned[0].rules[0], 60) if learned else "nothing learned yet"
     rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
@@ -107,21 +96,21 @@ def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
     """The pull request's text: what was learned, how sure that is, and how to deal with it."""
     branch = f"skillopt/{run.state.run}"
     log = links.compare(run.base, branch, "all that it changed") if run.base else ""
-    text = join(
+    text = md.join(
         marker(run.state.run, "pull-request"),
-        f"### What {code(run.skill_name)} learned: {_gain(run)}",
+        f"### What {md.code(run.skill_name)} learned: {_gain(run)}",
         SIMULATED if run.state.simulated else "",
         interruption(inconclusive),
         lessons_text(run, links),
         results(run),
-        details("How to review, guide, merge or stop this", _REVIEW),
+        md.details("How to review, guide, merge or stop this", _REVIEW),
         f"[skillopt-ci](https://pypi.org/project/skillopt-ci/) trains on this branch, "
-        f"{code(branch)}: a model works on tasks, edits are proposed from what went wrong, and an "
-        "edit stays only if it solves more of the tasks that it was not made from. The model "
+        f"{md.code(branch)}: a model works on tasks, edits are proposed from what went wrong, and "
+        "an edit stays only if it solves more of the tasks that it was not made from. The model "
         f"itself never changes.{f' See {log}.' if log else ''}",
         footer(run, links),
     )
-    return cut(text, COMMENT_BYTES)
+    return md.cut(text, md.COMMENT_BYTES)
 
 
 # What was learned.
@@ -159,7 +148,7 @@ def lessons(run: RunView) -> list[Lesson]:
         if isinstance(record, StepRecord):
             proposal = record.proposal
             words = (notes_gist(proposal, _RULE),) if notes else rules(proposal, _RULE)
-            told = tuple(filter(single_line, words))
+            told = tuple(filter(md.single_line, words))
         elif record.slow_update and record.slow_update.content:
             told = (record.gist,)
         gain = (entry.score_after or 0.0) - (entry.score_before or 0.0)
@@ -179,7 +168,7 @@ def lessons_text(run: RunView, links: Links) -> str:
             (
                 f"- {one.text} · "
                 + (links.commit(one.commit, one.name) if one.commit else one.name),
-                *(inline(rule, _RULE) for rule in one.rules[:_MOST_EDITS]),
+                *(md.inline(rule, _RULE) for rule in one.rules[:_MOST_EDITS]),
             )
         )
         for one in learned[:_MOST_EDITS]
@@ -215,9 +204,9 @@ def _standing(run: RunView, inconclusive: str) -> str:
     current = run.state.current.measurement
     scores = f"{score(run.first_score)} → {score(current.score)}"
     told = _UNSCORED if run.unscored else f"{scores} on {plural(current.n, 'task')}"
-    heading = f"### {code(run.skill_name)}: {told}"
+    heading = f"### {md.code(run.skill_name)}: {told}"
     simulated = SIMULATED if run.state.simulated else ""
-    return join(heading, interruption(inconclusive), simulated)
+    return md.join(heading, interruption(inconclusive), simulated)
 
 
 def interruption(why: str) -> str:
@@ -226,7 +215,7 @@ def interruption(why: str) -> str:
         return ""
     return (
         "> [!NOTE]\n> **No verdict this time:** "
-        f"{inline(why, 500)}. This is neither a regression nor an improvement: what was cut off "
+        f"{md.inline(why, 500)}. This is neither a regression nor an improvement: what was cut off "
         "was not judged, what was paid for is kept, and the next run goes on from there."
     )
 
@@ -238,11 +227,11 @@ def results(run: RunView) -> str:
     rescaled = "<sub>The way of measuring changed under way; scores are shown since.</sub>"
     merged = max((entry.step for entry in run.history[: run.base_events]), default=0)
     relative = (
-        f"<sub>Scores and steps are relative to {code(run.base)}, which has this run up to step "
+        f"<sub>Scores and steps are relative to {md.code(run.base)}, which has this run up to step "
         f"{merged}.</sub>"
     )
-    return join(
-        table(("", inline(run.state.skill, 120)), fact_cells((*run_facts(run), *used))),
+    return md.join(
+        md.table(("", md.inline(run.state.skill, 120)), fact_cells((*run_facts(run), *used))),
         relative if run.base_events else "",
         rescaled if run.rescaled else "",
     )
@@ -254,7 +243,7 @@ def footer(run: RunView, links: Links) -> str:
         links.run("workflow run"),
         "scores are means with 95 % intervals over selection tasks that training does not see",
     )
-    return f"<sub>{join(*parts, by=' · ')}</sub>"
+    return f"<sub>{md.join(*parts, by=' · ')}</sub>"
 
 
 # The check on a commit: what a step came to, where people look for what blocks a merge.
@@ -287,7 +276,7 @@ def step_check(
     decision = newest.record.decision if newest is not None and judged else None
     told = f"Training starts at {score(run.state.current.measurement.score)}"
     if inconclusive:
-        told = f"Inconclusive: {clip(single_line(inconclusive), 200)}"
+        told = f"Inconclusive: {md.clip(md.single_line(inconclusive), 200)}"
     elif run.unscored:
         told = f"The skill is {_UNSCORED}"
     elif newest is not None:
@@ -304,7 +293,7 @@ def step_check(
             )
             for task in tasks_of
         ]
-    summary = join(
+    summary = md.join(
         interruption(inconclusive),
         SIMULATED if run.state.simulated else "",
         results(run),
@@ -315,7 +304,7 @@ def step_check(
         name=f"skillopt-ci / {run.state.run}",
         head_sha=run.commit,
         title=told,
-        summary=cut(summary, COMMENT_BYTES),
+        summary=md.cut(summary, md.COMMENT_BYTES),
         conclusion="success" if decision is not None and decision.better else "neutral",
         annotations=tuple(annotations(remarks, tasks or {})),
         details_url=links.workflow_run,
@@ -334,7 +323,7 @@ def annotations(
             start_line=place.line,
             end_line=place.line,
             level="warning" if word == "broken" else "notice",
-            message=f"Task {clip(single_line(task), 100)}: {text}.",
+            message=f"Task {md.clip(md.single_line(task), 100)}: {text}.",
             title=f"Task {word}",
         )
 
@@ -348,17 +337,17 @@ def note_answers(run: str, record: StepRecord, commit: str, links: Links) -> dic
     ``commit`` is the step's verdict. Answers begin with a marker of their own.
     """
     return {
-        one.note.id: cut(
-            join(
+        one.note.id: md.cut(
+            md.join(
                 marker(run, f"note {one.note.id}"),
-                join(_answer(record, one), links.commit(commit) if commit else "", by=" "),
+                md.join(_answer(record, one), links.commit(commit) if commit else "", by=" "),
                 "\n".join(
-                    f"- {inline(edit_text(edit), 600)}{'' if edit.applied else ' (not applied)'}"
+                    f"- {md.inline(edit_text(edit), 600)}{'' if edit.applied else ' (not applied)'}"
                     for edit in islice(one.edits, _MOST_EDITS)
                 ),
                 SIMULATED if record.simulated else "",
             ),
-            COMMENT_BYTES,
+            md.COMMENT_BYTES,
         )
         for one in note_outcomes(record)
     }
@@ -369,7 +358,7 @@ def _answer(record: StepRecord, outcome: NoteOutcome) -> str:
     if decision is not None:
         before, after = score(decision.score_before), score(decision.score_after)
         journey = f"{before} → {after} on {plural(decision.compared, 'task')}"
-    found = dict.fromkeys(inline(edit.reason, 200) for edit in outcome.edits if edit.reason)
+    found = dict.fromkeys(md.inline(edit.reason, 200) for edit in outcome.edits if edit.reason)
     reasons = f": {'; '.join(found)}" if found else ""
     return {
         Fate.MERGED: f"**Merged.** Step {record.step} follows this note: {journey}.",

@@ -9,21 +9,9 @@ from typing import Literal
 from skillopt_ci.github.types import Conclusion, WantedCheck
 from skillopt_ci.ledger.records import Measurement
 from skillopt_ci.model.types import Usage
+from skillopt_ci.report import markdown as md
 from skillopt_ci.report.comment import SIMULATED, TaskPlace, annotations, marker
-from skillopt_ci.report.markdown import (
-    COMMENT_BYTES,
-    Links,
-    clip,
-    code,
-    codes,
-    cut,
-    cut_table,
-    details,
-    inline,
-    join,
-    single_line,
-    table,
-)
+from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.words import reservations, usage_text, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.text import difference_text, percent, plural, rounded, score, score_text
@@ -112,9 +100,9 @@ class EvaluationView:
 
 
 def evaluation_comment(view: EvaluationView, links: Links) -> str:
-    head = f"### {_ICONS[view.finding]} {code(view.skill, 120)}: {inline(view.headline)}"
-    text = join(marker(view.run, "evaluation"), head, *_parts(view, links))
-    return cut(text, COMMENT_BYTES)
+    head = f"### {_ICONS[view.finding]} {md.code(view.skill, 120)}: {md.inline(view.headline)}"
+    text = md.join(marker(view.run, "evaluation"), head, *_parts(view, links))
+    return md.cut(text, md.COMMENT_BYTES)
 
 
 def evaluation_check(
@@ -136,8 +124,8 @@ def evaluation_check(
     return WantedCheck(
         name=_check_name(view.run),
         head_sha=head_sha,
-        title=clip(single_line(view.headline[:1].upper() + view.headline[1:]), 200),
-        summary=cut(join(*_parts(view, links)), COMMENT_BYTES),
+        title=md.clip(md.single_line(view.headline[:1].upper() + view.headline[1:]), 200),
+        summary=md.cut(md.join(*_parts(view, links)), md.COMMENT_BYTES),
         conclusion=conclusion,
         annotations=tuple(annotations(remarks, tasks or {})),
         details_url=links.workflow_run,
@@ -157,7 +145,7 @@ def unevaluated_check(
         name=_check_name(run),
         head_sha=head_sha,
         title=titles.get(conclusion or "", "Waiting"),
-        summary=inline(f"{why[:1].upper()}{why[1:]}.", 500),
+        summary=md.inline(f"{why[:1].upper()}{why[1:]}.", 500),
         conclusion=conclusion,
         details_url=links.workflow_run,
     )
@@ -169,9 +157,10 @@ def _check_name(run: str) -> str:
 
 def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
     if view.why and view.finding is Finding.REGRESSION:
-        yield f"> [!CAUTION]\n> {inline(view.why, 500)}. Nothing was evaluated and nothing spent."
+        why = md.inline(view.why, 500)
+        yield f"> [!CAUTION]\n> {why}. Nothing was evaluated and nothing spent."
     elif view.why or view.finding is Finding.INCONCLUSIVE:
-        why = inline(view.why, 500) or "no task was measured on both sides"
+        why = md.inline(view.why, 500) or "no task was measured on both sides"
         yield (
             f"> [!NOTE]\n> **Not measured:** {why}. "
             "This says nothing about the change, neither for nor against it."
@@ -181,11 +170,12 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
     for name, (commit, side) in zip(("head", "base"), reversed(view.sides), strict=False):
         sides.insert(0, (name, f" {links.commit(commit)}", side))
     for name, commit, found in sides:
-        solved = inline(with_pessimistic(score_text(found.hard, found.n), found))
+        solved = md.inline(with_pessimistic(score_text(found.hard, found.n), found))
         rows.append((f"{name}{commit}", solved, score(found.soft)))
-        caveats += [f"- {name}: {inline(one, 900)}" for one in reservations(found)]
+        caveats += [f"- {name}: {md.inline(one, 900)}" for one in reservations(found)]
     if rows:
-        yield table((f"{inline(view.split, 20)} tasks", "solved (95 % interval)", "soft"), rows)
+        split = f"{md.inline(view.split, 20)} tasks"
+        yield md.table((split, "solved (95 % interval)", "soft"), rows)
         yield "\n".join(caveats)
     if view.difference is not None:
         yield _flips(view.difference, view.confidence)
@@ -196,8 +186,8 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
         yield SIMULATED
     if view.sides:
         yield _pairs(*(found.tasks for _, found in view.sides))
-    used = f"used {inline(usage_text(view.usage))}" if view.usage.calls else ""
-    yield f"<sub>{join(used, links.run('workflow run'), by=' · ')}</sub>"
+    used = f"used {md.inline(usage_text(view.usage))}" if view.usage.calls else ""
+    yield f"<sub>{md.join(used, links.run('workflow run'), by=' · ')}</sub>"
 
 
 def _flips(difference: PairedDifference, confidence: float) -> str:
@@ -211,8 +201,8 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
             f"all cases; below {100 * (1 - confidence):g}% counts as clear."
         )
     return (
-        f"- **Fixed ({len(fixed)}):** {codes(fixed)}\n"
-        f"- **Broken ({len(broken)}):** {codes(broken)}\n"
+        f"- **Fixed ({len(fixed)}):** {md.codes(fixed)}\n"
+        f"- **Broken ({len(broken)}):** {md.codes(broken)}\n"
         f"- **Same ({difference.n - changed}).** {told}"
     )
 
@@ -228,6 +218,6 @@ def _pairs(base: _Scores, head: _Scores) -> str:
         if before is not None and after is not None and before[0] != after[0]:
             change = "fixed" if after[0] > before[0] else "broken"
         scores = ("not measured" if one is None else rounded(one[0], 2) for one in (before, after))
-        rows.append((code(task, 60), *scores, change))
-    text = cut_table(("task", "base", "head", ""), rows, "lrrl", _MOST_PAIRS)
-    return details("Pair by pair", text) if text else ""
+        rows.append((md.code(task, 60), *scores, change))
+    text = md.cut_table(("task", "base", "head", ""), rows, "lrrl", _MOST_PAIRS)
+    return md.details("Pair by pair", text) if text else ""

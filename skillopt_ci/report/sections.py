@@ -9,19 +9,8 @@ from skillopt_ci.ledger.records import (
     ProposalRecord,
     StepRecord,
 )
-from skillopt_ci.report.markdown import (
-    Links,
-    Section,
-    block,
-    code,
-    codes,
-    cut_table,
-    details,
-    inline,
-    join,
-    quote,
-    table,
-)
+from skillopt_ci.report import markdown as md
+from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts, failures
 from skillopt_ci.report.words import (
     edit_evidence,
@@ -37,20 +26,23 @@ _MOST_LINES = 12
 _MOST_PATTERNS = 8
 _MOST_PAIRS = 30
 _DIFF_LINES = 30
-ROW_HEADING = table(("step", "before", "after", "what became of it"), (), "rrrl")
+ROW_HEADING = md.table(("step", "before", "after", "what became of it"), (), "rrrl")
 #: Pairs that changed come first.
 _ORDER = ("regressed", "improved", "persistent_fail", "stable_success")
 
 
-def event_section(run: RunView, links: Links, entry: HistoryEntry) -> Section:
+def event_section(run: RunView, links: Links, entry: HistoryEntry) -> md.Section:
     """The section of one event; a step whose evidence was not read is only a row."""
     view, step = run.told(entry), entry.kind == "step"
     words, sha = event_line(entry), ""
     if view is not None:
-        words, sha = f"{icon(entry)} {inline(f'{view.name}: {view.verdict}')}", view.place.verdict
+        words, sha = (
+            f"{icon(entry)} {md.inline(f'{view.name}: {view.verdict}')}",
+            view.place.verdict,
+        )
     if step:
         edits = plural(entry.edits, "change") if entry.edits else ""
-        words = join(f"{icon(entry)} {inline(entry.verdict)}", edits, by=" · ")
+        words = md.join(f"{icon(entry)} {md.inline(entry.verdict)}", edits, by=" · ")
         sha = run.place(entry.step).verdict
     cells = (
         f"{entry.step}" if step else "–",
@@ -60,17 +52,17 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> Section:
     )
     row = f"| {' | '.join(cells)} |"
     if view is None:
-        return Section("" if step else words, row)
-    headline = inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
+        return md.Section("" if step else words, row)
+    headline = md.inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
     record, cost = view.record, view.record.usage.cost_usd
     changes = "; ".join(rules(record.proposal)) if isinstance(record, StepRecord) else record.gist
-    spent = inline(cost_text(cost)) if cost else ""
-    summary = join(f"{icon(entry)} {headline}", inline(changes, 160), spent, by=" · ")
-    return Section(details(summary, event_body(view, links)), row)
+    spent = md.inline(cost_text(cost)) if cost else ""
+    summary = md.join(f"{icon(entry)} {headline}", md.inline(changes, 160), spent, by=" · ")
+    return md.Section(md.details(summary, event_body(view, links)), row)
 
 
 def event_line(entry: HistoryEntry) -> str:
-    why = inline(entry.reason, 160)
+    why = md.inline(entry.reason, 160)
     found = f" · {_after(entry)} on {plural(entry.tasks, 'task')}" if entry.tasks else ""
     return f"{icon(entry)} {event_name(entry)}{f': {why}' if why else ''}{found}"
 
@@ -89,9 +81,9 @@ def _after(entry: HistoryEntry) -> str:
 
 def event_body(view: EventView, links: Links) -> str:
     record, why = view.record, "\n\n".join(view.reasoning)
-    return join(
+    return md.join(
         _fact_table(view, links),
-        f"**Why**\n\n{quote(why)}" if why else "",
+        f"**Why**\n\n{md.quote(why)}" if why else "",
         *(_step_parts(record, links) if isinstance(record, StepRecord) else _epoch_parts(record)),
     )
 
@@ -105,14 +97,14 @@ def _fact_table(view: EventView, links: Links) -> str:
     )
     if where := ", ".join(f"{name} {links.commit(sha)}" for name, sha in named if sha):
         rows.append(("commits", where))
-    return table(("", view.heading), rows)
+    return md.table(("", view.heading), rows)
 
 
 def fact_cells(facts: Iterable[Fact]) -> list[tuple[str, str]]:
     return [
-        (fact.label, inline(fact.text, 900))
+        (fact.label, md.inline(fact.text, 900))
         if fact.names is None
-        else (f"{fact.label} ({len(fact.names)})", codes(fact.names))
+        else (f"{fact.label} ({len(fact.names)})", md.codes(fact.names))
         for fact in facts
     ]
 
@@ -122,23 +114,23 @@ def _step_parts(record: StepRecord, links: Links) -> Iterator[str]:
     yield _list(
         "Reviewer guidance",
         (
-            f"{links.within(one.note.url, inline(one.note.author, 60) or 'somebody')}: "
-            f"“{inline(one.note.text, 300)}” – **{one.fate}**"
+            f"{links.within(one.note.url, md.inline(one.note.author, 60) or 'somebody')}: "
+            f"“{md.inline(one.note.text, 300)}” – **{one.fate}**"
             for one in note_outcomes(record)
         ),
     )
     patterns = [
-        (inline(one.description, 200), f"{one.count}", codes(one.task_ids, most=6))
+        (md.inline(one.description, 200), f"{one.count}", md.codes(one.task_ids, most=6))
         for one in failures(proposal.patterns)
     ]
     more = plural(len(patterns) - _MOST_PATTERNS, "more pattern")
     headings = ("what went wrong", "times", "tasks")
-    yield cut_table(headings, patterns, "lrl", _MOST_PATTERNS, more)
+    yield md.cut_table(headings, patterns, "lrl", _MOST_PATTERNS, more)
     yield from edit_parts(proposal)
     yield _list(
         "Not measured (no evidence for or against)",
         (
-            f"{code(task.id)}: {inline(task.reason, 120)}"
+            f"{md.code(task.id)}: {md.inline(task.reason, 120)}"
             for task in proposal.rollout.tasks
             if not task.status.measured
         ),
@@ -152,16 +144,16 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
     """
     applied = proposal.applied_edits
     for number, edit in enumerate(applied[:_MOST_EDITS], start=1):
-        wishes = inline(follows(edit, proposal), 500)
+        wishes = md.inline(follows(edit, proposal), 500)
         kept = _prefixed(" ", edit.target) if edit.op == "insert_after" else ""
         removed = _prefixed("-", edit.target) if edit.op in ("replace", "delete") else ""
         added = "" if edit.op == "delete" else _prefixed("+", edit.content)
-        yield join(f"**Edit {number}**", edit_evidence(edit), wishes, by=" · ")
-        yield block(join(kept, removed, added, by="\n"), "diff", lines=_DIFF_LINES)
+        yield md.join(f"**Edit {number}**", edit_evidence(edit), wishes, by=" · ")
+        yield md.block(md.join(kept, removed, added, by="\n"), "diff", lines=_DIFF_LINES)
     if len(applied) > _MOST_EDITS:
         yield f"And {plural(len(applied) - _MOST_EDITS, 'more edit')}."
     if not applied and proposal.body_changed and proposal.diff:
-        yield block(proposal.diff, "diff", lines=2 * _DIFF_LINES)
+        yield md.block(proposal.diff, "diff", lines=2 * _DIFF_LINES)
     besides = [f"{fact.label}: {fact.text}" for fact in extra_facts(proposal)]
     for number, edit in enumerate(proposal.edits, start=1):
         if edit.reason:
@@ -169,12 +161,12 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
         elif not edit.applied:
             text = (edit.content or edit.target)[:80]
             besides.append(f"not applied: {edit.op} “{text}”: {edit.status}")
-    yield _list("Besides", (inline(told, 300) for told in besides))
+    yield _list("Besides", (md.inline(told, 300) for told in besides))
 
 
 def _epoch_parts(record: BoundaryRecord) -> Iterator[str]:
     if record.slow_update is not None and record.slow_update.content.strip():
-        yield f"**Guidance**\n\n{block(record.slow_update.content, 'markdown', lines=30)}"
+        yield f"**Guidance**\n\n{md.block(record.slow_update.content, 'markdown', lines=30)}"
     yield pair_table(record.pairs)
 
 
@@ -184,15 +176,15 @@ def pair_table(pairs: Sequence[PairRecord]) -> str:
     ordered = sorted(pairs, key=lambda pair: (rank.get(pair.category, len(rank)), pair.id))
     rows = [
         (
-            code(pair.id, 60),
+            md.code(pair.id, 60),
             rounded(pair.previous.hard, 2),
             rounded(pair.current.hard, 2),
-            inline(pair.category.replace("_", " "), 40),
+            md.inline(pair.category.replace("_", " "), 40),
         )
         for pair in ordered
     ]
     headings = ("training task", "last epoch's skill", "this epoch's", "")
-    return cut_table(headings, rows, "lrrl", _MOST_PAIRS)
+    return md.cut_table(headings, rows, "lrrl", _MOST_PAIRS)
 
 
 def _list(heading: str, lines: Iterable[str]) -> str:
