@@ -17,7 +17,7 @@ from skillopt_ci.cli.main import Failure, describe, invoke
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import ExitCode, LocatedError, SkilloptError, UsageError
-from skillopt_ci.github.client import PUBLIC_API, Client
+from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import RedactedStream, Redactor
 from skillopt_ci.sanitize import harmless
 
@@ -29,9 +29,7 @@ class Runner:
     workspace: Path
     event_name: str
     event_path: Path
-    repository: str
     server_url: str
-    api_url: str
     output: Path | None
     summary: Path | None
     debug: bool
@@ -51,9 +49,7 @@ class Runner:
             workspace=Path(environ["GITHUB_WORKSPACE"]),
             event_name=environ["GITHUB_EVENT_NAME"],
             event_path=Path(environ["GITHUB_EVENT_PATH"]),
-            repository=environ["GITHUB_REPOSITORY"],
             server_url=environ.get("GITHUB_SERVER_URL") or "https://github.com",
-            api_url=environ.get("GITHUB_API_URL") or PUBLIC_API,
             output=Path(output) if output else None,
             summary=Path(summary) if summary else None,
             debug=environ.get("RUNNER_DEBUG") == "1",

@@ -18,7 +18,7 @@ from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.client import Access, connect
+from skillopt_ci.github.client import connect, from_environ
 from skillopt_ci.github.pull_requests import changed_paths, head_before
 from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
@@ -44,7 +44,7 @@ def main() -> int:
             redact.learn([inputs.token, *keys.values()])
             job = Job(runner, inputs, log, whole_environment() | keys, redact=redact)
             if inputs.token:
-                access = Access(runner.repository, inputs.token, runner.api_url)
+                access = from_environ(environ, inputs.token)
                 job = replace(job, client=connect(access, redact=redact))
             with git_access.owner_kept(runner.workspace, os.geteuid()):
                 return run(job)

@@ -13,9 +13,6 @@ Result = Mapping[str, Any]
 """An object that a command printed."""
 Level = Literal["notice", "warning", "error"]
 
-#: GitHub drops a step's summary that is longer than this many bytes.
-SUMMARY_LIMIT = 1024 * 1024
-_CUT = "\n\n*This summary was cut here: it is longer than GitHub shows.*\n"
 #: GitHub shows no more characters of one message.
 _LONGEST = 4_000
 
@@ -132,15 +129,9 @@ def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], s
 
 
 def append_summary(file: Path, markdown: str) -> None:
-    """Add to the step's summary what still fits, cut at the end of a line."""
-    used = file.stat().st_size if file.exists() else 0
-    room = max(0, SUMMARY_LIMIT - used - 1)
-    data = (markdown.rstrip("\n") + "\n").encode("utf-8")
-    if len(data) > room:
-        kept = data[: max(0, room - len(_CUT))].rpartition(b"\n")[0]
-        data = kept + _CUT.encode("utf-8") if kept else b""
-    with file.open("ab") as stream:
-        stream.write(data)
+    """Add to the step's summary; reports keep to far less than the megabyte that GitHub takes."""
+    with file.open("a", encoding="utf-8", newline="\n") as stream:
+        stream.write(markdown.rstrip("\n") + "\n")
 
 
 def command(name: str, text: str = "", **properties: str) -> str:

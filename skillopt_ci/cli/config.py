@@ -15,6 +15,7 @@ from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.config.reference import json_schema
 from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError
 from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import toplevel
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.skill.document import documents, word_count
 from skillopt_ci.util import read_text
@@ -73,12 +74,11 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     Files that git ignores are left out; a configuration that cannot be used is one of the problems.
     Raises :class:`~skillopt_ci.errors.RepositoryError` outside of a repository.
     """
-    inside = Git(start).attempt("rev-parse", "--show-toplevel")
-    if inside.status != 0:
+    top, runs, wrong = toplevel(start), list[FoundRun](), list[str]()
+    if top is None:
         raise RepositoryError(
             f"{start}: not inside a git repository", hint="Start in a clone, or `git init` one."
         )
-    top, runs, wrong = Path(inside.text), list[FoundRun](), list[str]()
     listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     files = sorted(name for name in listed.split("\0") if name and (top / name).is_file())
     for config in files:

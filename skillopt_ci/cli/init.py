@@ -45,6 +45,7 @@ from skillopt_ci.config.models import PROVIDERS, Preset, ProviderName
 from skillopt_ci.demo import write_example
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import toplevel
 from skillopt_ci.model.access import required_variables
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.sanitize import harmless_line
@@ -88,7 +89,7 @@ def init_command(
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     look = ask_server(settings.environ) if asking else None
     given["run"] = None if settings.run is None else run_name(settings.run)
-    repository = _repository(root)
+    repository = toplevel(root) if root.is_dir() else None
     names, trained = _known_runs(root, repository)
     if config.exists():
         _refuse_another(config, given)
@@ -122,14 +123,6 @@ def init_command(
             if reason:
                 click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
     return code
-
-
-def _repository(folder: Path) -> Path | None:
-    """The top of the repository that holds ``folder``."""
-    if not folder.is_dir():
-        return None
-    top = Git(folder).attempt("rev-parse", "--show-toplevel")
-    return Path(top.text).resolve() if top.status == 0 else None
 
 
 def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[str]]:

@@ -1,10 +1,8 @@
 """``skillopt-ci report`` and ``export``: a run as an HTML page, or as another program's files."""
 
 import http.server
-import os
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
@@ -18,6 +16,7 @@ import click
 from skillopt_ci.cli.build import events_path
 from skillopt_ci.cli.options import FILE, Globals, command
 from skillopt_ci.cli.read import RunReader, gather, open_reader
+from skillopt_ci.cli.scaffold import write_new
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.redaction import Redact, unchanged
@@ -103,32 +102,13 @@ def export_command(settings: Globals, folder: Path, layout: str) -> None:
         )
     records = gather(open_reader(settings))
     files = resolve_name(_EXPORTS[layout])(records, str(folder))
-    _write_folder(target, files)
+    write_new(target, files)
     if settings.json or settings.verbosity >= 0:
         run, count = records.state.run, len(files)
         settings.tell(
             {"run": run, "format": layout, "folder": str(folder), "files": count},
             f"{plural(count, 'file')} of run {run} written to {folder}",
         )
-
-
-def _write_folder(target: Path, files: Mapping[str, str]) -> None:
-    """Write ``files`` by their paths below ``target``: all of them or none.
-
-    Raises :class:`UsageError` if that is not possible.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            dir=target.parent, prefix=f".{target.name}.", ignore_cleanup_errors=True
-        ) as place:
-            made = Path(place) / "run"
-            for name, text in files.items():
-                (made / name).parent.mkdir(parents=True, exist_ok=True)
-                (made / name).write_text(text, encoding="utf-8", newline="")
-            os.replace(made, target)  # noqa: PTH105 (an empty folder gives way to it)
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}.") from error
 
 
 # What the page shows: records, skill texts, attempts, effects of edits.

@@ -74,6 +74,12 @@ def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
     return git, common_dir
 
 
+def toplevel(folder: Path) -> Path | None:
+    """Return the top of the repository around ``folder``, None outside of one."""
+    top = Git(folder).attempt("rev-parse", "--show-toplevel")
+    return Path(top.text).resolve() if top.status == 0 else None
+
+
 def choose_remote(git: Git, name: str | None) -> str | None:
     """Return ``name`` if it is a remote of the repository, else None."""
     return name if name in git.text("remote").splitlines() else None

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from skillopt_ci.action.inputs import Command, Inputs, read_inputs
 from skillopt_ci.action.outputs import (
-    SUMMARY_LIMIT,
     JobLog,
     Outputs,
     append_outputs,
@@ -210,20 +209,8 @@ def test_a_summary_is_added_to_what_is_there(tmp_path):
     assert file.read_text(encoding="utf-8") == "# One\n# Two\n"
 
 
-def test_a_long_summary_is_cut_at_a_line_and_says_so(tmp_path):
-    file = tmp_path / "summary"
-    append_summary(file, "äöü\n" * SUMMARY_LIMIT)
-    text = file.read_text(encoding="utf-8")
-    assert len(text.encode()) < SUMMARY_LIMIT
-    assert text.endswith("longer than GitHub shows.*\n")
-    assert set(text.splitlines()[:-2]) == {"äöü"}
 
 
-def test_a_full_summary_takes_nothing_more(tmp_path):
-    file = tmp_path / "summary"
-    file.write_bytes(b"x" * SUMMARY_LIMIT)
-    append_summary(file, "# More")
-    assert file.stat().st_size == SUMMARY_LIMIT
 
 
 ANY_TEXT = st.text() | st.text(alphabet=":#[]%\r\n,=abc")

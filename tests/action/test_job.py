@@ -141,15 +141,14 @@ VARIABLES = {
 
 def test_what_github_com_leaves_out_is_known():
     runner = Runner.of(VARIABLES)
-    assert runner.api_url == "https://api.github.com"
     assert runner.server_url == "https://github.com"
     assert (runner.output, runner.summary, runner.debug) == (None, None, False)
 
 
 def test_an_enterprise_server_is_spoken_to():
-    server = {"GITHUB_SERVER_URL": "https://git.corp", "GITHUB_API_URL": "https://git.corp/api/v3"}
+    server = {"GITHUB_SERVER_URL": "https://git.corp"}
     runner = Runner.of({**VARIABLES, **server, "GITHUB_STEP_SUMMARY": "/s", "RUNNER_DEBUG": "1"})
-    assert (runner.server_url, runner.api_url) == ("https://git.corp", "https://git.corp/api/v3")
+    assert runner.server_url == "https://git.corp"
     assert (runner.summary, runner.debug) == (Path("/s"), True)
 
 
