@@ -11,7 +11,6 @@ from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import (
-    ROW_HEADING,
     event_body,
     event_section,
     fact_cells,
@@ -69,7 +68,7 @@ def pinned_comment(
     head = md.join(marker(run.state.run), _standing(run, inconclusive))
     told = run.history[run.base_events :]
     sections = [event_section(run, links, entry) for entry in reversed(told)]
-    return md.compose(head, sections, footer(run, links), row_heading=ROW_HEADING, limit=limit)
+    return md.compose(head, sections, footer(run, links), limit=limit)
 
 
 def step_comment(run: RunView, links: Links, *, inconclusive: str = "") -> str:
@@ -78,7 +77,7 @@ def step_comment(run: RunView, links: Links, *, inconclusive: str = "") -> str:
     head = md.join(marker(run.state.run, part), _standing(run, inconclusive))
     steps = [entry for entry in run.history if entry.kind == "step"]
     sections = [event_section(run, links, entry) for entry in steps[-1:]]
-    return md.compose(head, sections, footer(run, links), row_heading=ROW_HEADING)
+    return md.compose(head, sections, footer(run, links))
 
 
 def title(run: RunView) -> str:

@@ -167,55 +167,32 @@ class Links:
         return f"[{words}]({self.workflow_run})" if self.workflow_run else ""
 
 
-# Keep a report within GitHub's limits: what matters least is told shorter, then left out.
+# Keep a report within GitHub's limits: what matters least is left out.
 
 #: Bytes of a comment; GitHub takes 65,536 characters, and a character has one byte at least.
 COMMENT_BYTES = 60_000
 _CUT = "\n\n<sub>The rest did not fit.</sub>\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The same thing at two lengths; ``row`` is a line of a table, and may be all there is."""
-
-    full: str
-    row: str
-
-
 def size(text: str) -> int:
     return len(text.encode("utf-8"))
 
 
-def compose(
-    head: str,
-    sections: Sequence[Section],
-    tail: str,
-    *,
-    row_heading: str,
-    limit: int = COMMENT_BYTES,
-) -> str:
+def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMMENT_BYTES) -> str:
     """Join ``head``, ``sections`` and ``tail`` within ``limit`` bytes.
 
-    Sections stand in the order of their importance: the first are told in full, the others become
-    rows of one table, and the last ones a number.
+    Sections stand in the order of their importance; those that do not fit become a number.
     """
-    room = limit - size(head) - size(tail) - size(row_heading) - 200
-    # full texts leave room for the rows of all that follow, but not more than a third of it
-    reserve = min(sum(size(section.row) + 1 for section in sections), room // 3)
-    shown, rows = list[str](), list[str]()
+    room, shown = limit - size(head) - size(tail) - 100, list[str]()
     for section in sections:
-        row = size(section.row) + 1
-        reserve = max(0, reserve - row)
-        fits = not rows and size(section.full) + 2 + reserve <= room
-        text = section.full if fits else ""
-        room -= size(text) + 2 if text else row
+        room -= size(section) + 2
         if room < 0:
             break
-        (shown if text else rows).append(text or section.row)
-    left_out = len(sections) - len(shown) - len(rows)
+        shown.append(section)
+    shown = [section for section in shown if section]
+    left_out = len(sections) - len(shown)
     more = f"<sub>and {left_out:,} more before that</sub>" if left_out else ""
-    listed = "\n".join((row_heading, *rows)) if rows else ""
-    return cut(join(head, *shown, listed, more, tail), limit)
+    return cut(join(head, *shown, more, tail), limit)
 
 
 def cut(text: str, limit: int) -> str:

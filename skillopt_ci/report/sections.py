@@ -26,44 +26,27 @@ _MOST_LINES = 12
 _MOST_PATTERNS = 8
 _MOST_PAIRS = 30
 _DIFF_LINES = 30
-ROW_HEADING = md.table(("step", "before", "after", "what became of it"), (), "rrrl")
 #: Pairs that changed come first.
 _ORDER = ("regressed", "improved", "persistent_fail", "stable_success")
 
 
-def event_section(run: RunView, links: Links, entry: HistoryEntry) -> md.Section:
-    """The section of one event; a step whose evidence was not read is only a row."""
-    view, step = run.told(entry), entry.kind == "step"
-    words, sha = event_line(entry), ""
-    if view is not None:
-        words, sha = (
-            f"{icon(entry)} {md.inline(f'{view.name}: {view.verdict}')}",
-            view.place.verdict,
-        )
-    if step:
-        edits = plural(entry.edits, "change") if entry.edits else ""
-        words = md.join(f"{icon(entry)} {md.inline(entry.verdict)}", edits, by=" · ")
-        sha = run.place(entry.step).verdict
-    cells = (
-        f"{entry.step}" if step else "–",
-        score(entry.score_before),
-        _after(entry),
-        f"{words} · {links.commit(sha)}" if sha else words,
-    )
-    row = f"| {' | '.join(cells)} |"
+def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
+    """The section of one event; empty for a step whose evidence was not read."""
+    view = run.told(entry)
     if view is None:
-        return md.Section("" if step else words, row)
+        return "" if entry.kind == "step" else event_line(entry)
     headline = md.inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
     record, cost = view.record, view.record.usage.cost_usd
     changes = "; ".join(rules(record.proposal)) if isinstance(record, StepRecord) else record.gist
     spent = md.inline(cost_text(cost)) if cost else ""
     summary = md.join(f"{icon(entry)} {headline}", md.inline(changes, 160), spent, by=" · ")
-    return md.Section(md.details(summary, event_body(view, links)), row)
+    return md.details(summary, event_body(view, links))
 
 
 def event_line(entry: HistoryEntry) -> str:
     why = md.inline(entry.reason, 160)
-    found = f" · {_after(entry)} on {plural(entry.tasks, 'task')}" if entry.tasks else ""
+    after = score(entry.score_after, estimated=entry.planned > 0)
+    found = f" · {after} on {plural(entry.tasks, 'task')}" if entry.tasks else ""
     return f"{icon(entry)} {event_name(entry)}{f': {why}' if why else ''}{found}"
 
 
@@ -73,10 +56,6 @@ def icon(entry: HistoryEntry) -> str:
     if entry.score_after is None:
         return "🔁" if entry.kind == "slow_update" else "➖"
     return "✅" if entry.stays else "↩️"
-
-
-def _after(entry: HistoryEntry) -> str:
-    return score(entry.score_after, estimated=entry.planned > 0)
 
 
 def event_body(view: EventView, links: Links) -> str:

@@ -13,7 +13,7 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     TaskOutcome,
 )
-from skillopt_ci.report.markdown import Links, Section
+from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import edit_parts, event_body, event_section, pair_table
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.rollout.types import Status
@@ -26,7 +26,7 @@ def body(step: StepRecord, links: Links = LINKS) -> str:
     return event_body(event_view(step, PLACE), links)
 
 
-def epoch_section(end: BoundaryRecord, place: StepPlace = PLACE, links: Links = LINKS) -> Section:
+def epoch_section(end: BoundaryRecord, place: StepPlace = PLACE, links: Links = LINKS) -> str:
     """The section of a run's only event, the end of an epoch."""
     decision = end.decision
     event = entry(
@@ -110,10 +110,9 @@ def test_reviewers_see_what_became_of_their_notes():
     assert f"- [ada]({REPOSITORY}/pull/1#issue-1): “Be &#64;&#8203;kind” – **merged**" in text
 
 
-def test_a_row_has_the_scores_and_the_commit():
+def test_a_step_whose_evidence_was_not_read_has_no_section():
     run = RunView(plain_run(0).state, (EVENT,), places={("step", 3): PLACE})
-    row = event_section(run, LINKS, EVENT).row
-    assert row.startswith("| 3 | 0.200 | 0.300 | ✅ merged, new best · [")
+    assert event_section(run, LINKS, EVENT) == ""
 
 
 def test_without_a_web_address_commits_are_named():
@@ -145,7 +144,7 @@ END = BoundaryRecord(
 
 
 def test_it_tells_verdict_pairs_guidance_and_reason():
-    text = epoch_section(END).full
+    text = epoch_section(END)
     assert "<b>End of epoch 2</b> reverted: 0.500 → 0.400" in text
     assert "| compared | 1.000 → 0.500 on 2 training tasks: 1 stable success, 1 regressed |" in text
     assert "Look twice." in text
@@ -164,14 +163,13 @@ def test_more_pairs_than_fit_are_counted():
 
 def test_an_end_without_a_candidate_has_no_scores():
     end = END.model_copy(update={"decision": None, "skill_after": "a", "pairs": ()})
-    section = epoch_section(end, StepPlace(), Links())
-    assert section.row.startswith("| – | – | – |")
+    assert "0.500 →" not in epoch_section(end, StepPlace(), Links())
 
 
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(end=boundaries(3))
 def test_any_end_is_inert(end):
-    assert problems(epoch_section(end).full) == []
+    assert problems(epoch_section(end)) == []
 
 
 PROPOSAL = record(entry(1, action="accept", score_before=0.1, score_after=0.2)).proposal
