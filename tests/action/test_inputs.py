@@ -209,10 +209,6 @@ def test_a_summary_is_added_to_what_is_there(tmp_path):
     assert file.read_text(encoding="utf-8") == "# One\n# Two\n"
 
 
-
-
-
-
 ANY_TEXT = st.text() | st.text(alphabet=":#[]%\r\n,=abc")
 
 
