@@ -34,15 +34,15 @@ ORDERS = st.builds(
 
 
 @given(ORDERS, st.text(max_size=5))
-def test_order_is_read_as_it_was_written(order: Order, key: str) -> None:
+def test_order_is_read_as_it_was_written(order, key):
     assert read_order(f"Do this.\n\nOrder: {write_order(order, Dice(0, key))}") == order
 
 
-def test_tasks_keep_their_place() -> None:
+def test_tasks_keep_their_place():
     assert shell_tasks(7, 9)[:3] == TASKS[:3]
 
 
-def test_checker_words_its_faults_as_the_office_does() -> None:
+def test_checker_words_its_faults_as_the_office_does():
     checker = CHECKER.read_text(encoding="utf-8")
     for name, (fault, _) in CONVENTIONS.items():
         assert f"{name}) check '{fault}'" in checker
@@ -71,8 +71,8 @@ def faults(task: ShellTask, folder: Path) -> tuple[float, set[str]]:
 
 @pytest.mark.parametrize("task", TASKS[:6], ids=lambda task: task.id)
 def test_checker_tells_scripts_that_follow_all_conventions_from_those_that_follow_none(
-    task: ShellTask, tmp_path: Path
-) -> None:
+    task, tmp_path
+):
     work(task, tmp_path / "told", ALL_SHELL)
     assert faults(task, tmp_path / "told") == (1.0, set())
     work(task, tmp_path / "untold", frozenset())
@@ -82,13 +82,13 @@ def test_checker_tells_scripts_that_follow_all_conventions_from_those_that_follo
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_checker_finds_each_fault_by_itself(name: str, tmp_path: Path) -> None:
+def test_checker_finds_each_fault_by_itself(name, tmp_path):
     task = next(task for task in TASKS if name in task.checks)
     work(task, tmp_path, ALL_SHELL - {name})
     assert faults(task, tmp_path)[1] == {CONVENTIONS[name][0]}
 
 
-def test_checker_finds_missing_and_wrong_scripts(tmp_path: Path) -> None:
+def test_checker_finds_missing_and_wrong_scripts(tmp_path):
     task, folder = TASKS[0], tmp_path / "wrong"
     assert faults(task, tmp_path / "empty") == (0.0, {"there is no script"})
     work(task, folder, ALL_SHELL)

@@ -6,10 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from run_views import plain_run
@@ -28,11 +28,8 @@ from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import viewer
 from skillopt_ci.rollout.events import AttemptTrace
 
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
 
-
-def test_it_writes_one_file_from_git_alone(cli: Cli, clone: Callable[..., Path]) -> None:
+def test_it_writes_one_file_from_git_alone(cli, clone):
     folder = clone()
     for path in [folder / "skillopt.yaml", *folder.glob("tasks/*")]:
         path.unlink()
@@ -47,13 +44,13 @@ def test_it_writes_one_file_from_git_alone(cli: Cli, clone: Callable[..., Path])
     assert "Simulated models." in written.read_text(encoding="utf-8")
 
 
-def test_the_file_may_be_elsewhere_and_is_replaced_as_a_whole(cli: Cli, done: Path) -> None:
+def test_the_file_may_be_elsewhere_and_is_replaced_as_a_whole(cli, done):
     for _ in range(2):
         assert cli(done, "report", "--output", "site/index.html").code == 0
     assert [path.name for path in (done / "site").iterdir()] == ["index.html"]
 
 
-def test_every_text_of_the_skill_is_there_with_where_it_came_from(finished: Path) -> None:
+def test_every_text_of_the_skill_is_there_with_where_it_came_from(finished):
     found = page_evidence(open_reader(Globals({}, finished)))
     history = [entry.skill_sha256 for entry in found.run.history]
     assert len(found.versions) == len(dict.fromkeys(history))
@@ -72,7 +69,7 @@ def said(text: str) -> dict[str, object]:
     return {"type": "model_said", "message": {"content": text}}
 
 
-def test_the_attempts_of_a_run_are_told_by_step(finished: Path) -> None:
+def test_the_attempts_of_a_run_are_told_by_step(finished):
     found = page_evidence(open_reader(Globals({}, finished)))
     shown = viewer(found.run, found.attempts, found.count).shown
     assert {one.section for one in shown} == {"", "step-1", "step-2"}
@@ -86,7 +83,7 @@ def test_the_attempts_of_a_run_are_told_by_step(finished: Path) -> None:
     assert first.attempt.turns[-1].kind == "outcome"
 
 
-def test_test_tasks_are_never_shown(finished: Path) -> None:
+def test_test_tasks_are_never_shown(finished):
     found = page_evidence(open_reader(Globals({}, finished)))
     events = (finished / ".git/skillopt-ci/events/quickstart").glob("*.jsonl")
     lines = (line for file in events for line in file.read_text(encoding="utf-8").splitlines())
@@ -96,7 +93,7 @@ def test_test_tasks_are_never_shown(finished: Path) -> None:
     assert found.count > len(found.attempts)
 
 
-def test_a_torn_record_is_read_as_far_as_it_goes(done: Path) -> None:
+def test_a_torn_record_is_read_as_far_as_it_goes(done):
     reader = open_reader(Globals({}, done))
     run = page_evidence(reader).run
     _, before = recorded_attempts(reader, run, unchanged)
@@ -114,19 +111,17 @@ def test_a_torn_record_is_read_as_far_as_it_goes(done: Path) -> None:
         ("error", 0.0, None, "not measured: error"),
     ],
 )
-def test_an_outcome_is_put_into_words(
-    status: str, hard: float, solved: bool | None, outcome: str
-) -> None:
+def test_an_outcome_is_put_into_words(status, hard, solved, outcome):
     found = trajectory(course(status=status, hard=hard), unchanged)
     assert (found.solved, found.outcome) == (solved, outcome)
 
 
-def test_an_attempt_that_never_ended_is_told_so() -> None:
+def test_an_attempt_that_never_ended_is_told_so():
     left = AttemptTrace("rollout", "task", 0, "chat", "sha", [said("hm")])
     assert trajectory(left, unchanged).outcome == "not ended"
 
 
-def test_the_instructions_are_left_out_and_the_rest_is_in_order() -> None:
+def test_the_instructions_are_left_out_and_the_rest_is_in_order():
     asked = {
         "type": "asked",
         "messages": [
@@ -145,7 +140,7 @@ def test_the_instructions_are_left_out_and_the_rest_is_in_order() -> None:
     assert found.turns[2].heading == "bash (exit status 1)"
 
 
-def test_a_long_attempt_keeps_its_beginning_and_its_end() -> None:
+def test_a_long_attempt_keeps_its_beginning_and_its_end():
     texts = [f"{number} " * 700 for number in range(100, 160)]
     found = trajectory(course(*map(said, texts)), unchanged)
     assert found.size < 6_200
@@ -157,7 +152,7 @@ def test_a_long_attempt_keeps_its_beginning_and_its_end() -> None:
     assert found.turns[2].text == f"{61 - shown} turns left out"
 
 
-def test_secrets_are_hidden_even_where_a_text_is_cut_in_them() -> None:
+def test_secrets_are_hidden_even_where_a_text_is_cut_in_them():
     secret = "sk-4f9aB27xQz81LmPw"
     redact = Redactor([secret])
     for offset in range(780, 805):
@@ -167,7 +162,7 @@ def test_secrets_are_hidden_even_where_a_text_is_cut_in_them() -> None:
     assert HIDDEN in trajectory(course(said(secret)), redact).turns[0].text
 
 
-def test_the_file_has_the_attempts(cli: Cli, done: Path) -> None:
+def test_the_file_has_the_attempts(cli, done):
     assert cli(done, "report", "-q").code == 0
     page = (done / "skillopt-report.html").read_text(encoding="utf-8")
     assert page.count('<details class="trajectory ') > 5
@@ -195,24 +190,24 @@ def compared_step(number: int, content: str, gain: float) -> StepRecord:
     )
 
 
-def test_an_edit_that_gained_is_believed_to_help_and_more_so_with_time() -> None:
+def test_an_edit_that_gained_is_believed_to_help_and_more_so_with_time():
     steps = [compared_step(number, "Be brief.", 0.1) for number in range(1, 7)]
     early, late = (edit_effects(steps[:count])[1, 0] for count in (2, 6))
     assert late.helpful > early.helpful > 0.5
     assert late.sd < early.sd
 
 
-def test_edits_are_told_apart() -> None:
+def test_edits_are_told_apart():
     found = edit_effects([compared_step(1, "Good.", 0.2), compared_step(2, "Bad.", -0.2)])
     assert found[1, 0].mean > 0 > found[2, 0].mean
 
 
-def test_without_comparisons_nothing_is_believed() -> None:
+def test_without_comparisons_nothing_is_believed():
     assert edit_effects([]) == {}
     assert edit_effects(plain_run(2).steps) == {}
 
 
-def test_a_long_run_is_told_by_its_newest_steps() -> None:
+def test_a_long_run_is_told_by_its_newest_steps():
     steps = [compared_step(number, f"Rule {number}.", 0.1) for number in range(1, 141)]
     found = edit_effects(steps)
     assert (140, 0) in found
@@ -249,7 +244,7 @@ def ask(port: int, path: str, host: str = "localhost") -> tuple[int, str]:
         return answer.status, answer.read().decode()
 
 
-def test_the_served_page_follows_the_run(served: int, done: Path, git: Callable[..., str]) -> None:
+def test_the_served_page_follows_the_run(served, done, git):
     status, page = ask(served, "/")
     assert (status, page.count('class="card ')) == (200, 2)
     tip = git(done, "rev-parse", "skillopt/quickstart")
@@ -260,9 +255,7 @@ def test_the_served_page_follows_the_run(served: int, done: Path, git: Callable[
     assert page.count('class="card ') == 1
 
 
-def test_the_server_refuses_what_it_cannot_or_must_not_answer(
-    cli: Cli, served: int, done: Path
-) -> None:
+def test_the_server_refuses_what_it_cannot_or_must_not_answer(cli, served, done):
     assert ask(served, "/", host="evil.example")[0] == 403
     assert ask(served, "/../../etc/passwd")[0] == 404
     told = cli(done, "report", "--serve", "--port", str(served))
@@ -274,7 +267,7 @@ def test_the_server_refuses_what_it_cannot_or_must_not_answer(
     assert ask(served, "/version")[0] == 200
 
 
-def test_the_json_of_the_page_is_whole(cli: Cli, done: Path) -> None:
+def test_the_json_of_the_page_is_whole(cli, done):
     cli(done, "report", "-q")
     page = (done / "skillopt-report.html").read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
@@ -328,7 +321,7 @@ def measured_step(exported: Path) -> dict[str, Any]:
     return next(one for one in read(exported, "history.json") if "selection_hard" in one)
 
 
-def test_a_step_has_every_field_that_the_reference_names(exported: Path) -> None:
+def test_a_step_has_every_field_that_the_reference_names(exported):
     record = measured_step(exported)
     assert record.keys() >= RECORD_FIELDS
     assert record["accumulation_batches"][0].keys() == BATCH_FIELDS
@@ -338,7 +331,7 @@ def test_a_step_has_every_field_that_the_reference_names(exported: Path) -> None
     assert len(record["candidate_hash"]) == 16
 
 
-def test_the_summary_has_every_field_that_the_reference_names(exported: Path) -> None:
+def test_the_summary_has_every_field_that_the_reference_names(exported):
     summary = read(exported, "summary.json")
     assert summary.keys() == SUMMARY_FIELDS
     assert summary["epoch_stats"][0].keys() == EPOCH_FIELDS
@@ -347,7 +340,7 @@ def test_the_summary_has_every_field_that_the_reference_names(exported: Path) ->
     assert read(exported, "config.json").keys() >= DERIVED
 
 
-def test_the_resume_pointer_leads_to_files_that_are_there(exported: Path) -> None:
+def test_the_resume_pointer_leads_to_files_that_are_there(exported):
     state = read(exported, "runtime_state.json")
     assert state.keys() == STATE_FIELDS
     current, best = (Path(state[f"{which}_skill_path"]) for which in ("current", "best"))
@@ -355,7 +348,7 @@ def test_the_resume_pointer_leads_to_files_that_are_there(exported: Path) -> Non
     assert best.read_bytes() == (exported / "best_skill.md").read_bytes()
 
 
-def test_every_step_has_its_folder(exported: Path) -> None:
+def test_every_step_has_its_folder(exported):
     record = measured_step(exported)
     folder = exported / f"steps/step_{record['step']:04}"
     assert read(folder, "step_record.json") == record
@@ -371,7 +364,7 @@ def test_every_step_has_its_folder(exported: Path) -> None:
     assert (folder / "selection_eval/results.jsonl").is_file()
 
 
-def test_skills_are_those_of_git(exported: Path, ended: Path, git: Callable[..., str]) -> None:
+def test_skills_are_those_of_git(exported, ended, git):
     steps = len(read(exported, "history.json"))
     names = [file.name for file in sorted((exported / "skills").iterdir())]
     assert names == [f"skill_v{step:04}.md" for step in range(steps + 1)]
@@ -381,7 +374,7 @@ def test_skills_are_those_of_git(exported: Path, ended: Path, git: Callable[...,
     assert (texts[0], texts[-1]) == (initial.strip(), current.strip())
 
 
-def test_test_folders_sum_up_by_task_type(exported: Path) -> None:
+def test_test_folders_sum_up_by_task_type(exported):
     for name in ("test_eval_baseline", "test_eval", "test_eval_final"):
         found = read(exported, f"{name}/summary.json")
         assert found["overall"].keys() == {"total", "hard_acc"}
@@ -390,7 +383,7 @@ def test_test_folders_sum_up_by_task_type(exported: Path) -> None:
         )
 
 
-def test_an_epochs_end_has_its_folders(exported: Path) -> None:
+def test_an_epochs_end_has_its_folders(exported):
     slow = read(exported, "slow_update/epoch_01/slow_result.json")
     assert slow.keys() >= {"reasoning", "slow_update_content", "candidate_hash", "update_origin"}
     assert slow["action"] == "inject_placeholder"
@@ -400,9 +393,7 @@ def test_an_epochs_end_has_its_folders(exported: Path) -> None:
     assert meta["action"] == "skip_first_epoch"
 
 
-def test_a_shallow_clone_is_deepened_for_the_skills(
-    cli, exported: Path, finished: Path, clone: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_shallow_clone_is_deepened_for_the_skills(cli, exported, finished, clone, tmp_path):
     shallow = clone(
         "--depth", "1", "--branch", "skillopt/quickstart", "--single-branch", of=finished
     )
@@ -414,7 +405,7 @@ def test_a_shallow_clone_is_deepened_for_the_skills(
     } == ours
 
 
-def test_a_folder_with_something_in_it_is_refused(cli, done: Path, tmp_path: Path) -> None:
+def test_a_folder_with_something_in_it_is_refused(cli, done, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").write_text("keep", encoding="utf-8")
     result = cli(done, "export", tmp_path / "mine")

@@ -35,7 +35,7 @@ from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.slow_update import Pair, Side, render_pairs
-from tests.demo.conftest import SetRates, asked
+from tests.demo.conftest import asked
 from tests.support.office_tasks import ledger_tasks
 from tests.support.simulated_modes import (
     Change,
@@ -88,73 +88,73 @@ def edits_of(brief: AnalystBrief, dice: Dice) -> list[Edit]:
     return analyse_failures(brief, dice)[2]
 
 
-def test_broken_conventions_compares_answers_with_references() -> None:
+def test_broken_conventions_compares_answers_with_references():
     assert broken_conventions([SEEN, SEEN]) == {"date": 2, "vendor": 2}
     strange, unreferenced = replace(SEEN, answer="no idea"), replace(SEEN, references=())
     assert broken_conventions([strange, unreferenced, replace(SEEN, prompt="?")]) == {}
 
 
-def test_analyst_adds_a_missing_rule_with_its_support(dice: Dice) -> None:
+def test_analyst_adds_a_missing_rule_with_its_support(dice):
     edits = edits_of(BRIEF, dice)
     assert [edit["support_count"] for edit in edits] == [3, 3]
     assert str(edits[0]["content"])[2:] in CONVENTIONS["date"].rules
 
 
-def test_analyst_does_not_repeat_what_the_skill_states(dice: Dice) -> None:
+def test_analyst_does_not_repeat_what_the_skill_states(dice):
     known = "".join(f"- {CONVENTIONS[name].rules[0]}\n" for name in ("date", "vendor"))
     assert edits_of(replace(BRIEF, skill=f"# Skill\n\n{known}"), dice) == []
 
 
-def test_analyst_keeps_to_its_budget(dice: Dice, rates: SetRates) -> None:
+def test_analyst_keeps_to_its_budget(dice, rates):
     rates(harmful=1)
     assert len(edits_of(replace(BRIEF, limit=1), dice)) == 1
     assert edits_of(replace(BRIEF, limit=0), dice) == []
 
 
-def test_analyst_replaces_a_line_that_misleads(dice: Dice) -> None:
+def test_analyst_replaces_a_line_that_misleads(dice):
     edits = edits_of(replace(BRIEF, skill=f"- {WRONG}\n"), dice)
     assert [edit["target"] for edit in edits if edit["op"] == "replace"] == [f"- {WRONG}"]
 
 
-def test_analyst_deletes_a_line_that_contradicts_a_right_one(dice: Dice) -> None:
+def test_analyst_deletes_a_line_that_contradicts_a_right_one(dice):
     edit, *_ = edits_of(replace(BRIEF, skill=f"- {FIRST}\n- {WRONG}\n"), dice)
     assert edit == {"op": "delete", "target": f"- {WRONG}", "support_count": 3}
 
 
 @pytest.mark.parametrize("rejected", CONVENTIONS["date"].rules)
-def test_analyst_avoids_a_rejected_wording(rejected: str, dice: Dice) -> None:
+def test_analyst_avoids_a_rejected_wording(rejected, dice):
     edits = edits_of(replace(BRIEF, previous=f'1. [append] "- {rejected}"'), dice)
     assert f"- {rejected}" not in [edit["content"] for edit in edits]
 
 
 @pytest.mark.parametrize("kind", MISHAPS)
-def test_each_mishap_can_happen(kind: str, dice: Dice, rates: SetRates) -> None:
+def test_each_mishap_can_happen(kind, dice, rates):
     skilled = replace(BRIEF, skill=f"- {CONVENTIONS['tax'].rules[0]}\n")
     plain = edits_of(skilled, dice)
     rates(**{kind: 1})
     assert edits_of(skilled, dice) != plain
 
 
-def test_mishaps_leak_answers_and_link_pages(dice: Dice) -> None:
+def test_mishaps_leak_answers_and_link_pages(dice):
     leaked, linked = mishap("leak", BRIEF, dice), mishap("link", BRIEF, dice)
     assert SEEN.references[0] in str(leaked)
     assert "https://" in str(linked)
 
 
-def test_mishap_is_none_where_there_is_nothing_to_propose(dice: Dice) -> None:
+def test_mishap_is_none_where_there_is_nothing_to_propose(dice):
     rejected = "\n".join(convention.harmful for convention in CONVENTIONS.values())
     assert mishap("harmful", replace(BRIEF, previous=rejected), dice) is None
     assert mishap("leak", replace(BRIEF, trajectories=()), dice) is None
 
 
-def test_successes_call_for_nothing(dice: Dice) -> None:
+def test_successes_call_for_nothing(dice):
     assert analyse_successes(BRIEF, dice)[2] == []
 
 
 # Reminders.
 
 
-def test_lapse_is_a_broken_rule_that_the_skill_states() -> None:
+def test_lapse_is_a_broken_rule_that_the_skill_states():
     skill = f"# Skill\n\n- {FIRST}\n"
     (note,) = lapse_notes(replace(BRIEF, skill=skill))
     assert note.lower().endswith(FIRST.lower())
@@ -164,14 +164,14 @@ def test_lapse_is_a_broken_rule_that_the_skill_states() -> None:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_reminders_are_written_only_where_they_are_asked_for(wanted: bool, dice: Dice) -> None:
+def test_reminders_are_written_only_where_they_are_asked_for(wanted, dice):
     parts = ["analyst_error", *(["analyst_error_skill_aware"] if wanted else [])]
     system = "\n\n".join(map(PROMPTS.text, parts))
     told = propose(asked(system, "### Trajectory 1 (id=a)\n"), dice)
     assert ("appendix_notes" in told) == wanted
 
 
-def test_condense_keeps_one_reminder_of_each_subject() -> None:
+def test_condense_keeps_one_reminder_of_each_subject():
     notes = [f"Before you answer, look again: {FIRST}", SECOND, "Stay calm."]
     shown = fenced("\n".join(f"- {note}" for note in notes))
     prompt = library.section("Reminders (3 total)", shown)
@@ -203,13 +203,11 @@ def merged(dice: Dice, *edits: Edit) -> list[dict[str, Any]]:
     ],
     ids=["wordings", "contradiction", "contradiction-turned", "alone", "subjects"],
 )  # fmt: skip
-def test_merge_keeps_one_edit_of_each_subject(
-    edits: list[Edit], kept: list[tuple[str, int]], dice: Dice
-) -> None:
+def test_merge_keeps_one_edit_of_each_subject(edits, kept, dice):
     assert [(one["content"], one["support_count"]) for one in merged(dice, *edits)] == kept
 
 
-def test_gullible_merge_keeps_what_nobody_else_backs(dice: Dice, rates: SetRates) -> None:
+def test_gullible_merge_keeps_what_nobody_else_backs(dice, rates):
     rates(gullible=1)
     assert len(merged(dice, edit("Be nice.", 1))) == 1
 
@@ -240,11 +238,11 @@ def suggestions(dice: Dice, *edits: Edit) -> list[dict[str, Any]]:
         (Change("- lost", "- new"), SKILL.replace("- two", "- two\n- new")),
     ],
 )
-def test_revised_changes_lines_above_the_regions(change: Change, expected: str, dice: Dice) -> None:
+def test_revised_changes_lines_above_the_regions(change, expected, dice):
     assert revised(SKILL, [change], dice) == expected
 
 
-def test_revision_may_lose_a_rule_or_meddle(dice: Dice, rates: SetRates) -> None:
+def test_revision_may_lose_a_rule_or_meddle(dice, rates):
     rates(forgetful=1)
     text = revised(SKILL, [], dice)
     assert ("- one" in text) + ("- two" in text) == 1
@@ -256,42 +254,42 @@ def test_revision_may_lose_a_rule_or_meddle(dice: Dice, rates: SetRates) -> None
 
 @given(document=st.text(), old=st.text(), new=st.text(), key=st.text())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_revised_takes_any_document(document: str, old: str, new: str, key: str) -> None:
+def test_revised_takes_any_document(document, old, new, key):
     assert isinstance(revised(document, [Change(old, new)], Dice(0, key)), str)
 
 
-def test_change_is_told_in_words_and_understood() -> None:
+def test_change_is_told_in_words_and_understood():
     changes = [Change.of(one) for one in EDITS]
     assert [one.summary for one in changes] == [f"Add: {FIRST}", "Replace by: new", "Drop: gone"]
     assert changes[1].instruction == "Remove: - old\nWrite instead: - new"
     assert [Change.told(one.instruction) for one in changes] == changes
 
 
-def test_suggestions_say_kind_and_priority(dice: Dice) -> None:
+def test_suggestions_say_kind_and_priority(dice):
     told = suggestions(dice, *EDITS)
     assert [one["type"] for one in told] == ["add_rule", "clarify", "remove_rule"]
     assert [one["priority_hint"] for one in told] == ["high", "low", "low"]
 
 
-def test_rewrite_carries_suggestions_out(dice: Dice) -> None:
+def test_rewrite_carries_suggestions_out(dice):
     prompt = listed("Suggestions to carry out (3 total)", *suggestions(dice, *EDITS))
     reply = rewrite(prompt, dice)
     assert reply["new_skill"] == f"# S\n\n- new\n- {FIRST}"
     assert reply["change_summary"] == [f"Add: {FIRST}", "Replace by: new", "Drop: gone"]
 
 
-def test_merge_joins_two_wordings_of_a_suggestion(dice: Dice) -> None:
+def test_merge_joins_two_wordings_of_a_suggestion(dice):
     both = suggestions(dice, EDITS[0], edit(f"- {SECOND}", 3))
     prompt = listed("Patches to merge (2 total, merge level 1)", *both)
-    (one,) = merge_suggestions(prompt, dice)["revise_suggestions"]  # type: ignore[misc]
+    (one,) = merge_suggestions(prompt, dice)["revise_suggestions"]
     assert (one["instruction"], one["support_count"], one["type"]) == (f"- {FIRST}", 5, "add_rule")
 
 
 MODE = "_full_rewrite"
 
 
-def test_analyst_writes_a_document_only_with_edits(dice: Dice) -> None:
-    (candidate,) = spelt("_full_rewrite", "# S\n\n- old", [edit("- new")], dice)["skill_candidates"]  # type: ignore[misc]
+def test_analyst_writes_a_document_only_with_edits(dice):
+    (candidate,) = spelt("_full_rewrite", "# S\n\n- old", [edit("- new")], dice)["skill_candidates"]
     assert candidate == {
         "title": "Revise 1 rules",
         "change_summary": ["Add: new"],
@@ -311,17 +309,17 @@ def test_analyst_writes_a_document_only_with_edits(dice: Dice) -> None:
     ],
     ids=["two-wordings", "most-drop-a-rule", "half-drop-a-rule"],
 )  # fmt: skip
-def test_merge_of_documents(documents: list[str], expected: str, dice: Dice) -> None:
+def test_merge_of_documents(documents, expected, dice):
     entries = [{"new_skill": text, "support_count": 2} for text in documents]
     prompt = listed("Patches to merge (2 total)", *entries, skill="# S\n\n- old")
-    (found,) = merge_documents(prompt, dice)["skill_candidates"]  # type: ignore[misc]
+    (found,) = merge_documents(prompt, dice)["skill_candidates"]
     assert (found["new_skill"], found["support_count"]) == (expected, 2 * len(documents))
 
 
 # Rankings and learning rates.
 
 
-def test_ranking_prefers_support(dice: Dice) -> None:
+def test_ranking_prefers_support(dice):
     reply = propose(stage("ranking", POOL), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])["selected_indices"] == [1, 2]
 
@@ -329,7 +327,7 @@ def test_ranking_prefers_support(dice: Dice) -> None:
 @pytest.mark.parametrize(
     ("hard", "rash", "size"), [("0.250000", 0, 3), ("0.750000", 0, 2), ("0.250000", 1, 5)]
 )
-def test_learning_rate_falls_with_success(hard: str, rash: int, size: int, rates: SetRates) -> None:
+def test_learning_rate_falls_with_success(hard, rash, size, rates):
     rates(rash=rash)
     pool = "\n".join(f"[{index}] op=append support={1 + index % 4}" for index in range(4))
     prompt = (
@@ -378,39 +376,33 @@ def guidance(dice: Dice) -> Callable[..., list[str]]:
     ).splitlines()
 
 
-def test_comparison_brief_is_read_back(failures: tuple[Trajectory, ...]) -> None:
+def test_comparison_brief_is_read_back(failures):
     brief = read_comparison_brief(comparison(failures))
     wrong = [one.answer for one in failures if one.answer not in one.references]
     assert [one.answer for one in brief.failures] == wrong
     assert (brief.skill, brief.guidance) == (BARE.strip(), ())
 
 
-def test_guidance_states_a_rule_then_reminds_of_it(
-    failures: tuple[Trajectory, ...], guidance: Callable[..., list[str]]
-) -> None:
+def test_guidance_states_a_rule_then_reminds_of_it(failures, guidance):
     rules = guidance(failures)
     assert len(rules) == MOST_CAUSES
     assert not any("Check last" in line for line in rules)
     assert all(line.startswith("- Check last: ") for line in guidance(failures, "\n".join(rules)))
 
 
-def test_guidance_keeps_what_it_said(
-    failures: tuple[Trajectory, ...], guidance: Callable[..., list[str]]
-) -> None:
+def test_guidance_keeps_what_it_said(failures, guidance):
     lines = guidance(failures, BARE, f"- {REFUND}")
     assert lines[0] == f"- {REFUND}"
     assert sum("inus" in line for line in lines) == 1
     assert guidance((), BARE, f"- {REFUND}") == [f"- {REFUND}"]
 
 
-def test_meta_skill_names_what_is_left(failures: tuple[Trajectory, ...]) -> None:
+def test_meta_skill_names_what_is_left(failures):
     assert "Still open: " in str(meta_skill(comparison(failures))["meta_skill_content"])
 
 
 @pytest.mark.parametrize("name", ["slow_update", "meta_skill", "appendix_consolidate"])
-def test_real_prompts_name_their_stage(
-    name: str, failures: tuple[Trajectory, ...], dice: Dice
-) -> None:
+def test_real_prompts_name_their_stage(name, failures, dice):
     reply = propose(asked(PROMPTS.text(name), comparison(failures)), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
 
@@ -418,16 +410,16 @@ def test_real_prompts_name_their_stage(
 # Wording and grading.
 
 
-def test_unknown_stage_is_answered_with_an_empty_object() -> None:
+def test_unknown_stage_is_answered_with_an_empty_object():
     assert all("{}" in propose(stage("someday", "?"), Dice(0, str(k))) for k in range(20))
 
 
-def test_replies_are_worded_in_several_ways() -> None:
+def test_replies_are_worded_in_several_ways():
     replies = [propose(stage("ranking", POOL), Dice(k, "w")) for k in range(20)]
     assert {reply[:1] for reply in replies} == {"{", "`", "I"}
 
 
-def test_retry_may_mend_a_malformed_reply(rates: SetRates) -> None:
+def test_retry_may_mend_a_malformed_reply(rates):
     first = stage("ranking", POOL)
     good = propose(first, Dice(0, "k"))
     rates(malformed=0.5)
@@ -446,21 +438,21 @@ def grade_of(prompt: str) -> float:
     return score
 
 
-def test_grade_is_the_share_of_known_words() -> None:
+def test_grade_is_the_share_of_known_words():
     rubric = 'Reply {"score": 0..1}.\n```\nnames the river and the town\n```\n'
     assert grade_of(f"{rubric}```\nthe town\n```") == 1
     assert grade_of(f"{rubric}```\nno idea\n```") == 0
 
 
-def test_grade_without_blocks_is_a_draw_between_bounds() -> None:
+def test_grade_without_blocks_is_a_draw_between_bounds():
     assert all(0.4 <= grade_of(f'"score" {number}') <= 1 for number in range(50))
 
 
-def test_stage_that_speaks_of_scores_is_not_graded(dice: Dice) -> None:
+def test_stage_that_speaks_of_scores_is_not_graded(dice):
     assert "selected_indices" in propose(stage("ranking", f'{POOL} the "score"'), dice)
 
 
 @given(st.sampled_from(["analyst_error", "analyst_success", "merge_final", "ranking"]), st.text())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_propose_takes_any_prompt(name: str, user: str) -> None:
+def test_propose_takes_any_prompt(name, user):
     assert propose(stage(name, f"## Trajectory 1\n{user}"), Dice(0, user))

@@ -23,13 +23,13 @@ def _files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_write_example_writes_all_that_is_bundled(example: Path) -> None:
+def test_write_example_writes_all_that_is_bundled(example):
     assert _files(example) == set(EXAMPLE_FILES) == _files(BUNDLED)
     for name in EXAMPLE_FILES:
         assert (example / name).read_bytes() == (BUNDLED / name).read_bytes()
 
 
-def test_write_example_keeps_and_names_an_existing_file(tmp_path: Path) -> None:
+def test_write_example_keeps_and_names_an_existing_file(tmp_path):
     (tmp_path / "skillopt.yaml").write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match=r"skillopt\.yaml"):
         write_example(tmp_path)
@@ -37,17 +37,17 @@ def test_write_example_keeps_and_names_an_existing_file(tmp_path: Path) -> None:
     assert (tmp_path / "skillopt.yaml").read_text(encoding="utf-8") == "mine"
 
 
-def test_example_is_the_run_of_configs_quickstart(example: Path) -> None:
+def test_example_is_the_run_of_configs_quickstart(example):
     ours, bundled = load(CONFIGS / "quickstart.yaml"), load(example / "skillopt.yaml")
     assert ours.config == bundled.config
     assert ours.warnings == bundled.warnings == ()
 
 
-def test_example_skill_is_valid(example: Path) -> None:
+def test_example_skill_is_valid(example):
     path = example / "skills/ledger/SKILL.md"
     assert problems(path.read_text(encoding="utf-8"), path) == ()
 
 
-def test_example_skill_knows_one_convention(example: Path) -> None:
+def test_example_skill_knows_one_convention(example):
     said = stances((example / "skills/ledger/SKILL.md").read_text(encoding="utf-8"))
     assert {name for name, taken in said.items() if taken} == {"separator"}

@@ -59,18 +59,18 @@ def outcome(url: str, sent: bytes) -> str:
 # Faults.
 
 
-def test_fault_of_is_none_without_a_rate() -> None:
+def test_fault_of_is_none_without_a_rate():
     assert all(fault_of("x", attempt, seed=0, rate=0) is None for attempt in range(20))
 
 
 @given(st.text(), st.integers(), st.floats(0, 1))
-def test_every_content_is_answered_after_a_few_faults(content: str, seed: int, rate: float) -> None:
+def test_every_content_is_answered_after_a_few_faults(content, seed, rate):
     tries = [fault_of(content, attempt, seed=seed, rate=rate) for attempt in range(12)]
     streaks = "".join("-" if fault else " " for fault in tries).split()
     assert all(len(streak) <= MOST_FAULTS_IN_A_ROW for streak in streaks)
 
 
-def test_faults_come_at_their_rate_and_of_every_kind() -> None:
+def test_faults_come_at_their_rate_and_of_every_kind():
     drawn = [fault_of(str(number), 0, seed=0, rate=0.3) for number in range(1_000)]
     found = [fault for fault in drawn if fault]
     assert 250 < len(found) < 350
@@ -80,7 +80,7 @@ def test_faults_come_at_their_rate_and_of_every_kind() -> None:
 # Serving.
 
 
-def test_openai_client_is_answered(url: str) -> None:
+def test_openai_client_is_answered(url):
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         reply = client.chat.completions.create(
             model="simulated-target", messages=[{"role": "user", "content": "hello"}]
@@ -93,15 +93,15 @@ def test_openai_client_is_answered(url: str) -> None:
     assert "simulated-optimizer" in listed
 
 
-def test_tools_go_over_the_wire(url: str) -> None:
+def test_tools_go_over_the_wire(url):
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         (choice,) = client.chat.completions.create(
             model="simulated-target",
             messages=[{"role": "user", "content": "hello"}],
-            tools=TOOLS,  # type: ignore[arg-type]
+            tools=TOOLS,
         ).choices
     assert choice.finish_reason == "tool_calls"
-    assert [call.function.name for call in choice.message.tool_calls or ()] == ["submit"]  # type: ignore[union-attr]
+    assert [call.function.name for call in choice.message.tool_calls or ()] == ["submit"]
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_tools_go_over_the_wire(url: str) -> None:
         ("/elsewhere", None, 404),
     ],
 )
-def test_wrong_requests_are_refused(url: str, path: str, sent: bytes | None, status: int) -> None:
+def test_wrong_requests_are_refused(url, path, sent, status):
     response, answer = ask(url, sent, path)
     assert response.status == status
     assert json.loads(answer)["error"]["message"]
 
 
-def test_answers_are_counted_by_content() -> None:
+def test_answers_are_counted_by_content():
     server = SimulatedServer()
     with running(server) as url:
         for text in ("a", "b", "a"):
@@ -127,7 +127,7 @@ def test_answers_are_counted_by_content() -> None:
     assert sorted(server.answered.values()) == [1, 2]
 
 
-def test_faults_are_seeded_counted_and_of_every_kind() -> None:
+def test_faults_are_seeded_counted_and_of_every_kind():
     def outcomes() -> tuple[list[str], Counter[str]]:
         server = FaultyServer(0.6, seed=3)
         with running(server) as url:

@@ -96,7 +96,7 @@ def _reflections(
     return asyncio.run(analysts.reflect(_coming([_failed(task) for task in tasks.values()])))
 
 
-def test_analysts_understand_what_they_are_shown(optimizer: Overheard) -> None:
+def test_analysts_understand_what_they_are_shown(optimizer):
     _reflections(optimizer, learning_rate=3, step_buffer="Rejected edits: Be nice.")
     brief = read_analyst_brief(optimizer.prompt())
     assert (brief.skill, brief.limit, len(brief.trajectories)) == (SKILL.strip(), 3, 8)
@@ -107,14 +107,14 @@ def test_analysts_understand_what_they_are_shown(optimizer: Overheard) -> None:
         assert seen.answer != seen.references[0]
 
 
-def test_analysts_propose_edits_that_the_trainer_accepts(optimizer: Overheard) -> None:
+def test_analysts_propose_edits_that_the_trainer_accepts(optimizer):
     found = _reflections(optimizer, learning_rate=3)
     assert len(found) == 2
     assert all(0 < len(reflection.patch.edits) <= 3 for reflection in found)
     assert all(reflection.failure_patterns for reflection in found)
 
 
-def test_merges_understand_the_patches(optimizer: Overheard) -> None:
+def test_merges_understand_the_patches(optimizer):
     edits = (Edit("append", content="Write refunds with a minus sign.", support_count=3),)
     found = [Reflection("failure", Patch(edits), ("a",), 3) for _ in range(2)]
     chat = OptimizerChat(optimizer, PROMPTS, silent)
@@ -124,7 +124,7 @@ def test_merges_understand_the_patches(optimizer: Overheard) -> None:
     assert [(edit.content, edit.support_count) for edit in merged.edits] == [(edits[0].content, 6)]
 
 
-def test_the_final_merge_understands_both_groups(optimizer: Overheard) -> None:
+def test_the_final_merge_understands_both_groups(optimizer):
     failure = Reflection("failure", Patch((Edit("append", content="A", support_count=2),)), (), 2)
     good = Edit("append", content="B", support_count=2, source_type="success")
     found = [failure, Reflection("success", Patch((good,)), (), 2)]
@@ -133,7 +133,7 @@ def test_the_final_merge_understands_both_groups(optimizer: Overheard) -> None:
     assert [edit.source_type for edit in merged.edits] == ["failure", "success"]
 
 
-def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
+def test_rankings_understand_the_pool(optimizer):
     pool = tuple(Edit("append", content=f'"{n}" support=9', support_count=n) for n in range(1, 5))
     chat = OptimizerChat(optimizer, PROMPTS, silent)
     chosen = _run(select(SKILL, Patch(pool), 2, mode=PATCH, chat=chat))
@@ -143,7 +143,7 @@ def test_rankings_understand_the_pool(optimizer: Overheard) -> None:
     assert [edit.support_count for edit in chosen.patch.edits] == [4, 3]
 
 
-def test_suggestions_are_understood_from_analyst_to_rewrite(optimizer: Overheard) -> None:
+def test_suggestions_are_understood_from_analyst_to_rewrite(optimizer):
     chat = OptimizerChat(optimizer, PROMPTS, silent)
     (found, _) = _reflections(optimizer, REWRITE)
     assert {edit.type for edit in found.patch.edits} <= {"add_rule", "remove_rule", "clarify"}
@@ -152,7 +152,7 @@ def test_suggestions_are_understood_from_analyst_to_rewrite(optimizer: Overheard
     assert len(written.change_summary) == len(found.patch.edits[:2])
 
 
-def test_documents_are_understood_from_analyst_to_merge(optimizer: Overheard) -> None:
+def test_documents_are_understood_from_analyst_to_merge(optimizer):
     chat, found = OptimizerChat(optimizer, PROMPTS, silent), _reflections(optimizer, FULL_REWRITE)
     merged = merge(SKILL, found, mode=FULL_REWRITE, gradient=Gradient(), chat=chat)
     (candidate,) = _run(merged).edits
@@ -160,7 +160,7 @@ def test_documents_are_understood_from_analyst_to_merge(optimizer: Overheard) ->
     assert candidate.merge_level == 1
 
 
-def test_the_learning_rate_is_chosen_from_what_is_shown(optimizer: Overheard) -> None:
+def test_the_learning_rate_is_chosen_from_what_is_shown(optimizer):
     pool = tuple(Edit("append", content=str(n), support_count=n) for n in range(1, 4))
     means = Aggregate(hard=0.1, soft=0.1, n=16, errors=0)
     chat = OptimizerChat(optimizer, PROMPTS, silent)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.demo.client import answer, complete
-from skillopt_ci.demo.world import CONVENTIONS, Convention, Dice
+from skillopt_ci.demo.world import CONVENTIONS, Dice
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import Tool
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_notes, with_region
@@ -40,36 +40,36 @@ def faultless(rates: SetRates) -> None:
 
 
 @pytest.mark.usefixtures("faultless")
-def test_all_conventions_solve_everything_and_none_nothing() -> None:
+def test_all_conventions_solve_everything_and_none_nothing():
     assert score(LEDGER_RULES) == 1
     assert score("") == 0
 
 
 @pytest.mark.usefixtures("faultless")
 @pytest.mark.parametrize("convention", CONVENTIONS.values(), ids=lambda c: c.name)
-def test_missing_or_contradicted_rule_costs_tasks(convention: Convention) -> None:
+def test_missing_or_contradicted_rule_costs_tasks(convention):
     assert score(LEDGER_RULES.replace(convention.rules[0], "")) < 1
     assert score(f"{LEDGER_RULES}\n- {convention.harmful}") < 1
 
 
-def test_slips_happen_at_about_their_rate() -> None:
+def test_slips_happen_at_about_their_rate():
     assert 0.8 < score(LEDGER_RULES) < 1
 
 
-def test_bloated_skill_makes_more_slips(rates: SetRates) -> None:
+def test_bloated_skill_makes_more_slips(rates):
     rates(slip=0.0, bloat_slip=0.1)
     assert score(LEDGER_RULES) == 1
     assert score(f"{LEDGER_RULES}\n{'and every note matters to somebody ' * 200}") < 0.9
 
 
-def test_contradictions_make_it_slip_elsewhere_too(rates: SetRates) -> None:
+def test_contradictions_make_it_slip_elsewhere_too(rates):
     rates(slip=0.0, torn=0.0)
     muddle = [c.harmful for c in CONVENTIONS.values() if c.name != "separator"]
     assert score("\n".join([LEDGER_RULES, *muddle])) < 0.9
 
 
 @pytest.mark.parametrize("where", ["guidance", "notes"])
-def test_reminded_target_slips_less(where: str, rates: SetRates) -> None:
+def test_reminded_target_slips_less(where, rates):
     rates(slip=0.5, heedless=0.0)
     rule = CONVENTIONS["date"].rules[0]
     skill = f"# Skill\n\n- {rule}\n"
@@ -85,19 +85,19 @@ def test_reminded_target_slips_less(where: str, rates: SetRates) -> None:
     assert solved(reminded) > solved(skill)
 
 
-def test_other_prompts_get_a_tagged_answer() -> None:
+def test_other_prompts_get_a_tagged_answer():
     assert line(LEDGER_RULES, "What is 2 + 2? <answer>5</answer>").endswith("5 /answer")
     assert "<answer>" in answer((), Dice(0, ""))
     assert "<answer>" in answer(asked("", ""), Dice(0, ""))
 
 
 @given(st.text())
-def test_any_prompt_is_answered(prompt: str) -> None:
+def test_any_prompt_is_answered(prompt):
     reply = answer((Message("user", prompt),), Dice(0, "any"))
     assert reply.count("<answer>") == reply.count("</answer>") == 1
 
 
-def test_answer_is_submitted_where_there_are_tools() -> None:
+def test_answer_is_submitted_where_there_are_tools():
     question = [Message("user", "What is four?")]
     tools = [Tool(name, "", {}) for name in ("shell", "submit")]
     (call,) = complete("simulated-target", question, seed=0, tools=tools).tool_calls

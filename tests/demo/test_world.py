@@ -1,6 +1,5 @@
 from collections import Counter
 from datetime import date
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from skillopt_ci.demo.world import (
     CONVENTIONS,
     MONTHS,
     QUARTERS,
-    Convention,
     Dice,
     Note,
     conflicting_line,
@@ -76,24 +74,24 @@ NOTES = st.builds(
 
 
 @given(st.integers(), st.text(), st.text())
-def test_roll_lies_between_0_and_1_and_can_be_repeated(seed: int, key: str, name: str) -> None:
+def test_roll_lies_between_0_and_1_and_can_be_repeated(seed, key, name):
     roll = Dice(seed, key).roll(name)
     assert 0 <= roll < 1
     assert roll == Dice(seed, key).roll(name)
 
 
-def test_roll_depends_on_seed_key_and_name() -> None:
-    drawn = {Dice(*at).roll(n) for *at, n in ((0, "k", "n"), (1, "k", "n"), (0, "l", "n"))}  # type: ignore[arg-type]
+def test_roll_depends_on_seed_key_and_name():
+    drawn = {Dice(*at).roll(n) for *at, n in ((0, "k", "n"), (1, "k", "n"), (0, "l", "n"))}
     assert len({*drawn, Dice(0, "k").roll("m")}) == 4
 
 
-def test_chance_and_pick_follow_their_probabilities() -> None:
+def test_chance_and_pick_follow_their_probabilities():
     dice = Dice(0, "many")
     assert 900 < sum(dice.chance(str(number), 0.2) for number in range(5_000)) < 1_100
     assert {dice.pick(str(number), "abc") for number in range(50)} == set("abc")
 
 
-def test_content_key_depends_on_roles_texts_calls_and_attempt() -> None:
+def test_content_key_depends_on_roles_texts_calls_and_attempt():
     user, assistant = Message("user", "hello"), Message("assistant", "x")
     calling = [
         Message("assistant", "x", tool_calls=(ToolCall("1", "shell", arguments),))
@@ -112,13 +110,13 @@ def taken(text: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS.values(), ids=lambda c: c.name)
-def test_rules_speak_for_their_own_convention_only(convention: Convention) -> None:
+def test_rules_speak_for_their_own_convention_only(convention):
     for rule in convention.rules:
         assert taken(rule) == {convention.name: {"for"}}
     assert taken(convention.harmful) == {convention.name: {"against"}}
 
 
-def test_conventions_are_listed_in_the_order_in_which_they_are_exercised() -> None:
+def test_conventions_are_listed_in_the_order_in_which_they_are_exercised():
     assert FULL.exercised() == tuple(CONVENTIONS)
 
 
@@ -129,21 +127,21 @@ def test_conventions_are_listed_in_the_order_in_which_they_are_exercised() -> No
         *(Prompts.load().with_skill(n, "SKILL") for n in ("target", "agent", "external")),
     ],
 )
-def test_platitudes_and_prompts_say_nothing(text: str) -> None:
+def test_platitudes_and_prompts_say_nothing(text):
     assert taken(text) == {}
 
 
-def test_stances_are_found_among_other_text_in_any_case() -> None:
+def test_stances_are_found_among_other_text_in_any_case():
     assert taken(SKILL) == {"date": {"for"}, "vendor": {"for"}}
     assert taken(f"{SKILL}- {WRONG}")["date"] == {"for", "against"}
 
 
-def test_conflicting_line_is_found_whole() -> None:
+def test_conflicting_line_is_found_whole():
     assert conflicting_line(f"{SKILL}* {WRONG}\nEnd.", "date") == f"* {WRONG}"
     assert conflicting_line(SKILL, "date") is None
 
 
-def test_subject_is_what_a_text_takes_a_stance_on() -> None:
+def test_subject_is_what_a_text_takes_a_stance_on():
     assert subject(f"- {CONVENTIONS['refund'].harmful}") == ("refund", "against")
     assert subject(f"- {CONVENTIONS['tax'].rules[1]}") == ("tax", "for")
     assert subject("Be nice.") is None
@@ -153,12 +151,12 @@ def test_subject_is_what_a_text_takes_a_stance_on() -> None:
 
 
 @given(NOTES, st.integers())
-def test_note_is_read_as_it_was_written(note: Note, seed: int) -> None:
+def test_note_is_read_as_it_was_written(note, seed):
     assert read_note(f"Write the line.\n\nNote: {write_note(note, Dice(seed, 'w'))}") == note
 
 
 @given(st.text())
-def test_any_text_can_be_read(text: str) -> None:
+def test_any_text_can_be_read(text):
     note = read_note(text)
     assert note is None or all(part in text for part in (note.date, note.vendor, note.amount))
     assert stances(text).keys() == CONVENTIONS.keys()
@@ -167,11 +165,11 @@ def test_any_text_can_be_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "What is the capital of France?", "Paid 12 EUR to Oak.", "2026-01-02 5.00 EUR"]
 )
-def test_read_note_wants_date_vendor_and_amount(text: str) -> None:
+def test_read_note_wants_date_vendor_and_amount(text):
     assert read_note(text) is None
 
 
-def test_note_in_other_words_is_understood() -> None:
+def test_note_in_other_words_is_understood():
     note = read_note("Refunded: on 3 May 2026 Sam got 1,200 USD from Green Tower. Ref 77.")
     assert note == Note("3 May 2026", "Green Tower", "1,200", "USD", refund=True, reference="77")
 
@@ -179,27 +177,27 @@ def test_note_in_other_words_is_understood() -> None:
 # Ledger lines.
 
 
-def test_ledger_line_follows_all_conventions_or_none() -> None:
+def test_ledger_line_follows_all_conventions_or_none():
     line = "2026-03-07 | OAK & SONS | EUR -1250.00 | TRA | 000482 | VAT19 | CC-12 | Q1"
     assert ledger_line(FULL, ALL_LEDGER) == line
     line = "7 March 2026, Oak & Sons, 1,250 EUR, travel, 482, 19% VAT, department 12, first quarter"
     assert ledger_line(FULL, frozenset()) == line
 
 
-def test_ledger_line_leaves_out_what_the_note_does_not_mention() -> None:
+def test_ledger_line_leaves_out_what_the_note_does_not_mention():
     note = Note("2026-03-07", "OAK", "3.20", "EUR", currency_first=True)
     assert ledger_line(note, ALL_LEDGER) == "2026-03-07 | OAK | EUR 3.20"
     assert note.exercised() == ("separator",)
 
 
 @given(st.data())
-def test_conventions_followed_are_told_by_the_line(data: st.DataObject) -> None:
+def test_conventions_followed_are_told_by_the_line(data):
     note = data.draw(NOTES)
     followed = data.draw(st.frozensets(st.sampled_from(note.exercised())))
     assert conventions_followed(note, ledger_line(note, followed)) == followed
 
 
-def test_conventions_followed_cannot_explain_another_line() -> None:
+def test_conventions_followed_cannot_explain_another_line():
     assert conventions_followed(FULL, "I do not know") is None
 
 
@@ -207,11 +205,11 @@ def test_conventions_followed_cannot_explain_another_line() -> None:
 
 
 @pytest.mark.parametrize(("file", "text"), task_files().items(), ids=str)
-def test_task_files_are_those_of_the_seed(file: Any, text: str) -> None:
+def test_task_files_are_those_of_the_seed(file, text):
     assert file.read_text(encoding="utf-8") == text, "run python -m tests.support.office_tasks"
 
 
-def test_tasks_are_distinct_and_keep_their_place() -> None:
+def test_tasks_are_distinct_and_keep_their_place():
     tasks = ledger_tasks(7, 300)
     assert len({task.prompt for task in tasks}) == len({task.id for task in tasks}) == 300
     assert tasks[:10] == ledger_tasks(7, 10)
@@ -219,7 +217,7 @@ def test_tasks_are_distinct_and_keep_their_place() -> None:
     assert len({task.prompt for task in tasks} & others) < 3
 
 
-def test_tasks_differ_in_difficulty_and_cover_every_convention() -> None:
+def test_tasks_differ_in_difficulty_and_cover_every_convention():
     shown = [note.exercised() for task in ledger_tasks(3, 200) if (note := read_note(task.prompt))]
     assert {len(names) for names in shown} == {1, 2, 3, 4, 5, 6}
     counts = Counter(name for names in shown for name in names)

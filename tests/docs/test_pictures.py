@@ -13,14 +13,14 @@ from script_module import script
 pictures = script("pictures")
 
 
-def test_hashes_and_seconds_do_not_change_a_picture() -> None:
+def test_hashes_and_seconds_do_not_change_a_picture():
     one = "<code>e02e699</code> 0.1 s <code>63930ed</code> <code>e02e699</code>\ncb0e17d Merge"
     other = "<code>1234567</code> 2.5 s <code>89abcde</code> <code>1234567</code>\nfedcba9 Merge"
     assert pictures.steady(one) == pictures.steady(other) != one
     assert pictures.steady("<code>ledger-007</code> 0.950") == "<code>ledger-007</code> 0.950"
 
 
-def test_a_pull_request_looks_as_on_github() -> None:
+def test_a_pull_request_looks_as_on_github():
     text = "> [!WARNING]\n> Not **real**.\n\n| a | b |\n| :-- | --: |\n| 1 | 2 |\n"
     page = pictures.github_page("commented", text, "A <title>")
     assert "<b>Warning</b>" in page
@@ -29,7 +29,7 @@ def test_a_pull_request_looks_as_on_github() -> None:
     assert "A &lt;title&gt;" in page
 
 
-def test_a_terminal_fetches_nothing_and_differs_by_scheme() -> None:
+def test_a_terminal_fetches_nothing_and_differs_by_scheme():
     light, dark = (pictures.terminal("first\nlast\n", dark=dark) for dark in (False, True))
     assert "last" in light
     assert "url(http" not in light
@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.mark.integration
-def test_a_picture_is_small_and_the_same_again(browser: Browser) -> None:
+def test_a_picture_is_small_and_the_same_again(browser):
     page = pictures.github_page("commented", "# Done\n\nAll of it.")
     one, other = (pictures.shoot(browser, page, "dark") for _ in range(2))
     assert one == other

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from environments import OpenEnvironment
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.promptfoo import read_tests
@@ -46,7 +45,7 @@ def judged(folder: Path, assertions: list[dict[str, Any]], answer: str, says: st
 
 
 @pytest.mark.parametrize("case", VERDICTS, ids=lambda case: json.dumps(case["assert"])[:60])
-def test_verdicts_are_promptfoos(case: dict[str, Any], tmp_path: Path) -> None:
+def test_verdicts_are_promptfoos(case, tmp_path):
     test = {
         "vars": {"answer": case["answer"]},
         "options": {"disableVarExpansion": True},
@@ -59,7 +58,7 @@ def test_verdicts_are_promptfoos(case: dict[str, Any], tmp_path: Path) -> None:
     assert (score.hard, score.soft) == (case["pass"], pytest.approx(case["score"]))
 
 
-def test_every_deterministic_type_and_its_negation_is_among_the_cases() -> None:
+def test_every_deterministic_type_and_its_negation_is_among_the_cases():
     types = {one["type"].removeprefix("not-") for case in VERDICTS for one in case["assert"]}
     assert types >= {
         *("equals", "contains", "icontains", "contains-any", "icontains-any", "contains-all"),
@@ -68,26 +67,26 @@ def test_every_deterministic_type_and_its_negation_is_among_the_cases() -> None:
 
 
 @pytest.mark.parametrize("kind", ["regex", "not-regex"])
-def test_a_pathological_pattern_scores_0_in_time(tmp_path: Path, kind: str) -> None:
+def test_a_pathological_pattern_scores_0_in_time(tmp_path, kind):
     answer = f'"{"a" * 80}!"'
     score = judged(tmp_path, [{"type": kind, "value": '"(a|aa)+$'}], answer)
     assert (score.hard, "takes more than 1 s" in score.reason) == (0, True)
 
 
 @pytest.mark.parametrize("value", [{"pattern": "^(a|aa)+$"}, {"type": "array"}])
-def test_what_a_schema_refuses_is_decided(tmp_path: Path, value: dict[str, str]) -> None:
+def test_what_a_schema_refuses_is_decided(tmp_path, value):
     answer = f'"{"a" * 80}!"' if "pattern" in value else "[" * 100_000
     assert not judged(tmp_path, [{"type": "is-json", "value": value}], answer).hard
 
 
-def test_texts_are_looked_for_as_they_are_across_lines(tmp_path: Path) -> None:
+def test_texts_are_looked_for_as_they_are_across_lines(tmp_path):
     several = [{"type": "contains-all", "value": ["a.c", "(x"]}]
     assert judged(tmp_path, several, "(x\n\na.c").hard
     assert not judged(tmp_path, several, "(x abc").hard
     assert judged(tmp_path, [{"type": "ends-with", "value": "$ 5"}], "it is $ 5").hard
 
 
-def test_a_rubric_is_judged_by_the_judge(tmp_path: Path) -> None:
+def test_a_rubric_is_judged_by_the_judge(tmp_path):
     rubric = {"type": "llm-rubric", "value": "is kind"}
     good, poor = '{"score": 0.9, "reason": "kind"}', '{"score": 0.6, "reason": "cold"}'
     assert judged(tmp_path, [rubric], "hello", good).hard
@@ -95,7 +94,7 @@ def test_a_rubric_is_judged_by_the_judge(tmp_path: Path) -> None:
     assert judged(tmp_path, [{**rubric, "threshold": 0.5}], "hello", poor).hard
 
 
-def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path: Path) -> None:
+def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path):
     tests = [
         {"vars": {"q": ["a", "b"], "who": "you"}, "description": "many"},
         {"vars": {"q": "c"}, "threshold": 0.2, "assert": [{"type": "contains", "value": "{{q}}"}]},
@@ -123,7 +122,7 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path: Path) -> Non
     assert (half.hard, half.soft) == (1, 0.5)
 
 
-def test_files_are_read_from_beside_the_configuration(tmp_path: Path) -> None:
+def test_files_are_read_from_beside_the_configuration(tmp_path):
     (tmp_path / "p.txt").write_text("one {{q}}\n---\ntwo {{q}}\n")
     (tmp_path / "chat.json").write_text(
         '[{"role": "system", "content": "{{q}}"}, {"role": "user", "content": "go"}]'
@@ -169,9 +168,7 @@ OK = [{"type": "contains", "value": "x"}]
         ({"tests": [{"assert": [{"type": "cost"}]}]}, "no test that can be graded here"),
     ],
 )  # fmt: skip
-def test_read_tests_rejects_files_it_cannot_use(
-    tmp_path: Path, config: dict[str, Any], said: str
-) -> None:
+def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
     with pytest.raises(UsageError) as error:
         read_tests(write(tmp_path, **config))
     assert said in str(error.value)
@@ -200,9 +197,7 @@ def test_read_tests_rejects_files_it_cannot_use(
         ({"assert": OK, "options": {"transform": "x"}}, "options.transform"),
     ],
 )  # fmt: skip
-def test_read_tests_leaves_out_a_test_that_no_scorer_grades(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, test: dict[str, Any], why: str
-) -> None:
+def test_read_tests_leaves_out_a_test_that_no_scorer_grades(tmp_path, caplog, test, why):
     found = read_tests(write(tmp_path, tests=[test, {"assert": OK}]))
     assert [one.id for one in found] == ["test-2"]
     (warning,) = caplog.messages
@@ -210,13 +205,13 @@ def test_read_tests_leaves_out_a_test_that_no_scorer_grades(
     assert why in warning
 
 
-def test_templates_cannot_reach_the_program(tmp_path: Path) -> None:
+def test_templates_cannot_reach_the_program(tmp_path):
     escape = "{{ q.__class__.__mro__[1].__subclasses__() }}"
     with pytest.raises(UsageError, match="cannot be rendered"):
         read_tests(write(tmp_path, prompts=[escape], tests=[{"assert": OK, "vars": {"q": "a"}}]))
 
 
-def test_an_environment_of_tests(tmp_path: Path, opened: OpenEnvironment) -> None:
+def test_an_environment_of_tests(tmp_path, opened):
     tests = [
         {
             "vars": {"q": f"Capital {n}?"},
@@ -237,6 +232,6 @@ def test_an_environment_of_tests(tmp_path: Path, opened: OpenEnvironment) -> Non
     assert (whole.hard, whole.soft, half.hard, half.soft) == (1.0, 1.0, 0.0, 0.5)
 
 
-def test_a_missing_file_is_named(tmp_path: Path, opened: OpenEnvironment) -> None:
+def test_a_missing_file_is_named(tmp_path, opened):
     with pytest.raises(UsageError, match=r"promptfooconfig\.yaml: cannot be read"):
         opened({"type": "promptfoo"})

@@ -13,7 +13,7 @@ import pytest
 from command_line import in_process, overrides
 
 if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer, Workshop
+    from tests.conftest import Checkout, Workshop
 
 SKILL = "skills/SKILL.md"
 #: The training of one epoch, with nothing after it.
@@ -36,9 +36,7 @@ def merged(workshop: Workshop) -> Checkout:
 
 @pytest.mark.parametrize("default_branch", ["known", "unknown"])
 @pytest.mark.parametrize("words", [("log",), ("status",), ("show", "1"), ("report",)])
-def test_a_run_is_read_without_origin(
-    merged: Checkout, words: tuple[str, ...], default_branch: str
-) -> None:
+def test_a_run_is_read_without_origin(merged, words, default_branch):
     if default_branch == "unknown":  # as after `git fetch` without `git clone`
         merged.git("remote", "set-head", "origin", "--delete")
     done = in_process(merged.folder, *words)
@@ -47,9 +45,7 @@ def test_a_run_is_read_without_origin(
     assert "origin" in told, "it does not say that this may be old"
 
 
-def test_a_run_is_read_though_origin_never_answers(
-    merged: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_read_though_origin_never_answers(merged, monkeypatch):
     monkeypatch.setattr("skillopt_ci.git.remote.ANSWER_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"git://127.0.0.1:{silent.getsockname()[1]}/x.git"
@@ -61,7 +57,7 @@ def test_a_run_is_read_though_origin_never_answers(
     assert "no answer within 0.3 seconds" in trained.stderr
 
 
-def test_report_of_a_shallow_clone_is_written_without_origin(workshop: Workshop) -> None:
+def test_report_of_a_shallow_clone_is_written_without_origin(workshop):
     origin = workshop.origin()
     trainer = workshop.clone(origin, "trainer")
     trainer.run(*SHORT, "git.remote=origin")
@@ -72,9 +68,7 @@ def test_report_of_a_shallow_clone_is_written_without_origin(workshop: Workshop)
     assert "origin cannot be read, and this clone is shallow" in done.stderr
 
 
-def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(checkout, model_server):
     model_server.memory = "Look at the kind first."
     checkout.run(*SHORT, "optimizer.use_meta_skill=true")
     assert in_process(checkout.folder, "report").returncode == 0
@@ -84,7 +78,7 @@ def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(
     assert fate != "in flight"
 
 
-def test_a_step_and_an_evaluation_mean_the_same_by_plus_and_minus(checkout: Checkout) -> None:
+def test_a_step_and_an_evaluation_mean_the_same_by_plus_and_minus(checkout):
     stepped = in_process(checkout.folder, "step").stdout
     compared = in_process(
         checkout.folder, "eval", "initial", "current", "--split", "selection"
@@ -94,20 +88,20 @@ def test_a_step_and_an_evaluation_mean_the_same_by_plus_and_minus(checkout: Chec
     assert first == second
 
 
-def test_the_end_of_a_run_says_what_plus_and_minus_mean(checkout: Checkout) -> None:
+def test_the_end_of_a_run_says_what_plus_and_minus_mean(checkout):
     told = in_process(checkout.folder, "run", *overrides("train.num_epochs=1")).stdout
     end = told[told.index("Run demo") :]
     assert "±" in end
     assert LABEL.search(end)
 
 
-def test_the_comment_on_a_pull_request_says_what_plus_and_minus_mean() -> None:
+def test_the_comment_on_a_pull_request_says_what_plus_and_minus_mean():
     text = compared(broken=6)
     assert "±" in text
     assert LABEL.search(text)
 
 
-def test_what_is_rare_is_not_said_to_happen_in_no_case() -> None:
+def test_what_is_rare_is_not_said_to_happen_in_no_case():
     text = compared(broken=12)
     assert "of all cases" in text
     assert "in 0% of" not in text
@@ -143,12 +137,12 @@ def compared(broken: int, confidence: float = 0.95) -> str:
     return evaluation_comment(view, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))
 
 
-def test_a_confidence_close_to_one_is_not_said_to_be_certain() -> None:
+def test_a_confidence_close_to_one_is_not_said_to_be_certain():
     text = compared(broken=12, confidence=0.999)
     assert "below 0.1% counts as clear" in text
 
 
-def test_the_title_of_a_pull_request_rounds_half_up() -> None:
+def test_the_title_of_a_pull_request_rounds_half_up():
     from run_views import plain_run, state
 
     from skillopt_ci.report.comment import title
@@ -157,9 +151,7 @@ def test_the_title_of_a_pull_request_rounds_half_up() -> None:
     assert "+0.875" in title(run)
 
 
-def test_an_evaluation_that_measured_nothing_says_so_in_json(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_an_evaluation_that_measured_nothing_says_so_in_json(checkout, model_server):
     model_server.trouble = lambda prompt: (500, "down")
     done = in_process(checkout.folder, "eval", SKILL, "--json", "-o", "evaluation.test_env_num=2")
     assert done.returncode == 5
@@ -167,9 +159,7 @@ def test_an_evaluation_that_measured_nothing_says_so_in_json(
     assert skill.get("errors") == 2
 
 
-def test_the_evaluation_of_one_skill_has_the_scores_of_its_tasks_in_json(
-    checkout: Checkout, model_server: ModelServer
-) -> None:
+def test_the_evaluation_of_one_skill_has_the_scores_of_its_tasks_in_json(checkout, model_server):
     done = in_process(checkout.folder, "eval", SKILL, "--json", "-o", "evaluation.test_env_num=2")
     assert done.returncode == 0, done.stderr
     asked = {prompt.rsplit("Item ", 1)[1] for prompt in model_server.prompts}
@@ -178,7 +168,7 @@ def test_the_evaluation_of_one_skill_has_the_scores_of_its_tasks_in_json(
     assert [name for name in names if f'"{name}"' not in done.stdout] == []
 
 
-def test_the_end_of_a_retried_attempt_belongs_to_its_last_try(checkout: Checkout) -> None:
+def test_the_end_of_a_retried_attempt_belongs_to_its_last_try(checkout):
     mark = checkout.folder / "tried"
     settings = overrides(
         "evaluation.test_env_num=1",
@@ -194,7 +184,7 @@ def test_the_end_of_a_retried_attempt_belongs_to_its_last_try(checkout: Checkout
     assert [event["retry"] for event in events if event["type"] == "attempt_ended"] == [1]
 
 
-def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout: Checkout) -> None:
+def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout):
     optimizer = "model.optimizer=simulated/simulated-optimizer"
     done = in_process(checkout.folder, "eval", SKILL, "-o", optimizer)
     assert done.returncode == 0, done.stderr
@@ -229,9 +219,7 @@ def make(split, seed, count):
     ],
     ids=["base", "prompts", "generator", "scorer", "command"],
 )
-def test_step_names_what_was_never_committed(
-    checkout: Checkout, file: str, text: str, setting: str
-) -> None:
+def test_step_names_what_was_never_committed(checkout, file, text, setting):
     config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8").splitlines()
     replaced = tuple(line.partition(":")[0] for line in setting.splitlines())
     config = [line for line in config if not line.startswith(replaced)]
@@ -246,7 +234,7 @@ def test_step_names_what_was_never_committed(
 
 
 @pytest.mark.parametrize("file", ["skillopt.yaml", "tasks/train.jsonl", SKILL])
-def test_a_step_says_what_differs_from_the_commit(checkout: Checkout, file: str) -> None:
+def test_a_step_says_what_differs_from_the_commit(checkout, file):
     text = (checkout.folder / file).read_text(encoding="utf-8")
     changes = {
         "skillopt.yaml": lambda: text.replace("batch_size: 4", "batch_size: 3"),

@@ -38,7 +38,7 @@ slow = settings(max_examples=12, suppress_health_check=list(HealthCheck))
 
 @slow
 @given(run=runs(), why=st.one_of(st.just(""), TEXTS))
-def test_any_record_makes_a_comment_that_is_inert_and_fits(run: RunView, why: str) -> None:
+def test_any_record_makes_a_comment_that_is_inert_and_fits(run, why):
     text = pinned_comment(run, LINKS, inconclusive=why)
     assert size(text) <= 60_000
     assert text.split("\n", 1)[0] == "<!-- skillopt-ci:v1 key=demo -->"
@@ -47,7 +47,7 @@ def test_any_record_makes_a_comment_that_is_inert_and_fits(run: RunView, why: st
 
 @slow
 @given(run=runs(), limit=st.integers(4_000, 12_000))
-def test_a_comment_that_is_cut_leaves_nothing_open(run: RunView, limit: int) -> None:
+def test_a_comment_that_is_cut_leaves_nothing_open(run, limit):
     text = pinned_comment(run, LINKS, limit=limit)
     assert size(text) <= limit
     assert problems(text) == []
@@ -55,13 +55,13 @@ def test_a_comment_that_is_cut_leaves_nothing_open(run: RunView, limit: int) -> 
 
 @slow
 @given(run=runs())
-def test_a_comment_on_any_step_is_inert_and_fits(run: RunView) -> None:
+def test_a_comment_on_any_step_is_inert_and_fits(run):
     text = step_comment(run, LINKS)
     assert size(text) <= 60_000
     assert problems(text) == []
 
 
-def test_body_and_comment_say_from_where_to_where_and_the_table_stands_once() -> None:
+def test_body_and_comment_say_from_where_to_where_and_the_table_stands_once():
     text = body(plain_run(3), LINKS)
     assert "### <code>ledger</code>: 0.100 → 0.300 on 40 tasks" in pinned_comment(
         plain_run(3), LINKS
@@ -71,25 +71,25 @@ def test_body_and_comment_say_from_where_to_where_and_the_table_stands_once() ->
     assert "| steps | 2 merged, 1 reverted |" in text
 
 
-def test_the_newest_step_comes_first() -> None:
+def test_the_newest_step_comes_first():
     text = pinned_comment(plain_run(3), LINKS)
     assert text.index("<b>Step 3</b>") < text.index("<b>Step 2</b>") < text.index("<b>Step 1</b>")
 
 
-def test_steps_are_linked_to_their_commits_and_the_workflow_run() -> None:
+def test_steps_are_linked_to_their_commits_and_the_workflow_run():
     text = pinned_comment(plain_run(1), LINKS)
     assert f"[{SHA[:7]}]({REPOSITORY}/commit/{SHA})" in text
     assert f"[workflow run]({REPOSITORY}/actions/runs/7)" in text
 
 
-def test_a_hundred_steps_are_told_within_the_limit_the_old_ones_by_their_number() -> None:
+def test_a_hundred_steps_are_told_within_the_limit_the_old_ones_by_their_number():
     text = pinned_comment(plain_run(400), LINKS)
     assert size(text) <= 60_000
     assert "<b>Step 400</b>" in text
     assert "more before that" in text
 
 
-def test_an_interruption_is_no_verdict() -> None:
+def test_an_interruption_is_no_verdict():
     text = pinned_comment(plain_run(2), LINKS, inconclusive="the budget was reached")
     head = text.split("<details>", 1)[0]
     assert "No verdict this time" in head
@@ -97,12 +97,12 @@ def test_an_interruption_is_no_verdict() -> None:
     assert "✅" not in head
 
 
-def test_simulated_models_are_called_so() -> None:
+def test_simulated_models_are_called_so():
     assert "**simulated**" in pinned_comment(plain_run(1, simulated=True), LINKS)
     assert "**simulated**" not in pinned_comment(plain_run(1), LINKS)
 
 
-def test_scores_from_before_the_tasks_changed_are_not_compared_with() -> None:
+def test_scores_from_before_the_tasks_changed_are_not_compared_with():
     run = plain_run(1)
     again = entry(1, kind="measure", action="measure", score_before=0.2, score_after=0.6)
     text = body(RunView(run.state, (*run.history, again)), LINKS)
@@ -111,15 +111,15 @@ def test_scores_from_before_the_tasks_changed_are_not_compared_with() -> None:
 
 
 @pytest.mark.parametrize("run", ["demo", "a.b", "x--y", "über/…"])
-def test_markers_are_hidden_whatever_the_run_is_called(run: str) -> None:
+def test_markers_are_hidden_whatever_the_run_is_called(run):
     assert problems(marker(run, "step 3")) == []
 
 
-def test_markers_of_different_comments_differ() -> None:
+def test_markers_of_different_comments_differ():
     assert len({marker("a"), marker("b"), marker("a", "step-1"), marker("a", "step-2")}) == 4
 
 
-def test_each_step_has_a_comment_of_its_own() -> None:
+def test_each_step_has_a_comment_of_its_own():
     texts = [step_comment(plain_run(steps), LINKS) for steps in (0, 1, 2)]
     first = [text.split("\n", 1)[0] for text in texts]
     assert first == [marker("demo", part) for part in ("start", "step-1", "step-2")]
@@ -148,7 +148,7 @@ def learned(run: RunView) -> str:
     return body(run, LINKS).split("\n|  |", 1)[0]
 
 
-def test_title_and_body_lead_with_the_rules_and_what_they_brought() -> None:
+def test_title_and_body_lead_with_the_rules_and_what_they_brought():
     run = with_rules(plain_run(3), 3, "Tax is `VAT` plus the number", "Dates are ISO")
     run = replace(
         run, history=(*run.history[:3], run.history[3].model_copy(update={"score_after": 0.4}))
@@ -173,7 +173,7 @@ def test_title_and_body_lead_with_the_rules_and_what_they_brought() -> None:
         (None, "**+0.100** on 40 tasks · "),
     ],
 )
-def test_a_gain_says_how_sure_it_is(error: float | None, told: str) -> None:
+def test_a_gain_says_how_sure_it_is(error, told):
     run = plain_run(1)
     (step,) = run.steps
     assert step.decision is not None
@@ -185,7 +185,7 @@ def test_a_gain_says_how_sure_it_is(error: float | None, told: str) -> None:
     assert f"- {told}[step 1](" in learned(run)
 
 
-def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_one() -> None:
+def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_one():
     taken = entry(3, kind="revert", action="revert", score_before=None, reason="step 3, by ada")
     run = plain_run(3)
     run = replace(run, history=(*run.history, taken))
@@ -197,13 +197,13 @@ def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_
     assert not run.improved
 
 
-def test_only_what_base_lacks_was_learned() -> None:
+def test_only_what_base_lacks_was_learned():
     run = replace(plain_run(3), base_events=2)
     assert "step 1" not in learned(run)
     assert title(replace(run, base_events=4)).startswith("ledger: nothing learned yet, ")
 
 
-def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval() -> None:
+def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval():
     run = plain_run(1)
     tested = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"t": (0.5, 0.5)})
     skill = FinalSkill(sha256="now", step=1, origin="step 1", test=tested)
@@ -233,9 +233,7 @@ def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval(
     assert "on 40 selection tasks" in title(later)
 
 
-def test_every_folded_step_says_its_change_and_its_scores_and_no_cost_where_there_was_none() -> (
-    None
-):
+def test_every_folded_step_says_its_change_and_its_scores_and_no_cost_where_there_was_none():
     run = with_rules(plain_run(2), 2, "Dates are ISO")
     folded = re.findall("<summary>(.*)</summary>", pinned_comment(run, LINKS))
     assert folded == [
@@ -251,7 +249,7 @@ def test_every_folded_step_says_its_change_and_its_scores_and_no_cost_where_ther
     assert "0 calls" not in text
 
 
-def test_the_title_says_when_models_are_simulated() -> None:
+def test_the_title_says_when_models_are_simulated():
     assert title(plain_run(1, simulated=True)).endswith(" [simulated models]")
 
 
@@ -259,29 +257,29 @@ def test_the_title_says_when_models_are_simulated() -> None:
     ("path", "name"),
     [("AGENTS.md", "AGENTS.md"), ("a/b/SKILL.md", "b"), ("SKILL.md", "SKILL.md")],
 )
-def test_the_skill_is_called_by_its_folder_or_file(path: str, name: str) -> None:
+def test_the_skill_is_called_by_its_folder_or_file(path, name):
     assert title(with_skill(path)).startswith(f"{name}: ")
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-def test_the_title_is_one_short_line_that_notifies_nobody(path: str) -> None:
+def test_the_title_is_one_short_line_that_notifies_nobody(path):
     text = title(with_skill(path))
     assert len(text) < 130
     assert not {"@", "#", "\n"} & set(text)
 
 
-def test_the_body_compares_the_branches() -> None:
+def test_the_body_compares_the_branches():
     assert f"{REPOSITORY}/compare/main...skillopt%2Fdemo" in body(plain_run(1), LINKS)
 
 
-def test_the_body_explains_review_merge_and_stop() -> None:
+def test_the_body_explains_review_merge_and_stop():
     text = body(plain_run(1), LINKS)
     assert "How to review, guide, merge or stop this" in text
 
 
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(run=runs())
-def test_any_record_makes_a_body_that_is_inert_and_fits(run: RunView) -> None:
+def test_any_record_makes_a_body_that_is_inert_and_fits(run):
     text = body(run, LINKS)
     assert size(text) <= 60_000
     assert problems(text) == []
@@ -314,13 +312,13 @@ def answer(step: StepRecord, commit: str = SHA) -> str:
     return note_answers("demo", step, commit, ANSWER_LINKS)["issue-1"]
 
 
-def test_an_answer_begins_with_a_marker_of_its_own() -> None:
+def test_an_answer_begins_with_a_marker_of_its_own():
     assert answer(step()).startswith(
         "<!-- skillopt-ci:v1 key=demo/note%20issue-1 -->\n\n**Merged.**"
     )
 
 
-def test_a_merged_note_is_told_its_scores_edits_and_commit() -> None:
+def test_a_merged_note_is_told_its_scores_edits_and_commit():
     text = answer(step())
     assert "0.500 → 0.625 on 8 tasks" in text
     assert "add “Be kind”" in text
@@ -336,25 +334,25 @@ def test_a_merged_note_is_told_its_scores_edits_and_commit() -> None:
         (step("reject", proposed=0, taken=0), Fate.NOT_TAKEN_UP, "**Not taken up.**"),
     ],
 )
-def test_every_fate_has_its_words(made: StepRecord, fate: Fate, word: str) -> None:
+def test_every_fate_has_its_words(made, fate, word):
     assert [one.fate for one in note_outcomes(made)] == [fate]
     assert word in answer(made)
     assert f"({fate})" in candidate(made).body
 
 
-def test_the_guards_reason_is_told() -> None:
+def test_the_guards_reason_is_told():
     refused = EDIT.model_copy(update={"status": "skipped_guard", "reason": "it has a secret"})
     text = answer(step("reject", taken=0, edit=refused))
     assert "none went into the candidate: it has a secret" in text
     assert "(not applied)" in text
 
 
-def test_simulated_models_are_named() -> None:
+def test_simulated_models_are_named():
     assert "simulated" in answer(step().model_copy(update={"simulated": True}))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_edits_are_inert(text: str) -> None:
+def test_hostile_edits_are_inert(text):
     said = answer(step(edit=EDIT.model_copy(update={"content": text, "target": text})))
     assert "@everyone" not in said
     assert "](http" not in said.replace(f"](https://github.com/octo/skills/commit/{SHA}", "")
@@ -362,7 +360,7 @@ def test_hostile_edits_are_inert(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_commits_tell_hostile_notes_in_one_inert_line(text: str) -> None:
+def test_commits_tell_hostile_notes_in_one_inert_line(text):
     said = candidate(step(text=text)).body.split("Reviewer guidance:\n\n")[1]
     assert "\n" not in said
     assert "@everyone" not in said

@@ -48,7 +48,7 @@ def everything(run: RunView, size: int = 5) -> Recorded:
     )
 
 
-def test_what_was_broken_comes_first_then_what_was_learned_from_and_fixed() -> None:
+def test_what_was_broken_comes_first_then_what_was_learned_from_and_fixed():
     (own,) = wishes(grown(1)).values()
     assert list(own[:6]) == [
         ("selection", "task-3", "s1"),
@@ -60,16 +60,16 @@ def test_what_was_broken_comes_first_then_what_was_learned_from_and_fixed() -> N
     ]
 
 
-def test_the_newest_step_asks_first() -> None:
+def test_the_newest_step_asks_first():
     assert list(wishes(grown(3))) == ["step-3", "step-2", "step-1"]
 
 
-def test_the_last_of_several_records_of_an_attempt_counts() -> None:
+def test_the_last_of_several_records_of_an_attempt_counts():
     one, other = (attempt("t", "rollout", "s", solved=False, size=size) for size in (1, 2))
     assert list(recorded([one, other]).values()) == [other]
 
 
-def test_attempts_before_and_after_a_change_are_told_apart() -> None:
+def test_attempts_before_and_after_a_change_are_told_apart():
     found = viewer(grown(2), everything(grown(2)))
     after, before = found.links["step-2", "task-1"], found.before["step-2", "task-1"]
     by_id = {one.id: one for one in found.shown}
@@ -78,7 +78,7 @@ def test_attempts_before_and_after_a_change_are_told_apart() -> None:
     assert by_id[after].made_with == "the skill of step 2"
 
 
-def test_what_changed_its_verdict_comes_first_with_what_came_before_it() -> None:
+def test_what_changed_its_verdict_comes_first_with_what_came_before_it():
     found = viewer(grown(2), everything(grown(2))).shown
     assert [(one.change, one.section) for one in found[:4]] == [
         ("broken", "step-2"),
@@ -89,7 +89,7 @@ def test_what_changed_its_verdict_comes_first_with_what_came_before_it() -> None
     assert {one.change for one in found[6:]} == {""}
 
 
-def test_every_step_has_its_most_telling_attempt_before_any_has_more() -> None:
+def test_every_step_has_its_most_telling_attempt_before_any_has_more():
     run = grown(200)
     found = viewer(run, everything(run))
     assert len(found.shown) == VIEWER_MOST
@@ -98,14 +98,14 @@ def test_every_step_has_its_most_telling_attempt_before_any_has_more() -> None:
     assert found.left_out > 0
 
 
-def test_the_page_is_bounded_in_characters() -> None:
+def test_the_page_is_bounded_in_characters():
     run = grown(200)
     found = viewer(run, everything(run, size=6_000))
     assert sum(one.attempt.size for one in found.shown) <= MOST_CHARACTERS
     assert found.shown[0].section == "step-200"
 
 
-def test_an_attempt_says_the_command_that_shows_all_of_it() -> None:
+def test_an_attempt_says_the_command_that_shows_all_of_it():
     known = recorded(iter([attempt("task-3", "selection", "s1", solved=False)]))
     (shown,) = viewer(grown(1), known).shown
     assert shown.trace == (
@@ -113,14 +113,14 @@ def test_an_attempt_says_the_command_that_shows_all_of_it() -> None:
     )
 
 
-def test_a_hostile_name_stays_one_word_of_the_command() -> None:
+def test_a_hostile_name_stays_one_word_of_the_command():
     made = attempt("$(reboot); 'x", "selection", "s1", solved=False)
     shown = Shown("attempt-1", made, "", "", "")
     assert shlex.split(shown.trace)[2] == made.task
 
 
 @given(runs())
-def test_any_run_can_be_chosen_from(run: RunView) -> None:
+def test_any_run_can_be_chosen_from(run):
     asked = wishes(run)
     assert all(len(own) <= MOST_WISHES for own in asked.values())
     known = everything(run)

@@ -15,7 +15,7 @@ from hostile import HOSTILE
 from hypothesis import given, settings
 from run_views import plain_run, runs
 
-from bench.report import LONG, QUICKSTART, Limits, load, make_runs, write
+from bench.report import LONG, QUICKSTART, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.ledger.records import (
     Basis,
@@ -66,7 +66,7 @@ def evidence(run: RunView | None = None, **changes: object) -> Evidence:
         "attempts": recorded(ATTEMPTS),
         "count": 9,
     }
-    return Evidence(**{**values, **changes})  # type: ignore[arg-type]
+    return Evidence(**{**values, **changes})
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def show(browser: Browser, written: Path) -> Iterator[Callable[..., Page]]:
 
     def show(shown: Evidence, **options: object) -> Page:
         written.write_text(build_page(shown), encoding="utf-8")
-        page = browser.new_page(**options)  # type: ignore[arg-type]
+        page = browser.new_page(**options)
         opened.append(page)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -99,7 +99,7 @@ def show(browser: Browser, written: Path) -> Iterator[Callable[..., Page]]:
     assert complaints == []
 
 
-def test_it_tells_where_training_stands(show: Callable[..., Page]) -> None:
+def test_it_tells_where_training_stands(show):
     page = show(evidence())
     assert page.inner_text("h1") == "ledger"
     told = page.inner_text(".results")
@@ -112,7 +112,7 @@ def test_it_tells_where_training_stands(show: Callable[..., Page]) -> None:
     assert page.locator("details.card").count() == 3
 
 
-def test_the_test_result_comes_first_and_says_whether_it_is_old(show: Callable[..., Page]) -> None:
+def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
     run = plain_run()
     tested = Measurement(hard=0.2, soft=0.2, score=0.2, tasks={f"t{n}": (0, 0) for n in range(60)})
     first = FinalSkill(sha256="a", step=0, origin="initial", test=tested)
@@ -132,7 +132,7 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show: Callable[.
     assert "measured after step 2; training has gone on since" in results[0]
 
 
-def test_one_panel_tells_of_models_settings_dates_and_cost(show: Callable[..., Page]) -> None:
+def test_one_panel_tells_of_models_settings_dates_and_cost(show):
     model = {"target": {"provider": "openai", "model": "gpt", "reasoning_effort": "low"}}
     config = {"model": model, "train": {"num_epochs": 3, "batch_size": 16}}
     run = plain_run()
@@ -153,13 +153,13 @@ def test_one_panel_tells_of_models_settings_dates_and_cost(show: Callable[..., P
     assert "judge" not in panel
 
 
-def test_simulated_models_are_called_so(show: Callable[..., Page]) -> None:
+def test_simulated_models_are_called_so(show):
     page = show(evidence(plain_run(simulated=True)))
     assert "Simulated models." in page.inner_text("header")
     assert "Simulated" not in show(evidence()).inner_text("header")
 
 
-def test_a_step_shows_its_evidence_when_it_is_opened(show: Callable[..., Page]) -> None:
+def test_a_step_shows_its_evidence_when_it_is_opened(show):
     page = show(evidence())
     card = page.locator("#step-1")
     assert not card.locator("blockquote").is_visible()
@@ -171,7 +171,7 @@ def test_a_step_shows_its_evidence_when_it_is_opened(show: Callable[..., Page]) 
     assert card.locator(".diff .removed mark").all_inner_texts() == ["day"]
 
 
-def test_each_rule_leads_to_the_step_that_brought_it(show: Callable[..., Page]) -> None:
+def test_each_rule_leads_to_the_step_that_brought_it(show):
     page = show(evidence())
     rule = page.locator(".learned", has_text="Refunds are negative.")
     assert "+0.100\n0.100 → 0.200\n2 fixed, 1 broken" in rule.inner_text()
@@ -181,7 +181,7 @@ def test_each_rule_leads_to_the_step_that_brought_it(show: Callable[..., Page]) 
     page.locator("#step-1[open]").wait_for()
 
 
-def test_a_rule_says_what_it_is_estimated_to_add(show: Callable[..., Page]) -> None:
+def test_a_rule_says_what_it_is_estimated_to_add(show):
     run = plain_run(1)
     record = run.steps[0]
     edit = record.proposal.edits[0].model_copy(update={"content": "Refunds are negative."})
@@ -196,7 +196,7 @@ def test_a_rule_says_what_it_is_estimated_to_add(show: Callable[..., Page]) -> N
     assert page.locator(".effect.good").count() == 1
 
 
-def test_the_curve_is_one_stop_and_arrow_keys_go_along_it(show: Callable[..., Page]) -> None:
+def test_the_curve_is_one_stop_and_arrow_keys_go_along_it(show):
     page = show(evidence())
     stops = page.locator('a.point:not([tabindex="-1"])')
     assert stops.count() == 1
@@ -211,7 +211,7 @@ def test_the_curve_is_one_stop_and_arrow_keys_go_along_it(show: Callable[..., Pa
     page.locator("#step-2[open]").wait_for()
 
 
-def test_the_map_works_by_keyboard(show: Callable[..., Page]) -> None:
+def test_the_map_works_by_keyboard(show):
     page = show(evidence())
     page.focus("#outcomes")
     page.keyboard.press("ArrowRight")
@@ -223,13 +223,13 @@ def test_the_map_works_by_keyboard(show: Callable[..., Page]) -> None:
     page.locator("#step-3[open]").wait_for()
 
 
-def test_the_map_works_by_pointer(show: Callable[..., Page]) -> None:
+def test_the_map_works_by_pointer(show):
     page = show(evidence())
     page.locator("#outcomes").hover(position={"x": 2, "y": 26})
     assert "step 1, merged" in page.inner_text("#cell")
 
 
-def test_everything_can_be_reached_with_the_tab_key(show: Callable[..., Page]) -> None:
+def test_everything_can_be_reached_with_the_tab_key(show):
     page = show(evidence())
     reached = set()
     for _ in range(60):
@@ -240,7 +240,7 @@ def test_everything_can_be_reached_with_the_tab_key(show: Callable[..., Page]) -
         assert part in joined
 
 
-def test_steps_can_be_filtered(show: Callable[..., Page]) -> None:
+def test_steps_can_be_filtered(show):
     page = show(evidence())
     page.get_by_role("radio", name="reverted").check()
     assert [card.get_attribute("id") for card in page.locator("details.card:visible").all()] == [
@@ -257,7 +257,7 @@ def visible(page: Page) -> list[str]:
     return shown.all_inner_texts()
 
 
-def test_attempts_are_found_by_task_stage_and_outcome(show: Callable[..., Page]) -> None:
+def test_attempts_are_found_by_task_stage_and_outcome(show):
     page = show(evidence())
     assert page.inner_text("#found") == "4 attempts"
     assert "5 further attempts on record are left out" in page.inner_text("#trajectories")
@@ -275,7 +275,7 @@ def test_attempts_are_found_by_task_stage_and_outcome(show: Callable[..., Page])
     assert visible(page) == []
 
 
-def test_attempts_are_read_one_after_the_other_by_keyboard(show: Callable[..., Page]) -> None:
+def test_attempts_are_read_one_after_the_other_by_keyboard(show):
     page = show(evidence())
     page.get_by_role("button", name="Next").press("Enter")
     assert "Book task-3." in page.inner_text("details.trajectory[open]")
@@ -287,7 +287,7 @@ def test_attempts_are_read_one_after_the_other_by_keyboard(show: Callable[..., P
     assert page.locator("details.trajectory[open]").count() == 1
 
 
-def test_a_step_leads_to_its_attempts(show: Callable[..., Page]) -> None:
+def test_a_step_leads_to_its_attempts(show):
     page = show(evidence())
     page.evaluate("location.hash = 'step-1'")
     card = page.locator("#step-1")
@@ -300,7 +300,7 @@ def test_a_step_leads_to_its_attempts(show: Callable[..., Page]) -> None:
     assert "Book train-1." in page.locator("details.trajectory:target[open]").inner_text()
 
 
-def test_a_cell_of_the_map_leads_to_its_attempt(show: Callable[..., Page]) -> None:
+def test_a_cell_of_the_map_leads_to_its_attempt(show):
     page = show(evidence())
     page.focus("#outcomes")
     while not page.inner_text("#cell").startswith("task-3 "):
@@ -310,20 +310,20 @@ def test_a_cell_of_the_map_leads_to_its_attempt(show: Callable[..., Page]) -> No
     assert "Book task-3." in page.locator("details.trajectory:target[open]").inner_text()
 
 
-def test_without_attempts_it_says_where_they_are_recorded(show: Callable[..., Page]) -> None:
+def test_without_attempts_it_says_where_they_are_recorded(show):
     page = show(evidence(attempts={}, count=0))
     assert "rollout.events" in page.inner_text("#trajectories")
     assert page.locator("#find").count() == 0
 
 
-def test_it_is_readable_without_javascript(show: Callable[..., Page]) -> None:
+def test_it_is_readable_without_javascript(show):
     page = show(evidence(), java_script_enabled=False)
     page.locator("#step-1 summary").click()
     assert "The old is gone." in page.inner_text("#step-1")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(show: Callable[..., Page], scheme: str) -> None:
+def test_text_stands_out_from_its_ground(show, scheme):
     page = show(evidence(), color_scheme=scheme)
     ground, ink, soft = (luminance(page, name) for name in ("--ground", "--ink", "--soft"))
     assert contrast(ground, ink) > 7
@@ -348,16 +348,14 @@ def contrast(one: float, other: float) -> float:
 
 
 @pytest.mark.parametrize("width", [360, 1100])
-def test_it_fits_the_screen(show: Callable[..., Page], width: int) -> None:
+def test_it_fits_the_screen(show, width):
     page = show(evidence(), viewport={"width": width, "height": 700})
     page.get_by_role("button", name="Open all").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize(("width", "most"), [(1280, 3_000), (400, 4_400)])
-def test_a_run_of_a_hundred_tasks_is_a_few_screens_high(
-    show: Callable[..., Page], width: int, most: int
-) -> None:
+def test_a_run_of_a_hundred_tasks_is_a_few_screens_high(show, width, most):
     tasks = {f"selection-{number:03}": (number % 2, 0) for number in range(100)}
     run, measured = plain_run(20), Measurement(hard=0.5, soft=0.5, score=0.5, tasks=tasks)
     names = tuple(tasks)
@@ -385,7 +383,7 @@ def test_a_run_of_a_hundred_tasks_is_a_few_screens_high(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_what_a_link_or_a_filter_finds_is_unfolded(show: Callable[..., Page]) -> None:
+def test_what_a_link_or_a_filter_finds_is_unfolded(show):
     page = show(evidence(plain_run(12)))
     assert not page.locator("#step-1").is_visible()
     page.evaluate("location.hash = 'step-1'")
@@ -395,7 +393,7 @@ def test_what_a_link_or_a_filter_finds_is_unfolded(show: Callable[..., Page]) ->
     assert page.locator("details.card:visible").count() == 6
 
 
-def test_all_is_open_on_paper(show: Callable[..., Page]) -> None:
+def test_all_is_open_on_paper(show):
     page = show(evidence())
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -404,7 +402,7 @@ def test_all_is_open_on_paper(show: Callable[..., Page]) -> None:
     assert not page.locator("#step-1 blockquote").is_visible()
 
 
-def test_two_hundred_steps_are_small_and_quick(show: Callable[..., Page], written: Path) -> None:
+def test_two_hundred_steps_are_small_and_quick(show, written):
     rules = [f"Rule {number}: write it in the way of number {number}.\n" for number in range(120)]
     versions = tuple(
         Version(f"step {number}", "".join(rules[: number // 2 + 1]), f"step-{number}")
@@ -418,7 +416,7 @@ def test_two_hundred_steps_are_small_and_quick(show: Callable[..., Page], writte
     assert page.evaluate("document.querySelectorAll('*').length") < 30_000
 
 
-def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
+def test_what_is_hostile_is_only_shown(show):
     bad = "\n".join(HOSTILE) + "\n<script>document.title = 'owned'</script>{{ 7 * 7 }}</script>"
     run = plain_run()
     proposal = run.steps[0].proposal
@@ -463,7 +461,7 @@ def test_what_is_hostile_is_only_shown(show: Callable[..., Page]) -> None:
 
 @settings(max_examples=30)
 @given(runs())
-def test_any_run_that_a_branch_could_hold_makes_a_page(run: RunView) -> None:
+def test_any_run_that_a_branch_could_hold_makes_a_page(run):
     page = build_page(Evidence(run, (), {}))
     assert page.startswith("<!doctype html>")
     page.encode("utf-8")
@@ -489,7 +487,7 @@ def serving(folder: Path) -> Iterator[str]:
         process.terminate()
 
 
-def test_it_follows_a_run_and_stays_as_it_was_left(browser: Browser, tmp_path: Path) -> None:
+def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
     folder = tmp_path / "repository"
     make_repository(folder)
     subprocess.run((*PROGRAM, "-q", "step"), cwd=folder, check=True, capture_output=True)
@@ -513,7 +511,7 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser: Browser, tmp_path: P
         assert complaints == []
 
 
-def test_a_server_that_is_gone_is_told(browser: Browser, tmp_path: Path) -> None:
+def test_a_server_that_is_gone_is_told(browser, tmp_path):
     folder = tmp_path / "repository"
     make_repository(folder)
     subprocess.run((*PROGRAM, "-q", "step"), cwd=folder, check=True, capture_output=True)
@@ -542,8 +540,8 @@ def long_page(browser: Browser, reports: tuple[Path, Path]) -> Iterator[Page]:
 
 @pytest.mark.parametrize(("number", "limits"), [(0, QUICKSTART), (1, LONG)])
 def test_it_is_small_asks_for_nothing_and_the_browser_complains_of_nothing(
-    browser: Browser, reports: tuple[Path, Path], number: int, limits: Limits
-) -> None:
+    browser, reports, number, limits
+):
     file = reports[number]
     page = load(browser, file)
     assert page.complaints == ()
@@ -552,14 +550,14 @@ def test_it_is_small_asks_for_nothing_and_the_browser_complains_of_nothing(
     assert page.heap < limits.heap
 
 
-def test_all_of_200_steps_is_there(long_page: Page) -> None:
+def test_all_of_200_steps_is_there(long_page):
     assert long_page.locator('details.card[id^="step-"]').count() == 200
     assert "start" in (long_page.text_content("#outcomes") or "")
     assert long_page.locator("details.trajectory").count() > 50
     assert long_page.locator(".epoch").count() == 3
 
 
-def test_a_cell_of_the_map_of_200_steps_leads_to_where_it_is_told(long_page: Page) -> None:
+def test_a_cell_of_the_map_of_200_steps_leads_to_where_it_is_told(long_page):
     long_page.focus("#outcomes")
     for _ in range(3):
         long_page.keyboard.press("ArrowRight")

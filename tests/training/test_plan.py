@@ -172,7 +172,7 @@ def steps(*calls: int) -> list[HistoryEntry]:
     ]
 
 
-def test_without_a_budget_the_last_step_is_that_of_the_epochs() -> None:
+def test_without_a_budget_the_last_step_is_that_of_the_epochs():
     assert last_step(configured(), SIZES, None, ()) == 16
     assert last_step(configured(), SIZES, stands(16, calls=10_000), steps(900)) == 16
 
@@ -186,22 +186,20 @@ def test_without_a_budget_the_last_step_is_that_of_the_epochs() -> None:
         (349, (60, 60), 2),
     ],
 )
-def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(
-    spent: int, made: tuple[int, ...], last: int
-) -> None:
+def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(spent, made, last):
     config = configured(budget={"run": {"calls": 480}}, train={"num_epochs": 9})
     state = stands(len(made), calls=spent) if made else None
     assert last_step(config, SIZES, state, steps(*made)) == last
 
 
-def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far() -> None:
+def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():
     config = configured(budget={"run": {"cost_usd": 4.8}}, train={"num_epochs": 9})
     assert last_step(config, SIZES, None, ()) == 36
     state = stands(1, calls=100, cost_usd=1.0)
     assert last_step(config, SIZES, state, steps(50)) == 1 + (480 - 20 - 100) // 50
 
 
-def test_the_end_of_an_epoch_waits_for_room_in_the_budget() -> None:
+def test_the_end_of_an_epoch_waits_for_room_in_the_budget():
     config = configured(budget={"run": {"calls": 480}})
     assert completed_epoch(config, SIZES, stands(4, calls=300)) == 1
     assert completed_epoch(config, SIZES, stands(4, calls=400)) is None
@@ -214,7 +212,7 @@ def tasks_of(*kinds: str) -> tuple[Task, ...]:
     )
 
 
-def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls() -> None:
+def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     splits = Splits(TASKS, tasks_of(*["a"] * 75, *["b"] * 25), ())
     config, chosen = planned(configured(budget={"run": {"calls": 570}}), splits, None)
     assert (config.evaluation.sel_env_num, config.train.num_epochs) == (40, 57)
@@ -226,12 +224,12 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls() -> None:
 
 
 @pytest.mark.parametrize("budget", [{}, {"run": {"cost_usd": 3}}, {"step": {"calls": 99}}])
-def test_without_a_budget_of_calls_nothing_is_left_out(budget: dict[str, Any]) -> None:
+def test_without_a_budget_of_calls_nothing_is_left_out(budget):
     splits = Splits(TASKS, tasks_of(*["a"] * 200), ())
     assert planned(configured(budget=budget), splits, None) == (configured(budget=budget), splits)
 
 
-def test_what_a_person_wrote_is_not_planned() -> None:
+def test_what_a_person_wrote_is_not_planned():
     splits = Splits(TASKS, tasks_of(*["a"] * 200), ())
     given = {"budget": {"run": {"calls": 570}}, "train": {"num_epochs": 3}}
     config, chosen = planned(configured(**given, evaluation={"sel_env_num": 0}), splits, None)
@@ -239,7 +237,7 @@ def test_what_a_person_wrote_is_not_planned() -> None:
     assert chosen is splits
 
 
-def test_a_run_that_began_keeps_its_settings() -> None:
+def test_a_run_that_began_keeps_its_settings():
     recorded = {
         "train": {"num_epochs": 4},
         "optimizer": {"learning_rate": 4, "min_learning_rate": 2, "lr_scheduler": "constant"},
@@ -281,9 +279,11 @@ def test_steps_beyond_the_last_stay_at_the_minimum():
     assert edit_budget(optimizer, 15, 10) == 2
 
 
+@pytest.mark.parametrize("scheduler", ["constant", "linear", "cosine"])
 @pytest.mark.parametrize("most", [0, 1])
-def test_an_unset_minimum_never_lifts_a_smaller_maximum(most):
-    assert budgets(Optimizer(learning_rate=most), 4) == [most] * 4
+def test_an_unset_minimum_never_lifts_a_smaller_maximum(scheduler, most):
+    optimizer = Optimizer.model_validate({"learning_rate": most, "lr_scheduler": scheduler})
+    assert budgets(optimizer, 4) == [most] * 4
 
 
 @given(
