@@ -274,6 +274,10 @@ def test_the_run_is_compared_from_its_start_to_now(cli, trained):
     assert done.out.startswith("− initial, ")
     assert "\x1b" not in done.out
     assert all(len(line) <= 80 for line in done.out.splitlines())
+    found = cli(trained, "diff", "--json").json
+    assert found["before"]["name"] == "initial"
+    assert found["lines_added"] > 0
+    assert found["diff"].startswith("--- a/SKILL.md\n+++ b/SKILL.md\n")
 
 
 def test_versions_are_words_steps_refs_and_files(cli, done, git):
@@ -283,13 +287,6 @@ def test_versions_are_words_steps_refs_and_files(cli, done, git):
     assert f"the same in step 2 and {last}" in cli(done, "diff", "2", last).out
     assert "the same in initial and main" in cli(done, "diff", "initial", "main").out
     assert "+ mine.md, 2 words" in cli(done, "diff", "best", "mine.md").out
-
-
-def test_json_has_a_diff_that_git_could_apply(cli, trained):
-    found = cli(trained, "diff", "--json").json
-    assert found["before"]["name"] == "initial"
-    assert found["lines_added"] > 0
-    assert found["diff"].startswith("--- a/SKILL.md\n+++ b/SKILL.md\n")
 
 
 def test_steps_that_were_squashed_away_are_told_so(cli, done, git):
@@ -303,13 +300,6 @@ def test_steps_that_were_squashed_away_are_told_so(cli, done, git):
 
 
 KEPT = "skillopt/quickstart:.skillopt/quickstart/best_skill.md"
-
-
-def test_the_best_skill_is_printed_to_the_last_byte(cli, done, git):
-    result = cli(done, "best")
-    assert result.code == ExitCode.DONE
-    assert result.out.removesuffix("\n") == git(done, "show", KEPT)
-    assert result.out.endswith("\n")
 
 
 def test_it_is_written_to_a_file_that_keeps_its_mode(cli, done, tmp_path):
@@ -328,9 +318,13 @@ def test_a_place_that_cannot_be_written_is_named(cli, done, tmp_path):
     assert (result.code, "cannot be written" in result.err) == (ExitCode.USAGE, True)
 
 
-def test_programs_get_it_with_its_score(cli, done):
+def test_programs_get_it_with_its_score(cli, done, git):
+    result = cli(done, "best")
+    assert result.code == ExitCode.DONE
+    assert result.out.removesuffix("\n") == git(done, "show", KEPT)
+    assert result.out.endswith("\n")
     found = cli(done, "best", "--json").json
-    assert found["text"] == cli(done, "best").out
+    assert found["text"] == result.out
     assert (found["run"], found["tasks"], found["simulated"]) == ("quickstart", 16, True)
 
 

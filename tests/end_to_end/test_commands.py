@@ -106,33 +106,12 @@ def test_a_terminal_is_given_back_with_its_cursor(run, tmp_path, environ, colour
 # How commands end, for scripts that must tell why.
 
 
-def test_step_is_done_and_then_nothing_is_left(checkout, command):
-    one_step = ("-o", "train.num_epochs=1", "-o", "train.batch_size=8")
-    done = command(checkout, "step", "--json", *one_step)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["commit"] == checkout.ref("skillopt/demo")
-    assert command(checkout, "step", *one_step).returncode == 3
-
-
-def test_used_up_budget(checkout, command):
-    done = command(checkout, "run", "-o", "budget.run.calls=20")
-    assert done.returncode == 4
-    assert "budget.run.calls is used up" in done.stderr
-
-
 def test_too_many_errors(checkout, command, model_server):
     model_server.trouble = lambda prompt: (500, "out of order")
     done = command(checkout, "step", "--json")
     assert done.returncode == 5
     assert json.loads(done.stdout)["error"]["type"] == "TooManyErrors"
     assert checkout.ref("skillopt/demo") == ""
-
-
-def test_second_process_in_a_clone(checkout, command):
-    with checkout.session().ledger.lock():
-        done = command(checkout, "run")
-    assert done.returncode == 6
-    assert "another skillopt-ci is training" in done.stderr
 
 
 def test_terminated_run_goes_on_where_it_was(checkout, model_server):
@@ -158,17 +137,6 @@ def test_terminated_run_goes_on_where_it_was(checkout, model_server):
     model_server.trouble = lambda prompt: None
     assert len(checkout.run()) == 4
     assert model_server.answered.total() == checkout.state().usage.calls
-
-
-@pytest.mark.parametrize("options", [("--depth=1",), ("--single-branch",)])
-def test_partial_clone_can_be_read(workshop, command, options):
-    origin = workshop.origin()
-    workshop.clone(origin, "first").step()
-    clone = workshop.clone(origin, "second", *options)
-    shown = [command(clone, *words) for words in (("status",), ("log",), ("show", "1"))]
-    assert [done.returncode for done in shown] == [0, 0, 0]
-    assert all("0.250" in done.stdout for done in shown)
-    assert "Kind a: a number begins with a." in shown[2].stdout
 
 
 # Git will not take the commits: a message, an exit code, and nothing lost or paid twice.
@@ -198,14 +166,6 @@ def assert_goes_on(clone: Checkout, server: ModelServer) -> None:
     assert clone.state().step == 1
     assert server.most_answers == 1
     assert server.answered.total() == clone.state().usage.calls
-
-
-def test_missing_identity(clone, command, model_server):
-    done = command(clone, "step", GIT_CONFIG_GLOBAL="/dev/null")
-    assert done.returncode == 2
-    assert "git does not know who is committing" in done.stderr
-    assert "git.author_name" in done.stderr
-    assert model_server.prompts == []
 
 
 def test_read_only_remote(clone, command, model_server):

@@ -90,6 +90,7 @@ def test_lock_that_stays_on_the_remote_is_named(bench, here, origin, pauses, lef
     commit = bench.step(ledger, "one\n")
     ledger.push_candidate(commit)
     bench.git(origin, "pack-refs", "--all")
+    bench.git(origin, "config", "core.packedRefsTimeout", "0")  # git itself need not wait, too
     (origin / left).parent.mkdir(exist_ok=True)
     (origin / left).touch()
     with pytest.raises(PushRefused, match="git left a lock behind there") as caught:
