@@ -135,14 +135,9 @@ class Forecast:
     ) -> None:
         self.config, self.situation, self.assumed = config, situation, assumed
         self._solved = assumed.solved
-        #: How likely it is that so many training attempts were made under the current skill.
-        self._made = {made: 1.0}
-        # How many training tasks were likely attempted: at all and in steps, under the current
-        # skill; at all under the skill at the last epoch's end, which `_same` says is still it.
-        self._known = self._rolled = self._known_last = 0.0
-        self._same = 1.0
-        # Of those, tasks that no step had rolled out when the epoch began.
-        self._ahead = 0.0
+        # Expected of the current skill: the training attempts made under it, the share of training
+        # tasks without any, and the probability that it is the skill of the last epoch's end.
+        self._made, self._fresh, self._same = float(made), 1.0, 1.0
 
     def start(self) -> Calls:
         count = self.situation.selection * self.config.rollout.attempts
@@ -150,20 +145,17 @@ class Forecast:
 
     def step(self, plan: StepPlan) -> Calls:
         """One training step. In the first epoch no attempt was made before."""
-        config, train = self.config, self.situation.train
+        config = self.config
         each = config.rollout.attempts
         sizes = [len(batch.tasks) * each for batch in plan.batches]
         tasks = len({task.id for batch in plan.batches for task in batch.tasks})
-        # an epoch's end has made the first round of some already
-        new = tasks * (1 - self._ahead / train)
-        rollout = _between(tasks * each if plan.epoch == 1 else 0, new * each, tasks * each)
+        attempts = tasks * each
+        rollout = Range(attempts if plan.epoch == 1 else 0, attempts, attempts)
         if analyst_budget(config.optimizer) == 0:
             return {ROLLOUT: rollout, SELECTION: self._selection(0.0)}
         reflected = self._reflection(sizes)
-        self._made = {made + sum(sizes): share for made, share in self._made.items()}
-        self._known = min(train, self._known + tasks)
-        self._rolled = min(train, self._rolled + tasks)
-        self._known_last = min(train, self._known_last + self._same * tasks)
+        self._made += sum(sizes)
+        self._fresh = max(0.0, self._fresh - tasks / self.situation.train)
         return {ROLLOUT: rollout, **reflected, **self._candidate(plan)}
 
     def epoch_end(self, epoch: int) -> Calls:
@@ -175,17 +167,16 @@ class Forecast:
             train = self.situation.train
             sample = min(optimizer.slow_update_samples, train)
             most = train if optimizer.longitudinal_pair_policy == "changed" else sample
-            now = sample * (1 - self._known / train)
-            last = (1 - self._same) * sample * (1 - self._known_last / train)
-            self._known += now
-            calls[SLOW_ROLLOUT] = Range(0, (now + last) * each, 2 * most * each)
+            # the last epoch's skill, if it was replaced, lacks about half as many
+            likely = sample * self._fresh * (1 + (1 - self._same) / 2)
+            self._fresh *= 1 - sample / train
+            calls[SLOW_ROLLOUT] = Range(0, likely * each, 2 * most * each)
             calls[SLOW_UPDATE] = Range(1, 1, 2) if slow else Range()
             calls[META_SKILL] = Range(1, 1, 2) if meta else Range()
             if slow:
                 gated = optimizer.slow_update_gate_with_selection
                 calls[SELECTION] = self._selection(self._judge(_GUIDED, gated=gated))
-        self._known_last, self._same = self._known, 1.0
-        self._ahead = max(0.0, self._known - self._rolled)
+        self._same = 1.0
         return calls
 
     def finish(self) -> Calls:
@@ -202,24 +193,19 @@ class Forecast:
         """
         gradient, chars = self.config.gradient, self.situation.trajectory_chars
         usual, narrow = fitting(gradient, chars), fitting(gradient, 2 * chars)
-        lost, most = self.config.evaluation.max_error_rate, [*sizes]
-        most[0] = max(sizes[0], gradient.evidence)
+        lost, (first, *others) = self.config.evaluation.max_error_rate, sizes
         low = high = alone = 0
-        for size, full in zip(sizes, most, strict=True):
+        for size, full in zip(sizes, (max(first, gradient.evidence), *others), strict=True):
             least = size - math.floor(lost * size)
             low += min(sum(minibatch_counts(least, f, gradient)) for f in range(least + 1))
             high += 2 * max(sum(minibatch_counts(full, f, narrow)) for f in range(full + 1))
             # each side never has more minibatches than if all attempts were on it
             alone += math.ceil(full / narrow.minibatch_size)
-        analysts = merges = 0.0
-        for made, share in self._made.items():
-            joined_by = max(0, min(gradient.evidence - sizes[0], made))
-            shown = [sizes[0] + joined_by, *sizes[1:]]
-            counts = [minibatch_counts(n, round((1 - self._solved) * n), usual) for n in shown]
-            failures, successes = (sum(side) for side in zip(*counts, strict=True))
-            patches = math.ceil(successes * _SUCCESS_PATCHES)
-            analysts += share * (failures + successes)
-            merges += share * merged(failures, patches, usual)
+        shown = [first + round(max(0, min(gradient.evidence - first, self._made))), *others]
+        counts = [minibatch_counts(n, round((1 - self._solved) * n), usual) for n in shown]
+        failures, successes = (sum(side) for side in zip(*counts, strict=True))
+        analysts = failures + successes
+        merges = merged(failures, math.ceil(successes * _SUCCESS_PATCHES), usual)
         return {
             ANALYST: _between(low, analysts, high),
             MERGE: _between(0, merges, 2 * merged(alone, alone, gradient)),
@@ -255,11 +241,8 @@ class Forecast:
         share = self.assumed.accepted if gated else 1.0
         changed = proposed * share
         self._solved += changed * _GAIN * (1 - self._solved)
-        self._made = {made: one * (1 - changed) for made, one in self._made.items()}
-        self._made[0] = self._made.get(0, 0.0) + changed
-        self._known *= 1 - changed
-        self._rolled *= 1 - changed
-        self._ahead *= 1 - changed
+        self._made *= 1 - changed
+        self._fresh += changed * (1 - self._fresh)
         self._same *= 1 - changed
         # whoever is accepted is measured on all tasks
         attempts = share * planned + (1 - share) * rejected
