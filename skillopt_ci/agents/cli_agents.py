@@ -387,11 +387,10 @@ class ExternalSolver:
         else:
             streams = any(line.startswith("{") for line in result.stdout.splitlines())
             told = error or trouble or result.stderr or ("" if streams else result.stdout)
-        program = (*self.settings.command, AGENTS[self.settings.agent].program)[0]
-        worked = transcript.turns > 0
+        program = agent_program(self.settings, self.root)
         failure = agent_failure(
             *(self.name, program, result.exit_code, told),
-            worked=worked,
+            worked=transcript.turns > 0,
             silent=silent,
             keys=lacks_key(self.settings, self.environ),
         )

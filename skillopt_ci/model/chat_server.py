@@ -1,8 +1,7 @@
 """The server's side of OpenAI's chat protocol, for models of ours that others ask over HTTP."""
 
 import json
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -117,40 +116,27 @@ def reply_body(replies: Sequence[ChatReply]) -> dict[str, object]:
     }
 
 
-def error_response(
-    status: HTTPStatus,
-    message: str,
-    *,
-    kind: str = "invalid_request_error",
-    code: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> web.Response:
+def error_response(status: HTTPStatus, message: str) -> web.Response:
     """An error as OpenAI words it."""
-    error = {"message": message, "type": kind, "param": None, "code": code}
-    return web.json_response({"error": error}, status=status, headers=headers)
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return web.json_response({"error": error}, status=status)
 
 
 @asynccontextmanager
 async def listening(
-    respond: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    host: str = "127.0.0.1",
-    port: int = 0,
+    respond: Callable[[web.Request], Awaitable[web.StreamResponse]], port: int = 0
 ) -> AsyncIterator[str]:
-    """Let ``respond`` answer requests to ``host`` until the body ends; its value is the base URL.
+    """Let ``respond`` answer this machine until the body ends; its value is the base URL.
 
     Port 0 takes a free one. Raises OSError where that cannot be.
     """
     application = web.Application(client_max_size=_MOST_BYTES)
     application.router.add_route("*", "/{path:.*}", respond)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-    # Bound here and not by asyncio, which words its errors in its own way.
-    with socket.socket() as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        await runner.setup()
-        try:
-            await web.SockSite(runner, bound, backlog=256).start()
-            address, number = bound.getsockname()
-            yield f"http://{address}:{number}/v1"
-        finally:
-            await runner.cleanup()
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port, backlog=256, reuse_address=True).start()
+        address, number = runner.addresses[0]
+        yield f"http://{address}:{number}/v1"
+    finally:
+        await runner.cleanup()

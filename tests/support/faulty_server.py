@@ -49,10 +49,11 @@ class FaultyServer:
             case "rate_limited":
                 said, headers = "too many requests, slow down", {"Retry-After": "0"}
                 status = HTTPStatus.TOO_MANY_REQUESTS
-                return error_response(status, said, kind="rate_limit_error", headers=headers)
+                error = {"message": said, "type": "rate_limit_error"}
+                return web.json_response({"error": error}, status=status, headers=headers)
             case "server_error":
                 said = "the server had an error"
-                return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, said, kind="server_error")
+                return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, said)
             case "truncated_json":
                 return web.Response(text='{"choices": [', content_type="application/json")
         cut = web.StreamResponse(headers={"Content-Length": "1000"})

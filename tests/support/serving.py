@@ -24,7 +24,7 @@ def running(server: Server, port: int = 0) -> Iterator[str]:
 
     async def serve() -> None:
         end = asyncio.Event()
-        async with listening(server.respond, port=port) as url:
+        async with listening(server.respond, port) as url:
             begun.put((url, asyncio.get_running_loop(), end))
             await end.wait()
 

@@ -43,7 +43,7 @@ class SimulatedServer:
         except BadRequestError as error:
             return error_response(HTTPStatus.BAD_REQUEST, str(error))
         except ModelSetupError as error:
-            return error_response(HTTPStatus.NOT_FOUND, str(error), code="model_not_found")
+            return error_response(HTTPStatus.NOT_FOUND, str(error))
         await asyncio.sleep(self.latency)
         limit = asked.max_output_tokens
         reply = complete(model, asked.messages, seed=self.seed, limit=limit, tools=asked.tools)
