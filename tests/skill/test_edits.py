@@ -9,6 +9,8 @@ from skillopt_ci.skill.regions import APPENDIX, REGIONS, SLOW_UPDATE, protected_
 S, E = SLOW_UPDATE.start, SLOW_UPDATE.end
 BLOCK = f"{S}\nhint\n{E}\n"
 FRONT = "---\nname: x\n---\n"
+NOTES = APPENDIX.start
+BEFORE_REGION = EditStatus.APPENDED_BEFORE_REGION
 PIECES = [
     *(mark for region in REGIONS for mark in (region.start, region.end)),
     *("---\n", "name: x\n", "rule one", "rule", "\n", "\n\n", " ", "<!-- SLOW_", "UPDATE_END -->"),
@@ -26,28 +28,33 @@ def applied(text: str, edit: Edit) -> tuple[str, EditStatus]:
     return changed, report.status
 
 
-def test_append_starts_a_paragraph_at_the_end():
-    edit = Edit("append", content="\n- b \n")
-    assert applied("- a\n\n\n", edit) == ("- a\n\n- b\n", EditStatus.APPENDED)
-
-
-def test_append_to_an_empty_document_starts_at_its_top():
-    assert applied("", Edit("append", content="a")) == ("a\n", EditStatus.APPENDED)
-
-
-def test_append_goes_before_the_first_region():
-    changed, status = applied(f"a\n\n{BLOCK}", Edit("append", content="b"))
-    assert changed == f"a\n\nb\n\n{BLOCK}"
-    assert status is EditStatus.APPENDED_BEFORE_REGION
-
-
-def test_append_goes_before_a_lone_start_marker():
-    changed, _ = applied(f"a\n{APPENDIX.start}\n", Edit("append", content="b"))
-    assert changed == f"a\n\nb\n\n{APPENDIX.start}\n"
-
-
-def test_append_follows_a_bare_frontmatter():
-    assert applied(FRONT, Edit("append", content="a"))[0] == f"{FRONT}\na\n"
+@pytest.mark.parametrize(
+    ("before", "edit", "after", "status"),
+    [
+        # appending: a paragraph at the end, or before the first region
+        ("- a\n\n\n", Edit("append", content="\n- b \n"), "- a\n\n- b\n", EditStatus.APPENDED),
+        ("", Edit("append", content="a"), "a\n", EditStatus.APPENDED),
+        (FRONT, Edit("append", content="a"), f"{FRONT}\na\n", EditStatus.APPENDED),
+        ("a\n", Edit("append", content=f"{S}b{E}"), "a\n\nb\n", EditStatus.APPENDED),
+        (f"a\n\n{BLOCK}", Edit("append", content="b"), f"a\n\nb\n\n{BLOCK}", BEFORE_REGION),
+        (f"a\n{NOTES}\n", Edit("append", content="b"), f"a\n\nb\n\n{NOTES}\n", BEFORE_REGION),
+        # inserting: below the target's line, else at the end
+        ("a", Edit("insert_after", "a", "b"), "a\nb\n", EditStatus.INSERTED),
+        ("a\n", Edit("insert_after", "", "b"), "a\n\nb\n", EditStatus.INSERTED_AT_END),
+        ("a\n", Edit("insert_after", "missing", "b"), "a\n\nb\n", EditStatus.INSERTED_AT_END),
+        ("a\n", Edit("insert_after", S, "b"), "a\n\nb\n", EditStatus.INSERTED_AT_END),
+        # replacing and deleting: the first occurrence, however much white space is around it
+        ("a a\n", Edit("replace", "a", "b"), "b a\n", EditStatus.REPLACED),
+        ("- a\n- c\n", Edit("replace", "- a\n", "- b"), "- b\n- c\n", EditStatus.REPLACED),
+        ("a\nb\n", Edit("replace", "a\n", ""), "b\n", EditStatus.REPLACED),
+        ("a\n\nb\n", Edit("replace", "\n a \n", "c"), "c\n\nb\n", EditStatus.REPLACED),
+        ("a\n", Edit("replace", f"{S}\na", "b"), "b\n", EditStatus.REPLACED),
+        ("- a\n- a\n", Edit("delete", "- a\n", "ignored"), "- a\n", EditStatus.DELETED),
+        ("a\n", Edit("delete", "a"), "", EditStatus.DELETED),
+    ],
+)
+def test_apply_edits_changes_the_document(before, edit, after, status):
+    assert applied(before, edit) == (after, status)
 
 
 @pytest.mark.parametrize("op", ["append", "insert_after"])
@@ -62,42 +69,10 @@ def test_insert_after_goes_below_the_line_of_the_target(target):
     assert status is EditStatus.INSERTED
 
 
-def test_insert_after_the_last_line_ends_it_first():
-    assert applied("a", Edit("insert_after", "a", "b"))[0] == "a\nb\n"
-
-
-@pytest.mark.parametrize("target", ["", "missing", S])
-def test_insert_after_an_unknown_place_appends(target):
-    edit = Edit("insert_after", target, "b")
-    assert applied("a\n", edit) == ("a\n\nb\n", EditStatus.INSERTED_AT_END)
-
-
 def test_insert_after_an_unknown_place_stays_before_regions():
     changed, status = applied(f"a\n\n{BLOCK}", Edit("insert_after", "missing", "b"))
     assert changed == f"a\n\nb\n\n{BLOCK}"
     assert status is EditStatus.INSERTED_BEFORE_REGION
-
-
-def test_replace_changes_the_first_occurrence():
-    edit = Edit("replace", "a", "b")
-    assert applied("a a\n", edit) == ("b a\n", EditStatus.REPLACED)
-
-
-def test_replace_keeps_the_white_space_around_the_target():
-    assert applied("- a\n- c\n", Edit("replace", "- a\n", "- b"))[0] == "- b\n- c\n"
-
-
-def test_replace_with_nothing_deletes():
-    assert applied("a\nb\n", Edit("replace", "a\n", ""))[0] == "b\n"
-
-
-def test_delete_removes_the_first_occurrence():
-    edit = Edit("delete", "- a\n", "ignored")
-    assert applied("- a\n- a\n", edit) == ("- a\n", EditStatus.DELETED)
-
-
-def test_white_space_around_a_target_may_be_wrong():
-    assert applied("a\n\nb\n", Edit("replace", "\n a \n", "c"))[0] == "c\n\nb\n"
 
 
 @pytest.mark.parametrize(
@@ -126,14 +101,6 @@ def test_protected_parts_are_off_limits(op, target):
 def test_the_first_occurrence_outside_the_protected_parts_counts():
     text = f"{FRONT}\nname: x\n\n{BLOCK}"
     assert applied(text, Edit("delete", "name: x\n"))[0] == f"{FRONT}\n\n{BLOCK}"
-
-
-def test_markers_in_a_target_are_ignored():
-    assert applied("a\n", Edit("replace", f"{S}\na", "b")) == ("b\n", EditStatus.REPLACED)
-
-
-def test_markers_in_content_are_removed():
-    assert applied("a\n", Edit("append", content=f"{S}b{E}"))[0] == "a\n\nb\n"
 
 
 @pytest.mark.parametrize(
@@ -169,10 +136,6 @@ def test_each_edit_sees_what_the_one_before_left():
 def test_a_crlf_document_keeps_its_line_endings():
     edit = Edit("insert_after", "a\nb", "c\nd")
     assert applied("a\r\nb\r\ne\r\n", edit)[0] == "a\r\nb\r\n\r\nc\r\nd\r\ne\r\n"
-
-
-def test_removing_everything_leaves_an_empty_document():
-    assert applied("a\n", Edit("delete", "a")) == ("", EditStatus.DELETED)
 
 
 @given(documents, st.lists(edits, max_size=4))

@@ -54,28 +54,27 @@ def test_markers_are_the_agreed_comments():
     assert (APPENDIX.start, APPENDIX.end) == ("<!-- APPENDIX_START -->", "<!-- APPENDIX_END -->")
 
 
-def test_frontmatter_and_regions_are_protected():
-    text = f"---\na: b\n---\nbody\n{S}x{E}\n{APPENDIX.start}y{APPENDIX.end}\n"
-    assert protected_parts(text) == [
-        "---\na: b\n---",
-        f"{S}x{E}",
-        f"{APPENDIX.start}y{APPENDIX.end}",
-    ]
+NOTED = f"{APPENDIX.start}y{APPENDIX.end}"
+ENTANGLED = f"{S}a{APPENDIX.start}b{E}c{APPENDIX.end}"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (f"---\na: b\n---\nbody\n{S}x{E}\n{NOTED}\n", ["---\na: b\n---", f"{S}x{E}", NOTED]),
+        (f"a{E}b{S}c", [E, S]),
+        (f"x{ENTANGLED}y", [ENTANGLED]),
+    ],
+    ids=["whole", "without a partner", "entangled"],
+)
+def test_frontmatter_and_regions_are_protected(text, parts):
+    assert protected_parts(text) == parts
 
 
 def test_a_start_marker_pairs_with_the_next_end_marker():
     found = markers(f"{S}{S}{E}{E}", SLOW_UPDATE)
     assert found.blocks == (Span(0, len(S + S + E)),)
     assert found.orphans == (Span(len(S + S + E), len(S + S + E + E)),)
-
-
-def test_markers_without_a_partner_are_protected_themselves():
-    assert protected_parts(f"a{E}b{S}c") == [E, S]
-
-
-def test_entangled_regions_are_one_span():
-    text = f"{S}a{APPENDIX.start}b{E}c{APPENDIX.end}"
-    assert protected_parts(f"x{text}y") == [text]
 
 
 @given(texts)
@@ -89,13 +88,12 @@ def test_protected_spans_are_sorted_disjoint_and_hold_every_marker(text):
     assert strip_markers(open_text) == open_text
 
 
-def test_appended_text_belongs_before_the_first_start_marker():
-    assert tail_start(f"ab{APPENDIX.start}{S}{E}") == 2
-    assert tail_start(f"ab{E}") is None
-
-
-def test_a_marker_inside_the_frontmatter_is_not_the_tail():
-    assert tail_start(f"---\na: '{S}'\n---\nbody\n") is None
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [(f"ab{APPENDIX.start}{S}{E}", 2), (f"ab{E}", None), (f"---\na: '{S}'\n---\nbody\n", None)],
+)
+def test_appended_text_belongs_before_the_first_start_marker(text, start):
+    assert tail_start(text) == start
 
 
 @given(texts)
@@ -261,12 +259,8 @@ def test_notes_stand_in_a_block_at_the_end():
 
 
 def test_the_first_wording_of_a_note_stays():
-    told = merge_notes(["Look twice."], ["look  TWICE;", "Count.", "count"])
-    assert told == ("Look twice.", "Count.")
-
-
-def test_blank_notes_are_none():
-    assert merge_notes([], [" ", "\n", ""]) == ()
+    told = merge_notes(["Look twice."], [" ", "look  TWICE;", "Count.", "\n", "count", ""])
+    assert told == ("Look twice.", "Count.")  # and blank ones are none
 
 
 def test_a_note_is_one_line_without_markers_of_its_own():
