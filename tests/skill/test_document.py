@@ -40,9 +40,6 @@ def test_line_ending_is_crlf_only_where_all_lines_have_it(text, ending):
 def test_frontmatter_and_body_are_divided():
     assert frontmatter(SKILL) == "name: pdf\ndescription: d\n"
     assert body(SKILL) == "# Title\n"
-
-
-def test_frontmatter_span_ends_with_the_closing_dashes():
     assert SKILL[: frontmatter_end(SKILL)] == "---\nname: pdf\ndescription: d\n---"
 
 

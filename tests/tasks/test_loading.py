@@ -25,22 +25,10 @@ def test_given_splits_keep_file_order(tmp_path, write_splits):
     write_splits({"train": asks("b", "a"), "selection": asks("c"), "test": asks("d")})
     spec = GivenSplits(train="train.jsonl", selection="selection.jsonl", test="test.jsonl")
     splits = load_splits(spec, tmp_path)
-    assert [ids(part) for part in (splits.train, splits.selection, splits.test)] == [
-        ["b", "a"],
-        ["c"],
-        ["d"],
-    ]
-
-
-def test_test_split_may_be_left_out(tmp_path, write_splits):
-    write_splits({"train": asks("a"), "selection": asks("b")})
-    assert load_splits(GIVEN, tmp_path).test == ()
-
-
-def test_task_knows_where_it_was_defined(tmp_path, write_splits):
-    write_splits({"train": asks("a", "b"), "selection": asks("c")})
-    task = load_splits(GIVEN, tmp_path).train[1]
-    assert (task.file, task.line) == (tmp_path / "train.jsonl", 2)
+    parts = [ids(part) for part in (splits.train, splits.selection, splits.test)]
+    assert parts == [["b", "a"], ["c"], ["d"]]
+    assert load_splits(GIVEN, tmp_path).test == ()  # which may be left out
+    assert (splits.train[1].file, splits.train[1].line) == (tmp_path / "train.jsonl", 2)
 
 
 def test_limit_keeps_the_first_of_each_split(tmp_path, write_splits):
@@ -49,33 +37,29 @@ def test_limit_keeps_the_first_of_each_split(tmp_path, write_splits):
     assert (ids(splits.train), ids(splits.selection)) == (["a", "b"], ["d", "e"])
 
 
-@pytest.mark.parametrize("empty", ["train", "selection"])
-def test_empty_split_is_refused(tmp_path, write_splits, empty):
-    write_splits({"train": asks("a"), "selection": asks("b"), empty: []})
-    with pytest.raises(TaskFileError, match=rf"{empty}.jsonl: the {empty} split has no tasks"):
-        load_splits(GIVEN, tmp_path)
-
-
-def test_repeated_id_is_refused_across_splits(tmp_path, write_splits):
-    write_splits({"train": asks("a"), "selection": [{"id": "a", "prompt": "other"}]})
-    with pytest.raises(
-        TaskFileError, match=r"selection.jsonl:1: id 'a' is already used at .*train.jsonl:1"
-    ):
-        load_splits(GIVEN, tmp_path)
-
-
-def test_repeated_id_is_refused_within_a_split(tmp_path, write_splits):
-    write_splits({"train": [*asks("a"), {"id": "a", "prompt": "y"}], "selection": asks("b")})
-    with pytest.raises(TaskFileError, match=r"train.jsonl:2: id 'a'"):
-        load_splits(GIVEN, tmp_path)
-
-
-def test_same_question_in_two_splits_is_refused(tmp_path, write_splits):
-    write_splits({"train": asks("a"), "selection": [{"id": "z", "prompt": "ASK  A"}]})
-    with pytest.raises(
-        TaskFileError,
-        match=r"selection.jsonl:1: task 'z' .* the same as task 'a' of the train",
-    ):
+@pytest.mark.parametrize(
+    ("train", "selection", "message"),
+    [
+        ([], asks("b"), r"train.jsonl: the train split has no tasks"),
+        (asks("a"), [], r"selection.jsonl: the selection split has no tasks"),
+        (
+            asks("a"),
+            [{"id": "a", "prompt": "other"}],
+            r"selection.jsonl:1: id 'a' is already used at .*train.jsonl:1",
+        ),
+        ([*asks("a"), {"id": "a", "prompt": "y"}], asks("b"), r"train.jsonl:2: id 'a'"),
+        (
+            asks("a"),
+            [{"id": "z", "prompt": "ASK  A"}],
+            r"selection.jsonl:1: task 'z' .* the same as task 'a' of the train",
+        ),
+    ],
+)
+def test_load_splits_refuses_what_is_empty_or_repeated(
+    tmp_path, write_splits, train, selection, message
+):
+    write_splits({"train": train, "selection": selection})
+    with pytest.raises(TaskFileError, match=message):
         load_splits(GIVEN, tmp_path)
 
 
@@ -179,24 +163,15 @@ def load(tmp_path: Path):
 
 
 def test_every_training_batch_has_a_seed_of_its_own(load):
-    prompts = [task.messages[0].content for task in load(GOOD).train]
-    assert prompts == [f"train {seed} {n}" for seed in (8, 9) for n in range(3)]
-
-
-def test_selection_and_test_are_made_once_with_the_fixed_seed(load):
     splits = load(GOOD)
+    prompts = [task.messages[0].content for task in splits.train]
+    assert prompts == [f"train {seed} {n}" for seed in (8, 9) for n in range(3)]
+    # selection and test are made once, with the fixed seed
     held_out = (*splits.selection, *splits.test)
     prompts = [task.messages[0].content for task in held_out]
     assert prompts == ["selection 7 0", "selection 7 1", "test 7 0"]
-
-
-def test_tasks_without_an_id_are_named_by_split_and_seed(load):
-    splits = load(GOOD)
-    assert splits.train[0].id == "train-8-1"
-    assert splits.test[0].id == "test-7-1"
-
-
-def test_a_test_split_may_be_left_out(load):
+    # tasks without an id are named by split and seed
+    assert (splits.train[0].id, splits.test[0].id) == ("train-8-1", "test-7-1")
     assert load(GOOD, test=0).test == ()
 
 
