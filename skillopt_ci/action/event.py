@@ -186,14 +186,6 @@ class Conclude:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Say below a comment why what it asks for is not done."""
-
-    comment: Comment
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
     """Do what a comment asks for without any model, and say in the thread what came of it.
 
@@ -206,14 +198,18 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Do nothing now, for a reason that is told; ``reaction`` is for the comment that asked."""
+    """Do nothing now, for a reason that the log tells, and with ``answer`` the thread as well.
+
+    ``reaction`` is for the comment that asked.
+    """
 
     reason: str
     comment: Comment | None = None
     reaction: Reaction = "-1"
+    answer: bool = False
 
 
-Activity = Perform | Evaluate | Conclude | Answer | Reply | Nothing
+Activity = Perform | Evaluate | Conclude | Reply | Nothing
 
 #: Events by which a repository's own people or its clock start a job on its own code.
 _OWN_EVENTS = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
@@ -309,7 +305,7 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} may not write to this repository", comment)
     if comment.request == UNKNOWN:
-        return Answer(comment, _COMMANDS)
+        return Nothing(_COMMANDS, comment, "confused", answer=True)
     if comment.request == "note":
         return Nothing("the note is read by the next training step", comment, "eyes")
     if comment.request == "eval":
@@ -320,7 +316,7 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
             "when you commented, and a later one is not what you asked for. Add the label "
             f"`{inputs.label}` instead: it applies to the commit that it is added to."
         )
-        return Answer(comment, why)
+        return Nothing(why, comment, "confused", answer=True)
     if comment.request in ("step", "slow-update"):
         return Perform(Command(comment.request), comment)
     return Reply(comment, facts.head_then)

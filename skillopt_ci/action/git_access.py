@@ -27,8 +27,8 @@ def authorize(server_url: str, token: str) -> list[tuple[str, str]]:
     return [(key, ""), (key, f"Authorization: Basic {basic(token)}")]
 
 
-def identify(name: str = BOT_NAME, email: str = BOT_EMAIL) -> list[tuple[str, str]]:
-    return [("user.name", name), ("user.email", email)]
+def identify() -> list[tuple[str, str]]:
+    return [("user.name", BOT_NAME), ("user.email", BOT_EMAIL)]
 
 
 def basic(token: str) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from skillopt_ci.action.event import (
     Activity,
-    Answer,
     Comment,
     Conclude,
     Evaluate,
@@ -47,12 +46,11 @@ from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 def perform(job: Job, activity: Activity) -> Outcome:
     """Do ``activity``. Raises UsageError if it needs a token and there is none."""
     match activity:
-        case Nothing(reason, comment, reaction):
+        case Nothing(reason, comment, reaction, answer):
             _react(job, comment, reaction)
             outcome = _skipped(job, reason)
-        case Answer(comment, text):
-            _react(job, comment, "confused")
-            outcome = _answer(job, comment, text, _skipped(job, text))
+            if comment is not None and answer:
+                outcome = _answer(job, comment, reason, outcome)
         case Reply(comment):
             _react(job, comment, "eyes")
             outcome = _reply(job, activity)

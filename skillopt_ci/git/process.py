@@ -191,10 +191,6 @@ class Git:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def with_env(self, **env: str) -> "Git":
-        """Return the same command with more environment variables."""
-        return Git(self.folder, {**self.env, **env})
-
     def attempt(self, *args: str, stdin: bytes = b"", seconds: float | None = None) -> Result:
         """Run ``git <args>``, whatever its exit status; RepositoryError if git is missing.
 

@@ -11,7 +11,6 @@ from skillopt_ci.action.event import (
     REQUESTS,
     UNKNOWN,
     Activity,
-    Answer,
     Comment,
     Conclude,
     Evaluate,
@@ -181,10 +180,10 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
 def test_what_an_event_asks_for(event, command, facts, expected):
     found = decide(event, Inputs(command=Command(command) if command else None), facts)
     match found:
+        case Nothing(comment=comment, answer=True):
+            assert (expected, comment) == ("answer", event.comment)
         case Nothing():
             assert expected == NOTHING
-        case Answer(comment=comment):
-            assert (expected, comment) == ("answer", event.comment)
         case Conclude(head_sha=head, conclusion=conclusion):
             assert (conclusion or "waits", head in ("h", "head")) == (expected, True)
         case _:

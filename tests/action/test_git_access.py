@@ -7,6 +7,7 @@ import pytest
 from github_server.state import Hub
 
 from skillopt_ci.action.git_access import (
+    BOT_NAME,
     as_environment,
     authorize,
     identify,
@@ -62,8 +63,8 @@ def test_settings_are_added_to_those_that_are_there(tmp_path):
 
 
 def test_the_last_of_two_names_counts(tmp_path):
-    env = as_environment(identify("Bot", "bot@localhost"), {"GIT_CONFIG_COUNT": "nonsense"})
-    assert Git(tmp_path, env).text("config", "user.name") == "Bot"
+    env = as_environment(identify(), {"GIT_CONFIG_COUNT": "nonsense"})
+    assert Git(tmp_path, env).text("config", "user.name") == BOT_NAME
 
 
 def test_the_workspace_and_a_repository_inside_it_are_trusted(tmp_path):

@@ -147,7 +147,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Git:
 def by_index(git: Git, tree: str, changes: dict[str, str | None]) -> str:
     """Change a tree through an index, as git's own commands do."""
     with tempfile.TemporaryDirectory() as folder:
-        indexed = git.with_env(GIT_INDEX_FILE=str(Path(folder) / "index"))
+        indexed = Git(git.folder, {**git.env, "GIT_INDEX_FILE": str(Path(folder) / "index")})
         indexed.run("read-tree", tree)
         for path, text in changes.items():
             if text is None:
