@@ -20,20 +20,14 @@ def test_the_file_wins_over_its_base_and_overrides_over_both(load_with, write):
     assert (train.batch_size, train.seed, train.num_epochs) == (1, 2, 3)
 
 
-def test_the_last_override_wins(load_with):
-    assert load_with("", "train.seed=1", "train.seed=2").config.train.seed == 2
-
-
-def test_an_override_can_replace_the_way_tasks_are_given(load_with):
-    assert load_with("", "tasks={split_dir: data}").config.tasks.model_dump() == {
-        "split_dir": "data",
-        "limit": 0,
-    }
-
-
 def test_an_override_reaches_into_a_role(load_with):
     role = load_with("", "model.target.model=other").config.model.target
     assert (role.provider, role.model) == ("simulated", "other")
+    # the last one wins, and a whole number may stand for a fraction
+    assert load_with("", "train.seed=1", "train.seed=2").config.train.seed == 2
+    assert load_with("", "evaluation.max_error_rate=1").config.evaluation.max_error_rate == 1.0
+    tasks = load_with("", "tasks={split_dir: data}").config.tasks  # another way to give tasks
+    assert tasks.model_dump() == {"split_dir": "data", "limit": 0}
 
 
 def test_root_is_the_folder_of_the_file_that_was_asked_for(write, tmp_path):
@@ -231,10 +225,6 @@ def test_an_override_of_an_unknown_key_names_the_nearest(complaint_with):
     assert complaint_with("", "train.bach_size=3") == (
         "-o train.bach_size: unknown key; did you mean 'batch_size'?"
     )
-
-
-def test_a_whole_number_may_stand_for_a_fraction(load_with):
-    assert load_with("", "evaluation.max_error_rate=1").config.evaluation.max_error_rate == 1.0
 
 
 def test_bases_come_first_and_are_found_beside_the_file_that_names_them(write):
