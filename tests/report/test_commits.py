@@ -20,7 +20,7 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import base, candidate
 from skillopt_ci.report.terminal import rows_at_a_glance, rows_in_full, title
 from skillopt_ci.report.view import StepPlace, event_view
-from skillopt_ci.report.words import boundary_verdict, categories, edit_text, gist
+from skillopt_ci.report.words import boundary_verdict, edit_text, gist
 
 if TYPE_CHECKING:
     from tests.report.conftest import Make
@@ -79,10 +79,7 @@ def test_a_merge_carries_scores_flips_and_usage(make_record, make_decision):
         "Fixed: s1, s2. Broken: s3.\n\n"
         "Used 7 calls, 1,234 tokens, cost $0.0125."
     )
-
-
-def test_the_trailers_carry_every_fact(make_record, make_decision):
-    assert landed(make_record(decision=make_decision()), seconds=1.26).trailers == {
+    assert text.trailers == {
         "Skillopt-Step": "3",
         "Skillopt-Epoch": "2",
         "Skillopt-Action": "accept_new_best",
@@ -320,15 +317,13 @@ def test_refusals_are_in_the_message(make_end):
     assert "Notes refused: it holds a token" in body
 
 
-def test_categories_are_counted(make_end):
-    assert categories(make_end()) == "1 improved, 1 persistent fail"
-
-
 def test_rows_at_a_glance(make_end, state):
     rows = dict(rows_at_a_glance(event_view(make_end(), StepPlace(seconds=1.25)), state))
     assert rows["verdict"] == "merged, new best"
-    assert rows["compared"].startswith("0.000 → 0.500 on 2 training tasks: 1 improved")
+    assert rows["compared"] == "0.000 → 0.500 on 2 training tasks: 1 improved, 1 persistent fail"
     assert rows["used"].endswith("1.2 s")
+    rows = dict(rows_at_a_glance(event_view(make_end(pairs=())), state))
+    assert rows["compared"] == "nothing to compare"  # as in the first epoch
 
 
 def test_all_rows(make_end):
@@ -338,11 +333,6 @@ def test_all_rows(make_end):
     assert rows["meta skill"] == META.content
     assert rows["  slow_rollout"].startswith("4 calls")
     assert rows["selection tasks"].startswith("0.500 → 0.750")
-
-
-def test_first_epoch_has_nothing_to_compare(make_end, state):
-    rows = dict(rows_at_a_glance(event_view(make_end(pairs=())), state))
-    assert rows["compared"] == "nothing to compare"
 
 
 def test_verdict_without_a_decision(make_end):

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+import pytest
+
 from skillopt_ci.ledger.records import (
     HistoryEntry,
     LearningRateRecord,
@@ -141,11 +143,6 @@ def test_errors_are_shown_beside_the_score(make_record, make_decision, state):
     assert rows["not measured"] == "s8, s9"
 
 
-def test_a_reused_measurement_is_called_one(make_record, make_decision, state):
-    rows = dict(glance(make_record(decision=make_decision(reused_from=2)), state, 1.0))
-    assert "as measured in step 2" in rows["selection tasks"]
-
-
 COMMIT = "0123456789abcdef"
 
 
@@ -179,12 +176,9 @@ def test_the_run_at_a_glance(state, make_entry):
     )
 
 
-def test_before_the_first_step_there_is_none(state):
+def test_before_the_first_step_there_is_none(state, make_entry):
     rows = dict(status_rows(run_of(state.model_copy(update={"step": 0}))))
     assert (rows["last step"], rows["started at"]) == ("none yet", "–")
-
-
-def test_steps_without_a_candidate_are_named_if_there_are_any(state, make_entry):
     entry = make_entry(action="skip_no_patches", score_after=None)
     rows = dict(status_rows(run_of(state, entry)))
     assert rows["steps"] == "0 merged, 0 reverted, 1 without a candidate"
@@ -206,26 +200,18 @@ def test_a_step_is_a_row_under_the_headings(make_entry):
     assert len(row) == len(LOG_HEADINGS)
 
 
-def test_what_is_no_step_has_no_step_number_and_tells_its_reason(make_entry):
-    entry = make_entry(kind="set_aside", action="set_aside", reason="the branch changed")
-    row = log_row(entry)
-    assert (row[0], row[5], row[-1]) == ("–", "–", "set aside: the branch changed")
-
-
-def test_a_step_without_a_candidate_was_not_reverted(make_entry):
-    row = log_row(make_entry(action="reject", score_after=None))
-    assert (row[3], row[-1]) == ("–", "nothing changed")
-
-
-def test_an_epochs_end_is_told_by_its_verdict(make_entry):
-    end = make_entry(kind="slow_update", action="reject", score_after=0.5)
-    assert (log_row(end)[0], log_row(end)[-1]) == ("–", "end of epoch: reverted")
-
-
-def test_an_epochs_end_without_a_candidate_is_told_by_its_reason(make_entry):
-    reason = "no new guidance"
-    end = make_entry(kind="slow_update", action="no_content", score_after=None, reason=reason)
-    assert log_row(end)[-1] == "end of epoch: no new guidance"
+@pytest.mark.parametrize(
+    ("kind", "action", "after", "cells"),
+    [
+        ("set_aside", "set_aside", 0.75, ("–", "0.750", "set aside: so it is")),
+        ("step", "reject", None, ("3", "–", "nothing changed")),
+        ("slow_update", "reject", 0.5, ("–", "0.500", "end of epoch: reverted")),
+        ("slow_update", "no_content", None, ("–", "–", "end of epoch: so it is")),
+    ],
+)
+def test_what_is_no_verdict_on_a_step_tells_its_reason(make_entry, kind, action, after, cells):
+    row = log_row(make_entry(kind=kind, action=action, score_after=after, reason="so it is"))
+    assert (row[0], row[3], row[-1]) == cells
 
 
 def summed(attempts: list[Rollout]) -> Summary:
