@@ -42,18 +42,18 @@ def trailers(checkout: Checkout, commit: str) -> dict[str, str]:
 
 
 def test_first_parents_read_as_a_training_log(trained):
-    assert [subject.partition(":")[0] for subject in trained.subjects()] == [
+    subjects = trained.subjects()
+    assert [subject.partition(":")[0] for subject in subjects] == [
         "Begin",
         "Start training skills/SKILL.md",
         "Merge step 1 (0.000 → 0.250)",
         "Step 2",
         "Revert step 2 (0.250 → 0.000)",
     ]
-
-
-def test_subject_says_in_words_what_changed(trained):
-    assert "Kind a: a number begins with a" in trained.subjects()[2]
-    assert "Leave out every answer" in trained.subjects()[4]
+    # and say in words what changed
+    assert "Kind a: a number begins with a" in subjects[2]
+    assert "Leave out every answer" in subjects[4]
+    assert trained.ref(CANDIDATE) == ""
 
 
 def test_merge_joins_the_previous_tip_and_the_candidate(trained):
@@ -65,11 +65,6 @@ def test_merge_joins_the_previous_tip_and_the_candidate(trained):
 def test_revert_stands_on_its_candidate_and_restores_the_skill(trained):
     assert parents(trained, BRANCH) == [trained.git("rev-parse", f"{BRANCH}~1")]
     assert trained.show(f"{BRANCH}~1") != trained.show(BRANCH) == trained.show(f"{BRANCH}~2")
-
-
-def test_candidate_ref_is_gone_when_the_step_is_decided(checkout):
-    checkout.step()
-    assert checkout.ref(CANDIDATE) == ""
 
 
 def test_trailers_carry_the_facts(trained):

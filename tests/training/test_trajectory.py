@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,14 +52,10 @@ def test_the_system_prompt_does_not_repeat_the_skill(make_rollout):
     assert "[user] Mine reads:\n# Rules" in text
 
 
-def test_a_skill_too_short_to_save_anything_is_left_alone(make_rollout):
-    rollout = make_rollout("t1", messages=(Message("system", "a bad aim"),))
-    assert "[system] a bad aim" in rendered(rollout, skill="a")
-
-
-def test_a_blank_skill_replaces_nothing(make_rollout):
-    rollout = make_rollout("t1", messages=(Message("system", "x y"),))
-    assert "[system] x y" in rendered(rollout, skill=" ")
+@pytest.mark.parametrize(("prompt", "skill"), [("a bad aim", "a"), ("x y", " ")])
+def test_a_skill_too_short_to_save_anything_is_left_alone(make_rollout, prompt, skill):
+    rollout = make_rollout("t1", messages=(Message("system", prompt),))
+    assert f"[system] {prompt}" in rendered(rollout, skill=skill)
 
 
 def test_a_message_cannot_pass_for_another_or_for_a_heading(make_rollout):
@@ -89,8 +86,10 @@ def test_a_refusal_tells_its_reason(make_rollout):
     assert "Failure reason: content filter" in rendered(rollout)
 
 
-def test_references_are_clipped_too(make_rollout):
-    text = rendered(make_rollout("t1"), limit=500, references=("r" * 5000,))
+@pytest.mark.parametrize("task", [{"references": ("r" * 5000,)}, {"reference_text": "r" * 900}])
+def test_references_are_clipped_too(make_rollout, task):
+    text = rendered(make_rollout("t1"), limit=500, **task)
+    assert "characters left out" in text
     assert text.count("r" * 200) == 2
 
 
@@ -120,24 +119,14 @@ def test_the_reference_text_follows_the_references_in_a_fence_of_its_own(make_ro
     )
 
 
-def test_a_long_reference_text_keeps_head_and_tail(make_rollout):
-    text = rendered(make_rollout("t1"), limit=500, reference_text="r" * 900)
-    assert "characters left out" in text
-    assert text.count("r" * 200) == 2
-
-
 def test_a_trace_stands_before_the_conversation_where_it_is_wanted(make_rollout):
     rollout = make_rollout("t1", trace="ran `ls`\n```\n#### Conversation")
-    text = render_trajectories([rollout], {"t1": Task("t1", ())}, {}, 10_000, traces=True)
+    known = {"t1": Task("t1", ())}
+    text = render_trajectories([rollout], known, {}, 10_000, traces=True)
     assert "#### Trace\n\n````\nran `ls`\n```\n#### Conversation\n````\n\n#### Conversation" in text
     assert "#### Trace" not in rendered(rollout)
-
-
-def test_no_trace_no_section(make_rollout):
-    text = render_trajectories(
-        [make_rollout("t1")], {"t1": Task("t1", ())}, {}, 10_000, traces=True
-    )
-    assert "#### Trace" not in text
+    text = render_trajectories([make_rollout("t1")], known, {}, 10_000, traces=True)
+    assert "#### Trace" not in text  # there is none
 
 
 def test_an_analyst_sees_of_a_picture_what_it_is_and_its_hash(make_rollout):
