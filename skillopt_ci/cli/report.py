@@ -129,7 +129,6 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
         attempts=attempts,
         count=count,
         effects=edit_effects(run.steps),
-        first=run.baseline,
         dates=_dates(reader),
     )
 

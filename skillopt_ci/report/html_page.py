@@ -206,8 +206,8 @@ def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]:
     """The skill at the start and every candidate whose tasks are on record, oldest first."""
-    if evidence.first is not None:
-        yield Column("at the start", "", "measured", evidence.first, "start")
+    if (first := evidence.run.baseline) is not None:
+        yield Column("at the start", "", "measured", first, "start")
     for view in views:
         decision = view.record.decision
         if decision is not None and decision.measurement is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from skillopt_ci.ledger.records import Measurement, StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_attempts import Recorded
 from skillopt_ci.report.view import EventView, RunView
@@ -26,8 +26,8 @@ class Evidence:
 
     ``candidates`` has the text before and after each candidate, by the anchor of its section; a
     candidate whose commits cannot be reached any more is missing there. ``attempts`` are some of
-    the ``count`` that this machine has on record, ``first`` is the measurement that training began
-    with, ``dates`` are the days of its first and its newest commit.
+    the ``count`` that this machine has on record, ``dates`` are the days of the run's first and its
+    newest commit.
     """
 
     run: RunView
@@ -37,7 +37,6 @@ class Evidence:
     attempts: Recorded = field(default_factory=dict)
     count: int = 0
     effects: Effects = field(default_factory=dict)
-    first: Measurement | None = None
     dates: tuple[str, ...] = ()
 
 
