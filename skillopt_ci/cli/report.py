@@ -22,7 +22,7 @@ from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
-from skillopt_ci.report.html_charts import anchor
+from skillopt_ci.report.html_charts import Outcome, anchor, outcome_of
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.html_skill import Evidence, Version
 from skillopt_ci.report.terminal import course_lines, shortened
@@ -41,7 +41,6 @@ _HOST = "127.0.0.1"
 _TEXT, _ATTEMPT = 1_600, 6_000
 #: What a turn is, by its heading in the record; all others are tools.
 _KINDS = ("system", "user", "model", "result", "outcome")
-_SOLVED = 1 - 1e-9
 _MEASURED = tuple(one.value for one in Status if one.measured)
 
 
@@ -188,23 +187,22 @@ def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[
 
 def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
     """An attempt as the report shows it, shortened, without the secrets that are known by now."""
-    solved = None
-    if trace.end is None:
-        outcome = "not ended"
-    elif (status := str(trace.end.get("status", ""))) not in _MEASURED:
-        outcome = f"not measured: {status.replace('_', ' ')}"
-    else:
+    outcome: Outcome = "unknown"
+    told = "not ended"
+    if trace.end is not None and (status := str(trace.end.get("status", ""))) in _MEASURED:
         hard, soft = float(trace.end.get("hard") or 0), float(trace.end.get("soft") or 0)
-        solved = hard >= _SOLVED
-        outcome = f"solved in part ({score(max(hard, soft))})" if hard > 0 or soft > 0 else "failed"
-        outcome = "solved" if solved else outcome
+        told = outcome = outcome_of(hard, soft)
+        if outcome == "partial":
+            told = f"solved in part ({score(max(hard, soft))})"
+    elif trace.end is not None:
+        told = f"not measured: {status.replace('_', ' ')}"
     return Trajectory(
         task=redact(trace.task),
         stage=trace.stage,
         attempt=trace.attempt,
         skill=trace.skill_sha256,
         outcome=outcome,
-        solved=solved,
+        told=told,
         turns=_bounded(tuple(_turns(trace, redact))),
         reason=redact(str((trace.end or {}).get("reason") or "")),
     )

@@ -21,17 +21,17 @@ class Turn(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """One attempt at a task with the skill of that SHA-256; ``outcome`` says how it ended.
+    """One attempt at a task with the skill of that SHA-256; ``told`` says how it ended.
 
-    ``solved`` is None where nothing was measured, ``reason`` is the grader's.
+    ``reason`` is the grader's.
     """
 
     task: str
     stage: str
     attempt: int
     skill: str
-    outcome: str
-    solved: bool | None
+    outcome: Outcome
+    told: str
     turns: tuple[Turn, ...]
     reason: str = ""
 
@@ -135,14 +135,6 @@ class Shown:
         words = ["skillopt-ci", "trace", one.task, "--stage", one.stage]
         numbered = ["--attempt", str(one.attempt), "--skill", one.skill[:12], "--whole"]
         return shlex.join([*words, *numbered])
-
-    @property
-    def kind(self) -> Outcome:
-        if self.attempt.solved is None:
-            return "unknown"
-        if self.attempt.solved:
-            return "solved"
-        return "failed" if self.attempt.outcome == "failed" else "partial"
 
 
 @dataclass(frozen=True, slots=True)

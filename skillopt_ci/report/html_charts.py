@@ -201,9 +201,10 @@ def _row(task: str, columns: Sequence[Column]) -> Row:
 
 def _outcome(measurement: Measurement, task: str) -> Outcome:
     scores = measurement.tasks.get(task)
-    if scores is None:
-        return "unknown"
-    hard, soft = scores
+    return "unknown" if scores is None else outcome_of(*scores)
+
+
+def outcome_of(hard: float, soft: float) -> Outcome:
     if hard >= _SOLVED:
         return "solved"
     return "partial" if hard > 0 or soft > 0 else "failed"

@@ -103,22 +103,22 @@ def test_a_torn_record_is_read_as_far_as_it_goes(done):
 
 
 @pytest.mark.parametrize(
-    ("status", "hard", "solved", "outcome"),
+    ("status", "hard", "outcome", "told"),
     [
-        ("scored", 1.0, True, "solved"),
-        ("scored", 0.5, False, "solved in part (0.500)"),
-        ("limit", 0.0, False, "failed"),
-        ("error", 0.0, None, "not measured: error"),
+        ("scored", 1.0, "solved", "solved"),
+        ("scored", 0.5, "partial", "solved in part (0.500)"),
+        ("limit", 0.0, "failed", "failed"),
+        ("error", 0.0, "unknown", "not measured: error"),
     ],
 )
-def test_an_outcome_is_put_into_words(status, hard, solved, outcome):
+def test_an_outcome_is_put_into_words(status, hard, outcome, told):
     found = trajectory(course(status=status, hard=hard), unchanged)
-    assert (found.solved, found.outcome) == (solved, outcome)
+    assert (found.outcome, found.told) == (outcome, told)
 
 
 def test_an_attempt_that_never_ended_is_told_so():
     left = AttemptTrace("rollout", "task", 0, "chat", "sha", [said("hm")])
-    assert trajectory(left, unchanged).outcome == "not ended"
+    assert trajectory(left, unchanged).told == "not ended"
 
 
 def test_the_instructions_are_left_out_and_the_rest_is_in_order():

@@ -18,9 +18,9 @@ from skillopt_ci.report.html_attempts import WISHES_MOST as MOST_WISHES
 from skillopt_ci.report.view import RunView
 
 
-def attempt(task: str, stage: str, skill: str, *, solved: bool | None, size: int = 5) -> Trajectory:
+def attempt(task: str, stage: str, skill: str, *, size: int = 5) -> Trajectory:
     turns = (Turn("model", "model", "x" * size),)
-    return Trajectory(task, stage, 0, skill, "outcome", solved, turns)
+    return Trajectory(task, stage, 0, skill, "failed", "told", turns)
 
 
 def grown(steps: int) -> RunView:
@@ -43,8 +43,7 @@ def everything(run: RunView, size: int = 5) -> Recorded:
     """An attempt for every wish, as it should be."""
     asked = {wish for own in wishes(run).values() for wish in own}
     return recorded(
-        attempt(one.task, one.stage, one.skill, solved=False, size=size)
-        for one in sorted(asked, key=str)
+        attempt(one.task, one.stage, one.skill, size=size) for one in sorted(asked, key=str)
     )
 
 
@@ -65,7 +64,7 @@ def test_the_newest_step_asks_first():
 
 
 def test_the_last_of_several_records_of_an_attempt_counts():
-    one, other = (attempt("t", "rollout", "s", solved=False, size=size) for size in (1, 2))
+    one, other = (attempt("t", "rollout", "s", size=size) for size in (1, 2))
     assert list(recorded([one, other]).values()) == [other]
 
 
@@ -106,7 +105,7 @@ def test_the_page_is_bounded_in_characters():
 
 
 def test_an_attempt_says_the_command_that_shows_all_of_it():
-    known = recorded(iter([attempt("task-3", "selection", "s1", solved=False)]))
+    known = recorded(iter([attempt("task-3", "selection", "s1")]))
     (shown,) = viewer(grown(1), known).shown
     assert shown.trace == (
         "skillopt-ci trace task-3 --stage selection --attempt 0 --skill s1 --whole"
@@ -114,7 +113,7 @@ def test_an_attempt_says_the_command_that_shows_all_of_it():
 
 
 def test_a_hostile_name_stays_one_word_of_the_command():
-    made = attempt("$(reboot); 'x", "selection", "s1", solved=False)
+    made = attempt("$(reboot); 'x", "selection", "s1")
     shown = Shown("attempt-1", made, "", "", "")
     assert shlex.split(shown.trace)[2] == made.task
 

@@ -27,6 +27,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Trajectory, Turn, recorded
+from skillopt_ci.report.html_charts import Outcome
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.html_skill import Evidence, Version
 from skillopt_ci.report.view import RunView
@@ -44,7 +45,8 @@ NEW = "# Ledger\n\nWrite dates year first.\n\nRefunds are negative.\n"
 def attempt(task: str, stage: str, skill: str, *, solved: bool, said: str = "No.") -> Trajectory:
     """An attempt at ``task`` with the skill of that hash."""
     turns = (Turn("user", "user", f"Book {task}."), Turn("model", "model", said))
-    return Trajectory(task, stage, 0, skill, "solved" if solved else "failed", solved, turns)
+    outcome: Outcome = "solved" if solved else "failed"
+    return Trajectory(task, stage, 0, skill, outcome, outcome, turns)
 
 
 #: The plain run's steps have the skill `a` before and `b` after.
