@@ -79,7 +79,7 @@ model:
   target: {{provider: openai, model: m, base_url: URL, api_key_env: DEMO_KEY, retries: 0}}
   optimizer: {{provider: openai, model: m, base_url: URL, api_key_env: DEMO_KEY, retries: 0}}
 train: {{num_epochs: 2, batch_size: 4}}
-gradient: {{minibatch_size: 2}}
+gradient: {{minibatch_size: 2, failure_only: false}}
 optimizer: {{use_slow_update: false, use_meta_skill: false}}
 """
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from bench.world.answering import Oracle
 from bench.world.world import INITIAL_SKILL, SPLITS, Parameters, World, make_world
 from skillopt_ci.cli.build import as_begun, open_run
 from skillopt_ci.cli.options import Globals
+from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.model.providers import ServerClient
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
@@ -84,9 +85,11 @@ def run_inside(
 async def _train(root: Path) -> None:
     run = as_begun(open_run(Globals(environ=environment(), cwd=root), silent))
     async with prefetching(run) as ready:
-        async for _ in train(ready):
-            pass
-        await patiently(ready, lambda: finish(ready))
+        # a step that breaks off is paid for all the same; what stands then is the outcome
+        with suppress(BudgetExhausted):
+            async for _ in train(ready):
+                pass
+            await patiently(ready, lambda: finish(ready))
 
 
 @contextmanager

@@ -164,7 +164,7 @@ class Gradient(Section):
     """Patches per merge call."""
     analyst_workers: int = Field(default=16, gt=0)
     """Analyst and merge calls under way at once."""
-    failure_only: bool = False
+    failure_only: bool = True
     """Do not analyse successes."""
     max_trajectory_chars: int = Field(default=24_000, ge=500)
     """A longer trajectory keeps its head and tail in the analyst's prompt."""
@@ -175,11 +175,11 @@ class Gradient(Section):
 class Optimizer(Section):
     """How much of a proposal is applied."""
 
-    learning_rate: int = Field(default=4, ge=0)
+    learning_rate: int = Field(default=6, ge=0)
     """Most edits in one step (and in one analyst's proposal)."""
-    min_learning_rate: int = Field(default=2, ge=0)
+    min_learning_rate: int = Field(default=3, ge=0)
     """Where the schedule ends: most edits in the last step, never more than `learning_rate`."""
-    lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "constant"
+    lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "linear"
     """How the number of edits falls from `learning_rate` to `min_learning_rate` over the run;
     `autonomous` means the same as `lr_control_mode: autonomous`."""
     lr_control_mode: Literal["fixed", "autonomous", "none"] = "fixed"

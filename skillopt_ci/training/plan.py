@@ -188,6 +188,7 @@ def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
 #: Settings whose defaults changed, and those that a budget decides: a run keeps what it began with.
 _KEPT = (
     ("train", "num_epochs"),
+    ("gradient", "failure_only"),
     ("optimizer", "learning_rate"),
     ("optimizer", "min_learning_rate"),
     ("optimizer", "lr_scheduler"),

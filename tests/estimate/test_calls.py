@@ -43,6 +43,7 @@ SITUATION = Situation(train=20, selection=10, test=30, total_steps=4)
 
 def config(**sections: Any) -> Config:
     role = {"provider": "simulated", "model": "s"}
+    sections["gradient"] = {"failure_only": False, **sections.get("gradient", {})}
     return Config.model_validate(
         {
             "run": "r",

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.config.config import Evaluation, Optimizer
+from skillopt_ci.config.config import Budget, Evaluation, Limits, Optimizer
 from skillopt_ci.config.loading import Loaded, load
+from skillopt_ci.messages import Message
 from skillopt_ci.model.access import base_url_of
+from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.training.plan import planned
 
 Load = Callable[..., Loaded]
 ENV = "env: {name: a, skill_init: s.md, data_path: d.jsonl}\n"
@@ -324,7 +327,8 @@ def test_every_option_of_the_optimizer_is_taken_over(load_text):
     flat = "".join(f"{key}: {value}\n" for key, value in stated.items())
     loaded = load_text(ENV + flat + "azure_endpoint: https://x")
     assert loaded.warnings == ()
-    assert loaded.config.optimizer == Optimizer.model_validate(stated)
+    edits = {"learning_rate": 4, "min_learning_rate": 2}
+    assert loaded.config.optimizer == Optimizer.model_validate({**edits, **stated})
 
 
 def test_the_gate_decides_on_slow_updates_unless_the_file_says_otherwise(load_text):
@@ -446,3 +450,14 @@ def test_our_own_form_reads_no_variable(load_text):
     text = "run: r\nskill: s\ntasks: {path: t}\nmodel: {target: openai/a, optimizer: openai/b}\n"
     environ = {"TARGET_DEPLOYMENT": "x", "AZURE_OPENAI_ENDPOINT": "https://e"}
     assert load_text(text, environ=environ).config == load_text(text).config
+
+
+def test_new_defaults_of_ours_are_not_those_of_a_skillopt_file(load_text):
+    config = load_text(ENV).config
+    optimizer = config.optimizer
+    assert (optimizer.learning_rate, optimizer.min_learning_rate) == (4, 2)
+    assert (optimizer.lr_scheduler, config.gradient.failure_only) == ("cosine", False)
+    budget = config.model_copy(update={"budget": Budget(run=Limits(calls=100))})
+    tasks = tuple(Task(f"t{number}", (Message("user", "?"),)) for number in range(50))
+    splits = Splits(tasks, tasks, ())
+    assert planned(budget, splits, None) == (budget, splits)

@@ -249,7 +249,7 @@ def test_other_settings_need_no_measurement_but_are_told(checkout, events, obser
     checkout.step(observer=observer)
     assert not any("Changed since" in str(event) for event in events)
     checkout.step("optimizer.learning_rate=3", observer=observer)
-    assert any("optimizer.learning_rate (4 → 3)" in str(event) for event in events)
+    assert any("optimizer.learning_rate (6 → 3)" in str(event) for event in events)
     assert checkout.kinds() == ["start", "step", "step"]
     first, second = checkout.record(1).proposal, checkout.record(2).proposal
     assert first.config_sha256 != second.config_sha256

@@ -30,6 +30,11 @@ from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 Reflect = Callable[..., tuple[Reflection[Any], ...]]
 
 
+def both(**settings):
+    """Failures are analysed, and successes too."""
+    return Gradient(**{"failure_only": False, **settings})
+
+
 def proposing(*contents: str) -> str:
     edits = [{"op": "append", "content": content} for content in contents]
     summary = [{"failure_type": "slip", "count": 1, "description": "slips"}]
@@ -63,7 +68,7 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
     def run(client: Any, *, size: int = 2, **more: Any) -> Any:
         options: dict[str, Any] = {
             "mode": PATCH,
-            "gradient": Gradient(minibatch_size=size),
+            "gradient": both(minibatch_size=size),
             "learning_rate": 4,
         }
         told = {name: more.pop(name) for name in _TOLD & more.keys()}
@@ -77,20 +82,20 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
 
 def test_failures_and_successes_are_dealt_apart_in_the_order_given(rollouts):
     random.Random(5).shuffle(rollouts)
-    found = minibatches(rollouts, Gradient(minibatch_size=4))
+    found = minibatches(rollouts, both(minibatch_size=4))
     failed, solved = (
         [one.task_id for one in rollouts if one.task_id[0] == kind] for kind in ("f", "s")
     )
     ids = [[rollout.task_id for rollout in part.rollouts] for part in found]
     assert ids == [failed[:4], failed[4:], solved]
     assert [part.source_type for part in found] == ["failure", "failure", "success"]
-    only = minibatches(rollouts, Gradient(minibatch_size=4, failure_only=True))
+    only = minibatches(rollouts, both(minibatch_size=4, failure_only=True))
     assert [part.rollouts for part in only] == [part.rollouts for part in found[:2]]
 
 
 def test_a_half_right_answer_is_a_success(make_rollout):
     unsaid = make_rollout("b", messages=())  # an attempt without conversation is not counted
-    (found,) = minibatches([make_rollout("t", 0.5), unsaid], Gradient())
+    (found,) = minibatches([make_rollout("t", 0.5), unsaid], both())
     assert (found.source_type, [one.task_id for one in found.rollouts]) == ("success", ["t"])
 
 
@@ -237,7 +242,7 @@ def test_traces_are_shown_as_configured(scripted, reflected, rollouts):
     rollouts[:] = [replace(one, trace="opened the file") for one in rollouts]
     for wanted in (True, False):
         model = scripted(noting)
-        reflected(model, gradient=Gradient(trace_to_optimizer=wanted))
+        reflected(model, gradient=both(trace_to_optimizer=wanted))
         assert all(("opened the file" in prompt) == wanted for prompt in model.prompts)
 
 
@@ -249,11 +254,11 @@ def test_a_minibatch_ends_where_its_trajectories_become_too_long(make_rollout):
         Message("assistant", "a" * 100),
     )
     rollouts = [make_rollout(f"t{number}", messages=said) for number in range(12)]
-    found = minibatches(rollouts, Gradient(max_minibatch_chars=1000))
+    found = minibatches(rollouts, both(max_minibatch_chars=1000))
     assert [len(one.rollouts) for one in found] == [5, 5, 2]
-    whole = minibatches(rollouts, Gradient())
+    whole = minibatches(rollouts, both())
     assert [len(one.rollouts) for one in whole] == [12]
-    clipped = Gradient(max_minibatch_chars=2000, max_trajectory_chars=500)
+    clipped = both(max_minibatch_chars=2000, max_trajectory_chars=500)
     long = [make_rollout("t", messages=(Message("user", "u" * 9000),))] * 5
     assert [len(one.rollouts) for one in minibatches(long, clipped)] == [4, 1]
 
@@ -271,7 +276,7 @@ def test_a_minibatch_is_read_as_soon_as_it_is_complete(prompts, observer, script
             asked.append(len(client.requests))
 
     tasks = {name: Task(name, ()) for name in (*(one.task_id for one in rollouts), "s9")}
-    chat, gradient = OptimizerChat(client, prompts, observer), Gradient(minibatch_size=2)
+    chat, gradient = OptimizerChat(client, prompts, observer), both(minibatch_size=2)
     found = Analysts(PATCH, chat, tasks, "# Skill", gradient, 4).reflect(slowly())
     assert len(asyncio.run(found)) == 6
     # three solved, five failed, one in error; what the last two complete waits for the end
@@ -318,7 +323,7 @@ def reflected_there(
             scripted(lambda _: ""), prompts, observer, "Earlier.", "Before.", "Wishes."
         )
         shown = more.pop("rollouts", rollouts)
-        analysts = Analysts(PATCH, chat, {}, "# Skill", Gradient(), learning_rate, **more)
+        analysts = Analysts(PATCH, chat, {}, "# Skill", both(), learning_rate, **more)
         return asyncio.run(analysts.reflect_there(own, shown, seed=5)), own.asked
 
     return run

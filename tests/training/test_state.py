@@ -217,12 +217,12 @@ def test_a_changed_key_is_noted_recorded_and_committed(checkout):
     checkout.run(*ONE)
     events: list[Event] = []
     checkout.run(*PLAIN, "optimizer.learning_rate=5", observer=events.append)
-    told = ("optimizer.learning_rate (4 → 5)", "train.num_epochs (1 → 2)")
+    told = ("optimizer.learning_rate (6 → 5)", "train.num_epochs (1 → 2)")
     assert [checkout.record(step).changes for step in (1, 2, 3, 4)] == [(), (), told, ()]
     notes = [event.text for event in events if isinstance(event, Note)]
     assert f"Changed since the last step: {', '.join(told)}." in notes
     log = checkout.git("log", "--format=%B", BRANCH)
-    assert "optimizer.learning_rate (4 → 5)" in " ".join(log.split())
+    assert "optimizer.learning_rate (6 → 5)" in " ".join(log.split())
 
 
 def fewer(text: str) -> str:
@@ -256,7 +256,7 @@ def test_a_change_under_a_candidate_is_named_by_the_step_after_it(checkout):
     checkout.stop(*PLAIN)
     checkout.run(*PLAIN, "optimizer.learning_rate=5")
     assert checkout.record(1).changes == ()
-    assert checkout.record(2).changes == ("optimizer.learning_rate (4 → 5)",)
+    assert checkout.record(2).changes == ("optimizer.learning_rate (6 → 5)",)
 
 
 def test_what_may_hold_a_secret_is_kept_as_a_hash(checkout):
