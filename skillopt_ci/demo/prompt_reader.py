@@ -126,7 +126,8 @@ def read_comparison_brief(prompt: str) -> ComparisonBrief:
     return ComparisonBrief(
         _titled(parts, "Current Skill").data,
         tuple(line for line in guidance if line.startswith("- ")),
-        tuple(one for one in told if one.answer not in one.references),
+        # a task without an answer is one that the prompt names only
+        tuple(one for one in told if one.answer and one.answer not in one.references),
     )
 
 
