@@ -64,8 +64,8 @@ def test_every_file_that_is_linked_is_there():
 
 def test_the_figures_are_those_of_their_page():
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
-    figures = re.findall(r"0\.\d{3} ± 0\.\d{3}", README)
-    assert len(figures) == 4
+    figures = re.findall(r"0\.\d{3}\**? \([\d,]+\)", README)
+    assert len(figures) == 12
     assert [figure for figure in figures if figure not in page] == []
 
 
