@@ -35,7 +35,7 @@ def difference_text(mean: float, error: float | None, n: int) -> str:
     ``n`` the number of values (or clusters) behind it.
     """
     half = _half_width(error, n)
-    return _signed(mean) if half is None else f"{_signed(mean)} ± {rounded(half)} (95 %)"
+    return signed(mean) if half is None else f"{signed(mean)} ± {rounded(half)} (95 %)"
 
 
 def within_noise(mean: float, error: float | None, n: int) -> bool:
@@ -50,7 +50,8 @@ def _half_width(error: float | None, n: int) -> float | None:
     return t_quantile(0.95, n - 1) * error
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A difference with its sign: ``+0.250``."""
     return f"{'-' if value < 0 else '+'}{rounded(abs(value))}"
 
 

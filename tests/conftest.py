@@ -81,6 +81,7 @@ model:
 train: {{num_epochs: 2, batch_size: 4}}
 gradient: {{minibatch_size: 2, failure_only: false}}
 optimizer: {{use_slow_update: false, use_meta_skill: false}}
+evaluation: {{confirm: 0}}
 """
 
 #: Overrides that turn on what happens at an epoch's end.

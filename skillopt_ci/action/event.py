@@ -31,9 +31,9 @@ _REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASC
 def requested(comment: str) -> tuple[str, str]:
     """Return the word after `/skillopt` and what stands behind it in its line.
 
-    The word is one of :data:`REQUESTS`, or else :data:`UNKNOWN`: all but a note and a revert stand
-    alone in their line, and these say something. Empty if the comment does not begin with
-    `/skillopt`.
+    The word is one of :data:`REQUESTS`, or else :data:`UNKNOWN`: all but a note, a revert and
+    `apply anyway` stand alone in their line, and these say something. Empty if the comment does
+    not begin with `/skillopt`.
     """
     first, *rest = comment.splitlines() or [""]
     if not _ADDRESSED.match(first):
@@ -43,7 +43,7 @@ def requested(comment: str) -> tuple[str, str]:
     if word in _SAYING:
         fits = bool(said) or (word == "note" and any(line.strip() for line in rest))
     else:
-        fits = word in REQUESTS and not said
+        fits = word in REQUESTS and said in ("", "anyway" if word == "apply" else "")
     return word if fits else UNKNOWN, said
 
 
@@ -292,8 +292,9 @@ def _evaluation(pull: Pull, facts: Facts) -> Activity:
 
 _COMMANDS = (
     "That is no command. `/skillopt` takes one of these words, alone in the comment's first line: "
-    "`step`, `eval`, `slow-update`, `status`, `diff`, `report`, `apply`; or `note`, followed by "
-    "what you have to say, or `revert`, followed by a step's number or words of its rule."
+    "`step`, `eval`, `slow-update`, `status`, `diff`, `report`, `apply` (or `apply anyway`); or "
+    "`note`, followed by what you have to say, or `revert`, followed by a step's number or words "
+    "of its rule."
 )
 
 

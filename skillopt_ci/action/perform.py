@@ -152,6 +152,12 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
     own = find_open(job.client, f"skillopt/{run.state.run}", run.base)
     if own != number:
         raise UsageError(f"#{number} is not the pull request of run '{run.state.run}'")
+    if run.state.provisional and asked.comment.said != "anyway":
+        raise UsageError(
+            f"the skill is not confirmed by fresh attempts ({run.claim})",
+            hint="The next end of an epoch, or of the run, tests it. `/skillopt apply anyway` "
+            "merges it as it is.",
+        )
     merged = merge_pull_request(
         job.client, number, asked.head_then, wishes.merge_method, title(run)
     )

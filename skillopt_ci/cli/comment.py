@@ -22,6 +22,7 @@ from skillopt_ci.github.types import Change, Comment, WantedPullRequest
 from skillopt_ci.report.comment import (
     TaskPlace,
     body,
+    confirmation_check,
     note_answers,
     pinned_comment,
     step_check,
@@ -151,8 +152,11 @@ def publish(
                 answer_notes(run, client, links, read)
     with noting(notes):
         keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=tasks))
-    # only what was measured to be better merges by itself, never what waits for a verdict
-    asked = wishes.merge == "auto" and not inconclusive
+    with noting(notes):
+        if (check := confirmation_check(run, links)) is not None:
+            keep_check(client, check)
+    # only what is sure to be better merges by itself, never what waits for a verdict
+    asked = wishes.merge == "auto" and not inconclusive and not run.state.provisional
     if asked and run.improved and read is not None:
         with noting(notes):
             merge_pull_request(client, read, run.commit, wishes.merge_method, title(run))

@@ -24,7 +24,14 @@ from skillopt_ci.cli.read import RunReader, find_skill, open_reader, step_places
 from skillopt_ci.config.config import Evaluation, GateConfig, GeneratedTasks
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.ledger.inspect import candidate
-from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
+from skillopt_ci.ledger.records import (
+    Basis,
+    BoundaryRecord,
+    Decision,
+    HistoryEntry,
+    State,
+    StepRecord,
+)
 from skillopt_ci.report.terminal import (
     LOG_HEADINGS,
     log_row,
@@ -33,12 +40,13 @@ from skillopt_ci.report.terminal import (
     status_rows,
     title,
 )
-from skillopt_ci.report.view import RunView, event_view
+from skillopt_ci.report.view import EventView, RunView, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import plural
+from skillopt_ci.training.confirm import recomputed
 from skillopt_ci.training.gate import replay
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.plan import Sizes, planned, sizes_of
@@ -158,8 +166,18 @@ def log_command(settings: Globals, number: int | None, whole: bool) -> None:
     title, shown = _title(reader), len(entries)
     if shown < count:
         title += f", newest {shown} of {count} events (see --all)"
-    rows = [log_row(entry) for entry in entries]
+    rows = [log_row(entry, _with_evidence(reader, entry)) for entry in entries]
     print_table(settings, LOG_HEADINGS, rows, title, _DISPENSABLE)
+
+
+def _with_evidence(reader: RunReader, entry: HistoryEntry) -> EventView | None:
+    """A step, or an epoch's end, whose verdict only its evidence can tell from noise."""
+    record: StepRecord | BoundaryRecord | None = None
+    if entry.action == "accept_new_best" and entry.kind == "step":
+        record = reader.folder.read_step(reader.read, entry.step)
+    elif entry.action == "accept_new_best" and entry.kind == "slow_update":
+        record = reader.folder.read_boundary(reader.read, entry.epoch)
+    return None if record is None else event_view(record)
 
 
 @command()
@@ -308,7 +326,7 @@ def replay_command(settings: Globals) -> None:
     No model is asked. Ends with exit code 2 if a verdict is not what the scores make of it.
     """
     reader = open_reader(settings)
-    rows = list(_replayed(reader))
+    rows = [*_replayed(reader), *_replayed_confirmations(reader)]
     wrong = [name for name, _, _, outcome in rows if outcome.startswith("differs")]
     if settings.json:
         print_json([dict(zip(_REPLAY_HEADINGS, row, strict=True)) for row in rows])
@@ -345,6 +363,19 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
                 str(decision.compared),
                 outcome,
             )
+
+
+def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
+    last = 0 if reader.state.confirmed is None else reader.state.confirmed.tests
+    for test in range(1, last + 1):
+        record = reader.folder.read_confirmation(reader.read, test)
+        if record is None:
+            yield f"confirmation {test}", "gone", "0", "differs: its record is not there"
+            continue
+        action, e_value = recomputed(record)
+        same = (action, e_value) == (record.action, record.e_value)
+        outcome = "the same" if same else f"differs: {action}, e-value {e_value:g}"
+        yield f"confirmation {test}", record.action, str(len(record.pairs)), outcome
 
 
 def _only_notes(record: StepRecord) -> bool:

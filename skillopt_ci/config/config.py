@@ -237,6 +237,10 @@ class Evaluation(Section):
     """Validate the last skill and test the first, best and last one when the run ends."""
     max_error_rate: float = Field(default=0.2, ge=0, le=1)
     """Share of tasks that may end in infrastructure or grader errors before a step stops."""
+    confirm: float = Field(default=0.1, ge=0, le=1)
+    """Share of the run's attempts that may be spent on confirming what was merged, by fresh
+    attempts at the ends of epochs and of the run; 0: nothing is confirmed. Holds for runs that
+    began with it."""
     gate: GateConfig = GateConfig()
     """How a candidate is compared with the current skill, and at what expense."""
 

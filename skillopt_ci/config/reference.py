@@ -163,6 +163,7 @@ _OF_A_ROLE: IncEx = {
 }
 #: Where people put keys although `api_key_env` and `env` are there for them.
 _PERHAPS_SECRET = ("command", "extra_body")
+#: Confirmation tells what a merge is worth, and changes no merge.
 #: How often failures are retried, where attempts run, what is recorded of them, and who may see
 #: what meanwhile.
 _OF_ROLLOUTS = {"retries", "executor", "events", "programs_can_read_secrets"}
@@ -170,6 +171,7 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
     **dict.fromkeys(("cache", "git", "github", "budget"), True),
     "gradient": {"analyst_workers"},
     "schedule": {"ahead"},
+    "evaluation": {"confirm"},
     "rollout": _OF_ROLLOUTS,
     "model": dict.fromkeys(("target", "optimizer", "judge"), _OF_A_ROLE),
 }

@@ -16,8 +16,9 @@ from skillopt_ci.model.types import Account
 from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
 from skillopt_ci.training.update import notes_from
 
-ATTEMPTS = [Account("target", stage) for stage in ("rollout", "selection", "slow_rollout", "test")]
-ROLLOUT, SELECTION, SLOW_ROLLOUT, TEST = ATTEMPTS
+_STAGES = ("rollout", "selection", "slow_rollout", "test", "confirmation")
+ATTEMPTS = [Account("target", stage) for stage in _STAGES]
+ROLLOUT, SELECTION, SLOW_ROLLOUT, TEST, CONFIRMATION = ATTEMPTS
 JUDGE = Account("judge", "judge")
 ANALYST = Account("optimizer", "analyst")
 MERGE = Account("optimizer", "merge")

@@ -17,11 +17,13 @@ from skillopt_ci.estimate.calls import (
     in_calls,
     joined,
 )
+from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import cost_text, plural
+from skillopt_ci.training.confirm import fewest_pairs
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import last_step, plan_step, sizes_of, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
@@ -131,7 +133,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
             ends += [end] if plan.epoch > done else []
             of_epoch += [end] if plan.epoch == epoch else []
 
-    prices = tariffs(config.model)
+    prices, works = tariffs(config.model), [*begin, *steps, *ends]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         calls = in_calls(joined(works), supposed.calls, situation.judged)
@@ -141,10 +143,22 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
     return Estimate(
         part("next step", [*begin, *steps[:1]] if steps else []),
         part(f"epoch {epoch}", of_epoch),
-        part("rest of the run", [*begin, *steps, *ends, forecast.finish()]),
+        part("rest of the run", [*works, _confirmation(run, state, works), forecast.finish()]),
         prices,
         _assumptions(supposed, prices, known=any(one.measured for one in sizes.values())),
     )
+
+
+def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Calls:
+    """The share of the attempts that goes into confirming; the last test has a least size."""
+    share, made = run.config.evaluation.confirm, joined(works)
+    if not share or (state is not None and state.confirmed is None):
+        return {}
+    attempts = made.get(counts.ROLLOUT, Range()) + made.get(counts.SELECTION, Range())
+    before = 0 if state is None else state.usage.calls
+    last = 2 * fewest_pairs(run.config.train.num_epochs + 1)
+    most = round(share * (attempts.high + before)) + last
+    return {counts.CONFIRMATION: Range(0, share * attempts.likely, most)}
 
 
 def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:

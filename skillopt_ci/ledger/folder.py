@@ -8,7 +8,14 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord, Summary
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    ConfirmationRecord,
+    HistoryEntry,
+    State,
+    StepRecord,
+    Summary,
+)
 from skillopt_ci.text import rounded
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -47,6 +54,8 @@ class RunFolder:
         self.summary = f"{self.path}/summary.json"
         self.best_skill = f"{self.path}/best_skill.md"
         self.initial_skill = f"{self.path}/initial_skill.md"
+        self.confirmed_skill = f"{self.path}/confirmed_skill.md"
+        """The last text that fresh evidence confirmed; `initial_skill` until then."""
         self.badge, self.card = f"{self.path}/badge.json", f"{self.path}/card.json"
         """For shields.io and for registries: the score, on how many tasks, of which model, when."""
         self.meta_skill = f"{self.path}/meta_skill.md"
@@ -61,6 +70,9 @@ class RunFolder:
     def epoch_skill(self, epoch: int) -> str:
         """The skill with which an epoch ended."""
         return f"{self.path}/epochs/{epoch:02d}.md"
+
+    def confirmation(self, test: int) -> str:
+        return f"{self.path}/confirmations/{test:02d}.json"
 
     def furniture(self) -> dict[str, str]:
         """Files that explain the folder to people and to GitHub."""
@@ -78,6 +90,9 @@ class RunFolder:
 
     def read_boundary(self, read: Reader, epoch: int) -> BoundaryRecord | None:
         return self._read(read, self.boundary(epoch), BoundaryRecord)
+
+    def read_confirmation(self, read: Reader, test: int) -> ConfirmationRecord | None:
+        return self._read(read, self.confirmation(test), ConfirmationRecord)
 
     def read_summary(self, read: Reader) -> Summary | None:
         """What came of the run, when it was last finished."""
@@ -122,11 +137,11 @@ def standing_files(
     score, n, what = measured.score, measured.n, "tasks"
     if test is not None:
         score, n, what = test.hard, test.n, "test tasks"
-    simulated = ", simulated" if state.simulated else ""
+    marks = ", provisional" * state.provisional + ", simulated" * state.simulated
     badge = {
         "schemaVersion": 1,
         "label": f"skill {state.run}",
-        "message": f"{rounded(score, 2)} on {n} {what}, {model}{simulated}, {day}",
+        "message": f"{rounded(score, 2)} on {n} {what}, {model}{marks}, {day}",
         "color": "lightgrey" if state.simulated else "blue",
     }
     card = {
@@ -142,6 +157,7 @@ def standing_files(
         "date": day,
         "steps": state.step,
         "simulated": state.simulated,
+        **({} if state.confirmed is None else {"provisional": state.provisional}),
     }
     files = {folder.badge: badge, folder.card: card}
     return {

@@ -22,6 +22,7 @@ from pydantic import (
 from skillopt_ci.model.types import Account, Accounts, Usage
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.sanitize import one_line
+from skillopt_ci.text import within_noise
 
 #: Version of these files; a newer one is refused rather than misread.
 RECORD_VERSION = 1
@@ -489,6 +490,13 @@ class Decision(_Decided, Record):
         return self.notes is not None and self.notes.stays
 
     @property
+    def verdict(self) -> str:
+        gate, best = self.gate, self.action == "accept_new_best"
+        if best and gate and within_noise(gate.difference, gate.standard_error, gate.compared):
+            return "merged, within noise"
+        return super().verdict
+
+    @property
     def partial(self) -> bool:
         """Whether `score_after` is an estimate: tasks not measured are taken as unchanged."""
         return self.measurement is not None and self.measurement.partial
@@ -623,8 +631,59 @@ class BoundaryRecord(Record):
         return f"notes refused: {meta.refused}" if meta.refused else self.gist
 
 
+class FreshPair(Record):
+    """A task drawn for a confirmation: its scores under both skills in the gate's metric."""
+
+    id: str
+    draw: int
+    """Its number in the run, and that of the attempts."""
+    current: float
+    confirmed: float
+
+    @property
+    def difference(self) -> float:
+        return self.current - self.confirmed
+
+
+class ConfirmationRecord(Record):
+    """``confirmations/KK.json``: the current skill against the last confirmed one, test KK.
+
+    ``pairs`` are in the order in which they were drawn, by ``seed``; draws that could not be
+    measured are not among them. ``action`` is what the test came to at its ``level``, by an
+    ``e_value`` at the pair that decided or, while it is open, at the last one.
+    """
+
+    version: int = RECORD_VERSION
+    test: int
+    level: float
+    step: int
+    current: str
+    confirmed: str
+    """SHA-256 of both skills."""
+    measured_under: str
+    metric: str
+    seed: int
+    draws: int
+    """Tasks drawn for this test so far."""
+    action: Literal["confirmed", "refuted", "open"]
+    e_value: float
+    pairs: tuple[FreshPair, ...] = ()
+
+
+class Confirmed(Record):
+    """The last skill that fresh evidence confirmed; the initial one at the start of a run."""
+
+    sha256: str
+    step: int
+    """The steps done then."""
+    tests: int = 0
+    """Tests begun in the run."""
+    draws: int = 0
+    """Tasks drawn for all of them: no attempt is ever used twice."""
+
+
 EventKind = Literal[
-    "start", "step", "notes", "measure", "set_aside", "slow_update", "revert", "finish"
+    "start", "step", "notes", "measure", "set_aside", "slow_update", "confirm", "revert", "finish"
 ]
 
 
@@ -634,8 +693,9 @@ class HistoryEntry(_Decided, Record):
     ``kind`` is ``start`` (first measurement), ``step``, ``measure`` (the skill, the tasks or the
     configuration changed and the current skill was measured again), ``set_aside`` (of an outdated
     candidate), ``notes`` (of a step whose edits were rejected), ``slow_update`` (the end of an
-    epoch), ``revert`` (a person took back the step; the text is scored next) or ``finish`` (the end
-    of the run).
+    epoch), ``confirm`` (fresh attempts at the current and the last confirmed skill; scores are
+    their means, ``tasks`` the pairs), ``revert`` (a person took back the step; the text is scored
+    next) or ``finish`` (the end of the run).
     """
 
     kind: EventKind
@@ -696,10 +756,17 @@ class State(Record):
     """What the last step was proposed under."""
     heard_notes: tuple[str, ...] = ()
     """Ids of the reviewers' notes that some step was given: none is given twice."""
+    confirmed: Confirmed | None = Field(None, exclude_if=lambda one: one is None)
+    """None in a run that began without confirmation."""
     usage: Usage = Usage()
     accounts: _Accounts = Field(default_factory=dict)
     """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
     simulated: bool = False
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the current skill is one that fresh evidence has yet to confirm."""
+        return self.confirmed is not None and self.confirmed.sha256 != self.current.sha256
 
 
 class TypeScore(Record):

@@ -74,7 +74,9 @@ class Account(NamedTuple):
 Accounts = Mapping[Account, Usage]
 
 #: Stages in which the target is asked.
-_TARGET_STAGES = frozenset({"rollout", "selection", "slow_rollout", "test", "train", "all"})
+_TARGET_STAGES = frozenset(
+    {"rollout", "selection", "slow_rollout", "test", "train", "all", "confirmation"}
+)
 
 
 #: Larger amounts are mistakes.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import quote as parse_quote
 
-from skillopt_ci.github.types import Annotation, WantedCheck
+from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
@@ -46,7 +46,8 @@ into the next step. A commit pushed to this branch is measured and trained on.
 - **Merge it** whenever the skill is worth having, also by squashing: training goes on from the \
 base branch, and its next step opens a new pull request.
 - **Undo a step:** `/skillopt revert 3`, or words of the rule that it brought; the optimizer \
-is told. `/skillopt status`, `diff` and `report` answer here, `/skillopt apply` merges.
+is told. `/skillopt status`, `diff` and `report` answer here, `/skillopt apply` merges \
+what is confirmed, `/skillopt apply anyway` what is not.
 - **Stop it:** close this, and training waits until it is opened again.\
 """
 
@@ -86,8 +87,9 @@ def title(run: RunView) -> str:
     more = sum(len(one.rules) for one in learned) - 1
     words = one_line(learned[0].rules[0], 60) if learned else "nothing learned yet"
     rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
-    simulated = " [simulated models]" if run.state.simulated else ""
-    text = f"{name}: {words}{rest}, {_gain(run, sure=False)}{simulated}"
+    marks = ", provisional" * run.state.provisional
+    marks += " [simulated models]" * run.state.simulated
+    text = f"{name}: {words}{rest}, {_gain(run, sure=False)}{marks}"
     return text.replace("@", "").replace("#", "")
 
 
@@ -98,6 +100,7 @@ def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
     text = md.join(
         marker(run.state.run, "pull-request"),
         f"### What {md.code(run.skill_name)} learned: {_gain(run)}",
+        _claim(run),
         SIMULATED if run.state.simulated else "",
         interruption(inconclusive),
         lessons_text(run, links),
@@ -205,7 +208,11 @@ def _standing(run: RunView, inconclusive: str) -> str:
     told = _UNSCORED if run.unscored else f"{scores} on {plural(current.n, 'task')}"
     heading = f"### {md.code(run.skill_name)}: {told}"
     simulated = SIMULATED if run.state.simulated else ""
-    return md.join(heading, interruption(inconclusive), simulated)
+    return md.join(heading, _claim(run), interruption(inconclusive), simulated)
+
+
+def _claim(run: RunView) -> str:
+    return f"**{md.inline(run.claim, 400)}.**" if run.claim else ""
 
 
 def interruption(why: str) -> str:
@@ -306,6 +313,23 @@ def step_check(
         summary=md.cut(summary, md.COMMENT_BYTES),
         conclusion="success" if decision is not None and decision.better else "neutral",
         annotations=tuple(annotations(remarks, tasks or {})),
+        details_url=links.workflow_run,
+    )
+
+
+def confirmation_check(run: RunView, links: Links) -> WantedCheck | None:
+    """Whether fresh attempts confirm the tip; pending while they have yet to, for merge rules."""
+    test = run.confirmation
+    if run.state.confirmed is None:
+        return None
+    refuted = run.state.provisional and test is not None and test.action == "refuted"
+    conclusion: Conclusion | None = None if run.state.provisional else "success"
+    return WantedCheck(
+        name="skillopt/confirmed",
+        head_sha=run.commit,
+        title=md.clip(md.single_line(run.claim), 200) or "Nothing was merged yet",
+        summary=md.join(SIMULATED if run.state.simulated else "", results(run), footer(run, links)),
+        conclusion="failure" if refuted else conclusion,
         details_url=links.workflow_run,
     )
 

@@ -52,6 +52,9 @@ def event(event: Event, candidate: str | None) -> CommitText:
     if summary is not None:
         words, found = _finished(summary, event.seconds)
         facts |= found
+    elif entry.kind == "confirm":
+        words = _confirmation(entry)
+        facts |= scores
     elif record is None or entry.kind in ("start", "measure", "set_aside"):
         words = _measured(event)
         facts |= {name: scores[name] for name in ("Skillopt-Score-After", "Skillopt-Tasks")}
@@ -166,6 +169,22 @@ def _measured(event: Event) -> _Words:
         f"Reason: {why}. The current skill {scores}; the next candidates are compared with that.",
         *reservations(measured),
         _changed(event.changes),
+    )
+
+
+def _confirmation(entry: HistoryEntry) -> _Words:
+    """Fresh attempts told the current skill from the last confirmed one, or did not yet."""
+    told = {
+        "confirmed": ("Confirm", "It claims this gain: chance rarely shows one such in a run."),
+        "refuted": ("Refute", "It is worse than the last confirmed one: see what it brought."),
+        "open": ("Keep open", "It is provisional: the difference is not yet told from noise."),
+    }
+    verb, meaning = told[entry.action]
+    return _said(
+        f"{verb}: {entry.reason}",
+        f"The skill was compared on selection tasks drawn at random, by attempts that no decision "
+        f"had seen. {meaning}",
+        f"Used {usage_text(entry.usage)}.",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
@@ -60,11 +60,12 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             results=tuple(_results(run)),
             panel=tuple(_panel(run, evidence.dates)),
             curve=curve(run.history),
-            history=[(entry, event_name(entry), anchor(entry)) for entry in reversed(run.history)],
+            history=[_event(run, entry) for entry in reversed(run.history)],
             map=drawn,
             learned=learned(evidence, {view.anchor: view for view in views}, found),
             blame=[(evidence.versions[origin], lines) for origin, lines in found],
             views=views[::-1],
+            marks={anchor(entry): run.mark(entry) for entry in run.history if entry.stays},
             candidates=evidence.candidates,
             effects=evidence.effects,
             versions=evidence.versions,
@@ -78,6 +79,15 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             version=__version__,
         )
     )
+
+
+def _event(run: RunView, entry: HistoryEntry) -> tuple[HistoryEntry, str, str, str]:
+    """An event with its name, its anchor, and what became of it."""
+    view = run.told(entry)
+    told = [entry.verdict if view is None else view.verdict, run.mark(entry)]
+    if entry.kind == "confirm":
+        told = [f"{entry.action}: {entry.reason}"]
+    return entry, event_name(entry), anchor(entry), ", ".join(filter(None, told))
 
 
 class Result(NamedTuple):
@@ -105,6 +115,7 @@ def _results(run: RunView) -> Iterator[Result]:
     if best.measurement.score > current.measurement.score:
         kept = score_text(best.measurement.score, best.measurement.n)
         told.append(f"best so far: {kept} ({best.origin})")
+    told += [run.claim] if run.claim else []
     told += reservations(current.measurement)
     now = (current.origin, current.measurement.score, current.measurement.n)
     first = () if origin is None else (("at the start", run.first_score, origin.tasks),)

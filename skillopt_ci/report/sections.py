@@ -44,9 +44,11 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
 
 
 def event_line(entry: HistoryEntry) -> str:
-    why = md.inline(entry.reason, 160)
+    tested = entry.kind == "confirm"
+    why = md.inline(f"{entry.action}, {entry.reason}" if tested else entry.reason, 160)
     after = score(entry.score_after, estimated=entry.planned > 0)
-    found = f" · {after} on {plural(entry.tasks, 'task')}" if entry.tasks else ""
+    on = f" · {after} on {plural(entry.tasks, 'task')}"
+    found = on if entry.tasks and not tested else ""
     return f"{icon(entry)} {event_name(entry)}{f': {why}' if why else ''}{found}"
 
 

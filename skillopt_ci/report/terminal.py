@@ -138,6 +138,7 @@ def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
         ("started at", "–" if first is None else score_text(first.score_after or 0.0, first.tasks)),
         ("current", _snapshot(state.current)),
         ("best", _snapshot(state.best)),
+        *((("fresh attempts", run.claim),) if run.claim else ()),
         ("used", usage_text(state.usage)),
         *account_rows(state.accounts, state.usage),
     )
@@ -156,6 +157,7 @@ def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]
             {**account._asdict(), **asdict(used)} for account, used in run.state.accounts.items()
         ],
         "simulated": run.state.simulated,
+        **({} if run.state.confirmed is None else {"provisional": run.state.provisional}),
         **coming,
     }
 
@@ -166,10 +168,11 @@ def _snapshot(snapshot: Snapshot) -> str:
     return f"{text} ({snapshot.origin})"
 
 
-def log_row(entry: HistoryEntry) -> tuple[str, ...]:
-    step = entry.kind == "step"
+def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ...]:
+    """``view`` has the evidence, if it is at hand: it knows what is within noise."""
+    step, verdict = entry.kind == "step", entry.verdict if view is None else view.verdict
     if step:
-        what = entry.reason if entry.action.startswith("skip") else entry.verdict
+        what = entry.reason if entry.action.startswith("skip") else verdict
     elif entry.kind == "notes":
         what = f"notes of step {entry.step} kept"
     elif entry.kind != "slow_update":
@@ -178,7 +181,7 @@ def log_row(entry: HistoryEntry) -> tuple[str, ...]:
         what = f"end of epoch: {entry.reason}"
     else:
         # a placeholder, or guidance that is not gated: no gate stood in its way
-        told = "merged" if entry.action == "force_accept" else entry.verdict
+        told = "merged" if entry.action == "force_accept" else verdict
         what = f"end of epoch: {told}"
     return (
         str(entry.step) if step else "–",

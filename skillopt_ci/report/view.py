@@ -340,6 +340,43 @@ class RunView:
         return not self.unscored and any(entry.better for entry in self.history[self.base_events :])
 
     @property
+    def confirmation(self) -> HistoryEntry | None:
+        """The newest test of the current skill by fresh attempts."""
+        tests = (one for one in reversed(self.history) if one.kind == "confirm")
+        now = self.state.current.sha256
+        return next((one for one in tests if one.skill_sha256 == now), None)
+
+    @property
+    def provisional(self) -> tuple[HistoryEntry, ...]:
+        """What was merged since fresh attempts last confirmed the skill, and stays."""
+        if not self.state.provisional:
+            return ()
+        sure = [place for place, one in enumerate(self.history) if one.action == "confirmed"]
+        since = self.history[sure[-1] + 1 if sure else 0 :]
+        taken = {one.step for one in since if one.kind == "revert"}
+        return tuple(one for one in since if one.stays and one.step not in taken)
+
+    @property
+    def claim(self) -> str:
+        """What fresh attempts confirmed, and what not; empty where nothing was tested or merged."""
+        sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
+        told, test = [] if sure is None else [f"Confirmed: {sure.reason}"], self.confirmation
+        if self.state.provisional and test is not None and test.action == "refuted":
+            told.append(f"Refuted: {test.reason}")
+        elif self.state.provisional:
+            steps = sorted({one.step for one in self.provisional})
+            which = f"steps {steps[0]}–{steps[-1]} are" if steps[1:] else "the skill is"
+            which = f"step {steps[0]} is" if len(steps) == 1 else which
+            told.append(f"Provisional: {which} not yet told from noise")
+        return ". ".join(told)
+
+    def mark(self, entry: HistoryEntry) -> str:
+        """Whether what ``entry`` merged is confirmed, or provisional."""
+        if self.state.confirmed is None or not entry.stays:
+            return ""
+        return "provisional" if entry in self.provisional else "confirmed"
+
+    @property
     def newest(self) -> EventView | None:
         return event_view(self.steps[-1], self.place(self.steps[-1].step)) if self.steps else None
 
@@ -387,6 +424,8 @@ def run_facts(run: RunView) -> Iterator[Fact]:
             after = f"after step {found.step}{began}, tasks kept out of training"
             yield Fact("test", f"{' → '.join(told)} ({after})")
     yield Fact("score", f"{started} → {now} ({state.current.origin})")
+    if run.claim:
+        yield Fact("fresh attempts", run.claim)
     yield from (Fact("beware", sentence) for sentence in reservations(current))
     if run.unscored:
         yield Fact("beware", "a step was taken back since: the next step scores the skill again")

@@ -50,6 +50,7 @@ _EVENTS = {
     "measure": "Measured again",
     "set_aside": "Candidate of step {0.step} set aside",
     "slow_update": "End of epoch {0.epoch}",
+    "confirm": "Confirmation after step {0.step}",
     "revert": "Taken back",
     "finish": "End of the run",
 }

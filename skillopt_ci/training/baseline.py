@@ -10,7 +10,7 @@ from typing import Literal
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
-from skillopt_ci.ledger.records import Measurement, Snapshot, State, rounded
+from skillopt_ci.ledger.records import Confirmed, Measurement, Snapshot, State, rounded
 from skillopt_ci.progress import Note
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256
@@ -142,7 +142,14 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
     basis, changes, score_before = basis_of(run), tuple[str, ...](), None
     files: dict[str, str | None] = {**run.folder.furniture(), run.folder.best_skill: best_skill}
     if before is None:
-        start = {"run": run.config.run, "skill": run.skill_path, "step": 0, "epoch": 0}
+        start: dict[str, object] = {
+            "run": run.config.run,
+            "skill": run.skill_path,
+            "step": 0,
+            "epoch": 0,
+        }
+        if run.config.evaluation.confirm:
+            start["confirmed"] = Confirmed(sha256=checkout.sha256, step=0)
         state = State.model_validate({**start, "basis": basis, **found})
         files[run.folder.initial_skill] = checkout.skill
     else:

@@ -126,7 +126,7 @@ def usage_by_stage(
     """The whole usage of a run, sorted by stage; each event of ``rows`` comes with its record.
 
     A record knows the stages up to its candidate; the rest of it, and what was measured between
-    steps, went into measuring on the selection tasks (into the test, at the end of the run).
+    steps, went into measuring on the selection tasks (into confirmation, or the final test).
     """
     totals: dict[str, Usage] = {}
     for entry, record in rows:
@@ -136,7 +136,7 @@ def usage_by_stage(
             stages = dict(by_stage(record.accounts) or older)
         rest = _less(entry.usage, total(stages.values()))
         if rest.calls:
-            last = "test" if entry.kind == "finish" else "selection"
+            last = {"finish": "test", "confirm": "confirmation"}.get(entry.kind, "selection")
             stages[last] = stages.get(last, Usage()) + rest
         for stage, used in stages.items():
             totals[stage] = totals.get(stage, Usage()) + used
@@ -174,7 +174,7 @@ async def finish(run: Run) -> FinishOutcome | None:
     Raises UsageError while a candidate is in flight.
     """
     began = run.clock()
-    checkout, candidate = await prepare(run)
+    checkout, candidate = await prepare(run, ending=True)
     if candidate is not None:
         raise UsageError(
             "A candidate is in flight: its verdict is still to come.",

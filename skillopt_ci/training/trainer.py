@@ -29,10 +29,11 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.regions import with_notes
+from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training.baseline import ensure_scored, no_score_is_higher, refuse_to_learn_nothing
+from skillopt_ci.training.confirm import ensure_confirmed
 from skillopt_ci.training.evaluate import evaluate, evaluation_at_epoch_end
-from skillopt_ci.training.memory import step_records
+from skillopt_ci.training.memory import record_of, step_records
 from skillopt_ci.training.plan import (
     Sizes,
     StepPlan,
@@ -211,8 +212,11 @@ async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
     return await advance(run)
 
 
-async def prepare(run: Run) -> tuple[ScoredCheckout, Candidate | None]:
-    """The state to build on, with a valid score, and the candidate that a killed run left."""
+async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Candidate | None]:
+    """The state to build on, with a valid score, and the candidate that a killed run left.
+
+    What was merged is confirmed first where that is due, as it is in a run that is ``ending``.
+    """
 
     def found() -> tuple[Position, Checkout]:
         position = run.ledger.sync()
@@ -221,6 +225,9 @@ async def prepare(run: Run) -> tuple[ScoredCheckout, Candidate | None]:
 
     position, checkout = await asyncio.to_thread(found)
     scored = await ensure_scored(run, checkout)
+    if position.candidate is None:
+        over = ending or scored.state.step >= _last_step(run, scored)
+        scored = await ensure_confirmed(run, scored, over=over)
     return find_candidate(run, scored, position.candidate)
 
 
@@ -255,7 +262,8 @@ async def _candidate(
     if isinstance(work, StepPlan):
         current = checkout.state.current.measurement
         last = next((one for one in reversed(checkout.history) if one.kind == "step"), None)
-        told = "" if last is None else last.verdict
+        before = None if last is None else record_of(run, checkout, last)
+        told = "" if before is None or before.decision is None else before.decision.verdict
         run.observer(
             StepStarted(
                 work.step, _last_step(run, checkout), work.epoch, current.score, current.n, told
@@ -386,6 +394,11 @@ def commit_decision(
         }
         if record.meta_skill is not None and record.meta_skill.content:
             files[run.folder.meta_skill] = record.meta_skill.content + "\n"
+    confirmed = None if checkout.state.provisional else checkout.state.confirmed
+    if stays and confirmed is not None and reading(skill) == reading(checkout.skill):
+        # room for guidance is no other skill to the target
+        changes["confirmed"] = confirmed.model_copy(update={"sha256": sha256(skill)})
+        files[run.folder.confirmed_skill] = skill
     state = after.state.model_copy(update=changes)
     if stays and state.best.sha256 == sha256(skill):
         files[run.folder.best_skill] = skill

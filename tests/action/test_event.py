@@ -259,6 +259,7 @@ def test_everything_else_is_talk(comment):
         "/skillopt revert",
         "/skillopt revert\n3",
         "/skillopt apply now",
+        "/skillopt status anyway",
         "/skillopt steps",
         "/skillopt step now",
         "/skillopt Step",

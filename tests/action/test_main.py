@@ -66,11 +66,13 @@ def test_apply_merges_what_was_there_when_somebody_asked(world):
     (pull,) = world.hub.pulls.values()
     tip = world.hub.bare.tip("skillopt/quickstart") or ""
     world.hub.push("skillopt/quickstart", tip, "2026-01-02T00:00:00Z")
-    pull["draft"] = True
     assert ask(world, "/skillopt apply").outputs["result"] == "skipped"
+    assert "not confirmed by fresh attempts (Provisional: step 1" in world.hub.own_comments()[-1]
+    pull["draft"] = True
+    assert ask(world, "/skillopt apply anyway").outputs["result"] == "skipped"
     assert "it is a draft" in world.hub.own_comments()[-1]
     pull["draft"] = False
-    assert ask(world, "/skillopt apply").outputs["result"] == "done"
+    assert ask(world, "/skillopt apply anyway").outputs["result"] == "done"
     assert world.hub.own_comments()[-1].endswith("\n\nMerged.")
     assert pull["merged_at"]
 

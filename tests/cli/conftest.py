@@ -88,7 +88,7 @@ def untrained(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "batch_size: 16": "batch_size: 8",
         "scorer:": "  limit: 16\nscorer:",
         "optimizer:\n  learning_rate": (
-            "evaluation:\n  eval_test: false\noptimizer:\n  use_slow_update: false\n"
+            "evaluation:\n  eval_test: false\n  confirm: 0\noptimizer:\n  use_slow_update: false\n"
             "  use_meta_skill: false\n  learning_rate"
         ),
     }

@@ -342,6 +342,7 @@ def test_leading_words_are_a_list_or_divided_by_commas(load_text, words):
     assert load_text(text).config.evaluation == Evaluation(
         use_gate=False,
         eval_test=False,
+        confirm=0,
         leading_words=("must", "only"),
         use_semantic_density=True,
         semantic_density_weight=0.1,

@@ -209,7 +209,7 @@ def other_target(checkout: Checkout) -> None:
 
 
 def other_metric(checkout: Checkout) -> None:
-    reconfigure(checkout, "gradient:", "evaluation: {gate_metric: soft}\ngradient:")
+    reconfigure(checkout, "evaluation: {", "evaluation: {gate_metric: soft, ")
 
 
 def reconfigure(checkout: Checkout, old: str, new: str) -> None:

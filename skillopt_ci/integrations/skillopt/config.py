@@ -121,6 +121,7 @@ _DEFAULTS: Mapping[tuple[str, str], Scalar] = {
     ("train", "num_epochs"): 4,
     ("evaluation", "sel_env_num"): 0,
     ("model", "reasoning_effort"): "medium",
+    ("evaluation", "confirm"): 0,
 }
 #: Keys of `env` that are whole numbers.
 _NUMBERS = ("limit", "split_seed", "workers", *CALL_DEFAULTS)

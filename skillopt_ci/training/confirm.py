@@ -1,0 +1,272 @@
+"""Confirm: whether what was merged is better than the last confirmed skill, by fresh attempts.
+
+The gate picks the best of several looks at the same tasks, so that a merge is provisional. A test
+draws selection tasks with replacement, makes an attempt under each skill that no decision has
+seen, and bets on the difference. Whatever it earns may be looked at after each pair: by Ville's
+inequality the chance that bets against a skill that is no better ever earn 1/level is at most that
+level. The k-th test of a run has the level 0.05 · 6/(πk)²; their sum is at most 0.05.
+"""
+
+import math
+import random
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Literal
+
+from skillopt_ci.errors import BudgetExhausted
+from skillopt_ci.ledger.folder import document
+from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, State, rounded
+from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.rollout.types import AttemptRequest, Rollout
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.skill.regions import reading
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.text import plural, signed
+from skillopt_ci.training.measure import Scores, Tally, worth_in
+from skillopt_ci.training.plan import boundary_due, calls_left, sizes_of, steps_per_epoch
+from skillopt_ci.training.run_context import OpenModels, Run
+from skillopt_ci.training.state import (
+    Event,
+    ScoredCheckout,
+    charged,
+    history_entry,
+    record_events,
+)
+
+STAGE = "confirmation"
+#: Chance that a run ever confirms a skill that is no better.
+ALPHA = 0.05
+#: Pairs whose attempts are made at once.
+LOOK = 8
+#: Shares of what it has that each bettor stakes on every pair. The mean of their fortunes is the
+#: e-value: nobody needs to know beforehand how large the difference is.
+_STAKES = tuple(eighths / 8 for eighths in range(1, 8))
+#: Numbers of attempts that nothing else uses.
+_FIRST_ATTEMPT = 1_000_000
+#: Digits of a recorded score: the verdict is that of what is recorded.
+_DIGITS = 6
+
+Action = Literal["confirmed", "refuted", "open"]
+
+
+def level(test: int) -> float:
+    """The chance of a false confirmation that test number ``test`` (from 1) may take."""
+    return ALPHA * 6 / (math.pi * test) ** 2
+
+
+def verdict(differences: Iterable[float], level: float) -> tuple[Action, float]:
+    """What ``differences`` (current minus confirmed, in the order drawn) show, and the e-value.
+
+    Refuted is a skill by the same bets on the other side.
+    """
+    better, worse, e_value = [1.0] * len(_STAKES), [1.0] * len(_STAKES), 1.0
+    for difference in differences:
+        better = _after(better, difference)
+        worse = _after(worse, -difference)
+        e_value = math.fsum(better) / len(_STAKES)
+        if e_value >= 1 / level:
+            return "confirmed", e_value
+        if math.fsum(worse) / len(_STAKES) >= 1 / level:
+            return "refuted", e_value
+    return "open", e_value
+
+
+def _after(fortunes: Sequence[float], difference: float) -> list[float]:
+    pairs = zip(fortunes, _STAKES, strict=True)
+    return [fortune * (1 + stake * difference) for fortune, stake in pairs]
+
+
+def fewest_pairs(test: int) -> int:
+    """The pairs, in whole looks, without which a test could not confirm anything."""
+    looks = count(LOOK, LOOK)
+    return next(n for n in looks if verdict([1.0] * n, level(test))[0] == "confirmed")
+
+
+def recomputed(record: ConfirmationRecord) -> tuple[Action, float]:
+    """What the recorded pairs make of a test."""
+    action, e_value = verdict((one.difference for one in record.pairs), level(record.test))
+    return action, round(e_value, _DIGITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A test to begin or to go on with, and the ``draws`` that it may make now."""
+
+    record: ConfirmationRecord
+    draws: int
+    confirmed: Confirmed
+    text: str
+
+
+async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) -> ScoredCheckout:
+    """Test the current skill against the last confirmed one if that is due, and record it.
+
+    ``over`` says that no step is left. A budget's end leaves it for the next command.
+    """
+    due = _due(run, checkout, over=over)
+    if due is None:
+        return checkout
+    scope = f"{run.config.run}/confirm@{checkout.commit}"
+    try:
+        async with run.models(scope, checkout.spent) as models:
+            record = await _tested(run, checkout, due, models)
+    except BudgetExhausted as end:
+        run.observer(Note(f"What was merged is not confirmed yet. {end.message}", level="warning"))
+        return checkout
+    usage, accounts = models.meter.total(), models.meter.accounts()
+    made = record.draws - due.record.draws
+    confirmed = due.confirmed.model_copy(
+        update={"tests": record.test, "draws": due.confirmed.draws + made}
+    )
+    files: dict[str, str | None] = {run.folder.confirmation(record.test): document(record)}
+    if record.action == "confirmed":
+        now = {"sha256": checkout.sha256, "step": checkout.state.step}
+        confirmed = confirmed.model_copy(update=now)
+        files[run.folder.confirmed_skill] = checkout.skill
+    changes = {"confirmed": confirmed, **charged(checkout, usage, accounts)}
+    state = checkout.state.model_copy(update=changes)
+    before, after = (
+        math.fsum(side) / max(1, len(record.pairs))
+        for side in (
+            [one.confirmed for one in record.pairs],
+            [one.current for one in record.pairs],
+        )
+    )
+    since = f"the skill of step {due.confirmed.step}" if due.confirmed.step else "the initial skill"
+    told = f"{signed(after - before)} over {since} on {plural(len(record.pairs), 'fresh pair')}"
+    entry = history_entry(
+        run,
+        "confirm",
+        state,
+        checkout.skill,
+        action=record.action,
+        reason=told,
+        score_before=round(before, _DIGITS),
+        score_after=round(after, _DIGITS),
+        tasks=len(record.pairs),
+        usage=rounded(usage),
+    )
+    run.observer(StageFinished(STAGE, f"{told}: {record.action}"))
+    return record_events(run, checkout, Event(entry, state, checkout.skill, files))
+
+
+def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
+    """The test that is due: at an epoch's end that has none yet, and when no step is left."""
+    state = checkout.state
+    confirmed = state.confirmed
+    if confirmed is None or not state.provisional or not run.config.evaluation.confirm:
+        return None
+    if not over:
+        train = run.config.train
+        size = steps_per_epoch(len(run.splits.train), train.batch_size, train.accumulation)
+        tested = any(one.kind == "confirm" and one.step == state.step for one in checkout.history)
+        if state.step == 0 or state.step % size or tested:
+            return None
+    if run.config.schedule.slow_update == "inline" and boundary_due(run, checkout) is not None:
+        return None
+    read = partial(run.ledger.read, checkout.commit)
+    text = read(run.folder.confirmed_skill) or read(run.folder.initial_skill) or ""
+    if sha256(text) != confirmed.sha256 or reading(text) == reading(checkout.skill):
+        return None
+    last = run.folder.read_confirmation(read, confirmed.tests) if confirmed.tests else None
+    if last is None or not _goes_on(run, state, confirmed, last):
+        last = ConfirmationRecord(
+            test=confirmed.tests + 1,
+            level=round(level(confirmed.tests + 1), 12),
+            step=state.step,
+            current=checkout.sha256,
+            confirmed=confirmed.sha256,
+            measured_under=run.measured_under,
+            metric=run.config.evaluation.gate_metric,
+            seed=run.config.train.seed,
+            draws=0,
+            action="open",
+            e_value=1.0,
+        )
+    if last.action != "open":
+        return None
+    attempts = _attempts(run, checkout)
+    left = int(run.config.evaluation.confirm * attempts) // 2 - confirmed.draws
+    least = LOOK if last.draws else fewest_pairs(last.test)
+    if over and not last.draws:
+        left = max(left, least)
+    left = min(left, _pairs_within_budget(run, state, attempts))
+    return Due(last, left // LOOK * LOOK, confirmed, text) if left >= least else None
+
+
+def _goes_on(run: Run, state: State, confirmed: Confirmed, last: ConfirmationRecord) -> bool:
+    """Whether the last test is one of the same two skills under the same conditions."""
+    now = (state.current.sha256, confirmed.sha256, run.measured_under)
+    return now == (last.current, last.confirmed, last.measured_under)
+
+
+def _attempts(run: Run, checkout: ScoredCheckout) -> int:
+    """The attempts that the run's score and its steps took, by its records: not by a cache."""
+    train, history = run.config.train, checkout.history
+    decided = sum(one.tasks for one in history if one.kind not in ("confirm", "finish"))
+    batches = checkout.state.step * min(
+        train.batch_size * train.accumulation, len(run.splits.train)
+    )
+    return (decided + batches) * run.config.rollout.attempts
+
+
+def _pairs_within_budget(run: Run, state: State, attempts: int) -> int:
+    """The pairs that leave the run's budget enough for its tests; ``attempts`` were made so far."""
+    left = calls_left(run.config, sizes_of(run.config, run.splits), state)
+    each = max(1.0, state.usage.calls / max(1, attempts))
+    return int(min(left, sys.maxsize) / (2 * each))
+
+
+async def _tested(
+    run: Run, checkout: ScoredCheckout, due: Due, models: OpenModels
+) -> ConfirmationRecord:
+    """Make pairs in looks until they tell, or until all that are allowed were made."""
+    record, scores = due.record, Scores()
+    run.observer(StageStarted(STAGE, 2 * due.draws))
+    skills, limit = (checkout.skill, due.text), run.config.evaluation.max_error_rate
+
+    def done(rollout: Rollout) -> None:
+        run.observer(StageAdvanced(STAGE, rollout.task_id))
+
+    first = due.confirmed.draws
+    for start in range(first, first + due.draws, LOOK):
+        drawn = [(_drawn(run, record, draw), draw) for draw in range(start, start + LOOK)]
+        requests = [
+            AttemptRequest(task, skill, STAGE, _FIRST_ATTEMPT + draw)
+            for task, draw in drawn
+            for skill in skills
+        ]
+        rollouts = await models.runner.carry_out(requests, done)
+        for rollout in rollouts:
+            scores.add(rollout)
+        if scores.failed.total() > limit * 2 * due.draws:
+            scores.refuse_errors(limit, STAGE)
+        pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
+        record = record.model_copy(update={"pairs": pairs, "draws": record.draws + LOOK})
+        action, e_value = recomputed(record)
+        record = record.model_copy(update={"action": action, "e_value": e_value})
+        if action != "open":
+            break
+    scores.refuse_errors(limit, STAGE)
+    return record
+
+
+def _drawn(run: Run, record: ConfirmationRecord, draw: int) -> Task:
+    return random.Random(f"{record.seed}/{record.test}/{draw}").choice(run.selection)
+
+
+def _pairs(
+    run: Run, drawn: Sequence[tuple[Task, int]], rollouts: Sequence[Rollout]
+) -> Iterable[FreshPair]:
+    """The pairs whose two attempts were measured; ``rollouts`` are in the order of the draws."""
+    worth = worth_in(run.config.evaluation)
+    sides = zip(drawn, rollouts[::2], rollouts[1::2], strict=True)
+    for (task, draw), *attempts in sides:
+        if all(one.status.measured for one in attempts):
+            current, confirmed = (
+                round(float(worth(Tally(one.hard, one.soft))), _DIGITS) for one in attempts
+            )
+            yield FreshPair(id=task.id, draw=draw, current=current, confirmed=confirmed)

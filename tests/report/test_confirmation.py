@@ -1,0 +1,82 @@
+"""What a run claims: what fresh attempts confirmed, and what is provisional."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from run_views import REPOSITORY, entry, plain_run
+
+from skillopt_ci.ledger.folder import RunFolder, standing_files
+from skillopt_ci.ledger.records import Confirmed, GateRecord, HistoryEntry, State
+from skillopt_ci.report.comment import body, confirmation_check, pinned_comment, title
+from skillopt_ci.report.markdown import Links
+from skillopt_ci.report.terminal import status_rows
+from skillopt_ci.report.view import RunView
+
+LINKS = Links(REPOSITORY)
+GAIN = "+0.310 over the initial skill on 38 fresh pairs"
+
+
+def fresh(action: str, reason: str = GAIN, *, step: int = 3) -> HistoryEntry:
+    facts = {"score_before": 0.1, "score_after": 0.41, "tasks": 38, "skill_sha256": "now"}
+    return entry(step, kind="confirm", action=action, reason=reason, **facts)
+
+
+def run_with(*more: HistoryEntry, confirmed: str = "first") -> RunView:
+    run = plain_run(3)
+    known = Confirmed(sha256=confirmed, step=0)
+    state = State.model_validate({**run.state.model_dump(), "confirmed": known})
+    return replace(run, state=state, history=(*run.history, *more))
+
+
+@pytest.mark.parametrize(
+    ("run", "claim", "conclusion"),
+    [
+        (run_with(), "Provisional: steps 1–3 are not yet told from noise", None),
+        (run_with(fresh("open")), "Provisional: steps 1–3 are not yet told from noise", None),
+        (run_with(fresh("refuted", "-0.200 over it")), "Refuted: -0.200 over it", "failure"),
+        (run_with(fresh("confirmed"), confirmed="now"), f"Confirmed: {GAIN}", "success"),
+        (
+            run_with(fresh("confirmed"), entry(4, action="accept")),
+            f"Confirmed: {GAIN}. Provisional: step 4 is not yet told from noise",
+            None,
+        ),
+    ],
+)
+def test_headline_check_and_status_say_what_is_confirmed(run, claim, conclusion):
+    check = confirmation_check(run, LINKS)
+    assert check is not None
+    assert (check.name, check.title, check.conclusion) == ("skillopt/confirmed", claim, conclusion)
+    assert f"**{claim}.**" in pinned_comment(run, LINKS)
+    assert f"**{claim}.**" in body(run, LINKS)
+    assert ("fresh attempts", claim) in status_rows(run)
+    assert (", provisional" in title(run)) == (conclusion != "success")
+    files = standing_files(RunFolder("demo"), run.state, None, "m", "2026-11-23")
+    badge, card = (json.loads(text or "") for text in files.values())
+    assert card["provisional"] == ("provisional" in badge["message"]) == (conclusion != "success")
+
+
+def test_a_run_that_began_without_it_says_nothing_of_it():
+    run = plain_run(3)
+    assert (run.claim, confirmation_check(run, LINKS)) == ("", None)
+    files = standing_files(RunFolder("demo"), run.state, None, "m", "2026-11-23")
+    assert not any("provisional" in (text or "") for text in files.values())
+    assert "rovisional" not in title(run) + pinned_comment(run, LINKS)
+
+
+def test_steps_are_marked():
+    run = run_with(fresh("confirmed"), entry(4, action="accept"))
+    marks = [run.mark(one) for one in run.history]
+    assert marks == ["", "confirmed", "", "confirmed", "", "provisional"]
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"), [(0.02, "merged, new best"), (0.2, "merged, within noise")]
+)
+def test_a_gain_within_noise_is_not_called_the_best(error, verdict):
+    decision = plain_run(1).steps[-1].decision
+    assert decision is not None
+    gate = GateRecord(
+        policy="strict", planned=40, compared=40, difference=0.1, standard_error=error
+    )
+    assert decision.model_copy(update={"gate": gate}).verdict == verdict

@@ -1,0 +1,164 @@
+"""Confirmation: what was merged is told from noise by fresh attempts, or stays provisional."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.read import open_reader
+from skillopt_ci.cli.show import _replayed_confirmations
+from skillopt_ci.ledger.folder import RunFolder
+from skillopt_ci.ledger.records import ConfirmationRecord
+from skillopt_ci.progress import StageAdvanced
+from skillopt_ci.training.confirm import ALPHA, fewest_pairs, level, recomputed, verdict
+from tests.conftest import RULES, Stopped
+
+if TYPE_CHECKING:
+    from skillopt_ci.progress import Event
+    from tests.conftest import Checkout, ModelServer
+
+BRANCH = "skillopt/demo"
+A, B, C = (RULES[kind] for kind in "abc")
+ON = "evaluation.confirm=1"
+
+
+def test_the_levels_of_all_tests_add_up_to_the_promised_rate():
+    assert sum(map(level, range(1, 10_000))) < ALPHA
+    assert sum(map(level, range(1, 10_000))) > 0.999 * ALPHA
+
+
+@pytest.mark.parametrize("solved", [0.1, 0.5, 0.9])
+def test_equal_skills_are_confirmed_no_more_often_than_the_level_says(solved):
+    """A thousand A/A runs of three tests each, looked at after every pair."""
+    chance, false = random.Random(7), 0
+    for _ in range(1_000):
+        for test in (1, 2, 3):
+            draws = ((chance.random() < solved) - (chance.random() < solved) for _ in range(200))
+            if verdict(draws, level(test))[0] == "confirmed":
+                false += 1
+                break
+    assert false <= 1_000 * ALPHA
+
+
+def test_a_better_skill_is_confirmed_a_worse_one_refuted_and_the_first_crossing_counts():
+    better = [0.0, 1.0] * 30
+    assert verdict(better, level(1))[0] == "confirmed"
+    assert verdict([-one for one in better], level(1))[0] == "refuted"
+    assert verdict(better[:10], level(1))[0] == "open"
+    # what comes after the verdict does not take it back
+    assert verdict([*better, *[-1.0] * 100], level(1)) == verdict(better, level(1))
+    assert verdict([0.0] * 1_000, level(1)) == ("open", 1.0)
+
+
+def record(checkout: Checkout, test: int = 1) -> ConfirmationRecord:
+    path = RunFolder("demo").confirmation(test)
+    return ConfirmationRecord.model_validate_json(checkout.show(BRANCH, path))
+
+
+def all_at_once(model_server: ModelServer) -> None:
+    """Let the first step bring all rules."""
+    rules = "\n".join(f"- {rule}" for rule in RULES.values())
+    model_server.edit = lambda _: {"op": "append", "content": rules}
+
+
+def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_had_used(
+    checkout, model_server
+):
+    all_at_once(model_server)
+    checkout.run(ON)
+    assert checkout.kinds() == ["start", "step", "step", "confirm", "step", "step"]
+    state, found, entry = checkout.state(), record(checkout), checkout.history()[3]
+    assert (state.provisional, state.confirmed.step) == (False, 2)
+    assert (found.action, found.level) == ("confirmed", round(level(1), 12))
+    assert [one.draw for one in found.pairs] == list(range(found.draws))
+    assert {(one.current, one.confirmed) for one in found.pairs} == {(1.0, 0.0)}
+    told = (entry.action, entry.score_before, entry.score_after, entry.tasks)
+    assert told == ("confirmed", 0.0, 1.0, len(found.pairs))
+    # every one was asked for: neither the cache nor the gate's own attempts answered
+    assert entry.usage.calls == 2 * found.draws == 2 * fewest_pairs(1)
+    assert checkout.show(BRANCH, RunFolder("demo").confirmed_skill) == checkout.show(BRANCH)
+    assert checkout.subjects()[4] == "Confirm: +1.000 over the initial skill on 8 fresh pairs"
+
+
+def test_a_skill_that_won_by_luck_stays_provisional_and_is_not_tested_for_ever(
+    checkout, model_server
+):
+    all_at_once(model_server)
+    truly, lucky = model_server.answer, set[str]()
+
+    def answer(system: str, prompt: str) -> str:
+        """The rules help at the first attempt only."""
+        if prompt in lucky:
+            system = ""
+        elif prompt.startswith("Item") and RULES["a"] in system:
+            lucky.add(prompt)
+        return truly(system, prompt)
+
+    model_server.answer = answer
+    checkout.run(ON)
+    assert checkout.history()[1].stays
+    assert checkout.state().provisional
+    found = record(checkout)
+    assert (found.action, {one.difference for one in found.pairs}) == ("open", {0.0})
+    kinds, answered = checkout.kinds(), model_server.answered.total()
+    checkout.run(ON)
+    assert (checkout.kinds(), model_server.answered.total()) == (kinds, answered)
+
+
+def test_a_kill_at_any_attempt_leaves_the_same_trees(workshop):
+    workshop.server.plan = (A, B, C)
+    whole, killed = workshop.checkout("whole"), workshop.checkout("killed")
+    whole.run(ON)
+    assert whole.kinds().count("confirm") == 2
+    made = ends = 0
+
+    def kill(event: Event) -> None:
+        nonlocal made
+        if isinstance(event, StageAdvanced) and event.stage == "confirmation":
+            made += 1
+            if made in (1, 19, 40, 75):
+                raise Stopped
+
+    while not ends or killed.kinds().count("confirm") < 2:
+        try:
+            killed.run(ON, observer=kill)
+        except Stopped:
+            ends += 1
+    assert ends > 2
+    assert killed.trees() == whole.trees()
+
+
+def test_replay_recomputes_a_confirmation_from_git_alone(checkout, model_server):
+    all_at_once(model_server)
+    checkout.run(ON)
+    (row,) = _replayed_confirmations(open_reader(Globals({}, checkout.folder)))
+    assert row == ("confirmation 1", "confirmed", "8", "the same")
+    found = record(checkout)
+    better = found.pairs[0].model_copy(update={"confirmed": 1.0})
+    assert recomputed(found.model_copy(update={"pairs": (better, *found.pairs[1:])})) != (
+        found.action,
+        found.e_value,
+    )
+
+
+def test_runs_that_began_without_it_go_on_without_it(checkout, model_server):
+    model_server.plan = (A, B, C)
+    checkout.step()
+    assert "confirmed" not in checkout.show(BRANCH, RunFolder("demo").state)
+    without, with_it = (checkout.session(*more) for more in ((), (ON,)))
+    assert without.config_sha256 == with_it.config_sha256
+    assert without.measured_under == with_it.measured_under
+    checkout.run(ON)
+    assert "confirm" not in checkout.kinds()
+    assert not checkout.state().provisional
+
+
+def test_a_budget_that_ends_leaves_it_for_later_and_the_run_goes_on(checkout, model_server):
+    model_server.plan = (A, B, C)
+    checkout.run(ON, "budget.step.calls=18")
+    assert "confirm" not in checkout.kinds()
+    checkout.run(ON)
+    assert checkout.kinds()[-1] == "confirm"
