@@ -23,6 +23,7 @@ from skillopt_ci.cli.options import (
 from skillopt_ci.cli.read import RunReader, find_skill, open_reader, step_places
 from skillopt_ci.config.config import Evaluation, GateConfig, GeneratedTasks
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
+from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.inspect import candidate
 from skillopt_ci.ledger.records import (
     Basis,
@@ -70,6 +71,7 @@ def status_command(settings: Globals) -> None:
     """Show where training stands and what comes next, read from git alone."""
     reader = open_reader(settings)
     coming, waiting = _coming(settings, reader), candidate(reader.ledger)
+    at_work = is_held(reader.ledger.common_dir, reader.state.run)
     what, commit = "", ""
     if waiting is not None:
         trailers, commit = waiting.trailers, waiting.sha
@@ -83,10 +85,13 @@ def status_command(settings: Globals) -> None:
             "in_flight": {"what": what, "commit": commit} if what else None,
             "next": coming and ("verdict" if what else coming.work),
             "epoch_end_due": coming and coming.epoch_end,
+            "at_work": at_work,
         }
         print_json(status_json(run, next_work))
         return
     rows = []
+    if at_work:
+        rows.append(("at work", "another skillopt-ci is training this run in this clone now"))
     skill = reader.read(reader.skill_path)
     edited = skill is not None and sha256(skill) != reader.state.current.sha256
     first = "measure the skill again, which was changed by hand; then " if edited else ""

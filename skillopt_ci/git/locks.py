@@ -17,6 +17,7 @@ STALE_SECONDS = 30.0
 _LOOK_AGAIN_SECONDS = 0.25
 
 _PROC = Path("/proc")
+_LOCKS = _PROC / "locks"
 #: What git locks or writes beside the refs themselves when it moves or fetches some.
 _BESIDE_REFS = ("packed-refs.lock", "packed-refs.new", "shallow.lock")
 #: Commands that run for long and lock no ref; other runs of ours have the first three at work.
@@ -48,6 +49,21 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
         ) from error
     with held:
         yield
+
+
+def is_held(common_dir: Path, run: str) -> bool:
+    """Whether a process holds the lock of ``run``, as far as this system tells (Linux does).
+
+    Asks the kernel's list of locks: an attempt to take the lock, however short, could make a
+    command fail that begins just now.
+    """
+    try:
+        inode = (common_dir / "skillopt-ci" / f"{run}.lock").stat().st_ino
+        held = _LOCKS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    # `1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF`
+    return any(f":{inode} " in line and " FLOCK " in line for line in held)
 
 
 def clear_stale_locks(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.show import print_diff
 from skillopt_ci.errors import ExitCode
+from skillopt_ci.git.locks import run_lock
 from skillopt_ci.report.terminal import LOG_HEADINGS
 from skillopt_ci.training.offline_eval import NamedSkill
 
@@ -132,6 +133,15 @@ def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(cli, ended, git):
     found = git(ended, "log", "-1", "--format=%H", "--grep=Epoch-End", "skillopt/quickstart")
     git(ended, "update-ref", "refs/heads/skillopt-candidate/quickstart", found)
     assert re.search(r"^in flight +end of epoch 1: ", cli(ended, "status").out, re.MULTILINE)
+
+
+def test_a_process_at_work_in_the_clone_is_told(cli, trained):
+    assert cli(trained, "status", "--json").json["at_work"] is False
+    with run_lock(trained / ".git", "quickstart"):
+        told = cli(trained, "status")
+        assert "another skillopt-ci is training this run in this clone now\n" in told.out
+        assert cli(trained, "status", "--json").json["at_work"] is True
+    assert "at work" not in cli(trained, "status").out
 
 
 def test_a_skill_changed_by_hand_is_measured_first(cli, done, git):

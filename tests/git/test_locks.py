@@ -12,7 +12,7 @@ import pytest
 
 from skillopt_ci.errors import LostRace, RepositoryError
 from skillopt_ci.git import refs
-from skillopt_ci.git.locks import STALE_SECONDS, clear_stale_locks, run_lock
+from skillopt_ci.git.locks import STALE_SECONDS, clear_stale_locks, is_held, run_lock
 from skillopt_ci.git.process import Git
 from tests.support import forked
 
@@ -56,11 +56,20 @@ def test_killed_holder_holds_nothing(tmp_path):
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
+        assert is_held(tmp_path, "demo")
         with pytest.raises(LostRace), run_lock(tmp_path, "demo"):
             pass
         holder.kill()
     with run_lock(tmp_path, "demo"):
         pass
+
+
+def test_to_ask_who_holds_it_takes_nothing(tmp_path):
+    assert not is_held(tmp_path, "demo")
+    assert not (tmp_path / "skillopt-ci").exists()
+    with run_lock(tmp_path, "other"), run_lock(tmp_path, "demo"):
+        assert is_held(tmp_path, "demo")
+    assert not is_held(tmp_path, "demo")
 
 
 class Clock:
