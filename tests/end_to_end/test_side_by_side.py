@@ -110,7 +110,7 @@ def test_whole_runs_end_as_if_each_were_alone(clone, places):
     there = clone if places == "one clone" else second(clone)
     both = together("run", (clone, "left"), (there, "right"))
     assert [done.returncode for done in both] == [0, 0], both
-    alone = ["start", "step", "step", "slow_update"]
+    alone = ["start", "step", "step", "slow_update", "confirm"]
     for name, other in (("left", "skills/right"), ("right", "skills/ledger")):
         assert [kind for kind, _ in history(clone, name)] == alone
         assert (
