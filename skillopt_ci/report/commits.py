@@ -177,7 +177,7 @@ def _confirmation(entry: HistoryEntry) -> _Words:
     told = {
         "confirmed": ("Confirm", "It claims this gain: chance rarely shows one such in a run."),
         "refuted": ("Refute", "It is worse than the last confirmed one: see what it brought."),
-        "open": ("Keep open", "It is provisional: the difference is not yet told from noise."),
+        "open": ("Leave provisional", "The difference is not yet told from noise."),
     }
     verb, meaning = told[entry.action]
     return _said(

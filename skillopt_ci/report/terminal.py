@@ -176,7 +176,8 @@ def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ..
     elif entry.kind == "notes":
         what = f"notes of step {entry.step} kept"
     elif entry.kind != "slow_update":
-        what = f"{entry.action.replace('_', ' ')}: {entry.reason}"
+        named = "still provisional" if entry.action == "open" else entry.action.replace("_", " ")
+        what = f"{named}: {entry.reason}"
     elif entry.score_after is None:
         what = f"end of epoch: {entry.reason}"
     else:
