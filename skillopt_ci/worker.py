@@ -85,7 +85,8 @@ class Worker:
         self._orders = cast("IO[bytes]", self._process.stdin)
         self._answers = cast("IO[bytes]", self._process.stdout)
         self._names = itertools.count()
-        self._ends: dict[int, Future[None]] = {}
+        #: What ends of attempts are waited for; None once nobody listens any more.
+        self._ends: dict[int, Future[None]] | None = {}
         self._lock = threading.Lock()
         answer: dict[str, Any] = {}
         try:
@@ -117,7 +118,8 @@ class Worker:
     @property
     def gone(self) -> bool:
         """Whether it can make no further attempt."""
-        return self._process.poll() is not None or not Path(self._folder.name).is_dir()
+        ended = self._ends is None or self._process.poll() is not None
+        return ended or not Path(self._folder.name).is_dir()
 
     async def attempt(self, job: Mapping[str, object]) -> dict[str, Any]:
         """Have ``job`` done in a process of its own, and return its result.
@@ -134,6 +136,9 @@ class Worker:
             self._cell.give(Path(name))
             number, end = next(self._names), Future[None]()
             with self._lock:
+                # one that was killed may still be dying, and take orders that nobody answers
+                if self._ends is None:
+                    raise WorkerGone
                 self._ends[number] = end
             self._order({"attempt": number, "folder": name, "job": dict(job)})
             waiting = asyncio.wrap_future(end)
@@ -169,17 +174,19 @@ class Worker:
             raise WorkerGone from error
 
     def _listen(self) -> None:
+        ends = self._ends
+        assert ends is not None  # noqa: S101 - this thread alone gives them up
         for line in self._answers:
             try:
                 with self._lock:
-                    end = self._ends.pop(json.loads(line)["ended"])
+                    end = ends.pop(json.loads(line)["ended"])
             except (ValueError, TypeError, LookupError, RecursionError):
                 self._kill()  # an attempt wrote into the pipe
                 break
             end.set_result(None)
         with self._lock:
-            left, self._ends = self._ends, {}
-        for end in left.values():
+            self._ends = None
+        for end in ends.values():
             end.set_exception(WorkerGone())
 
 

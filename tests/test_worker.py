@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from skillopt_ci.errors import EnvironmentFailure, UsageError
-from skillopt_ci.worker import Worker
+from skillopt_ci.worker import Worker, WorkerGone
 
 SIDE = """
 import os, signal, subprocess, sys, time
@@ -199,6 +200,20 @@ def test_without_a_worker_an_attempt_fails_at_once(start):
     worker.close()
     (failed,) = attempts(worker, {"do": "add", "x": 1, "y": 1})
     assert isinstance(failed, EnvironmentFailure)
+
+
+def test_a_worker_that_is_still_dying_takes_no_attempt(start, monkeypatch):
+    worker = start()
+    os.killpg(worker._process.pid, signal.SIGKILL)
+    worker._reader.join()
+    # as if the kernel had not ended it yet: its pipe still takes what is written
+    monkeypatch.setattr(worker._process, "poll", lambda: None)
+    with Path(os.devnull).open("wb") as orders:
+        monkeypatch.setattr(worker, "_orders", orders)
+        begun = worker.attempt({"do": "add", "x": 1, "y": 2})
+        with pytest.raises(WorkerGone):
+            begun.send(None)
+    monkeypatch.undo()
 
 
 async def written(file: Path) -> None:
