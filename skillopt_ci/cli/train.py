@@ -6,7 +6,7 @@
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from types import MappingProxyType
@@ -43,6 +43,7 @@ from skillopt_ci.report.words import arrow, boundary_verdict, quoted, rules, usa
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
+from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
@@ -108,7 +109,7 @@ def step_command(
             f"Step {record.step}: the candidate waits to be measured.",
         )
     elif not outcomes:
-        nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
+        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
 
 
 async def _step(
@@ -143,19 +144,24 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     if finished is not None:
         print_finish(finished, settings)
     elif not outcomes:
-        nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
+        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
     if settings.verbosity >= 0:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
         if ends:
             done += f" and {ends} {'end of an epoch' if ends == 1 else 'ends of epochs'}"
-        over = _why_over(run)
+        over = _why_over(run, outcomes)
         click.echo(f"{over[0].upper()}{over[1:]}: {done} in this run.", err=True)
 
 
-def _why_over(run: Run) -> str:
-    limited = run.config.budget.run != Limits()
-    return "the budget has room for no further step" if limited else "all epochs are trained"
+def _why_over(run: Run, outcomes: Sequence[Outcome]) -> str:
+    trained, spent = "all epochs are trained", "the budget has room for no further step"
+    if run.config.budget.run == Limits():
+        return trained
+    if not outcomes:
+        return f"{trained}, or {spent}"
+    total = total_steps(len(run.splits.train), run.config.train)
+    return spent if outcomes[-1].state.step < total else trained
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
@@ -404,7 +410,7 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     with opened(settings) as run:
         outlook = look_ahead(run)
         if outlook is None:
-            nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
+            nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
         done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
     used = "calls=usage.calls tokens=usage.tokens cost_usd=usage.cost_usd"
     errors = plural(done.errors, "attempt")

@@ -25,7 +25,7 @@ from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import LEARNING_RATE, LearningRateShape, WireError, parse_as
 from skillopt_ci.training.replies import Item as replies_Item
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import ScoredCheckout
+from skillopt_ci.training.state import Checkout, ScoredCheckout
 from skillopt_ci.training.update import UpdateMode
 
 Item = TypeVar("Item")
@@ -242,6 +242,12 @@ def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
 
 
 # Epochs: which end of an epoch is due.
+
+
+def last_step_of(run: Run, checkout: Checkout) -> int:
+    """The same as :func:`last_step`, for ``run`` as it stands in ``checkout``."""
+    sizes = sizes_of(run.config, run.splits)
+    return last_step(run.config, sizes, checkout.state, checkout.history)
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:

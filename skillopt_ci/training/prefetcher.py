@@ -26,7 +26,7 @@ from skillopt_ci.training.baseline import as_scored, best_text, learns_nothing, 
 from skillopt_ci.training.evaluate import first_attempts, known_measurement
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import boundary_due, last_step, plan_step, sizes_of
+from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import (
@@ -271,9 +271,7 @@ def _evaluation(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Out
 def _rollout(run: Run, checkout: ScoredCheckout, skill: str, made: Made) -> Outlook | None:
     """The attempts at the next step's tasks, None if there is no such step."""
     step, each = checkout.state.step + 1, run.config.rollout.attempts
-    sizes = sizes_of(run.config, run.splits)
-    last = last_step(run.config, sizes, checkout.state, checkout.history)
-    if step > last or learns_nothing(run, checkout):
+    if step > last_step_of(run, checkout) or learns_nothing(run, checkout):
         return None
     plan = plan_step(run.splits.train, run.config.train, step, run.first_seed)
     drawn = {task.id: task for batch in plan.batches for task in batch.tasks}

@@ -40,8 +40,8 @@ from skillopt_ci.training.plan import (
     boundary_due,
     completed_epoch,
     last_step,
+    last_step_of,
     plan_step,
-    sizes_of,
 )
 from skillopt_ci.training.propose import propose
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
@@ -188,12 +188,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         return BoundaryOutcome(record, commit, state, seconds)
     assert decision is not None  # noqa: S101 - a step always comes to one
     run.observer(StageFinished("decide", "recorded"))
-    return StepOutcome(record, decision, commit, state, _last_step(run, decided), seconds)
-
-
-def _last_step(run: Run, checkout: Checkout) -> int:
-    sizes = sizes_of(run.config, run.splits)
-    return last_step(run.config, sizes, checkout.state, checkout.history)
+    return StepOutcome(record, decision, commit, state, last_step_of(run, decided), seconds)
 
 
 def _spent(meter: Meter) -> dict[str, object]:
@@ -226,7 +221,7 @@ async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Ca
     position, checkout = await asyncio.to_thread(found)
     scored = await ensure_scored(run, checkout)
     if position.candidate is None:
-        over = ending or scored.state.step >= _last_step(run, scored)
+        over = ending or scored.state.step >= last_step_of(run, scored)
         scored = await ensure_confirmed(run, scored, over=over)
     return find_candidate(run, scored, position.candidate)
 
@@ -244,7 +239,7 @@ def next_work(
             return due
         run.observer(Note(f"The end of epoch {due} waits for the step in flight."))
     step = checkout.state.step + 1
-    if only_epoch_end or (candidate is None and step > _last_step(run, checkout)):
+    if only_epoch_end or (candidate is None and step > last_step_of(run, checkout)):
         return None
     if candidate is None:
         refuse_to_learn_nothing(run, checkout)
@@ -266,7 +261,7 @@ async def _candidate(
         told = "" if before is None or before.decision is None else before.decision.verdict
         run.observer(
             StepStarted(
-                work.step, _last_step(run, checkout), work.epoch, current.score, current.n, told
+                work.step, last_step_of(run, checkout), work.epoch, current.score, current.n, told
             )
         )
     if candidate is not None:
@@ -297,7 +292,7 @@ async def _propose_step(
     changes = changes_since(checkout.state.basis, basis)
     if changes:
         run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    proposal = await propose(run, checkout, plan, _last_step(run, checkout), models)
+    proposal = await propose(run, checkout, plan, last_step_of(run, checkout), models)
     record = StepRecord(
         step=plan.step,
         epoch=plan.epoch,
