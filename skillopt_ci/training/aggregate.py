@@ -196,6 +196,7 @@ async def select(
     if ranking is None or isinstance(ranking, Lost):
         how, edits, note = "truncated", pool[:budget], f"[fallback truncated {len(pool)}->{budget}]"
     else:
-        edits = tuple(pool[index] for index in ranking.indices)
-        note = f"[optimizer-ranked: selected {len(edits)}/{len(pool)}] {ranking.reasoning}"
+        indices, reasoning = ranking
+        edits = tuple(pool[index] for index in indices)
+        note = f"[optimizer-ranked: selected {len(edits)}/{len(pool)}] {reasoning}"
     return Selected(Patch(edits, f"{patch.reasoning} {note}".strip()), how)

@@ -318,7 +318,6 @@ class Analysts(Generic[Item]):
                 tuple(replace(edit, source_type=reply.source_type) for edit in edits),
                 reply.patch.reasoning,
             ),
-            task_ids=ids,
             failure_patterns=tuple(
                 one.model_copy(update={"task_ids": ids}) for one in reply.failure_patterns
             ),

@@ -32,20 +32,17 @@ from skillopt_ci.skill.regions import unprotected
 
 #: Longer objects are not repaired: the repairer's time can grow faster than the text.
 MAX_REPAIRED_CHARS = 100_000
-#: So many beginnings of objects that are no JSON are looked into: each may take a pass over the
-#: whole reply.
+#: Each beginning of an object that is no JSON may take a pass over the whole reply.
 MAX_BROKEN_OBJECTS = 30
 #: Longer lists are no answer but a loop.
 MAX_ENTRIES = 1_000
 
 _OPENING = re.compile(r"""\{(?=\s*["'])""")
-_TOKEN = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|(?P<open>\\?\Z))|[{}\[\],]""", re.DOTALL)
-_FENCE = re.compile(r"\n[ \t]*```")
+_TOKEN = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\],]""", re.DOTALL)
+#: Where a broken object ends at the latest: a fence, or another object at the start of a line.
+_LIMIT = re.compile(r"""\n(?:[ \t]*```|(?=\{\s*["']))""")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")
 _FENCE_CHARS = 80
-_MOST_INDENT = 80
-#: Nothing but prose: neither the rest of an object around what it follows nor another one.
-_REST = re.compile(r"\s*(?:[^\s,{}\[\]][^{}\[\]]*)?\Z")
 _NO_VALUE = re.compile(r"""["']\s*+:\s*+[,}\]]""")
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 #: Raw line breaks inside strings are the commonest slip: ``strict=False`` reads them.
@@ -82,57 +79,32 @@ def extract_json(text: str) -> dict[str, object]:
 
 
 def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield where the outermost non-empty objects of ``text`` begin, and what they are."""
+    """Yield where the outermost non-empty objects of ``text`` begin, and what they are.
+
+    What is no JSON is repaired if its braces close: what was cut off is never completed.
+    """
     position, tries = 0, MAX_BROKEN_OBJECTS
     while tries > 0 and (opening := _OPENING.search(text, position)):
         start = opening.start()
-        value: object
+        value: object = None
         try:
             value, position = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError) as error:
-            failure = getattr(error, "pos", len(text))
-            value, position, tries = _broken_object(text, start, failure, tries - 1)
+        except (ValueError, RecursionError):
+            limit, tries = _LIMIT.search(text, start), tries - 1
+            position = limit.start() if limit else len(text)
+            if end := _end_of_object(text, start, position):
+                value, position = _repaired(text[start:end]), end
         if isinstance(value, dict) and value:
             yield start, value
 
 
-def _broken_object(text: str, start: int, failure: int, tries: int) -> tuple[object, int, int]:
-    """Repair the object at ``start``, which is no JSON from ``failure`` on.
-
-    Returns it, or None, where to read on, and how many ``tries`` are left. Its braces must close
-    before the next fence, and not within another object: what is cut off is never completed.
-    """
-    fence = _FENCE.search(text, start)
-    limit = fence.start() if fence else len(text)
-    depth, in_string, closed = 0, False, False
-    end = limit
+def _end_of_object(text: str, start: int, limit: int) -> int | None:
+    depth = 0
     for token in _TOKEN.finditer(text, start, limit):
         depth += {"{": 1, "}": -1}.get(token[0], 0)
-        in_string = token["open"] is not None
         if depth == 0:
-            end, closed = token.end(), True
-            break
-    # another object that is whole, although this one's text would run into it
-    position = start + 1
-    while tries > 0 and (opening := _OPENING.search(text, position, end)):
-        inner = opening.start()
-        try:
-            _, position = _DECODER.raw_decode(text, inner)
-        except (ValueError, RecursionError):
-            position, tries = inner + 1, tries - 1
-            continue
-        if closed:
-            alone = position >= end
-        else:
-            line = text.rfind("\n", max(start, inner - _MOST_INDENT), inner)
-            indented = line >= 0 and not text[line + 1 : inner].strip()
-            last = line == inner - 1 and _REST.match(text, position) is not None
-            alone = last or (indented and inner > failure)
-        if alone or inner < failure < position:
-            return None, inner, tries
-    if closed:
-        return _repaired(text[start:end]), end, tries
-    return None, limit if fence or in_string else max(failure, start + 1), tries
+            return token.end()
+    return None
 
 
 def _whole_parts(text: str) -> dict[str, object]:
@@ -252,7 +224,6 @@ class _ReplyShape(Shape):
 
     patch: dict[str, object]
     failure_summary: _Entries = []
-    success_patterns: _Entries = []
     appendix_notes: _Reminders = ()
 
 
@@ -337,18 +308,15 @@ class Patch(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Reflection(Generic[Item]):
-    """An analyst's answer about one minibatch of ``batch_size`` trajectories of ``task_ids``.
+    """What an analyst makes of one minibatch.
 
-    ``notes`` are reminders of rules that were not followed; ``refused`` tells why the guard dropped
+    ``notes`` are reminders of rules that were not followed; ``refused`` says why the guard dropped
     proposals.
     """
 
     source_type: Source
     patch: Patch[Item]
-    task_ids: tuple[str, ...]
-    batch_size: int
     failure_patterns: tuple[PatternRecord, ...] = ()
-    success_patterns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
@@ -420,18 +388,10 @@ CANDIDATES = Payload(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Positions in the edit pool, most important first, and the model's reasons."""
-
-    indices: tuple[int, ...]
-    reasoning: str = ""
-
-
 def parse_analyst(
     payload: Payload[Item], text: str, source: Source, shown: int, *, notes: bool = False
 ) -> Reflection[Item]:
-    """Read an analyst's reply on ``shown`` trajectories (at least 1) of unnamed tasks.
+    """Read an analyst's reply on ``shown`` trajectories, at least 1.
 
     No count exceeds ``shown``, and a missing ``support_count`` is ``shown``. Where ``notes`` were
     asked for, a reply may consist of them alone. Raises :class:`WireError`.
@@ -441,10 +401,7 @@ def parse_analyst(
     return Reflection(
         source_type=source,
         patch=_patch(payload, reply.patch, source, default_support=shown, max_support=shown),
-        task_ids=(),
-        batch_size=shown,
         failure_patterns=tuple(one for one in patterns if one.description),
-        success_patterns=tuple(filter(None, map(_text_or_nothing, reply.success_patterns))),
         notes=reply.appendix_notes if notes else (),
     )
 
@@ -461,10 +418,11 @@ def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -
     return _patch(payload, patch, source, default_support=1, max_support=MAX_COUNT)
 
 
-def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
-    """Read the choice of at most ``limit`` among ``pool_size`` edits (0-based positions).
+def parse_ranking(text: str, pool_size: int, limit: int) -> tuple[tuple[int, ...], str]:
+    """Read the choice of at most ``limit`` of ``pool_size`` edits, and the reasons for it.
 
-    Positions that do not exist and repetitions are left out. Raises :class:`WireError` for none.
+    Edits are positions from 0, most important first; those that do not exist and repetitions are
+    left out. Raises :class:`WireError` if none is left.
     """
     reply = parse_as(_RankingShape, text)
     numbers = (whole_number(entry) for entry in reply.selected_indices)
@@ -474,7 +432,7 @@ def parse_ranking(text: str, pool_size: int, limit: int) -> Ranking:
             "`selected_indices` names no edit of the pool: expected at least one whole number "
             f"from 0 to {pool_size - 1}."
         )
-    return Ranking(tuple(chosen)[:limit], reply.reasoning)
+    return tuple(chosen)[:limit], reply.reasoning
 
 
 def _reply(text: str, key: str, *, carries_notes: bool = False) -> _ReplyShape:
