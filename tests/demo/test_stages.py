@@ -116,7 +116,7 @@ def test_analysts_propose_edits_that_the_trainer_accepts(optimizer):
 
 def test_merges_understand_the_patches(optimizer):
     edits = (Edit("append", content="Write refunds with a minus sign.", support_count=3),)
-    found = [Reflection("failure", Patch(edits), ("a",), 3) for _ in range(2)]
+    found = [Reflection("failure", Patch(edits)) for _ in range(2)]
     chat = OptimizerChat(optimizer, PROMPTS, silent)
     merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), chat=chat))
     proposed = read_proposals(optimizer.prompt(), "content")
@@ -125,9 +125,9 @@ def test_merges_understand_the_patches(optimizer):
 
 
 def test_the_final_merge_understands_both_groups(optimizer):
-    failure = Reflection("failure", Patch((Edit("append", content="A", support_count=2),)), (), 2)
+    failure = Reflection("failure", Patch((Edit("append", content="A", support_count=2),)))
     good = Edit("append", content="B", support_count=2, source_type="success")
-    found = [failure, Reflection("success", Patch((good,)), (), 2)]
+    found = [failure, Reflection("success", Patch((good,)))]
     chat = OptimizerChat(optimizer, PROMPTS, silent)
     merged = _run(merge(SKILL, found, mode=PATCH, gradient=Gradient(), chat=chat))
     assert [edit.source_type for edit in merged.edits] == ["failure", "success"]

@@ -23,7 +23,7 @@ Merged = Callable[..., Patch[Any]]
 
 def reflection(source: Source, *contents: str) -> Reflection[Edit]:
     edits = tuple(Edit("append", content=content, source_type=source) for content in contents)
-    return Reflection(source, Patch(edits, "because"), ("t",), 1)
+    return Reflection(source, Patch(edits, "because"))
 
 
 def failures(*contents: str) -> list[Reflection[Edit]]:
@@ -186,7 +186,7 @@ def test_suggestions_are_merged_under_their_own_key_and_prompts(scripted, merged
     client = scripted(lambda request: json.dumps({"revise_suggestions": [said]}))
     patches = (Patch((Suggestion("add_rule", name, f"write {name}"),)) for name in "ab")
     patch = merged(
-        client, [Reflection("failure", patch, ("t",), 1) for patch in patches], mode=REWRITE
+        client, [Reflection("failure", patch) for patch in patches], mode=REWRITE
     )
     assert patch.edits == (Suggestion("add_rule", "t", "both", merge_level=1),)
     assert client.requests[0].messages[0].content == prompts.text("merge_failure_rewrite")
@@ -198,7 +198,7 @@ def test_documents_that_nobody_can_merge_are_kept_failures_first(scripted, merge
     sides: list[tuple[Source, str]] = [("success", "# S"), ("failure", "# F")]
     patch = merged(
         client,
-        [Reflection(side, Patch((SkillCandidate(text),)), ("t",), 1) for side, text in sides],
+        [Reflection(side, Patch((SkillCandidate(text),))) for side, text in sides],
         mode=FULL_REWRITE,
     )
     assert [candidate.new_skill for candidate in patch.edits] == ["# F", "# S"]

@@ -384,7 +384,7 @@ def refuse(before: str, after: str) -> str | None:
 
 
 def reflection(*items: object) -> Reflection[Suggestion]:
-    return Reflection("failure", Patch(items, "why"), ("t",), 1)
+    return Reflection("failure", Patch(items, "why"))
 
 
 def test_refused_suggestions_are_dropped_with_their_reasons():

@@ -48,7 +48,7 @@ def take(scripted: Callable[..., Any], prompts: Prompts, observer: Observer) -> 
         script: Callable[[ChatRequest], Any] = silent_model,
     ) -> NotesRecord | None:
         chat = OptimizerChat(scripted(script), prompts, observer, refuse=refuse_evil)
-        found = [Reflection("failure", Patch(), ("t",), 1, notes=tuple(one)) for one in notes]
+        found = [Reflection("failure", Patch(), notes=tuple(one)) for one in notes]
         return asyncio.run(take_notes(before, body, found, threshold, chat))
 
     return run

@@ -71,7 +71,7 @@ def test_a_batch_remembers_its_patches(make_rollout):
     rollouts = [make_rollout("a", hard=1.0), make_rollout("b")]
     edit = Patch((Edit("append", "", "x"),))
     kinds = (("failure", edit), ("failure", Patch()), ("success", edit))
-    reflections = [Reflection(kind, patch, ("a",), 1) for kind, patch in kinds]
+    reflections = [Reflection(kind, patch) for kind, patch in kinds]
     record = batch_record(WorkedBatch(Batch(9, ()), rollouts, reflections))
     assert (record.seed, record.hard, record.n) == (9, 0.5, 2)
     assert (record.n_failure_patches, record.n_success_patches) == (1, 1)
