@@ -132,77 +132,18 @@ async def stream(
 class Slots:
     """At most ``limit`` pieces of work are under way; the others wait, first come first served.
 
-    They belong to one event loop. ``changed`` is set whenever a slot is taken or left.
+    They belong to one event loop.
     """
 
-    def __init__(self, limit: int, changed: asyncio.Event | None = None) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.taken = 0
         self._slots = asyncio.Semaphore(limit)
-        self._changed = changed or asyncio.Event()
-
-    @property
-    def free(self) -> bool:
-        return not self._slots.locked()
 
     @asynccontextmanager
-    async def slot(self, *, spare: bool = False) -> AsyncIterator[None]:
-        """Wait for a slot and keep it for the body; ``spare`` work is not counted in ``taken``."""
-        try:
-            async with self._slots:
-                self.taken += not spare
-                self._changed.set()
-                try:
-                    yield
-                finally:
-                    self.taken -= not spare
-        finally:
-            self._changed.set()
-
-
-#: Seconds after which a slot that attempts have left counts as empty: when the last of a wave of
-#: answers are in, the next wave is asked, and must not find prefetches in its slots.
-MOMENT = 0.03
-
-
-class Scheduler:
-    """The slots of a run, which all of its work shares, whatever stage it belongs to.
-
-    ``attempts`` are made at tasks, ``questions`` are put to the optimizer. ``moment`` is how long
-    a slot is kept free, in seconds.
-    """
-
-    def __init__(self, attempts: int, questions: int, *, moment: float = MOMENT) -> None:
-        self._moment = moment
-        self._changed = asyncio.Event()
-        self.attempts = Slots(attempts, self._changed)
-        self.questions = Slots(questions, self._changed)
-
-    @asynccontextmanager
-    async def spare(self) -> AsyncIterator[None]:
-        """Keep a slot for an attempt, one that would stay empty while other work is under way.
-
-        Between two stages nothing begins: the next one must find all slots free.
-        """
-        await self._seen_empty()
-        # who waits for a question asks for no slots, but attempts may soon be followed by others
-        while not self.questions.taken:
-            await asyncio.sleep(self._moment)
-            if self._has_spare:
-                break
-            await self._seen_empty()
-        async with self.attempts.slot(spare=True):
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a slot and keep it for the body."""
+        async with self._slots:
             yield
-
-    async def _seen_empty(self) -> None:
-        while not self._has_spare:
-            self._changed.clear()
-            await self._changed.wait()
-
-    @property
-    def _has_spare(self) -> bool:
-        busy = self.attempts.taken or self.questions.taken
-        return self.attempts.free and bool(busy)
 
 
 class TimeUp(Exception):

@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import suppress
 
 import pytest
 import virtual_time
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from skillopt_ci.aio import (
     Begun,
-    Scheduler,
     Slots,
     TimeUp,
     map_ordered,
@@ -215,19 +214,6 @@ def test_slots_are_all_used_and_never_exceeded(work, most):
     assert under_way == min(most, len(work))
 
 
-def test_slots_count_taken_and_free():
-    async def main() -> list[tuple[int, bool]]:
-        slots = Slots(2)
-        seen = [(slots.taken, slots.free)]
-        async with slots.slot():
-            seen.append((slots.taken, slots.free))
-            async with slots.slot():
-                seen.append((slots.taken, slots.free))
-        return [*seen, (slots.taken, slots.free)]
-
-    assert asyncio.run(main()) == [(0, True), (1, True), (2, False), (0, True)]
-
-
 def test_slots_serve_first_come_first():
     began, _ = worked(Slots(2), [3, 1, 1, 5, 1])
     assert began == [0, 1, 2, 3, 4]
@@ -254,106 +240,6 @@ def test_slots_survive_a_cancelled_waiter(late):
             return began
 
     assert asyncio.run(main()) == ["second"]
-
-
-async def _keep(
-    context: AbstractAsyncContextManager[None], began: list[str], name: str, end: asyncio.Event
-) -> None:
-    async with context:
-        began.append(name)
-        await end.wait()
-
-
-def test_spare_slot_waits_while_nothing_else_is_under_way():
-    """The next stage is to find all slots free."""
-
-    async def scenario() -> None:
-        scheduler, began, end = Scheduler(2, 1, moment=0), list[str](), asyncio.Event()
-        early = asyncio.create_task(_keep(scheduler.spare(), began, "early", end))
-        await rounds(5)
-        assert not began
-        async with scheduler.questions.slot():
-            await rounds(5)
-            assert began == ["early"]
-        end.set()
-        await early
-
-    asyncio.run(scenario())
-
-
-def test_spare_slot_comes_after_everybody_who_waits():
-    async def scenario() -> None:
-        scheduler, began = Scheduler(2, 1, moment=0), list[str]()
-        end = {name: asyncio.Event() for name in ("one", "two", "three", "early")}
-        work = [
-            asyncio.create_task(_keep(scheduler.attempts.slot(), began, name, end[name]))
-            for name in ("one", "two", "three")
-        ]
-        work.append(asyncio.create_task(_keep(scheduler.spare(), began, "early", end["early"])))
-        await rounds(5)
-        end["one"].set()
-        await rounds(5)
-        assert began == ["one", "two", "three"]
-        end["two"].set()
-        await rounds(5)
-        assert began[3:] == ["early"]
-        for one in end.values():
-            one.set()
-        await asyncio.gather(*work)
-
-    asyncio.run(scenario())
-
-
-def test_spare_work_does_not_count_as_under_way():
-    async def scenario() -> None:
-        scheduler, began, end = Scheduler(3, 1, moment=0), list[str](), asyncio.Event()
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(scheduler.attempts.slot())
-            first = asyncio.create_task(_keep(scheduler.spare(), began, "first", end))
-            await rounds(5)
-        second = asyncio.create_task(_keep(scheduler.spare(), began, "second", end))
-        await rounds(5)
-        assert began == ["first"]
-        second.cancel()
-        end.set()
-        await asyncio.gather(first, second, return_exceptions=True)
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("asked", [False, True], ids=["attempts alone", "and a question"])
-def test_spare_slot_is_held_back_for_a_moment(asked):
-    """Others may be asked for in a moment; while a question is under way nobody asks for any."""
-
-    async def scenario() -> list[str]:
-        scheduler, began, end = Scheduler(2, 1, moment=3600), list[str](), asyncio.Event()
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(scheduler.attempts.slot())
-            if asked:
-                await stack.enter_async_context(scheduler.questions.slot())
-            early = asyncio.create_task(_keep(scheduler.spare(), began, "early", end))
-            await rounds(5)
-        early.cancel()
-        await asyncio.gather(early, return_exceptions=True)
-        return began
-
-    assert asyncio.run(scenario()) == (["early"] if asked else [])
-
-
-def test_spare_slot_waits_again_if_the_slot_was_taken():
-    async def scenario() -> None:
-        scheduler, began, end = Scheduler(1, 1, moment=0), list[str](), asyncio.Event()
-        async with scheduler.questions.slot():
-            taken = asyncio.create_task(_keep(scheduler.attempts.slot(), began, "taken", end))
-            await rounds(1)
-            early = asyncio.create_task(_keep(scheduler.spare(), began, "early", end))
-            await rounds(5)
-            assert began == ["taken"]
-            end.set()
-            await asyncio.gather(taken, early)
-        assert began == ["taken", "early"]
-
-    asyncio.run(scenario())
 
 
 def took(work: Callable[[], Awaitable[None]], limit: float | None = 3) -> float:

@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
-from skillopt_ci.aio import Scheduler
+from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ChatConfig, HumanConfig, LocalExecutor
 from skillopt_ci.errors import SkilloptError
@@ -42,7 +43,7 @@ from skillopt_ci.training.state import (
     candidate_at,
     find_checkout,
 )
-from skillopt_ci.training.trainer import CandidateProposed, Decided, Working
+from skillopt_ci.training.trainer import CandidateProposed, Decided
 
 #: What tells attempts apart: task, skill as it is read, number.
 _Key = tuple[str, str, int]
@@ -70,7 +71,7 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
             runner = benches[0].runner
             await runner.executor(request, runner.attempting)
 
-        prefetcher = Prefetcher(make, equipment.scheduler)
+        prefetcher = Prefetcher(make, equipment.attempts)
         patient = False
         try:
             yield replace(
@@ -99,72 +100,59 @@ def may_prefetch(config: Config) -> bool:
 def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
     """Expect the rollouts that follow from what the trainer does."""
     match event:
-        case Working(after):
-            # of two epochs that are compared next, one is over whatever the decision
-            epoch = epoch_end_before_batch(run, after)
-            if epoch is not None and epoch > 1:
-                prefetcher.expect(earlier_side(run, after, epoch), sure=False)
         case CandidateProposed(checkout, candidate, evaluation):
-            first = first_attempts(run, checkout, candidate.skill, evaluation)
-            if first:
-                prefetcher.expect(first, sure=True)
+            if first := first_attempts(run, checkout, candidate.skill, evaluation):
+                prefetcher.expect(first)
         case Decided(checkout, after, record):
             # which no commit has yet
             latest = (record,) if isinstance(record, StepRecord) else ()
             made = made_under(sha256(after.skill), None, (*step_records(run, checkout), *latest))
             outlook = look_beyond(run, after, made)
-            prefetcher.expect(() if outlook is None else outlook.attempts, sure=True)
+            prefetcher.expect(() if outlook is None else outlook.attempts)
 
 
 @dataclass(slots=True)
 class _Early:
     task: "asyncio.Task[None]" = field(init=False, repr=False)
     begun: bool = False
-    taken: bool = False
-    made: bool = False
 
 
 class Prefetcher:
     """Makes attempts early; one under way is never broken off, since it is paid for."""
 
-    def __init__(
-        self, make: Callable[[AttemptRequest], Awaitable[None]], scheduler: Scheduler
-    ) -> None:
+    def __init__(self, make: Callable[[AttemptRequest], Awaitable[None]], attempts: Slots) -> None:
         self._make = make
-        self._scheduler = scheduler
+        self._slots = attempts
         self._known: dict[_Key, _Early] = {}
         self._names: dict[str, str] = {}
 
-    def expect(self, orders: Iterable[AttemptRequest], *, sure: bool) -> None:
-        """Make ``orders`` from now on; what was expected and is not begun is forgotten.
-
-        Those that are not ``sure`` are made beside the others, in places that stay empty.
-        """
-        wanted = {self._key(order): order for order in orders}
+    def expect(self, requests: Iterable[AttemptRequest]) -> None:
+        """Make ``requests`` from now on; what was expected and is not begun is forgotten."""
         for key, early in list(self._known.items()):
-            if (not early.begun and (key not in wanted or sure)) or (early.taken and early.made):
+            if not early.begun:
                 self._known.pop(key).task.cancel()
-        self._names = {order.skill: key[1] for key, order in wanted.items()}
-        for key, order in wanted.items():
+        wanted = {self._key(one): one for one in requests}
+        self._names = {one.skill: key[1] for key, one in wanted.items()}
+        for key, one in wanted.items():
             if key not in self._known:
                 self._known[key] = early = _Early()
-                early.task = asyncio.create_task(self._work(order, early, sure=sure))
+                early.task = asyncio.create_task(self._work(one, early))
 
-    async def begun(self, order: AttemptRequest) -> None:
-        """Wait for ``order`` if it is under way, and raise what went wrong with it."""
-        key = self._key(order)
+    async def begun(self, request: AttemptRequest) -> None:
+        """Wait for ``request`` if it is under way, and raise what went wrong with it."""
+        key = self._key(request)
         early = self._known.get(key)
         if early is None:
             return
         if not early.begun:
             self._known.pop(key).task.cancel()
             return
-        early.taken = True
         await asyncio.shield(early.task)
+        self._known.pop(key, None)
 
     async def close(self, *, patient: bool) -> None:
         """End it: with patience, what is under way is let finish, since it is paid for."""
-        self.expect((), sure=True)
+        self.expect(())
         tasks = [early.task for early in self._known.values()]
         if not patient:
             for task in tasks:
@@ -172,18 +160,16 @@ class Prefetcher:
         # what failed is raised to who needs it; nobody does
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, order: AttemptRequest, early: _Early, *, sure: bool) -> None:
-        places = self._scheduler
-        async with places.attempts.slot() if sure else places.spare():
+    async def _work(self, request: AttemptRequest, early: _Early) -> None:
+        async with self._slots.slot():
             early.begun = True
-            await self._make(order)
-            early.made = True
+            await self._make(request)
 
-    def _key(self, order: AttemptRequest) -> _Key:
-        name = self._names.get(order.skill)
+    def _key(self, request: AttemptRequest) -> _Key:
+        name = self._names.get(request.skill)
         if name is None:
-            name = self._names[order.skill] = reading_sha256(order.skill)
-        return order.task.id, name, order.attempt
+            name = self._names[request.skill] = reading_sha256(request.skill)
+        return request.task.id, name, request.attempt
 
 
 # Which rollouts the next piece of work begins with: for `plan`, its shards and the prefetcher.
@@ -222,34 +208,20 @@ def look_ahead(run: Run) -> Outlook | None:
 
 def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | None:
     """What is next without a candidate in flight, if ``made`` were made under the skill."""
-    epoch = epoch_end_before_batch(run, checkout)
-    if epoch is None:
+    epoch = boundary_due(run, checkout)
+    if epoch is None or run.config.schedule.slow_update != "inline":
         return _rollout(run, checkout, checkout.skill, made)
     step, spent = checkout.state.step, checkout.spent
     if epoch > 1:
-        both = (*earlier_side(run, checkout, epoch), *_side(run, checkout.skill, epoch))
-        return Outlook("comparison", step, both, spent)
+        drawn = sampling_order(run.splits.train, sampling_seed(run, epoch))
+        drawn = drawn[: run.config.optimizer.slow_update_samples]
+        both = (earlier_skill(run, checkout, epoch), checkout.skill)
+        sides = (_attempts(run, drawn, skill, "slow_rollout") for skill in both)
+        return Outlook("comparison", step, tuple(chain.from_iterable(sides)), spent)
     # The first end asks no model, and its place for guidance makes another text of the skill.
     skill, _ = first_epoch(run, checkout)
     rollout = _rollout(run, checkout, skill, made if skill == checkout.skill else ())
     return rollout or Outlook("comparison", step, (), spent)
-
-
-def epoch_end_before_batch(run: Run, checkout: ScoredCheckout) -> int | None:
-    """The epoch whose end comes before the next batch, if one does."""
-    inline = run.config.schedule.slow_update == "inline"
-    return boundary_due(run, checkout) if inline else None
-
-
-def earlier_side(run: Run, checkout: ScoredCheckout, epoch: int) -> tuple[AttemptRequest, ...]:
-    """The attempts of a comparison that are made under the skill of the epoch before."""
-    return _side(run, earlier_skill(run, checkout, epoch), epoch)
-
-
-def _side(run: Run, skill: str, epoch: int) -> tuple[AttemptRequest, ...]:
-    size = run.config.optimizer.slow_update_samples
-    drawn = sampling_order(run.splits.train, sampling_seed(run, epoch))[:size]
-    return _attempts(run, drawn, skill, "slow_rollout")
 
 
 def _to_measure(run: Run, checkout: Checkout) -> tuple[AttemptRequest, ...]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from skillopt_ci.agents.build import build_solver
-from skillopt_ci.aio import Scheduler
+from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Config, GeneratedTasks
 from skillopt_ci.config.rollout import LocalExecutor
 from skillopt_ci.environments.api import grade
@@ -75,7 +75,8 @@ class Equipment:
 
     def __init__(self, parts: RunnerParts, resources: AsyncExitStack) -> None:
         model, gradient = parts.config.model, parts.config.gradient
-        self.scheduler = Scheduler(model.target.max_concurrency, gradient.analyst_workers)
+        self.attempts = Slots(model.target.max_concurrency)
+        self.questions = Slots(gradient.analyst_workers)
         self._parts = parts
         self._resources = resources
         self._models: ModelRouter | None = None
@@ -123,7 +124,7 @@ class Equipment:
         begun: Callable[[AttemptRequest], Awaitable[None]] | None = None,
     ) -> AsyncIterator["OpenModels"]:
         """See :meth:`Run.models`; raises ComputerUnavailable before anything is paid for."""
-        client = (await self.router()).for_work(scope, meter, used, self.scheduler.questions)
+        client = (await self.router()).for_work(scope, meter, used, self.questions)
         if run.places is not None:
             # it may run programs, and takes as long as they do
             await asyncio.to_thread(run.places.computers.check)
@@ -152,7 +153,7 @@ class Equipment:
                     make = resolve_name(_EXECUTORS[settings.type])
                     self._elsewhere = make(run, settings, solver, self._resources)
                 executor = self._elsewhere(attempting)
-            runner = Runner(attempting, self.scheduler.attempts, executor=executor, begun=begun)
+            runner = Runner(attempting, self.attempts, executor=executor, begun=begun)
             yield OpenModels(client, runner, meter)
 
 

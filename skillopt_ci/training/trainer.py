@@ -172,7 +172,6 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         return None
     async with run.models(_scope(run, checkout, work), checkout.spent) as models:
         candidate = await _candidate(run, checkout, work, candidate, models)
-        run.listen(Working(_after(checkout, work)))
         decision = await evaluate(run, checkout, candidate, models)
     after = _after(checkout, work, _skill_after(checkout, candidate, decision))
     record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
@@ -267,7 +266,6 @@ async def _candidate(
     if candidate is not None:
         recharge(models.meter, candidate)
         return candidate
-    run.listen(Working(_after(checkout, work)))
     if isinstance(work, StepPlan):
         candidate = await _propose_step(run, checkout, work, models)
         evaluation, record = run.config.evaluation, candidate.record
@@ -438,13 +436,6 @@ def _notes_event(
 
 
 # -- what listeners hear -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Working:
-    """A candidate is being proposed, or evaluated; ``after`` is the state if it is rejected."""
-
-    after: ScoredCheckout
 
 
 @dataclass(frozen=True, slots=True)

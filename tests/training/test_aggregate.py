@@ -185,9 +185,7 @@ def test_suggestions_are_merged_under_their_own_key_and_prompts(scripted, merged
     said = {"type": "add_rule", "title": "t", "instruction": "both"}
     client = scripted(lambda request: json.dumps({"revise_suggestions": [said]}))
     patches = (Patch((Suggestion("add_rule", name, f"write {name}"),)) for name in "ab")
-    patch = merged(
-        client, [Reflection("failure", patch) for patch in patches], mode=REWRITE
-    )
+    patch = merged(client, [Reflection("failure", patch) for patch in patches], mode=REWRITE)
     assert patch.edits == (Suggestion("add_rule", "t", "both", merge_level=1),)
     assert client.requests[0].messages[0].content == prompts.text("merge_failure_rewrite")
     assert '"revise_suggestions": [' in client.prompts[0]

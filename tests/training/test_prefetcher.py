@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skillopt_ci.aio import Scheduler
+from skillopt_ci.aio import Slots
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.rollout.events import read_events
 from skillopt_ci.rollout.types import AttemptRequest
-from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.plan import plan_step
-from skillopt_ci.training.prefetcher import Prefetcher, earlier_side, look_ahead, may_prefetch
-from skillopt_ci.training.state import find_checkout
-from tests.conftest import EPOCH_ENDS, RULES
+from skillopt_ci.training.prefetcher import Prefetcher, look_ahead, may_prefetch
+from tests.conftest import EPOCH_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -61,25 +58,25 @@ async def turns(count: int = 6) -> None:
         await asyncio.sleep(0)
 
 
-def played(scenario: Callable[[Prefetcher, Hands, Scheduler], Awaitable[None]]) -> None:
-    """Play ``scenario`` with two places for attempts and one for questions."""
+def played(scenario: Callable[[Prefetcher, Hands, Slots], Awaitable[None]]) -> None:
+    """Play ``scenario`` with two places for attempts."""
 
     async def play() -> None:
-        hands, scheduler = Hands(), Scheduler(2, 1, moment=0)
-        prefetcher = Prefetcher(hands, scheduler)
-        await scenario(prefetcher, hands, scheduler)
+        hands, slots = Hands(), Slots(2)
+        prefetcher = Prefetcher(hands, slots)
+        await scenario(prefetcher, hands, slots)
         await prefetcher.close(patient=False)
 
     asyncio.run(play())
 
 
 def test_expect_begins_sure_attempts_in_free_slots_once():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
-        prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
+    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
+        prefetcher.expect([order("a"), order("b"), order("c")])
         await turns()
         assert hands.asked == ["a", "b"]
         await hands.finish("a", "b", "c")
-        prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
+        prefetcher.expect([order("a"), order("b"), order("c")])
         await turns()
         assert hands.asked == ["a", "b", "c"]
 
@@ -87,8 +84,8 @@ def test_expect_begins_sure_attempts_in_free_slots_once():
 
 
 def test_begun_waits_for_an_attempt_under_way():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
-        prefetcher.expect([order("a")], sure=True)
+    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
+        prefetcher.expect([order("a")])
         await turns()
         needs = asyncio.create_task(prefetcher.begun(order("a")))
         await turns()
@@ -100,8 +97,8 @@ def test_begun_waits_for_an_attempt_under_way():
 
 
 def test_begun_leaves_a_waiting_attempt_to_the_caller():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
-        prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
+    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
+        prefetcher.expect([order("a"), order("b"), order("c")])
         await turns()
         await prefetcher.begun(order("c"))
         await hands.finish("a", "b", "c")
@@ -111,8 +108,8 @@ def test_begun_leaves_a_waiting_attempt_to_the_caller():
 
 
 def test_begun_ignores_another_attempt_skill_or_task():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
-        prefetcher.expect([order("a")], sure=True)
+    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
+        prefetcher.expect([order("a")])
         await turns()
         for other in (order("a", attempt=1), order("a", skill="Do not.\n"), order("b")):
             await asyncio.wait_for(prefetcher.begun(other), 5)
@@ -121,34 +118,11 @@ def test_begun_ignores_another_attempt_skill_or_task():
     played(scenario)
 
 
-def test_expect_begins_unsure_attempts_in_spare_slots_only():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, scheduler: Scheduler) -> None:
-        prefetcher.expect([order("a")], sure=False)
-        await turns()
-        assert hands.asked == []
-        async with scheduler.questions.slot():
-            await turns()
-            assert hands.asked == ["a"]
-
-    played(scenario)
-
-
-def test_expect_promotes_an_attempt_to_sure():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
-        prefetcher.expect([order("a")], sure=False)
-        await turns()
-        prefetcher.expect([order("a")], sure=True)
-        await turns()
-        assert hands.asked == ["a"]
-
-    played(scenario)
-
-
 def test_expect_forgets_waiting_attempts_and_finishes_begun_ones():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
-        prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
+    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
+        prefetcher.expect([order("a"), order("b"), order("c")])
         await turns()
-        prefetcher.expect([order("d")], sure=True)
+        prefetcher.expect([order("d")])
         await hands.finish("a", "b", "c")
         assert hands.asked == ["a", "b", "d"]
 
@@ -156,9 +130,9 @@ def test_expect_forgets_waiting_attempts_and_finishes_begun_ones():
 
 
 def test_begun_raises_what_went_wrong():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Scheduler) -> None:
+    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
         hands.failure = ModelSetupError("no such model")
-        prefetcher.expect([order("a"), order("b")], sure=True)
+        prefetcher.expect([order("a"), order("b")])
         await hands.finish("a", "b")
         with pytest.raises(ModelSetupError, match="no such model"):
             await prefetcher.begun(order("a"))
@@ -167,18 +141,19 @@ def test_begun_raises_what_went_wrong():
 
 
 def test_close_cancels_without_patience():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, scheduler: Scheduler) -> None:
-        prefetcher.expect([order("a")], sure=True)
+    async def scenario(prefetcher: Prefetcher, hands: Hands, slots: Slots) -> None:
+        prefetcher.expect([order("a")])
         await turns()
         await asyncio.wait_for(prefetcher.close(patient=False), 5)
-        assert scheduler.attempts.taken == 0
+        async with asyncio.timeout(5), slots.slot(), slots.slot():
+            assert hands.asked == ["a"]
 
     played(scenario)
 
 
 def test_close_with_patience_finishes_what_is_under_way():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, scheduler: Scheduler) -> None:
-        prefetcher.expect([order("a"), order("b"), order("c")], sure=True)
+    async def scenario(prefetcher: Prefetcher, hands: Hands, slots: Slots) -> None:
+        prefetcher.expect([order("a"), order("b"), order("c")])
         await turns()
         closing = asyncio.create_task(prefetcher.close(patient=True))
         await turns()
@@ -307,34 +282,3 @@ def recorded(checkout: Checkout) -> Counter[tuple[str, int]]:
     ended = [one for one in read_events(events) if one["type"] == "attempt_ended"]
     assert ended
     return Counter((one["task"], one["attempt"]) for one in ended)
-
-
-def test_of_a_comparison_the_epoch_that_is_over_is_attempted_while_an_analyst_thinks(
-    checkout, model_server
-):
-    """The fourth step ends the second epoch; whatever its verdict, the first one is over."""
-    for _ in range(2):
-        checkout.step(*EPOCH_ENDS)
-    model_server.plan = (RULES["a"], RULES["b"])
-    checkout.step(*EPOCH_ENDS)
-    session = checkout.session(*EPOCH_ENDS)
-    standing = as_scored(find_checkout(session, session.ledger.sync()), checkout.state())
-    side = earlier_side(session, standing, 2)
-    ends = {
-        f"{as_read(one.skill).strip()}\n</skill>\n\n{one.task.messages[-1].content}" for one in side
-    }
-    known = {end for end in ends for prompt in model_server.prompts if prompt.endswith(end)}
-    new = ends - known
-    held, early, one_analyst = list[bool](), threading.Semaphore(0), threading.Lock()
-
-    def trouble(prompt: str) -> None:
-        if "Stage: analyst" in prompt and one_analyst.acquire(blocking=False):
-            held.append(all(early.acquire(timeout=30) for _ in new))
-        elif any(prompt.endswith(end) for end in new):
-            early.release()
-
-    model_server.trouble = trouble
-    checkout.run(SURE, WIDE, *EPOCH_ENDS)
-    assert checkout.record(3).merged
-    assert new
-    assert held == [True]
