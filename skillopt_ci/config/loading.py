@@ -45,10 +45,7 @@ from skillopt_ci.util import read_text
 
 
 def read_layers(file: Path) -> tuple[Node, ...]:
-    """The trees of a file's bases, the remotest first, and of the file itself.
-
-    A base's path starts at the file that names it. Raises ConfigError for a circle of files.
-    """
+    """The trees of a file's bases, the remotest first, and of the file itself."""
     layers: list[Node] = []
     chain: list[Path] = []
     mark = Mark(file)
@@ -89,10 +86,7 @@ def _invalid_base(mark: Mark, text: str) -> InvalidConfigError:
 
 
 def runs_of(tree: Node) -> dict[str, Node]:
-    """The runs that ``tree`` describes, by name; one without a list is its own only run.
-
-    Raises ConfigError for what is no list, for a run without a name, and for runs that clash.
-    """
+    """The runs that ``tree`` describes, by name; one without a list is its own only run."""
     listed = tree.entries.get(RUNS)
     if listed is None:
         return {_name(tree): tree}
@@ -147,7 +141,7 @@ def _skill(run: Node) -> str:
 
 
 def parse_override(text: str) -> Node:
-    """The tree that sets one key; the value is YAML, so that `[a, b]`, `null` and `4` are typed."""
+    """The tree that sets one key; the value is YAML, so that `null` and `4` are typed."""
     dotted, equals, value = text.partition("=")
     path = [step.strip() for step in dotted.split(".")]
     if not equals or not all(path):
@@ -162,9 +156,9 @@ def parse_override(text: str) -> Node:
 
 
 def with_skill_file(config: Config, file: Path, root: Path) -> Config:
-    """``config`` of ``file`` with the path of the skill document, where it names its folder.
+    """``config`` with the path of the skill document, where it names its folder.
 
-    Raises ConfigError for a folder without one. A file need not exist: it may be in git alone.
+    A file need not exist: it may be in git alone.
     """
     place = root / config.skill
     if not place.is_dir():
@@ -207,10 +201,7 @@ def _home(path: KeyPath) -> str:
 def explain(
     error: ValidationError, root: type[Section] = Config, home: Callable[[KeyPath], str] = _home
 ) -> list[tuple[KeyPath, str]]:
-    """What is wrong with a ``root``: key paths, each with a line for whoever wrote the file.
-
-    ``home`` names the place where a key that is unknown at a path belongs, if there is one.
-    """
+    """What is wrong with a ``root``; ``home`` names where an unknown key belongs, if anywhere."""
     found = [_explained(details, root, home) for details in error.errors(include_url=False)]
     # A list "too short" because its items are wrong says nothing new.
     return [
@@ -296,10 +287,7 @@ def _not_among(value: object, known: tuple[str, ...]) -> str:
 
 
 def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
-    """Read ``tree`` as a configuration; nothing is coerced, so that ``yes`` is never a number.
-
-    Raises ConfigError with the problems already ``known`` and every further one.
-    """
+    """Nothing is coerced, so that ``yes`` is never a number. ``known`` problems are raised too."""
     try:
         config = Config.model_validate_json(json.dumps(plain(tree)), strict=True)
     except ValidationError as error:
@@ -394,10 +382,9 @@ def load(
 ) -> Loaded:
     """Read ``file`` in skillopt-ci's own form or in SkillOpt's.
 
-    Later wins over earlier: bases, the file, its run called ``run``, ``overrides``
-    (``section.key=value``) in their order. Of ``environ`` only SkillOpt's variables count, for its
-    form, whose paths start in ``cwd`` if that is given. Raises ConfigError with a line for every
-    problem.
+    Later wins over earlier: bases, the file, its run called ``run``, ``overrides`` in their order.
+    Of ``environ`` only SkillOpt's variables count, for its form, whose paths start in ``cwd``.
+    Raises ConfigError with a line for every problem.
     """
     layers, above = list(read_layers(file)), [parse_override(text) for text in overrides]
     if found := _translated(layers, above, environ, cwd):

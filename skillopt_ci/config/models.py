@@ -190,12 +190,11 @@ class ModelRole(Section):
 
     @property
     def preset(self) -> Preset:
-        """What is known of the provider."""
         return PROVIDERS[self.provider]
 
     @property
     def key_variable(self) -> str | None:
-        """Name of the variable that holds the key; None where none is sent.
+        """The variable that holds the key; None where none is sent.
 
         A provider's usual key is never sent to another server unless `api_key_env` says so.
         """
@@ -216,7 +215,7 @@ class ModelRole(Section):
 
     @property
     def program(self) -> tuple[str, ...]:
-        """Program and arguments of a command or an agent; empty for a server."""
+        """Of a command or an agent; empty for a server."""
         return self.command or self.preset.program
 
     @property
@@ -304,10 +303,7 @@ class Models(Section):
 
 
 def with_long_roles(layer: Node) -> Node:
-    """``layer`` with every role that is written as `provider/model` as that mapping.
-
-    Text of another form stays, so that validation can complain of it.
-    """
+    """Every `provider/model` as a mapping; text of another form stays for validation."""
     model = layer.entries.get("model")
     roles = {}
     for name in Models.model_fields:

@@ -51,12 +51,11 @@ def locate(loc: Sequence[str | int], root: type[Section] = Config) -> Location:
 
 
 def fields(section: type[Section]) -> dict[str, FieldInfo]:
-    """The fields of a section under the names that users write."""
+    """Under the names that users write."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
 def sections(annotation: object) -> Iterator[type[Section]]:
-    """Every section that an annotation admits, in order."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
     for argument in get_args(annotation):
@@ -95,10 +94,7 @@ _SHORT = "`provider/model`, such as `openai/gpt-5.5`: everything else is as the 
 
 
 def json_schema() -> dict[str, object]:
-    """The JSON Schema (draft 2020-12) of one configuration file.
-
-    It is laxer than loading in one point: keys that a base file can supply are not required.
-    """
+    """The JSON Schema of one file, in which keys that a base can supply are not required."""
     schema = Config.model_json_schema(by_alias=True, schema_generator=DescribedSchema)
     definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
     for part in (schema, *(definitions[name] for name in _INHERITED)):
@@ -131,10 +127,7 @@ _LONGEST_VALUE = 40
 
 
 def changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
-    """Name each key whose value differs, with both values: ``train.batch_size (16 → 8)``.
-
-    The mappings are configurations as JSON; a value too long to be read in passing is left out.
-    """
+    """Each key whose value differs, with both values if short: ``train.batch_size (16 → 8)``."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     changes = []
     for key in sorted(old.keys() | new.keys()):
@@ -163,10 +156,10 @@ _OF_A_ROLE: IncEx = {
 }
 #: Where people put keys although `api_key_env` and `env` are there for them.
 _PERHAPS_SECRET = ("command", "extra_body")
-#: Confirmation tells what a merge is worth, and changes no merge.
 #: How often failures are retried, where attempts run, what is recorded of them, and who may see
 #: what meanwhile.
 _OF_ROLLOUTS = {"retries", "executor", "events", "programs_can_read_secrets"}
+#: Confirmation tells what a merge is worth, and changes no merge.
 _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
     **dict.fromkeys(("cache", "git", "github", "budget"), True),
     "gradient": {"analyst_workers"},
@@ -180,8 +173,8 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
 def influences(config: Config) -> dict[str, Any]:
     """What of ``config`` influences training, as JSON: not where, how fast and at whose cost.
 
-    Sections that came later are left out where they have their defaults, and retired settings have
-    the values that hold for all runs now: older hashes stay.
+    Newer sections are left out at their defaults, and retired settings have the values that hold
+    for all runs now: older hashes stay.
     """
     facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
     gate = facts["evaluation"]["gate"]
@@ -217,7 +210,7 @@ def influences(config: Config) -> dict[str, Any]:
 
 
 def config_sha256(config: Config) -> str:
-    """The SHA-256 (hexadecimal) of the canonical JSON of what influences training.
+    """Over what influences training.
 
     It says which settings a step was taken with, not what the files that they name contain.
     """

@@ -183,7 +183,7 @@ def _argv(value: object) -> object:
 
 
 def as_files(value: object) -> dict[str, str] | tuple[str, ...]:
-    """Read a list of paths, or a mapping from names to their text; raises ValueError."""
+    """A list of paths, or a mapping from names to their text; raises ValueError."""
     match value:
         case dict() if all(isinstance(text, str) for text in value.values()):
             return value
@@ -214,7 +214,6 @@ class LimitChanges(Section):
     """US dollars."""
 
     def named(self) -> dict[str, object]:
-        """Return the limits that are given."""
         return self.model_dump(exclude_none=True)
 
 
@@ -248,7 +247,7 @@ class ComputerBlock(Section):
     """Limits of this task."""
 
     def over(self, common: "ComputerBlock | None") -> "ComputerBlock":
-        """Return this block, with what it does not name taken from ``common``; files aside."""
+        """This block, with what it does not name taken from ``common``; files aside."""
         if common is None:
             return self
         given = {name: getattr(self, name) for name in self.model_fields_set}
@@ -276,7 +275,6 @@ class AttemptLimits(Section):
     """US dollars, as far as prices are known; null: no limit."""
 
     def changed(self, changes: LimitChanges | None) -> "AttemptLimits":
-        """Return these limits with those that ``changes`` names in their place."""
         return self if changes is None else self.model_copy(update=changes.named())
 
 

@@ -51,7 +51,6 @@ class Node:
 
 
 def plain(node: Node) -> object:
-    """The bare value, as JSON would hold it."""
     if isinstance(node.value, Mapping):
         return {key: plain(child) for key, child in node.value.items()}
     if isinstance(node.value, tuple):
@@ -60,12 +59,10 @@ def plain(node: Node) -> object:
 
 
 def without(node: Node, *keys: str) -> Node:
-    """A mapping less some of its keys."""
     return replace(node, value={k: v for k, v in node.entries.items() if k not in keys})
 
 
 def nested(path: Sequence[str], leaf: Node) -> Node:
-    """The tree that holds nothing but ``leaf`` at ``path``."""
     for key in reversed(path):
         leaf = Node({key: leaf}, leaf.mark)
     return leaf
@@ -86,8 +83,8 @@ def lookup(node: Node, path: Sequence[str | int]) -> Node:
 def merge(base: Node, child: Node) -> Node:
     """Lay ``child`` over ``base``: mappings key by key, anything else replaced whole.
 
-    A mapping of another kind than its base (a scorer of another ``type``, tasks given another way,
-    another provider with a model of its own) replaces it: what it inherited could not fit.
+    A mapping of another kind than its base (a scorer of another ``type``, another provider with a
+    model of its own) replaces it: what it inherited could not fit.
     """
     mappings = isinstance(base.value, Mapping) and isinstance(child.value, Mapping)
     if not mappings or len({_kind(base), _kind(child)} - {None}) > 1:
@@ -121,7 +118,6 @@ class Problem:
         return f"{origin}{name}{self.text}"
 
     def with_place(self) -> str:
-        """The whole line: file, line, key and text."""
         return f"{self.mark}: {self}" if self.mark.file else str(self)
 
 
@@ -187,7 +183,7 @@ def load_yaml(text: str) -> Any:
 
 
 def loader_of(**rules: str) -> type[BoundedLoader]:
-    """A safe loader in which a scalar is more than text only by a pattern, that of its YAML tag."""
+    """A safe loader in which only what fits a YAML tag's pattern is more than text."""
     kind: type[BoundedLoader] = type("Loader", (BoundedLoader,), {"yaml_implicit_resolvers": {}})
     for tag, pattern in {**rules, "merge": "<<"}.items():
         kind.add_implicit_resolver(_TAG + tag, re.compile(rf"^(?:{pattern})$", re.ASCII), None)
@@ -205,10 +201,9 @@ _Loader = loader_of(
 
 
 def parse_yaml(text: str, mark: Mark, loading: type[BoundedLoader] = _Loader) -> Node:
-    """Read one YAML document; an empty one is an empty mapping. ``loading`` types its scalars.
+    """Read one YAML document; ``loading`` types its scalars.
 
-    Lines are those of ``mark.file``; where ``mark`` is an override, every node gets that very mark.
-    Raises :class:`InvalidConfigError` with the one problem of the text.
+    With an override for ``mark`` every node gets that very mark. Raises InvalidConfigError.
     """
     try:
         loader = loading(text)
@@ -233,8 +228,6 @@ def _invalid(mark: Mark, line: int | None, what: str) -> InvalidConfigError:
 
 
 class _Composer:
-    """Turns PyYAML's nodes into ours."""
-
     def __init__(self, loader: BoundedLoader, origin: Mark) -> None:
         self._loader = loader
         self._origin = origin

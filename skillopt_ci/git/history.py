@@ -35,10 +35,10 @@ class CommitText(NamedTuple):
 
 
 def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
-    """Compose a commit message; ``subject`` and ``body`` may hold text that nobody vouches for.
+    """Compose a commit message; ``subject`` and ``body`` may hold untrusted text.
 
-    Raises ValueError without a trailer (the body's last paragraph could pose as them), or if a
-    trailer's key is not a word.
+    Raises ValueError without a trailer (the body's last paragraph could pose as them), or if a key
+    is not a word.
     """
     if not trailers or not all(_KEY.fullmatch(key) for key in trailers):
         raise ValueError(f"trailers need keys of letters, digits and hyphens: {list(trailers)}")
@@ -48,7 +48,7 @@ def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
 
 
 def parse_trailers(text: str) -> dict[str, str]:
-    """Return the trailers of a message's last paragraph, by key; the last of equal keys counts."""
+    """The trailers of a message's last paragraph; the last of equal keys counts."""
     paragraphs = re.split(r"\n[ \t]*\n", text.strip("\n"))
     if len(paragraphs) < 2:  # noqa: PLR2004
         return {}
@@ -114,17 +114,15 @@ class Commit:
 
     @property
     def subject(self) -> str:
-        """The message's first line."""
         return self.message.partition("\n")[0]
 
     @property
     def trailers(self) -> dict[str, str]:
-        """The message's trailers."""
         return parse_trailers(self.message)
 
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
-    """Tell whether ``descendant`` contains ``ancestor`` (a commit contains itself)."""
+    """A commit contains itself."""
     # Most questions are about a commit just made on top of another: no process is needed for those.
     generation = {descendant}
     for _ in range(_NEAR):
@@ -137,7 +135,7 @@ def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
 
 
 def parents(git: Git, commit: str) -> tuple[str, ...]:
-    """Return the parents that ``commit`` names; none if a shallow clone lacks the commit itself."""
+    """None if a shallow clone lacks the commit itself."""
     found = objects.find(git, f"{commit}^{{commit}}")
     head = b"" if found is None else found.content.partition(b"\n\n")[0]
     return tuple(parent.decode() for parent in re.findall(rb"^parent (.+)$", head, re.MULTILINE))
@@ -153,10 +151,7 @@ def day(git: Git, commit: str) -> str:
 
 
 def cut_off(git: Git, shallow_file: Path, one: str, other: str) -> bool:
-    """Tell whether a shallow clone hides how two commits are related.
-
-    It does if a commit that only one of them contains has been cut off from its parents.
-    """
+    """Whether a shallow clone hides how two commits are related."""
     if not shallow_file.exists():
         return False
     ends = set(shallow_file.read_text(encoding="utf-8").split())

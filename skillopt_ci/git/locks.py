@@ -30,8 +30,7 @@ _READERS = {
 def run_lock(common_dir: Path, run: str) -> Iterator[None]:
     """Hold the lock of ``run``; the kernel lets go of it when the process dies.
 
-    Raises LostRace at once if another process (in any worktree of the repository) holds it, and
-    RepositoryError if no lock can be made.
+    Raises LostRace at once if another process holds it.
     """
     file = common_dir / "skillopt-ci" / f"{run}.lock"
     try:
@@ -52,10 +51,9 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
 
 
 def is_held(common_dir: Path, run: str) -> bool:
-    """Whether a process holds the lock of ``run``, as far as this system tells (Linux does).
+    """Whether a process holds the lock of ``run``, as far as Linux tells.
 
-    Asks the kernel's list of locks: an attempt to take the lock, however short, could make a
-    command fail that begins just now.
+    An attempt to take the lock, however short, could make a command fail that begins just now.
     """
     try:
         inode = (common_dir / "skillopt-ci" / f"{run}.lock").stat().st_ino
@@ -77,8 +75,8 @@ def clear_stale_locks(
 ) -> None:
     """Remove locks that a killed git left on the refs ``names``, and on what all refs share.
 
-    Call it with the run's lock held. A young lock is waited for: it goes away by itself or
-    becomes stale. Raises RepositoryError if a git that is at work keeps one.
+    Call it with the run's lock held. Young locks are waited for. Raises RepositoryError if a git
+    that is at work keeps one.
     """
     files = [common_dir / name for name in (*(f"{ref}.lock" for ref in names), *_BESIDE_REFS)]
     files += [file for ref in names for file in (common_dir / deleted(ref)).glob("*.lock")]
@@ -122,10 +120,7 @@ def _written(file: Path) -> float | None:
 
 
 def _git_at_work(git: Git) -> str | None:
-    """Name a process of git that works in this repository and may lock refs, if there is one.
-
-    As far as this system tells: on Linux, of processes that we may look into.
-    """
+    """Name a git process that works in this repository and may lock refs, as far as Linux tells."""
     places = [Path(facts["worktree"]).resolve() for facts in worktrees(git)]
     for process in _PROC.glob("[0-9]*"):
         try:

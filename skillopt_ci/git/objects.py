@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 def find(git: Git, name: str) -> Object | None:
-    """Return the object that ``name`` means in git's notation, None if it means none."""
+    """The object that ``name`` means in git's notation, None if it means none."""
     if "\n" in name:  # git would take it for two requests
         return None
     known: Object | None = git.cache.get(name)
@@ -77,7 +77,7 @@ def _read_line(answers: IO[bytes]) -> str:
 
 
 def write_blob(git: Git, content: bytes) -> str:
-    """Write ``content`` as it is, without the filters of the checkout, and return its name."""
+    """Write ``content`` as it is, without the filters of the checkout."""
     with tempfile.NamedTemporaryFile(prefix="skillopt-ci-") as file:
         file.write(content)
         file.flush()
@@ -87,7 +87,7 @@ def write_blob(git: Git, content: bytes) -> str:
 
 
 def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
-    """Return what ``tree`` (or a commit's) has at its top, by name; RepositoryError if none."""
+    """What ``tree`` (or a commit's) has at its top, by name."""
     found = _tree(git, tree)
     return parse_tree(found.content, len(found.oid) // 2)
 
@@ -101,7 +101,6 @@ def _tree(git: Git, name: str) -> Object:
 
 @lru_cache(maxsize=256)
 def parse_tree(content: bytes, oid_bytes: int) -> Mapping[str, Entry]:
-    """Read a tree object in which the names of objects take ``oid_bytes``."""
     entries, start = dict[str, Entry](), 0
     while start < len(content):
         end = content.index(b"\0", start)
@@ -113,7 +112,7 @@ def parse_tree(content: bytes, oid_bytes: int) -> Mapping[str, Entry]:
 
 
 def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
-    """Write a tree and return its name; its objects need not be here in a partial clone."""
+    """Its objects need not be here in a partial clone."""
     kinds = {TREE: "tree", SUBMODULE: "commit"}
     lines = (
         f"{entry.mode} {kinds.get(entry.mode, 'blob')} {entry.oid}\t{name}\0"
@@ -125,10 +124,7 @@ def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
 
 
 def file_entry(git: Git, tree: str, path: str) -> Entry | None:
-    """Return the entry of a file in ``tree`` (or a commit's), None if nothing is at ``path``.
-
-    Raises RepositoryError if it is something else than a regular file.
-    """
+    """None if nothing is at ``path``; RepositoryError if it is not a regular file."""
     found = _entry(git, tree, path)
     if found is not None and found.mode in _NOT_A_FILE:
         raise RepositoryError(f"{path} in commit {tree[:12]} is {_NOT_A_FILE[found.mode]}")
@@ -146,10 +142,7 @@ def _entry(git: Git, tree: str, path: str) -> Entry | None:
 
 
 def read_file(git: Git, tree: str, path: str) -> str | None:
-    """Return the text of a file in ``tree``, None if there is nothing at ``path``.
-
-    Raises RepositoryError if it is not a regular file, or not UTF-8.
-    """
+    """None if nothing is at ``path``; RepositoryError if it is not a regular file of UTF-8."""
     found = file_entry(git, tree, path)
     if found is None:
         return None
@@ -172,15 +165,14 @@ def _read_blob(git: Git, oid: str) -> bytes:
 
 
 def list_files(git: Git, tree: str, folder: str) -> tuple[str, ...]:
-    """Return the paths of all files below ``folder`` (the whole tree if empty), sorted by git."""
+    """The paths of all files below ``folder`` (the whole tree if empty), sorted by git."""
     below = ("--", folder.rstrip("/") + "/") if folder else ()
     return git.records("ls-tree", "-r", "-z", "--full-tree", "--name-only", tree, *below)
 
 
 def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
-    """Write ``tree`` with new texts at some paths (None removes) and return its name.
+    """Write ``tree`` with new texts at some paths (None removes); modes of existing files stay.
 
-    Modes of existing files stay; only the folders on the way to the files are read and written.
     Raises RepositoryError for a path that cannot be a file.
     """
     entries: dict[tuple[str, ...], Entry | None] = {}
@@ -221,7 +213,7 @@ def _changed(
 
 
 def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
-    """Write a commit and return its name; it is signed if ``commit.gpgsign`` says so.
+    """Write a commit, signed if ``commit.gpgsign`` says so.
 
     Raises RepositoryError if git does not know who is committing, or cannot sign.
     """
@@ -235,12 +227,10 @@ def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> s
 
 
 def signs(git: Git) -> bool:
-    """Tell whether the user wants commits signed."""
     return git.remember("config", "--type=bool", "commit.gpgsign").text == "true"
 
 
 def require_identity(git: Git) -> None:
-    """Raise RepositoryError unless git knows a name and an e-mail address for commits."""
     for role in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
         if git.remember("var", role).status != 0:
             raise RepositoryError(
@@ -258,10 +248,7 @@ class TakeIn(NamedTuple):
 
 
 def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn:
-    """Merge commit ``theirs`` into ``ours`` without a checkout.
-
-    At and below the paths of ``keep``, ours stays as it is.
-    """
+    """Merge commit ``theirs`` into ``ours`` without a checkout; ``keep`` stays as ours has it."""
     how = ("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z")
     merged = git.attempt(*how, ours, theirs)
     if merged.status not in (0, 1):

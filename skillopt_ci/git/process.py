@@ -64,9 +64,8 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 class BatchProcess:
     """Requests to one process, started with the first of them.
 
-    It ends when this object is dropped and when we end, however that happens: its standard input
-    is closed then. One that ended by itself is restarted: Ctrl-C, for one, reaches the whole
-    process group.
+    Its standard input closes when this object is dropped and when we end, however that happens, and
+    that ends it. It is restarted when it died: Ctrl-C, for one, reaches the whole process group.
     """
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -77,10 +76,9 @@ class BatchProcess:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
 
     def ask(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
-        """Send ``request`` and return what ``read`` reads, which must be the whole answer.
+        """Send ``request``, perhaps twice, and return what ``read`` reads: the whole answer.
 
-        ``read`` raises EOFError where the stream ends too early. A request may be sent twice.
-        Raises EOFError with the process's standard error if it ends, OSError if it cannot start.
+        Where the stream ends too early, both raise EOFError.
         """
         with self._lock:
             try:
@@ -173,11 +171,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """The git command, run in ``folder`` with ``env`` on top of the cleaned environment.
-
-    Batch processes (see :meth:`ask`) end when the last user drops this object. ``cache`` holds
-    objects by names that never change their meaning.
-    """
+    """The git command, run in ``folder`` with ``env`` on top of the cleaned environment."""
 
     folder: Path
     env: Mapping[str, str] = field(default_factory=dict)
@@ -222,10 +216,7 @@ class Git:
         return self._remembered[args]
 
     def ask(self, *args: str, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
-        """Send ``request`` to ``git <args>``, a process that stays, and return its answer.
-
-        See :meth:`BatchProcess.ask`. Raises RepositoryError with git's message if it ends instead.
-        """
+        """Send ``request`` to ``git <args>``, a process that stays; RepositoryError if it ends."""
         if args not in self.batches:
             self.batches[args] = BatchProcess(self._command(args), self._environ(args[0]))
         try:
@@ -243,15 +234,15 @@ class Git:
         return result
 
     def text(self, *args: str, stdin: bytes = b"") -> str:
-        """Return the standard output of a successful ``git <args>`` without its last newline."""
+        """The standard output of a successful ``git <args>`` without its last newline."""
         return self.run(*args, stdin=stdin).text
 
     def records(self, *args: str) -> tuple[str, ...]:
-        """Return the NUL-terminated records that a successful ``git <args>`` prints."""
+        """The NUL-terminated records that a successful ``git <args>`` prints."""
         return tuple(self.text(*args).split("\0")[:-1])
 
     def succeeds(self, *args: str) -> bool:
-        """Tell whether ``git <args>`` exits with 0; 1 means no, more is a RepositoryError."""
+        """Whether ``git <args>`` exits with 0; 1 means no, more is a RepositoryError."""
         return self.run(*args, most=1).status == 0
 
     def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:

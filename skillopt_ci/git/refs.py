@@ -25,10 +25,7 @@ _MOVED = ("but expected", "reference already exists", "unable to resolve referen
 
 
 def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
-    """Find the repository around ``start``: git in its worktree, and what all worktrees share.
-
-    Raises RepositoryError if there is none, it has no worktree, or no commit yet.
-    """
+    """The repository around ``start``: git in its worktree, and what all worktrees share."""
     folder = start if start.is_dir() else start.parent
     if not folder.is_dir():
         raise RepositoryError(f"{start}: no such folder")
@@ -75,13 +72,11 @@ def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
 
 
 def toplevel(folder: Path) -> Path | None:
-    """Return the top of the repository around ``folder``, None outside of one."""
     top = Git(folder).attempt("rev-parse", "--show-toplevel")
     return Path(top.text).resolve() if top.status == 0 else None
 
 
 def choose_remote(git: Git, name: str | None) -> str | None:
-    """Return ``name`` if it is a remote of the repository, else None."""
     return name if name in git.text("remote").splitlines() else None
 
 
@@ -192,13 +187,11 @@ def _broken(listed: Result, names: Sequence[str]) -> list[str]:
 
 
 def worktrees(git: Git) -> list[dict[str, str]]:
-    """Return what git tells of each worktree of the repository."""
     blocks = git.text("worktree", "list", "--porcelain").strip().split("\n\n")
     return [dict(line.partition(" ")[::2] for line in block.splitlines()) for block in blocks]
 
 
 def worktree_of(git: Git, *names: str) -> str | None:
-    """Return the folder of a worktree that has one of the branches checked out, if any."""
     living = (facts for facts in worktrees(git) if "prunable" not in facts)
     return next((facts["worktree"] for facts in living if facts.get("branch") in names), None)
 
@@ -241,7 +234,7 @@ def repair(
 
 
 def _last_in_reflog(git: Git, log: Path) -> str | None:
-    """Return the newest commit that the reflog names and the repository has."""
+    """The newest commit that the reflog names and the repository has."""
     try:
         found: list[bytes] = _REFLOG_LINE.findall(log.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -253,8 +246,7 @@ def _last_in_reflog(git: Git, log: Path) -> str | None:
 def move(git: Git, moves: Sequence[Move], reason: str) -> None:
     """Move refs in one transaction, each only from where it is expected to be.
 
-    Raises LostRace if one of them is elsewhere, PushRefused if a hook of the repository objects,
-    RepositoryError for the rest (a lock left behind, a name that blocks another).
+    Raises LostRace if one is elsewhere, PushRefused if a hook objects, else RepositoryError.
     """
     if all(each.old == each.new for each in moves):
         return

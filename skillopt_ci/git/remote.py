@@ -28,9 +28,9 @@ _RACE = re.compile(
 _LOCKED = re.compile(r"(/[^'\n]+(?:\.lock|/packed-refs\.new))'?: File exists")
 #: Seconds between tries of a push that met a lock: a living git gives it up long before the last.
 _LOCK_PAUSES = (0.5, 1, 2, 4, 8)
-#: Leave alone what else the user's configuration would have a fetch do.
 #: A remote that has not listed its refs by then is as good as out of reach.
 ANSWER_SECONDS = 30.0
+#: Leave alone what else the user's configuration would have a fetch do.
 _FETCH = (
     "fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules",
     "--no-write-fetch-head", "--no-auto-maintenance",
@@ -101,7 +101,7 @@ _FAILURES: tuple[_Cause, ...] = (
 
 
 def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
-    """Ask the remote for the refs that match ``patterns``: full name to object."""
+    """Ask the remote for the refs that match ``patterns``."""
     listed = _listed(git, "--refs", remote, *patterns)
     if listed.status != 0:
         raise fetch_error(remote, listed)
@@ -117,9 +117,9 @@ def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
 
 
 def choose_base(git: Git, remote: str | None, configured: str | None, *, guess: bool) -> str:
-    """Name the base branch: configured, else the remote's default, else the one checked out.
+    """The base branch: configured, else the remote's default, else the one checked out.
 
-    With ``guess`` the one checked out also counts if the remote cannot be read.
+    With ``guess`` that also counts if the remote cannot be read.
     """
     if configured:
         return configured
@@ -155,8 +155,7 @@ def fetch_object(git: Git, remote: str, ref: str) -> None:
 def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
     """Move refs of the remote, all or none, each only from where it is expected to be.
 
-    A lock on one of them is waited for. Raises LostRace if one is elsewhere, PushRefused (which
-    says why) otherwise.
+    Raises LostRace if one is elsewhere, PushRefused (which says why) otherwise.
     """
     leases = (f"--force-with-lease={move.ref}:{move.old or ''}" for move in moves)
     refspecs = (f"{move.new or ''}:{move.ref}" for move in moves)
@@ -172,7 +171,6 @@ def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
 
 
 def push_error(remote: str, result: Result) -> SkilloptError:
-    """Explain the failure of ``git push --porcelain``: a LostRace, or a PushRefused."""
     rejected = [line for line in result.text.splitlines() if line.startswith("!")]
     words = "\n".join([*rejected, result.stderr.strip()]).strip()
     if lock := _LOCKED.search(result.stderr):
@@ -195,7 +193,6 @@ def push_error(remote: str, result: Result) -> SkilloptError:
 
 
 def fetch_error(remote: str, result: Result) -> SkilloptError:
-    """Explain the failure of a fetch or of asking for the remote's refs."""
     words = result.stderr.strip()
     if _LOCKED.search(result.stderr) or "bad object refs/" in words:
         return RepositoryError(
@@ -207,7 +204,6 @@ def fetch_error(remote: str, result: Result) -> SkilloptError:
 
 
 def _listed(git: Git, *words: str) -> Result:
-    """What a remote says of its refs: all that we do there begins with that."""
     return git.attempt("ls-remote", *words, seconds=ANSWER_SECONDS)
 
 

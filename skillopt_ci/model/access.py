@@ -47,14 +47,13 @@ def uses_responses(config: ModelRole) -> bool:
 
 
 def required_variable(config: ModelRole) -> str | None:
-    """Name of the variable without which no call can succeed, None if there is none."""
+    """The variable without which no call can succeed, None if there is none."""
     if config.api_key_file or (config.preset.key_optional and not config.api_key_env):
         return None
     return config.key_variable
 
 
 def required_variables(models: Models) -> tuple[str, ...]:
-    """Names of all variables without which no call of some role can succeed."""
     roles = filter(None, (models.target, models.optimizer, models.judge))
     return tuple(dict.fromkeys(filter(None, map(required_variable, roles))))
 
@@ -62,10 +61,7 @@ def required_variables(models: Models) -> tuple[str, ...]:
 def api_key(
     section: str, config: ModelRole, environ: Mapping[str, str], root: Path = Path()
 ) -> str:
-    """The role's key; ``section`` (``model.target``) is for the message, ``root`` for its file.
-
-    Raises :class:`ModelSetupError` if variable or file is absent, empty, or holds what no key does.
-    """
+    """The role's key, or ModelSetupError; ``section`` (``model.target``) is for the message."""
     if config.api_key_file is not None:
         return _key_in_file(section, config.api_key_file, environ, root)
     variable = config.key_variable
@@ -76,10 +72,7 @@ def api_key(
 
 
 def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> dict[str, str]:
-    """The role's own headers, with the values of the variables that they name.
-
-    Raises :class:`ModelSetupError` if one is absent or empty, or no header can hold its value.
-    """
+    """The role's own headers with their variables filled in, or ModelSetupError."""
 
     def value_of(found: re.Match[str]) -> str:
         value = _value_of(found[1], environ, f"{section}.headers needs", "${%s}")
@@ -96,7 +89,7 @@ def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> d
 def resolved_key_values(
     models: Models, environ: Mapping[str, str], root: Path = Path()
 ) -> tuple[str, ...]:
-    """The values of all keys that the roles use and that are there, for redaction."""
+    """All keys that the roles use and that are there, for redaction."""
     found: list[str] = []
     for role in filter(None, (models.target, models.optimizer, models.judge)):
         with suppress(ModelSetupError):
@@ -116,7 +109,6 @@ def secret_values(names: Iterable[str], environ: Mapping[str, str]) -> tuple[str
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """``text`` with every occurrence of a secret replaced by ``***``."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
@@ -176,11 +168,7 @@ _SIGN_IN_HINTS = {
 
 
 def signed_in(section: str, azure: Azure) -> Callable[[], Awaitable[Mapping[str, str]]]:
-    """What gives the header that proves who we are; a token is asked for only when one has run out.
-
-    ``section`` (``model.target``) is for messages. Raises :class:`ModuleNotFoundError` without the
-    extra ``azure``; calls raise :class:`ModelSetupError` if nobody vouches for us.
-    """
+    """Gives the header with a token, renewed as needed; its calls raise ModelSetupError."""
     from azure.core.exceptions import AzureError  # noqa: PLC0415
     from azure.identity import (  # noqa: PLC0415 - an extra
         AzureCliCredential,

@@ -38,11 +38,7 @@ Block = dict[str, object]
 def anthropic_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """The whole body, with marks behind what is to be cached.
-
-    Tools and system prompt are the same from call to call, so there is one behind them. A
-    conversation with tools is asked again with each result, so there is one at its end too.
-    """
+    """The whole body. What is to be cached ends behind the system prompt and at the end."""
     limit = limit_in(settings)
     body: dict[str, object] = {"model": config.model}
     body["max_tokens"] = _DEFAULT_LIMIT if limit is None else limit
@@ -75,7 +71,7 @@ def anthropic_body(
 
 
 def _turns(messages: Iterable[Message]) -> list[dict[str, object]]:
-    """The messages as turns that alternate: results of tools are the user's."""
+    """Turns that alternate: results of tools are the user's."""
     said = [message for message in messages if message.role != "system"]
     sides = groupby(said, lambda message: "assistant" if message.role == "assistant" else "user")
     return [
@@ -130,7 +126,7 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 
 
 def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply:
-    """The reply in ``body``; raises :class:`ModelRefusal` if the model's guard ended the answer."""
+    """Raises :class:`ModelRefusal` if the model's guard ended the answer."""
     message = parsed(body)
     if not isinstance(message.get("content"), list):
         raise TransientFailure("the response holds no content")

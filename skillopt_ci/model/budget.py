@@ -87,7 +87,7 @@ def cost_usd(usage: Usage, price: Price) -> float:
 
 
 def _cached(usage: Usage) -> tuple[int, int]:
-    """Prompt tokens read from a provider's cache and written to it: at most all there are."""
+    """Prompt tokens read from a provider's cache and written to it."""
     cached = min(usage.cached_tokens, usage.prompt_tokens)
     return cached, min(usage.cache_write_tokens, usage.prompt_tokens - cached)
 
@@ -152,9 +152,8 @@ _ONE_CALL = Usage(calls=1)
 class Meter:
     """Counts the calls of one step and stops it before one that a budget forbids.
 
-    ``spent`` is what the run consumed before this step. ``clock`` counts seconds;
-    ``command_started`` is its reading when the command began (by default: now), from which the
-    run's minutes are counted. ``told`` hears of every call that is paid for.
+    ``spent`` is what the run consumed before this step; at ``command_started`` (on ``clock``, in
+    seconds) the run's minutes begin. ``told`` hears of every call that is paid for.
     """
 
     def __init__(
@@ -182,11 +181,10 @@ class Meter:
         self.reused_calls = 0
 
     async def reserve(self, expected: Usage = _ONE_CALL) -> None:
-        """Announce a call that will consume ``expected`` at most, as far as one can tell.
+        """Announce a call that will consume at most ``expected``.
 
-        Where a limit leaves no room beside the calls under way, it waits for what they really
-        consume. With none under way a limit that is not used up allows one more call, so that it
-        is exceeded by no more than that one. Raises :class:`BudgetExhausted` if one is used up.
+        Where that does not fit beside the calls under way, it waits for what these consume: a limit
+        is exceeded by one call at most. Raises :class:`BudgetExhausted` if one is used up.
         """
         while (full := self._without_room(expected)) is not None:
             if not self._in_flight:
@@ -195,7 +193,6 @@ class Meter:
         self._in_flight.append(expected)
 
     def release(self, expected: Usage = _ONE_CALL) -> None:
-        """Take back a reservation: the call ended, answered or not."""
         self._in_flight.remove(expected)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -212,7 +209,7 @@ class Meter:
             share.charged += usage
 
     def reuse(self) -> None:
-        """Count a call that was answered from the cache, at no cost to this step."""
+        """Count a call answered from the cache."""
         self.reused_calls += 1
         if (share := _SHARE.get()) is not None:
             share.reused += 1
@@ -224,10 +221,9 @@ class Meter:
 
     @contextmanager
     def lent(self, parts: int) -> Iterator[Limits]:
-        """Set a share of what the budgets leave apart, one of ``parts``, for work done elsewhere.
+        """Set one of ``parts`` of what the budgets leave apart, for work done elsewhere.
 
-        Until the body ends nobody else can have it; what was consumed is to be charged then. At
-        least one call is lent. Raises :class:`BudgetExhausted` if a limit forbids that.
+        Charge what it consumed afterwards. Raises :class:`BudgetExhausted` if nothing is left.
         """
         if (full := self._without_room(_ONE_CALL)) is not None:
             raise full
@@ -261,7 +257,7 @@ class Meter:
                 whole.reused += share.reused
 
     def accounts(self) -> Accounts:
-        """What this step paid for, in an order that does not depend on who answered first."""
+        """What this step paid for, whoever answered first."""
         return MappingProxyType(dict(sorted(self._accounts.items())))
 
     def usage_by_stage(self) -> dict[str, Usage]:
@@ -271,7 +267,7 @@ class Meter:
         return total(self._accounts.values())
 
     def require_prices(self, models: Models) -> None:
-        """Raise :class:`ModelSetupError` if a limit of cost cannot be held: a price is unknown."""
+        """Raise :class:`ModelSetupError` if a limit of cost meets an unknown price."""
         limited = [scope for scope, limits in self._limits.items() if limits.cost_usd is not None]
         if not limited:
             return
@@ -316,7 +312,6 @@ class Meter:
 
 
 def _amounts(usage: Usage) -> dict[str, float]:
-    """What limits are set for; time is nobody's alone."""
     cost = usage.cost_usd or 0.0
     return {"calls": usage.calls, "tokens": usage.tokens, "cost_usd": cost, "minutes": 0.0}
 
@@ -372,9 +367,8 @@ def _characters(request: ChatRequest) -> int:
 class BudgetedClient:
     """Asks each role's client within the budgets of ``meter``, which books what calls consume.
 
-    ``tariffs`` price the calls by role. A call that fails without an answer is not counted. Secrets
-    are taken out of what goes to the models and of all that comes from them. Questions to the
-    optimizer keep one of ``questions`` until they are answered; rollouts have slots of their own.
+    Secrets are redacted in requests, replies and errors. Questions to the optimizer hold one of
+    ``questions`` until they are answered; rollouts have slots of their own.
     """
 
     clients: Mapping[Role, ChatClient]
@@ -385,7 +379,6 @@ class BudgetedClient:
     _forecast: Forecast = field(default_factory=Forecast, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``; raises :class:`~skillopt_ci.errors.BudgetExhausted` before a call."""
         slots = self.questions if request.role is Role.OPTIMIZER else None
         async with slots.slot() if slots else nullcontext():
             return await self._call(request)

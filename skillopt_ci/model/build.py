@@ -28,10 +28,9 @@ from skillopt_ci.scorers.base import Judge
 
 @dataclass(frozen=True, slots=True)
 class ModelRouter:
-    """Open models: one pool of connections and one cache, for one piece of work after the other.
+    """Open models: one pool of connections and one cache for all work.
 
-    ``clients`` answer the roles. Identical requests share one call, whichever work makes them:
-    ``locks`` hold the keys of the calls under way. ``tariffs`` are what each role's calls cost.
+    ``locks`` hold the keys of calls under way, so that identical requests share one call.
     """
 
     models: Models
@@ -50,8 +49,7 @@ class ModelRouter:
     ) -> ChatClient:
         """A client whose calls ``meter`` holds to the budgets and ``scope`` pays for.
 
-        ``used`` hears of the key of each cached answer; questions to the optimizer wait for one of
-        ``questions``. Raises :class:`~skillopt_ci.errors.ModelSetupError` for a missing price.
+        ``used`` hears the key of each cached answer. Raises ModelSetupError for a missing price.
         """
         meter.require_prices(self.models)
         client = BudgetedClient(
@@ -81,12 +79,10 @@ async def open_router(
     observe: Observer = silent,
     redact: Redact = unchanged,
 ) -> AsyncIterator[ModelRouter]:
-    """The models of all roles, whose connections and cache close with the context.
+    """The models of all roles; ``cache_path`` None means no cache.
 
-    ``cache_path`` None means no cache. ``root`` is the configuration's folder, for commands and
-    key files; ``redact`` takes secrets out of prompts, answers and errors; ``observe`` hears of a
-    damaged cache and of parameters that a server does not support. Raises
-    :class:`~skillopt_ci.errors.ModelSetupError` for an absent key, program or package.
+    ``root`` is the configuration's folder, for commands and key files. Raises ModelSetupError for
+    an absent key, program or package.
     """
     async with AsyncExitStack() as resources:
         clients = await _open_clients(_roles(models), environ, root, resources, observe)
@@ -100,8 +96,6 @@ async def open_router(
 
 
 def judge_with(client: ChatClient) -> Judge:
-    """The judge as scorers ask it; raises what a :class:`ChatClient`'s ``complete`` raises."""
-
     async def ask(prompt: str) -> str:
         request = ChatRequest(Role.JUDGE, "judge", (Message("user", prompt),))
         return (await client.complete(request)).text
@@ -121,7 +115,7 @@ async def _open_clients(
     resources: AsyncExitStack,
     observe: Observer,
 ) -> dict[Role, ChatClient]:
-    """A client for each role; roles of one protocol share connections."""
+    """Roles of one protocol share connections."""
     clients: dict[Role, ChatClient] = {}
     pools: dict[str, Any] = {}
     for role, one in configs.items():

@@ -41,10 +41,7 @@ from skillopt_ci.util import read_text, write_atomically
 
 
 def call_key(config: ModelRole, request: ChatRequest) -> str:
-    """SHA-256 in hex over everything that determines the answer.
-
-    Role, stage, API key and timeout are left out: they do not.
-    """
+    """SHA-256 in hex over everything that determines the answer: no role, stage, key or timeout."""
     content: dict[str, object] = {
         "provider": config.provider,
         # What has no address is kept under this one, as it always was.
@@ -105,11 +102,10 @@ class _LockedFile(InfrastructureError):
 
 
 def _opened(path: Path, observe: Observer, tables: str, patience: float) -> sqlite3.Connection:
-    """Open the cache of ``tables`` at ``path``, created with its folder if absent.
+    """Open the cache at ``path``, created with its folder if absent.
 
     A file that is damaged or of another schema is moved aside (``<name>.aside``), and ``observe``
-    hears of it. Raises :class:`UsageError` if the path cannot be used, :class:`_LockedFile` if
-    another process keeps it locked for ``patience`` seconds.
+    hears of it. Raises :class:`UsageError`, or :class:`_LockedFile` after ``patience`` seconds.
     """
 
     def refused(why: object) -> UsageError:
@@ -285,7 +281,7 @@ CREATE TABLE IF NOT EXISTS calls (
         )
 
     def lines(self, keys: Iterable[str]) -> Iterator[str]:
-        """The answers with these keys as lines of a file, but for what is no Unicode text."""
+        """The answers with these keys as lines of a file, less what is not Unicode."""
         for key in dict.fromkeys(keys):
             if (call := self.get(key)) is not None:
                 content, usage = _content(call.outcome), call.outcome.usage
@@ -318,11 +314,10 @@ def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
 class CachedClient:
     """Answers from ``cache``, else asks ``inner`` and keeps the answer before returning it.
 
-    ``key_of`` maps a request to its call key and ``scope`` names who pays now. A call that this
-    very scope paid for (in a process that died) is charged to ``meter`` once more, so that a
-    resumed step accounts for the same usage as an uninterrupted one; so is an answer that another
-    machine obtained and nobody has accounted for. Every other hit is reuse. Clients with the same
-    ``locks`` share one call for identical requests. ``used`` hears the key of every answer.
+    A call that this ``scope`` paid for in a process that died is charged to ``meter`` again, so
+    that a resumed step accounts for the same usage as an uninterrupted one; so is one that another
+    machine obtained and nobody has accounted for. Every other hit is reuse. ``used`` hears each
+    key.
     """
 
     inner: ChatClient
@@ -335,7 +330,7 @@ class CachedClient:
     _accounted: set[str] = field(default_factory=set, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``; a remembered refusal is raised again."""
+        """A remembered refusal is raised again."""
         key = self.key_of(request)
         outcome: ChatReply | ModelRefusal
         async with self.locks.setdefault(key, asyncio.Lock()):
@@ -402,11 +397,10 @@ def import_answers(cache: CallCache, files: Iterable[Path], take: Take) -> int:
 
 
 def import_lines(cache: CallCache, sources: Mapping[Path, Iterable[str]], take: Take) -> int:
-    """Put the answers in these lines into ``cache``; return how many lines were taken.
+    """Put the answers in these lines, by source, into ``cache``; return how many were taken.
 
-    The name of each source is for errors. ``take`` reads lines of other kinds. Where two answer the
-    same call, and where the cache has an answer, the first one stands. Raises UsageError that names
-    file and line, before anything is taken, if a line is not as it was written.
+    ``take`` reads lines of other kinds; the first answer to a call stands. Raises UsageError that
+    names source and line, before anything is taken, if a line is not as it was written.
     """
     entries = []
     for file, lines in sources.items():

@@ -33,10 +33,9 @@ class BadRequestError(ValueError):
 
 
 def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
-    """Read a chat-completions body: the model asked for, the request, how many answers it wants.
+    """The model asked for, the request (the target's), and how many answers are wanted.
 
-    The request is the target's. What is not read (temperature, stop, …) is for the configuration
-    to say. Raises :class:`BadRequestError`.
+    Sampling settings are not read: the configuration says them. Raises :class:`BadRequestError`.
     """
     try:
         asked = JsonObject(json.loads(body))
@@ -117,7 +116,6 @@ def reply_body(replies: Sequence[ChatReply]) -> dict[str, object]:
 
 
 def error_response(status: HTTPStatus, message: str) -> web.Response:
-    """An error as OpenAI words it."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
     return web.json_response({"error": error}, status=status)
 
@@ -126,10 +124,7 @@ def error_response(status: HTTPStatus, message: str) -> web.Response:
 async def listening(
     respond: Callable[[web.Request], Awaitable[web.StreamResponse]], port: int = 0
 ) -> AsyncIterator[str]:
-    """Let ``respond`` answer this machine until the body ends; its value is the base URL.
-
-    Port 0 takes a free one. Raises OSError where that cannot be.
-    """
+    """Let ``respond`` answer at the base URL that is yielded; port 0 takes a free one."""
     application = web.Application(client_max_size=_MOST_BYTES)
     application.router.add_route("*", "/{path:.*}", respond)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)

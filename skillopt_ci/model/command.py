@@ -51,10 +51,9 @@ WRONG_SETTING = re.compile(
 
 
 class CommandClient:
-    """Answers a role's requests by running its command, one process per call, one try.
+    """Runs a role's command, one process per call, one try; ``{root}`` becomes ``root``.
 
-    ``section`` (``model.target``) names the role in messages, ``root`` is what ``{root}`` stands
-    for. Raises :class:`ModelSetupError` if the program is not there.
+    Raises :class:`ModelSetupError` if the program is not there.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class CommandClient:
             raise self._not_there("not found")
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``; its messages are put to the program as one text."""
         require_abilities(self._section, self._config, request)
         with TemporaryDirectory(prefix="skillopt-command-", ignore_cleanup_errors=True) as name:
             workplace = Path(name, "workplace")

@@ -72,7 +72,7 @@ _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 def chat_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """The whole body, what changes from call to call last; ``extra_body`` has the last word."""
+    """What changes from call to call stands last; ``extra_body`` has the last word."""
     body: dict[str, object] = {"model": config.model}
     if request.tools:
         body["tools"] = [
@@ -89,7 +89,7 @@ def chat_body(
 
 
 def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
-    """The reply in ``body``, or the error that some servers put into a body of status 200.
+    """The reply, or the error that some servers put into a body of status 200.
 
     Raises :class:`ModelRefusal` if a content filter ended the answer.
     """
@@ -154,7 +154,6 @@ _BAD_REQUEST = 400
 def responses_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """The whole body; ``extra_body`` has the last word."""
     system = [message.content for message in request.messages if message.role == "system"]
     body: dict[str, object] = {"model": config.model, "store": False}
     if system:
@@ -195,7 +194,7 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
 
 
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
-    """The reply in ``body``, or the error with which the server ended it; else as above."""
+    """As :func:`read_reply`."""
     response = parsed(body)
     if error := response.at("error"):
         code = error.text("code")

@@ -109,10 +109,9 @@ def parsed(body: bytes) -> JsonObject:
 
 
 def no_answer(reply: ChatReply) -> TransientFailure:
-    """What to raise for a ``reply`` that ended properly, with neither a text nor a tool call.
+    """For a ``reply`` with neither text nor tool call, which OpenAI's protocols do not know.
 
-    OpenAI's protocols know no such answer. A model that was asked again and still says nothing has
-    answered, if tokens of its answer are on the bill.
+    If its tokens were billed, it is taken for the answer once retries are used up.
     """
     answered = reply.usage.completion_tokens > 0 and not reply.usage.estimated
     return TransientFailure("the server sent no answer", reply=reply if answered else None)
@@ -188,12 +187,10 @@ class ServerError:
     retry_after: float | None = None
 
     def _is(self, codes: frozenset[str], words: re.Pattern[str] | None = None) -> bool:
-        """Whether code, type (which some use for the code) or message are among these."""
         said = words is not None and words.search(self.message) is not None
         return said or self.code in codes or self.type in codes
 
     def exception(self, section: str, config: ModelRole) -> SkilloptError:
-        """What the error amounts to; ``section`` (``model.target``) is for messages."""
         where, message = base_url_of(config), self.message
         said = f"status {self.status}: {message}" if message else f"status {self.status}"
         if self.status == 402 or self._is(_UNPAID, _UNPAID_WORDS):  # noqa: PLR2004
@@ -223,9 +220,9 @@ class ServerError:
         )
 
     def refused_setting(self, sent: Collection[str], words: Words) -> str | None:
-        """The setting among ``sent`` that the server says it does not support, if that is it.
+        """The setting among ``sent`` that the server does not support, if that is its complaint.
 
-        A schema that is not understood counts, whatever is wrong with it.
+        A schema counts whatever is said to be wrong with it.
         """
         if self.status not in {400, 422}:
             return None
@@ -280,7 +277,7 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
 
 
 def _reason(error: BaseException) -> str:
-    """What lies behind the library's own words, as far as it says anything."""
+    """The root cause, as far as it says anything."""
     cause = error.__cause__
     return str(error) if cause is None else str(cause) or _reason(cause)
 
@@ -292,7 +289,7 @@ _LONGEST_CONNECT = 4.0
 
 
 def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
-    """Raise :class:`ModelSetupError` for pictures or tools that the provider knows nothing of."""
+    """Raise :class:`ModelSetupError` for pictures or tools that the provider cannot take."""
     preset = config.preset
     if not preset.images and any(message.images for message in request.messages):
         raise ModelSetupError(
@@ -309,11 +306,7 @@ def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> 
 def settings_of(
     config: ModelRole, request: ChatRequest, refused: Collection[str] = ()
 ) -> dict[str, object]:
-    """The settings of a call under OpenAI's names: those that are set and were not ``refused``.
-
-    The token limit has its other name where its first one was refused. The value of
-    ``response_format`` is the :class:`~skillopt_ci.model.types.ReplySchema`.
-    """
+    """The settings that are set and were not ``refused``, under OpenAI's names."""
     usual = config.token_limit_field or config.preset.limit_field
     limit_field = usual if usual not in refused else next(n for n in _LIMITS if n != usual)
     wanted = {
@@ -328,10 +321,7 @@ def settings_of(
 
 
 class Wire(NamedTuple):
-    """A protocol: where requests go, how one is put, and how an answer is read.
-
-    ``words`` has the settings that it can do without, and what servers call them.
-    """
+    """A protocol. ``words``: the settings it can do without, and what servers call them."""
 
     path: str
     body: Callable[[ModelRole, ChatRequest, Mapping[str, object]], dict[str, object]]
@@ -345,7 +335,6 @@ def library_of(config: ModelRole) -> Any:
 
 
 def connection_pool(config: ModelRole, size: int) -> Any:
-    """An HTTP client with at most ``size`` connections, for all roles of the role's protocol."""
     library = library_of(config)
     limits = type(library.DEFAULT_CONNECTION_LIMITS)
     return library.DefaultAioHttpClient(
@@ -354,12 +343,10 @@ def connection_pool(config: ModelRole, size: int) -> Any:
 
 
 class ServerClient:
-    """Answers a role's requests from a server.
+    """Answers a role's requests from a server, one try each.
 
-    ``section`` (``model.target``) names the role in messages, ``pool`` is a
-    :func:`connection_pool`. ``headers`` are sent besides the library's, or instead of those of the
-    same name. A setting that the server does not support is left out (or the token limit renamed)
-    from then on, and ``observe`` is told. Raises :class:`ModuleNotFoundError` where signing in to
+    ``section`` (``model.target``) is for messages. A setting that the server does not support is
+    left out (the token limit renamed) from then on. Raises ModuleNotFoundError where signing in to
     Azure needs the extra ``azure``.
     """
 
@@ -396,11 +383,7 @@ class ServerClient:
         )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``.
-
-        Raises :class:`~skillopt_ci.model.retry.TransientFailure` for what may pass, and what
-        :meth:`~skillopt_ci.model.types.ChatClient.complete` raises.
-        """
+        """Raises :class:`TransientFailure`, or what :class:`ChatClient` says."""
         config, wire = self._config, self._wire
         require_abilities(self._section, config, request)
         while True:

@@ -16,9 +16,9 @@ from skillopt_ci.progress import Note, Observer, silent
 
 
 class Throttle:
-    """Lets at most ``ceiling`` calls be under way, fewer while the server has too much to do.
+    """Lets at most ``ceiling`` calls be under way, fewer while the server is overloaded.
 
-    Callers enter in the order of arrival. It belongs to one event loop.
+    First come, first served. It belongs to one event loop.
     """
 
     def __init__(self, ceiling: int) -> None:
@@ -37,7 +37,7 @@ class Throttle:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
-        """Wait for a place and keep it; its value is to be handed to :meth:`overloaded`."""
+        """Wait for a place and keep it; hand its value to :meth:`overloaded`."""
         async with self._door:
             while (pause := self._resume_at - _now()) > 0 or self._under_way >= self.limit:
                 self._freed.clear()
@@ -52,14 +52,13 @@ class Throttle:
             self._freed.set()
 
     def answered(self) -> None:
-        """Tell of a call that was answered: the limit rises by one with each window of them."""
+        """The limit rises by one with each window of answers."""
         self._window = min(self._ceiling, self._window + 1 / self._window)
 
     def overloaded(self, since: int, retry_after: float | None) -> None:
-        """Tell of a refusal for overload of the call that began with ``since``.
+        """Halve the limit, once for all calls that were under way together (since ``since``).
 
-        The limit is halved once for all calls that were under way together. Nobody begins within
-        the next ``retry_after`` seconds, where the server asks for that.
+        Nobody begins within the next ``retry_after`` seconds.
         """
         if since == self._epoch:
             self._window = max(1.0, self._window / 2)
@@ -73,11 +72,10 @@ def _now() -> float:
 
 
 class TransientFailure(InfrastructureError):
-    """One try failed for a reason that may pass; ``retry_after`` is in seconds, if asked for.
+    """One try failed for a reason that may pass.
 
-    ``overloaded`` says that the server had too much to do, by us or by all, ``unreachable`` that no
-    connection to it could be made. ``reply`` is to be taken for the answer if the last try ends
-    like this.
+    ``retry_after`` (seconds) is what the server asks for; ``unreachable``: no connection was made;
+    ``reply`` is taken for the answer if the last try ends like this.
     """
 
     def __init__(
@@ -120,8 +118,7 @@ _FIRST_CONTACT = 5.0
 def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float]) -> float:
     """Seconds to wait after failed try ``try_number`` (from 1): exponential with full jitter.
 
-    A server's wish is a floor to which the jitter is added, so that calls which were turned away
-    together do not come back together. ``draw`` gives numbers from [0, 1).
+    A server's wish is a floor: calls that were turned away together must not come back together.
     """
     if retry_after is None:
         return draw() * min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(try_number - 1, 16))
@@ -132,10 +129,8 @@ def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float
 class RetryingClient:
     """Repeats calls that end in :class:`TransientFailure`, at most ``retries`` times each.
 
-    ``observe`` hears why, once of each reason. A server that nobody has reached yet gets a few
-    seconds only: more likely it is down, or its address is wrong, than that it passes.
-    At most ``max_concurrency`` tries are under way at once, fewer after refusals for overload. Any
-    other exception passes at once. Queueing, pauses and failed tries cost no working time.
+    A server that nobody has reached yet gets a few seconds only: its address is probably wrong. Any
+    other exception passes. Queueing, pauses and failed tries cost no working time.
     """
 
     inner: ChatClient
@@ -153,11 +148,7 @@ class RetryingClient:
         self._throttle = Throttle(max_concurrency)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``.
-
-        Raises :class:`ModelUnavailable` when the tries ran out, and InfrastructureError for a
-        server that cannot be reached from the start.
-        """
+        """Raises ModelUnavailable when retries ran out, InfrastructureError if never reached."""
         began = _now()
         for number in itertools.count(1):
             try:

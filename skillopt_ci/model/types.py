@@ -30,9 +30,8 @@ _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 class Usage:
     """What calls consumed. ``cost_usd`` is None as soon as one price is unknown.
 
-    ``prompt_tokens`` include those that the provider had cached and those that it put into its
-    cache; ``completion_tokens`` include those of reasoning. ``estimated`` says that a server
-    reported no usage and tokens were counted from the text.
+    ``prompt_tokens`` include cached and cache-written ones, ``completion_tokens`` the reasoning.
+    ``estimated``: the server reported no usage, and tokens were counted from the text.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -88,12 +87,10 @@ def total(accounts: Iterable[Usage]) -> Usage:
 
 
 def by_stage(accounts: Accounts) -> dict[str, Usage]:
-    """The usage of each stage, in the order of their names."""
     return _grouped((account.stage, usage) for account, usage in accounts.items())
 
 
 def by_role(accounts: Accounts) -> dict[str, Usage]:
-    """The usage of each role, in the order of their names."""
     return _grouped((account.role, usage) for account, usage in accounts.items())
 
 
@@ -126,7 +123,7 @@ class JsonObject(dict[str, object]):
         return [JsonObject(one) for one in listed if isinstance(one, dict)]
 
     def text(self, key: str) -> str:
-        """A text; what is no text as JSON."""
+        """A text; anything else as JSON."""
         return as_text(self.get(key))
 
     def words(self, key: str, between: str = "") -> str:
@@ -137,7 +134,6 @@ class JsonObject(dict[str, object]):
         return self.text(key)
 
     def has(self, *keys: str) -> bool:
-        """Whether one of ``keys`` is a number that can be an amount."""
         return any(self.money(key) is not None for key in keys)
 
     def money(self, key: str) -> float | None:
@@ -184,10 +180,9 @@ class ReplySchema:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call. Its content is the role, messages, tools, reply schema, limit and attempt.
+    """One call; ``stage`` is a label for the accounts and does not change the answer.
 
-    ``stage`` (rollout, analyst, merge, ranking, evaluation, …) is a label for the accounts and
-    does not change the answer. ``attempt`` tells independent samples of the same prompt apart.
+    ``attempt`` tells independent samples of the same prompt apart.
     """
 
     role: Role
@@ -204,7 +199,6 @@ class ChatReply:
     """An answered call. ``finish_reason`` is the server's word (``stop``, ``length``, …).
 
     ``trace`` is what an agent says of how it came to its answer, empty for a plain model.
-    ``tool_calls`` are the tools that it wants used before it goes on.
     """
 
     text: str
@@ -219,10 +213,9 @@ class ChatClient(Protocol):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``.
 
-        Raises :class:`~skillopt_ci.errors.ModelSetupError` when no retry can help,
-        :class:`ModelRefusal` when the prompt itself is the cause,
-        :class:`ModelUnavailable` when retries ran out, and
-        :class:`~skillopt_ci.errors.BudgetExhausted` before a call that a budget forbids.
+        Raises ModelSetupError when no retry can help, :class:`ModelRefusal` when the prompt is the
+        cause, :class:`ModelUnavailable` when retries ran out, BudgetExhausted before a forbidden
+        call.
         """
         ...
 
@@ -243,7 +236,7 @@ class ModelUnavailable(InfrastructureError):
 
 
 def estimated_usage(request: ChatRequest, text: str) -> Usage:
-    """The usage of one call, counted from its texts at four characters a token."""
+    """The usage of one call, at four characters a token."""
     asked = sum(len(message.content) for message in request.messages)
     said = len(text)
     return Usage(1, math.ceil(asked / 4), math.ceil(said / 4), cost_usd=None, estimated=True)
@@ -262,7 +255,7 @@ def token_limit(config: ModelRole, request: ChatRequest) -> int | None:
 
 
 def redacted_message(message: Message, redact: Redact) -> Message:
-    """``message`` without secrets in its text and its tool calls; pictures stay as they are."""
+    """Pictures stay as they are."""
     calls = _redacted_calls(message.tool_calls, redact)
     return replace(message, content=redact(message.content), tool_calls=calls)
 

@@ -49,12 +49,10 @@ class Prompts:
     def load(
         cls, override_dir: Path | None = None, instead: Mapping[str, str] = MappingProxyType({})
     ) -> "Prompts":
-        """Read the built-in prompts and, over them, the files ``<name>.md`` of ``override_dir``.
+        """The built-in prompts and, over them, the files ``<name>.md`` of ``override_dir``.
 
-        Texts of ``instead`` stand in for built-in ones of the same name.
-
-        Raises :class:`~skillopt_ci.errors.UsageError` for a folder that is not there, a file that
-        replaces nothing, cannot be read or is blank, and one for the target without ``{skill}``.
+        ``instead`` stands in for built-in texts. Raises UsageError for a folder that is not there,
+        and for files that cannot replace a prompt.
         """
         overrides = {} if override_dir is None else _overrides(override_dir)
         return cls(
@@ -65,15 +63,10 @@ class Prompts:
         return self.texts[name]
 
     def target(self, skill: str) -> str:
-        """Return the target's system prompt with ``skill`` in it, see :meth:`with_skill`."""
         return self.with_skill("target", skill)
 
     def with_skill(self, name: str, skill: str) -> str:
-        """Return the prompt called ``name``, one of :data:`FOR_THE_TARGET`, with ``skill`` in it.
-
-        A blank skill leaves out the section (heading to next heading) that would hold it. Nothing
-        inside the skill is interpreted.
-        """
+        """The prompt called ``name`` with ``skill`` in it; a blank one leaves its section out."""
         template = self.text(name)
         if skill.strip():
             return template.replace(PLACEHOLDER, skill.strip())
@@ -149,18 +142,15 @@ def section(heading: str, *parts: str) -> str:
 
 
 def joined(*sections: str) -> str:
-    """Join ``sections`` into a message; empty ones are left out."""
     return "\n\n".join(filter(None, sections))
 
 
 def current_skill(skill: str) -> str:
-    """Return the section with the skill that is to be edited, verbatim, as data."""
     text = fenced(skill, "markdown") if skill.strip() else _EMPTY_SKILL
     return section("Current Skill", text)
 
 
 def budget(noun: str, limit: int | None) -> str:
-    """Return the section that limits how many changes may be proposed; None is no limit."""
     heading = f"{noun.capitalize()}s Budget"
     if limit is None:
         return section(heading, f"There is no fixed limit: propose every {noun} that is worth it.")
@@ -168,17 +158,15 @@ def budget(noun: str, limit: int | None) -> str:
 
 
 def previous_steps(text: str) -> str:
-    """Return the section with what earlier steps tried, or nothing if it is blank."""
     return section("Previous Steps in This Epoch", text) if text.strip() else ""
 
 
 def meta_skill(text: str) -> str:
-    """Return the section with the optimizer's memory, or nothing if it is blank."""
     return section("Optimizer Meta Skill", _META_SKILL, fenced(text)) if text.strip() else ""
 
 
 def reviewer_guidance(notes: Sequence[tuple[str, str]]) -> str:
-    """Return the section with reviewers' notes, each a line that introduces it and its text."""
+    """``notes``: a line that introduces each, and its text."""
     shown = [part for told, text in notes for part in (told, fenced(text, "text"))]
     return section("Reviewer Guidance", _REVIEWERS, _NOTE_IDS, *shown) if shown else ""
 
@@ -188,7 +176,6 @@ def merged_wishes() -> str:
 
 
 def ranked_wishes(indices: Sequence[int]) -> str:
-    """Return the section on entries of a pool that follow reviewers' notes, or nothing."""
     if not indices:
         return ""
     named = ", ".join(f"[{index}]" for index in indices)

@@ -94,7 +94,6 @@ class FallibleScorer:
 
 
 def one_line(text: str, limit: int = REASON_CHARS) -> str:
-    """``text`` on one line of at most ``limit`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
@@ -138,9 +137,9 @@ def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
 def program_verdict(
     program: str, status: int, said: tuple[str, str], answer: str, hard_at: float | None
 ) -> Score:
-    """The score of a program by its exit status or, with ``hard_at``, by the last line printed.
+    """The score by exit status or, with ``hard_at``, by the last line printed.
 
-    ``said`` is its output and its errors. Raises :class:`GraderBroke` if that line is no number.
+    ``said`` is output and errors. Raises :class:`GraderBroke` if that line is no number.
     """
     output, errors = said
     if hard_at is None:
@@ -170,10 +169,9 @@ def last_tagged(text: str, tag: str) -> str | None:
 
 
 def last_fenced(text: str) -> str | None:
-    """Content of the last block between fences; None without one.
+    """Content of the last block between fences, as in CommonMark; None without one.
 
-    As in CommonMark, one that is never closed reaches to the end of the text, and the indentation
-    of a fence is taken off its content.
+    One that is never closed reaches to the end of the text.
     """
     last: list[str] | None = None
     opening: re.Match[str] | None = None
@@ -192,7 +190,6 @@ def last_fenced(text: str) -> str | None:
 
 
 def needs_references(_spec: object, task: Task) -> str | None:
-    """Why a scorer that compares with references cannot grade ``task``; None if it can."""
     if task.references:
         return None
     return "the task has no references to compare with (a list of texts under `references`)"

@@ -53,8 +53,7 @@ def build_scorer(
 ) -> Scorer:
     """The scorer that ``spec`` describes; its commands run in ``root``.
 
-    ``on_computer`` gives the scorer of what one attempt left behind. Raises :class:`UsageError` for
-    a rubric without a judge and a Python function that cannot be imported.
+    ``on_computer`` gives the scorer of what one attempt left behind. Raises :class:`UsageError`.
     """
 
     def build(part: specs.ScorerSpec) -> Scorer:
@@ -114,7 +113,7 @@ def check_scorers(
 ) -> None:
     """Refuse scorers that cannot grade their tasks; ``default`` is for tasks that bring none.
 
-    Raises :class:`UsageError` or, naming the tasks, :class:`~skillopt_ci.errors.TaskFileError`.
+    Raises UsageError or, naming the tasks, TaskFileError.
     """
     if default is not None and (fault := check_spec(default, root, environ)):
         raise UsageError(f"scorer: {fault}")
@@ -134,7 +133,7 @@ def check_scorers(
 
 
 def check_spec(spec: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
-    """Why the scorer cannot work for any task: texts, program or function at fault."""
+    """Why the scorer cannot work for any task."""
     return next(filter(None, (_check_part(part, root, environ) for part in parts_of(spec))), None)
 
 

@@ -104,7 +104,7 @@ def _verdict(spec: CommandScorer, done: CommandResult, answer: str) -> Score:
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:
-    """Why the program cannot be run; None if it is there and executable."""
+    """Why the program cannot be run; None if it can."""
     program = spec.command[0]
     if "/" in program:
         executable = (root / program).is_file() and os.access(root / program, os.X_OK)
@@ -116,7 +116,7 @@ def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -
 class Functions:
     """The Python functions that a run calls, each in a worker that its first call starts.
 
-    :meth:`close` ends the workers. They see the variables of ``environ`` that are no secrets.
+    They see the variables of ``environ`` that are no secrets.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -129,8 +129,7 @@ class Functions:
     ) -> object:
         """What the function ``entry`` below ``root`` returns for ``arguments``, which are JSON.
 
-        Raises :class:`GraderBroke` when it raises, takes longer than ``timeout`` seconds or returns
-        what is no JSON.
+        Raises :class:`GraderBroke` when it raises, takes too long or returns what is no JSON.
         """
         job = {"arguments": list(arguments)}
         try:
@@ -172,7 +171,6 @@ class Functions:
 async def call_function(
     spec: PythonScorer, root: Path, functions: Functions, task: Task, _response: str, answer: str
 ) -> Score:
-    """The score that ``function(task, answer)`` of the repository at ``root`` gives."""
     arguments = (task_data(task), answer)
     returned = await functions.call(spec.entry, arguments, root=root, timeout=spec.timeout)
     given: dict[str, Any] = returned if isinstance(returned, dict) else {"soft": returned}
@@ -191,7 +189,7 @@ async def call_function(
 
 
 def load_function(entry: str, root: Path) -> Callable[..., object]:
-    """The function that ``entry`` names below ``root``; UsageError if it has none that is plain."""
+    """Raises UsageError if ``entry`` names no plain function below ``root``."""
     found = user_object(entry, root, "function", inspect.isfunction)
     if not callable(found) or inspect.iscoroutinefunction(found):
         raise UsageError(f"{entry} must be a plain function, not async")
@@ -201,7 +199,7 @@ def load_function(entry: str, root: Path) -> Callable[..., object]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The worker's side of :class:`Functions`, see :class:`skillopt_ci.worker.Side`."""
+    """The worker's side of :class:`Functions`."""
 
     function: Callable[..., object]
     shares_process = False
@@ -302,7 +300,6 @@ def parse_verdict(reply: str) -> tuple[float, str]:
 
 
 def check_rubric_task(spec: RubricScorer, task: Task) -> str | None:
-    """Why there is nothing to grade ``task`` against; None if there is."""
     if spec.rubric.strip() or task.references:
         return None
     return "neither the scorer's rubric nor the task's references say what a good answer does"

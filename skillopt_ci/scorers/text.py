@@ -27,7 +27,7 @@ from skillopt_ci.tasks.task import Task
 
 
 async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> Score:
-    """Grade the answer inside ``response``; a task without what it takes is a grader error."""
+    """A task without what its scorer needs is a grader error."""
     grader = GRADERS[type(spec)]
     if fault := grader.check(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
@@ -57,7 +57,7 @@ def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> Score:
 
 
 def normalized(text: str) -> str:
-    """Lower case without ASCII punctuation, English articles and extra space.
+    """SQuAD's form: lower case without ASCII punctuation, English articles and extra space.
 
     A text of which nothing would be left (the answer "A", the operator "+") stands for itself.
     """
@@ -135,7 +135,6 @@ _FLAT = (str, int, float, NoneType)
 
 
 def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
-    """Hard when the pattern is found, or with ``negate`` when a real answer is free of it."""
     import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers pay for it
 
     flags = (regex.IGNORECASE if spec.ignore_case else 0) | (
@@ -191,10 +190,9 @@ def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
 
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
-    """The label that ``answer`` names.
+    """The label that ``answer`` names, in any of the usual ways; else the answer normalised.
 
-    As such, by the choice's text, in the last line that says ``Answer: …``, or as its first word.
-    An answer that names none comes back normalised; without known choices any label is valid.
+    Without known choices any label is valid.
     """
     declared = _DECLARED.findall(answer)
     for said in (answer, *declared[-1:]):
@@ -207,10 +205,7 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
 
 
 def _named(said: str, choices: Mapping[str, str]) -> str:
-    """The known label that ``said`` is, means, or (unless it declares an answer) begins with.
-
-    A text that lists several labels names none.
-    """
+    """The known label that ``said`` is, means, or begins with; none if it lists several."""
     label, text = _label(said), " ".join(said.casefold().split())
     if label in choices:
         return label
@@ -314,10 +309,7 @@ def _close(spec: specs.NumberScorer, got: Number, expected: Number) -> bool:
 
 
 def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
-    """Solved when the answer satisfies the schema or, without one, equals a reference as data.
-
-    Raises :class:`GraderError` when the schema refers to something that is not in it.
-    """
+    """Solved when the answer satisfies the schema or, without one, equals a reference."""
     try:
         value = _parse(answer)
     except (ValueError, RecursionError) as error:
@@ -331,10 +323,7 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
 
 
 def _schema_fault(schema: Any, value: Any) -> str:
-    """Where ``value`` breaks a JSON Schema; empty if nowhere.
-
-    Raises :class:`GraderError` when the schema is none, or refers to something that is not in it.
-    """
+    """Where ``value`` breaks a JSON Schema; GraderError if the schema itself is broken."""
     # Only a scorer with a schema pays for this one.
     import jsonschema_rs  # noqa: PLC0415
 

@@ -11,10 +11,7 @@ _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 
 def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int = 3) -> str:
-    """Return a unified diff with ``context`` lines around each change, empty if nothing changed.
-
-    The result is what ``git apply`` reads, and, like the documents, untrusted text.
-    """
+    """What ``git apply`` reads; untrusted text, like the documents."""
     old, new = ([line + "\n" for line in _lines(text)] for text in (before, after))
     for text, lines in ((before, old), (after, new)):
         if text and not text.endswith("\n"):
@@ -26,8 +23,7 @@ def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int =
 def undone(before: str, after: str, now: str) -> str | None:
     """``now`` without what ``after`` changed of ``before``; None if that was changed since.
 
-    A three-way merge in which changes of neighbouring lines are no conflict: rules are written one
-    below the other.
+    A three-way merge that lets neighbouring lines change: rules stand one below the other.
     """
     old, new, lines = (text.splitlines(keepends=True) for text in (before, after, now))
     found = {
@@ -85,7 +81,6 @@ class DiffRow:
 
 
 def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
-    """The rows of a diff of two texts with two lines of context; none if they are equal."""
     old, new = _lines(before), _lines(after)
     rows: list[DiffRow] = []
     for group in _matcher(old, new).get_grouped_opcodes(_CONTEXT):

@@ -24,25 +24,25 @@ def line_ending(text: str) -> str:
 
 
 def frontmatter_end(text: str) -> int:
-    """Return where the closing ``---`` of the YAML frontmatter ends, 0 if there is none."""
+    """Where the closing ``---`` of the YAML frontmatter ends, 0 if there is none."""
     match = _FRONTMATTER.match(text)
     return match.end() if match else 0
 
 
 def frontmatter(text: str) -> str:
-    """Return the YAML between the ``---`` lines at the very start, or an empty string."""
+    """The YAML between the ``---`` lines at the very start, or nothing."""
     whole = text[: frontmatter_end(text)].removeprefix("\ufeff")
     return whole.partition("\n")[2].removesuffix("---")
 
 
 def body(text: str) -> str:
-    """Return what follows the frontmatter, without the blank lines between them."""
+    """What follows the frontmatter, without the blank lines between them."""
     end = frontmatter_end(text)
     return text[end:].lstrip() if end else text
 
 
 def ended(text: str) -> str:
-    """Return the text with exactly one line break at its end, or nothing if it is blank."""
+    """The text with exactly one line break at its end, or nothing if it is blank."""
     stripped = text.rstrip()
     return stripped + "\n" if stripped else ""
 
@@ -79,13 +79,12 @@ _OURS = ".skillopt"
 
 
 def documents(paths: Iterable[str]) -> tuple[tuple[str, Place], ...]:
-    """Those of ``paths`` (relative, POSIX) that agents read, each with its place, sorted."""
+    """Those of ``paths`` (relative, POSIX) that agents read, sorted."""
     found = ((path, place_of(path)) for path in sorted(set(paths)))
     return tuple((path, place) for path, place in found if place is not None)
 
 
 def place_of(path: str) -> Place | None:
-    """The place that ``path`` is; None if no agent reads it by itself."""
     pure = PurePosixPath(path)
     if pure.parts[:1] == (_OURS,):
         return None

@@ -27,7 +27,7 @@ _JOINS = r"['’.,-]"
 
 
 def clean(text: str) -> str:
-    """Return ``text`` with plain line breaks and no control characters but these and tabs."""
+    """``text`` with plain line breaks and no control characters but these and tabs."""
     return _UNPRINTABLE.sub("", _LINE_BREAK.sub("\n", text))
 
 
@@ -43,11 +43,11 @@ Origin = Literal["failure", "success", "attribution"]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One proposed change of the document.
+    """One proposed change; ``op`` is kept as the model wrote it, so that an unknown one is
+    reported.
 
-    ``op`` is ``append``, ``insert_after``, ``replace`` or ``delete`` (kept as the model wrote it,
-    so that an unknown one can be reported). ``support_count`` is the number of trajectories that
-    the model says back the edit; it informs ranking and people, nothing is weighted by it.
+    ``support_count`` is how many trajectories back it, as the model says: nothing is weighted by
+    it.
     """
 
     op: Word
@@ -86,10 +86,7 @@ class EditStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """An edit with its status; ``index`` counts from 1 in application order.
-
-    ``reason`` says why the guard refused it.
-    """
+    """An edit with its status; ``index`` counts from 1 in application order."""
 
     index: int
     edit: Edit
@@ -110,11 +107,10 @@ def permit(_before: str, _after: str) -> None:
 def apply_edits(
     text: str, edits: Sequence[Edit], refuse: Refuse = permit
 ) -> tuple[str, tuple[EditReport, ...]]:
-    """Return the edited document and one report per edit.
+    """The edited document and one report per edit; nothing is raised for any text.
 
-    An edit that would turn the document into one that ``refuse`` has a reason against is skipped.
-    A document whose lines all end in CRLF keeps them. Once an edit was applied, the document ends
-    with one line break unless it is empty. Nothing is raised for any text.
+    An edit with a result that ``refuse`` has a reason against is skipped. CRLF is kept where all
+    lines end so.
     """
     ending = line_ending(text)
     current = text.replace(ending, "\n")
@@ -191,11 +187,10 @@ _CHANGES: Mapping[str, Callable[[str, str, str], _Outcome]] = {
 
 
 def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | None:
-    """Find the first occurrence of ``target`` that touches no protected part.
+    """The first occurrence of ``target`` outside protected parts; PROTECTED if all are inside.
 
-    Where the target does not occur as it is, it is looked for without markers, then also without
-    the white space around it, but not inside a word. ``PROTECTED`` means that every occurrence
-    touches a protected part.
+    A target that does not occur is looked for without markers, then without its outer white space,
+    but not inside a word.
     """
     bare = strip_markers(target)
     left = rf"(?<!{_IN_WORD})(?<!\w{_JOINS})" if re.match(r"\s*\w", bare) else ""

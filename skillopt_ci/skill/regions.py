@@ -44,8 +44,6 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """Where a region stands in a text: whole blocks, and markers without a partner."""
-
     blocks: tuple[Span, ...]
     orphans: tuple[Span, ...]
 
@@ -68,7 +66,7 @@ def markers(text: str, region: Region) -> Markers:
 
 
 def protected_spans(text: str) -> tuple[Span, ...]:
-    """Return what edits must not touch: frontmatter, regions, lone markers; sorted, disjoint."""
+    """What edits must not touch: frontmatter, regions, lone markers; sorted, disjoint."""
     found = [markers(text, region) for region in REGIONS]
     spans = [span for each in found for span in (*each.blocks, *each.orphans)]
     if end := frontmatter_end(text):
@@ -87,7 +85,7 @@ def protected_parts(text: str) -> list[str]:
 
 
 def tail_start(text: str) -> int | None:
-    """Return where the first start marker stands, before which appended text belongs."""
+    """Where the first start marker stands, before which appended text belongs."""
     body = frontmatter_end(text)
     starts = [text.find(region.start, body) for region in REGIONS]
     return min((start for start in starts if start >= 0), default=None)
@@ -96,7 +94,7 @@ def tail_start(text: str) -> int | None:
 # every attempt at every task asks this of the same few texts
 @lru_cache(maxsize=16)
 def as_read(text: str) -> str:
-    """Return the text as the target reads it: a region that holds nothing yet is left out.
+    """The text as the target reads it: without regions that hold nothing yet.
 
     An empty placeholder therefore changes no prompt, and no score.
     """
@@ -114,7 +112,7 @@ def strip_markers(text: str) -> str:
 
 
 def region_text(text: str, region: Region) -> str | None:
-    """Return what stands in the region's first block, stripped; None if there is no block."""
+    """What stands in the region's first block, stripped; None if there is no block."""
     blocks = markers(text, region).blocks
     if not blocks:
         return None
@@ -123,7 +121,7 @@ def region_text(text: str, region: Region) -> str | None:
 
 
 def with_region(text: str, region: Region, inner: str) -> str:
-    """Return the text with the region's one block at its end, holding ``inner`` (may be blank)."""
+    """The text with the region's one block at its end, holding ``inner`` (may be blank)."""
     ending = line_ending(text)
     before = without_region(text, region).replace(ending, "\n").rstrip()
     plain = strip_markers(inner.replace("\r\n", "\n")).strip()
@@ -133,11 +131,7 @@ def with_region(text: str, region: Region, inner: str) -> str:
 
 
 def without_region(text: str, region: Region) -> str:
-    """Return the text without the region's blocks and lone markers.
-
-    Blank lines that come together at a removed block shrink to one; a text that has no such marker
-    is returned as it is.
-    """
+    """The text less the region's blocks and markers, and less blank lines around them."""
     ending = line_ending(text)
     left = text.replace(ending, "\n")
     # Again, for the marker that two ends of removed ones may make together.
@@ -164,12 +158,10 @@ def _without_marked(text: str, region: Region) -> str:
 
 
 def restore_regions(before: str, after: str) -> str:
-    """Return ``after`` with the protected parts of ``before``, byte for byte, and no others.
+    """``after`` with the protected parts of ``before``, byte for byte, and no others.
 
-    Where ``after`` kept them as they were it is returned as it is, but with CRLF line endings if
-    ``before`` has them. Otherwise the frontmatter opens the document and the other parts close it,
-    in their old order. A text that cannot hold them so (what stands in a region can complete what
-    the new text began) is given up: then ``before`` is returned.
+    If they changed, the frontmatter opens the document and the other parts close it. A text that
+    cannot hold them so (a region can complete what the new text began) is given up for ``before``.
     """
     ending = line_ending(before)
     if ending != "\n":
@@ -184,7 +176,6 @@ def restore_regions(before: str, after: str) -> str:
 
 
 def unprotected(text: str) -> str:
-    """Return the text without its protected parts, stripped."""
     for region in REGIONS:
         text = without_region(text, region)
     text = strip_markers(text).strip()
@@ -200,19 +191,19 @@ _INSIGNIFICANT = " .;:,_-"
 
 
 def notes_of(text: str) -> tuple[str, ...]:
-    """Return the notes of the document's appendix; any line that a person wrote there is one."""
+    """The notes of the document's appendix; any line that a person wrote there is one."""
     lines = (region_text(text, APPENDIX) or "").splitlines()
     plain = (line for line in lines if line.strip() != HEADING)
     return tuple(filter(None, map(cleaned, plain)))
 
 
 def cleaned(note: str) -> str:
-    """Return the note on one line, without list markers and region markers."""
+    """The note on one line, without list markers and region markers."""
     return _BULLET.sub("", " ".join(strip_markers(note).split()))
 
 
 def merge_notes(existing: Iterable[str], new: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return existing and new notes, of several that say the same in the same words the first."""
+    """Of several notes that say the same in the same words, the first."""
     merged: dict[str, str] = {}
     for note in filter(None, map(cleaned, (*existing, *new))):
         merged.setdefault(note.rstrip(_INSIGNIFICANT).casefold(), note)
@@ -220,10 +211,7 @@ def merge_notes(existing: Iterable[str], new: Iterable[str] = ()) -> tuple[str, 
 
 
 def with_notes(text: str, notes: Iterable[str]) -> str:
-    """Return the document with exactly ``notes`` in its appendix, which stands at the end.
-
-    A document that has just these notes, or none and no appendix, is returned as it is.
-    """
+    """The document with exactly ``notes`` in its appendix, which stands at the end."""
     listed = merge_notes(notes)
     if listed == notes_of(text):
         return text
@@ -238,10 +226,9 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def reading(text: str) -> str:
-    """The text as the target reads it, without what no reader sees.
+    """The text as the target reads it, without white space that no reader sees.
 
-    Left out are empty regions, white space at the ends of lines and of the document, and all but
-    one of several blank lines. Indentation, which means something in Markdown, stays.
+    Indentation, which means something in Markdown, stays.
     """
     plain = _TRAILING.sub("", _LINE_BREAK.sub("\n", as_read(text)))
     return _BLANK_LINES.sub("\n\n", plain).strip("\n")
@@ -271,9 +258,9 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def semantic_density(text: str, leading_words: Collection[str] = ()) -> float:
-    """Return the share of ``leading_words`` (by default SkillOpt's), from 0 to 1.
+    """The share of ``leading_words`` (by default SkillOpt's), from 0 to 1.
 
-    Regions between markers do not count, nor does letter case. A text without words has 0.
+    Regions between markers do not count, nor does letter case.
     """
     for region in REGIONS:
         text = without_region(text, region)

@@ -22,10 +22,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An ``error`` breaks the document for its readers, a ``warning`` deserves a look.
-
-    ``line`` counts from 1; None where no single line is at fault.
-    """
+    """An ``error`` breaks the document for its readers, a ``warning`` deserves a look."""
 
     severity: Severity
     message: str
@@ -42,11 +39,10 @@ _MISSING = ("Missing required field", "SKILL.md must start with YAML frontmatter
 
 
 def format_problems(text: str, path: Path) -> Iterator[Problem]:
-    """Yield what the format objects to; the folder's name counts where ``path`` has one.
+    """What the Agent Skills format objects to.
 
-    Only warned about are fields beyond the standard's, and YAML that is valid but uses more of the
-    language than the standard's strict parser allows: agents load both. So are front matter, name
-    or description that are not there yet: agents pass such a skill by, but it can be trained.
+    Unknown fields, YAML beyond the standard's strict parser and a missing front matter are
+    warnings: such a skill can be trained, and agents load the first two.
     """
     # Imported late: the library is slow to load, and few commands need it.
     from skills_ref.errors import ParseError  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -98,10 +94,7 @@ def _line_of_field(text: str, message: str) -> int:
 
 
 def unloadable(text: str, path: Path) -> str:
-    """Why agents would not load the `SKILL.md` with this ``text``, in a line; empty if they do.
-
-    Any other document is read whatever it begins with.
-    """
+    """Why agents would not load the `SKILL.md` with this ``text``, in a line; empty if they do."""
     if path.name != "SKILL.md" or not text.strip():
         return ""
     messages = [
@@ -125,11 +118,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def problems(text: str, path: Path) -> tuple[Problem, ...]:
-    """Return what is wrong with the document that stands, or will stand, at ``path``.
-
-    A `SKILL.md` must also follow the Agent Skills format. Errors come first, then by line. Nothing
-    is read from the disk.
-    """
+    """What is wrong with the document that will stand at ``path``: errors first, then by line."""
     if is_lfs_pointer(text):
         return (Problem("error", f"This is a pointer of Git LFS, not the skill. {LFS_REMEDY}"),)
     found = [*_unpaired_markers(text), *_unseen_characters(text)]
@@ -157,7 +146,7 @@ def _unpaired_markers(text: str) -> Iterator[Problem]:
 
 
 def _unseen_characters(text: str) -> Iterator[Problem]:
-    """Yield one problem per kind of character that people do not see but models read."""
+    """One problem per kind of character that people do not see but models read."""
     places: dict[str, list[int]] = {}
     for position, character in enumerate(text):
         plain = character.isprintable() or character in _PLAIN_CONTROLS + _JOINERS

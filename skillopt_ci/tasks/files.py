@@ -23,10 +23,7 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One value of a task file, as it was written, with the lines of its keys.
-
-    ``name`` is its own key, where the file is a mapping of records.
-    """
+    """A value of a task file, with the lines of its keys; ``name`` is its own key in a mapping."""
 
     value: Any
     file: Path
@@ -35,7 +32,6 @@ class Record:
     name: str | None = None
 
     def line_of(self, key: str) -> int:
-        """The line of one of the keys; that of the record if it has no such key."""
         return self.key_lines().get(key, self.line)
 
 
@@ -52,14 +48,13 @@ class Problem:
 
 
 def location(file: Path | None, line: int | None) -> str:
-    """``file:line`` as editors understand it."""
     if file is None:
         return "(not from a file)"
     return f"{file}" if line is None else f"{file}:{line}"
 
 
 def refuse(problems: Sequence[Problem]) -> None:
-    """Raise one :class:`TaskFileError` that shows up to ten of ``problems``; none, no error."""
+    """Raise one :class:`TaskFileError` that shows up to ten of ``problems``, if there are any."""
     if not problems:
         return
     first, *others = problems
@@ -71,14 +66,11 @@ def refuse(problems: Sequence[Problem]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """The text of a file; knows the line of every position."""
-
     file: Path
     text: str
     line_feeds: tuple[int, ...]
 
     def line_at(self, position: int) -> int:
-        """Line number, from 1, of the character at ``position``."""
         return bisect_left(self.line_feeds, position) + 1
 
 
@@ -103,9 +95,7 @@ def read_source(file: Path) -> SourceText:
 def read_records(file: Path) -> Iterator[Record | Problem]:
     """The records of a task file in their order, with a problem for each that cannot be read.
 
-    JSON is a list, ``{"data": […]}`` or a mapping of records, YAML a list; JSON Lines has a record
-    in each line that is not blank, CSV in each row below the header, less its empty cells. Raises
-    :class:`TaskFileError` for another kind of file, and for one that cannot be read at all.
+    Raises :class:`TaskFileError` for another kind of file.
     """
     reader = READERS.get(file.suffix.lower())
     if reader is None:

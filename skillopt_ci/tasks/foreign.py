@@ -38,7 +38,7 @@ class Foreign:
 def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
     """Read ``file``, whichever format it is in; what would not load as a task is lost.
 
-    ``prompt`` and ``reference`` name columns of rows, where these have names of their own.
+    ``prompt`` and ``reference`` name columns of rows.
     """
     suffix, found = file.suffix.lower(), Foreign()
     read: Callable[[str], Any] = json.loads if suffix == ".json" else load_yaml

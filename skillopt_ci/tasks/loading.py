@@ -34,10 +34,7 @@ ALIASES: Mapping[str, str] = {
 
 
 def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Splits:
-    """Read the tasks that ``spec`` names, relative to ``root``; or make them, for ``train``.
-
-    Raises :class:`TaskFileError` with up to ten problems at once.
-    """
+    """Read the tasks that ``spec`` names, or make them for ``train``; raises TaskFileError."""
     match spec:
         case GivenSplits():
             files = {name: getattr(spec, name) for name in SPLIT_NAMES}
@@ -56,14 +53,14 @@ def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Spli
 
 
 def read_entries(file: Path) -> tuple[Task, ...]:
-    """Read the tasks of a task file (JSON Lines, JSON or YAML); raises :class:`TaskFileError`."""
+    """The tasks of a task file; raises :class:`TaskFileError`."""
     tasks, problems = load_tasks(file)
     refuse(problems)
     return tasks
 
 
 def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[Problem, ...]]:
-    """The tasks of one file in its order, and the problems of those that could not be read."""
+    """The tasks of one file in its order, and what is wrong with the others."""
     results = [
         [found] if isinstance(found, Problem) else to_task(found) for found in read_records(file)
     ]
@@ -159,10 +156,7 @@ def _repeats(
 
 
 def generate_splits(spec: GeneratedTasks, train: Train, root: Path) -> NamedSplits:
-    """Make the three splits; an epoch's training batches stand one after another, by their seeds.
-
-    The function must return tasks, and the same ones for the same arguments.
-    """
+    """An epoch's training batches stand one after another, by their seeds."""
     function = load_function(spec.generator, root)
     file = root / spec.generator.rpartition(":")[0]
 

@@ -97,7 +97,7 @@ class TaskEntry(Section):
 def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[TaskFile, ...]:
     """The files named by a task whose own file lies in ``folder``, which no name may leave.
 
-    Raises :class:`ValueError` for a name, and :class:`TaskFileError` for a file, that cannot be.
+    Raises ValueError for a name, and TaskFileError for a file, that cannot be.
     """
     names = _checked(files)
     for name in names:
@@ -126,7 +126,7 @@ def _checked(names: Iterable[str]) -> list[str]:
 
 
 def _inside(name: str, folder: Path) -> Path:
-    """The file; raises :class:`ValueError` if it lies, links followed, outside of ``folder``."""
+    """Raises ValueError if the file lies, links followed, outside of ``folder``."""
     if not (folder / name).resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{name!r} leads out of the task file's folder")
     return folder / name
@@ -146,7 +146,7 @@ MOST_PICTURES = 20
 
 
 def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
-    """The pictures named by a task whose own file lies in ``folder``; raises as above."""
+    """As :func:`task_files`, for pictures."""
     paths = _checked(names)
     if len(paths) > MOST_PICTURES:
         raise ValueError(
@@ -156,7 +156,7 @@ def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
 
 
 def media_type(content: bytes) -> str | None:
-    """What kind of picture ``content`` is, by how it begins; None if it is none."""
+    """What kind of picture ``content`` is; None if it is none."""
     found = _MAGIC.match(content)
     return f"image/{found.lastgroup}" if found else None
 
@@ -204,8 +204,7 @@ _DOCUMENT = "[DOC]"
 def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     """An item of SkillOpt's split folders, or of its benchmarks' raw data, under our keys.
 
-    What has no key here is kept as metadata. A record that does not ask through ``question`` or
-    ``instruction``, or has keys of our own that ask, is returned as it is.
+    What has no key here becomes metadata. A record that asks in no such way is returned as it is.
     """
     if isinstance(inner := value.get("mcq"), Mapping):
         value = {**{key: one for key, one in value.items() if key != "mcq"}, **inner}
@@ -241,7 +240,7 @@ def _is_asked(value: Mapping[str, object], key: str) -> bool:
 
 
 def kind_of(value: Mapping[str, object]) -> str:
-    """The type that an item of SkillOpt's states under one of the names for it, else empty."""
+    """The type that an item of SkillOpt's states, else empty."""
     stated = next((value[key] for key in _TYPES if value.get(key)), "")
     return str(stated[0] if isinstance(stated, list) else stated)
 

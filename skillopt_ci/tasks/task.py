@@ -41,9 +41,8 @@ class ComputerTask:
 class Task:
     """One scoreable question, defined in ``line`` of ``file``.
 
-    Of training tasks alone the optimizer is shown ``references``, the accepted answers, and
-    ``reference_text``, a worked solution that no scorer looks at. ``scorer`` is None where the
-    run's own applies.
+    Of training tasks alone the optimizer sees ``references``, the accepted answers, and
+    ``reference_text``, a worked solution that no scorer looks at.
     """
 
     id: str
