@@ -12,7 +12,6 @@ from skillopt_ci.integrations.inspect import InspectOptions
 from skillopt_ci.integrations.promptfoo import REFUSED, SUPPORTED, PromptfooOptions
 from skillopt_ci.integrations.skillopt.adapter import SkillOptOptions
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.tasks.loading import load_tasks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
 OPTIONS = {"inspect": InspectOptions, "promptfoo": PromptfooOptions, "skillopt": SkillOptOptions}
@@ -43,13 +42,6 @@ def test_every_bridge_is_shown_with_all_its_options():
     assert bridges.keys() == BUILT_IN.keys() == OPTIONS.keys()
     for name, options in bridges.items():
         assert options.keys() - {"type"} == OPTIONS[name].model_fields.keys(), name
-
-
-def test_the_task_is_one_that_loads(tmp_path):
-    (block,) = (one for one in blocks("yaml") if one.startswith("- id"))
-    (tmp_path / "t.yaml").write_text(block, encoding="utf-8")
-    tasks, problems = load_tasks(tmp_path / "t.yaml")
-    assert (len(tasks), problems) == (1, ())
 
 
 def test_every_assertion_type_is_named():

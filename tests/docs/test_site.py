@@ -87,29 +87,9 @@ def test_every_page_is_there_as_markdown_and_in_the_list_for_programs(site):
     assert any("skillopt-ci/blob/main/" in text for text in texts)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("# T\n\nOne *two* `three`. Four.", "One two three."),
-        (
-            "<!-- no -->\n\n# T\n\n2026-01-01\n\n## Part\n- See [it](a.md), e.g. there:\n\n- x",
-            "See it, e.g. there",
-        ),
-    ],
-)
-def test_a_page_is_described_by_its_first_sentence(text, words):
-    assert script("docs_site").first_words(text) == words
-
-
-def test_long_names_break_where_words_meet():
-    jointed = script("docs_site").jointed
-    assert jointed("short_name") == "short_name"
-    assert jointed("evaluation.max_error_rate") == "evaluation.<wbr>max_<wbr>error_<wbr>rate"
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A documentation of two pages, under the real settings but for the list of pages."""
+@pytest.mark.integration
+def test_broken_links_stop_the_build(tmp_path):
+    """In a documentation of two pages, under the real settings but for the list of pages."""
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     (tmp_path / "mkdocs.yml").write_text(
         settings[: settings.index("\nnav:")] + "\nnav: [index.md, other.md]\n", encoding="utf-8"
@@ -117,36 +97,12 @@ def small(tmp_path: Path) -> Path:
     copytree(ROOT / "scripts", tmp_path / "scripts", ignore=lambda *_: ["__pycache__"])
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "other.md").write_text("# Other\n\n## Part\n", encoding="utf-8")
-    return tmp_path
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("link", "complaint"),
-    [
-        ("missing.md", "missing.md"),
-        ("other.md#nowhere", "nowhere"),
-        ("../scripts/missing.py", "missing.py"),
-    ],
-)
-def test_a_broken_link_stops_the_build(small, link, complaint):
-    (small / "docs" / "index.md").write_text(f"# Home\n\n[there]({link})\n", encoding="utf-8")
-    done = mkdocs(small, small / "site")
+    links = ("missing.md", "other.md#nowhere", "../scripts/missing.py")
+    home = "".join(f"[there]({link})\n" for link in links)
+    (tmp_path / "docs" / "index.md").write_text(f"# Home\n\n{home}", encoding="utf-8")
+    done = mkdocs(tmp_path, tmp_path / "site")
     assert done.returncode != 0
-    assert complaint in done.stderr
-
-
-def test_a_link_out_of_the_documentation_leads_to_the_repository():
-    outward = script("docs_site").outward
-    docs, home = ROOT / "docs", "https://example.org/r"
-    text = "[a](../README.md) [b](../../scripts) [c](other.md) [d](../tutorial.md#x) [e](../no.md)"
-    assert outward(text, docs / "how-to" / "page.md", docs, home) == (
-        f"[a](../README.md) [b]({home}/tree/main/scripts) [c](other.md) "
-        "[d](../tutorial.md#x) [e](../no.md)"
-    )
-    assert outward("[a](../README.md#top)", docs / "page.md", docs, home) == (
-        f"[a]({home}/blob/main/README.md#top)"
-    )
+    assert all(link.rpartition("#")[2] in done.stderr for link in links)
 
 
 @pytest.mark.integration
@@ -209,20 +165,17 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.mark.end_to_end
-@pytest.mark.parametrize("width", [400, 1280])
-def test_no_word_of_a_table_is_broken_and_nothing_is_cut_off(browser, address, width):
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    for name in (
-        "",
-        "architecture/",
-        "agents/",
-        "providers/",
-        "parity/",
-        "reference/configuration/",
+def test_no_word_of_a_table_is_broken_and_nothing_is_cut_off(browser, address):
+    wide = ("parity/", "reference/configuration/")
+    for width, names in (
+        (400, ("", "architecture/", "agents/", "providers/", *wide)),
+        (1280, wide),
     ):
-        page.goto(f"{address}/{name}")
-        assert page.evaluate(_LOOK) == [[], 0, []], name
-    page.close()
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        for name in names:
+            page.goto(f"{address}/{name}")
+            assert page.evaluate(_LOOK) == [[], 0, []], (width, name)
+        page.close()
 
 
 @pytest.mark.end_to_end
@@ -238,3 +191,16 @@ def test_search_finds_a_key_and_asks_nobody_else(browser, address):
     page.close()
     assert asked
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
+
+
+@pytest.mark.end_to_end
+def test_a_picture_of_a_comment_looks_as_on_github_and_is_the_same_again(browser):
+    pictures = script("pictures")
+    text = "> [!WARNING]\n> Not **real**.\n\n| a | b |\n| :-- | --: |\n| 1 | 2 |\n"
+    page = pictures.github_page("commented", text, "A <title>")
+    assert "Not <strong>real</strong>." in page
+    assert "A &lt;title&gt;" in page
+    one, other = (pictures.shoot(browser, page, "dark") for _ in range(2))
+    assert one == other
+    assert (one[:4], one[8:12]) == (b"RIFF", b"WEBP")
+    assert one != pictures.shoot(browser, page, "light")

@@ -12,7 +12,6 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import skillopt_ci
 from skillopt_ci import __version__
 from skillopt_ci.cli.scaffold import WORKFLOW
 
@@ -29,23 +28,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(folder / done.stdout.split()[-1])
 
 
-def test_the_wheel_holds_every_file_of_the_package(wheel, root):
-    package = root / "skillopt_ci"
+def test_the_wheel_holds_the_package_and_nothing_else(wheel, root):
     files = {
         path.relative_to(root).as_posix()
-        for path in package.rglob("*")
+        for path in (root / "skillopt_ci").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert files <= set(wheel.namelist())
-
-
-def test_the_wheel_holds_nothing_but_the_package(wheel):
-    information = f"skillopt_ci-{skillopt_ci.__version__}.dist-info"
+    information = f"skillopt_ci-{__version__}.dist-info"
     assert {name.partition("/")[0] for name in wheel.namelist()} == {"skillopt_ci", information}
-
-
-def test_the_wheel_says_its_version_licence_and_command(wheel):
-    information = f"skillopt_ci-{skillopt_ci.__version__}.dist-info"
     metadata = wheel.read(f"{information}/METADATA").decode("utf-8")
     assert "License-Expression: MIT" in metadata
     assert b"skillopt_ci.cli.main:main" in wheel.read(f"{information}/entry_points.txt")
