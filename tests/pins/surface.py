@@ -12,8 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import unified_diff
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -26,7 +25,6 @@ from tests.pins.world import (
     Models,
     Place,
     described,
-    differences,
     keys,
     normalised,
     serving,
@@ -146,27 +144,6 @@ SCENES: Mapping[str, Callable[[Path], Observed]] = {
     "schema": schema,
     "action": action,
 }
-
-
-def make_surface(scratch: Path, names: Iterable[str]) -> None:
-    """Write down what is observed; each scene is played twice, and must be the same both times."""
-    found: dict[str, Observed] = {}
-    if FILE.exists():
-        found = json.loads(lzma.decompress(FILE.read_bytes()))
-    for name in names:
-        both = []
-        for turn in ("one", "two"):
-            (scratch / name / turn).mkdir(parents=True)
-            both.append(SCENES[name](scratch / name / turn))
-        if name == "quickstart":
-            told = differences(*both)
-        else:
-            first, second = (json.dumps(each, indent=1).splitlines() for each in both)
-            told = list(unified_diff(first, second, n=0))
-        assert not told, (name, str(told)[:3000])
-        found[name] = both[0]
-    FILE.write_bytes(lzma.compress(json.dumps(found, ensure_ascii=False).encode(), preset=9))
-    print("surface", FILE.stat().st_size)  # noqa: T201
 
 
 def expected(name: str) -> Observed:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from difflib import unified_diff
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,10 +31,7 @@ FIXTURES = Path(__file__).with_name("fixture")
 MODELS = "http://models.pins.example/v1"
 RUN = "demo"
 BRANCH = f"skillopt/{RUN}"
-CANDIDATE = f"skillopt-candidate/{RUN}"
-SKILL = "skills/SKILL.md"
-KINDS = "abcd"
-RULES = {kind: f"Kind {kind}: a number begins with {kind}." for kind in KINDS}
+RULES = {kind: f"Kind {kind}: a number begins with {kind}." for kind in "abcd"}
 HARMFUL = "Leave out every answer."
 PLAN = (RULES["a"], HARMFUL, RULES["b"], RULES["c"])
 
@@ -162,19 +158,13 @@ def _json(**content: object) -> str:
     return json.dumps({"reasoning": "scripted", **content})
 
 
-#: Tells by a request's system prompt and last message whether it kills whoever asked.
-Deadly = Callable[[str, str], bool]
-
-
 @dataclass
 class Models:
-    """A server of both models: what it was asked, and when it kills the program that asks."""
+    """A server of both models, and how often it was asked."""
 
     script: Script
     port: int = 0
     asked: int = 0
-    victim: int = 0
-    deadly: Deadly = lambda system, prompt: False
     trouble: Callable[[str, str], int] = lambda system, prompt: 0
     """What is done before each answer; returns the status of an error in place of one, or 0."""
     lock: Lock = field(default_factory=Lock)
@@ -192,9 +182,6 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(404, {"error": {"message": f"no such path: {self.path}"}})
         texts = [message["content"] or "" for message in body["messages"]]
         with self.models.lock:
-            if self.models.victim and self.models.deadly(texts[0], texts[-1]):
-                os.kill(self.models.victim, signal.SIGKILL)
-                self.models.victim = 0
             self.models.asked += 1
         if status := self.models.trouble(texts[0], texts[-1]):
             return self._send(status, {"error": {"message": "out of order"}})
@@ -285,10 +272,8 @@ class Place:
         return done.stdout.decode().removesuffix("\n")
 
     def start(self, *args: str, at: str = "repository") -> subprocess.Popen[str]:
-        """Start ``skillopt-ci``; its process id is in ``MORTAL``, for hooks that kill it."""
-        program = [sys.executable, "-m", "skillopt_ci", *args]
         return subprocess.Popen(
-            ["sh", "-c", 'export MORTAL=$$; exec "$@"', "sh", *program],
+            [sys.executable, "-m", "skillopt_ci", *args],
             cwd=self.folder / at,
             env=self.environ,
             stdout=subprocess.PIPE,
@@ -299,21 +284,6 @@ class Place:
     def command(self, *args: str, at: str = "repository") -> subprocess.CompletedProcess[str]:
         """Run ``skillopt-ci`` to its end."""
         return forked.run(["-m", "skillopt_ci", *args], cwd=self.folder / at, env=self.environ)
-
-    def write(self, path: str, text: str) -> None:
-        file = self.repository / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-
-    def commit(self, path: str, text: str, branch: str) -> None:
-        """Commit a file on a branch as a person does, in a worktree of their own."""
-        worktree = self.folder / "worktree"
-        self.git("worktree", "add", "--quiet", "--detach", str(worktree), branch)
-        (worktree / path).write_text(text, encoding="utf-8")
-        self.git("commit", "--quiet", "--all", "-m", f"Change {path}", at="worktree")
-        made = self.git("rev-parse", "HEAD", at="worktree")
-        self.git("worktree", "remove", str(worktree))
-        self.git("update-ref", f"refs/heads/{branch}", made)
 
 
 def pack(folder: Path, file: Path, names: Sequence[str]) -> None:
@@ -349,9 +319,6 @@ class Case:
     expected: dict[str, Any]
     likely: bool = False
     """Whether attempts are made that may turn out to be of no use: their number is chance."""
-
-    def dump(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def load(cls, text: str) -> Case:
