@@ -1,15 +1,15 @@
-"""Write what the action's inputs and outputs are into its manifests and its documentation.
+"""Repeat what `action.yml` says of inputs and outputs in its twins and in the documentation.
 
-`skillopt_ci/action/inputs.py` and `outputs.py` say what they are; `action.yml`, its composite twin
-and `docs/action.md` repeat it between markers. Run it after a change; a test compares.
+`action.yml` is where they are written; the other manifests and `docs/action.md` repeat them between
+markers. Run it after a change; a test compares, also with the code.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from skillopt_ci.action.inputs import INPUTS
-from skillopt_ci.action.outputs import output_texts
+import yaml
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,23 +30,23 @@ def files(root: Path) -> dict[str, str]:
         for name in ("action.yml", "composite/action.yml", "docs/action.md")
     }
     docker, composite, manual = found
-    own = between(found[docker], "#", f"{inputs()}\n{outputs(composite=False)}")
+    own = found[docker]
+    declared = yaml.safe_load(own)
     return {
-        docker: own,
         # for `uses: $/docker`, which needs a folder: our workflows run the action of their commit
         "docker/action.yml": own.replace(
             "image: Dockerfile", "image: ../Dockerfile # zizmor: ignore[unpinned-images]"
         ),
         composite: between(
-            between(found[composite], "#", f"{inputs()}\n{outputs(composite=True)}"),
+            between(found[composite], "#", interface(declared)),
             "        #",
-            environment(),
+            environment(declared),
             name="environment",
         ),
         manual: between(
-            between(found[manual], "<!--", input_table(), name="inputs"),
+            between(found[manual], "<!--", input_table(declared), name="inputs"),
             "<!--",
-            output_table(),
+            output_table(declared),
             name="outputs",
         ),
     }
@@ -61,50 +61,51 @@ def between(text: str, comment: str, content: str, *, name: str = "interface") -
     return f"{before}{first}{content}{last}{after}"
 
 
-def inputs() -> str:
-    """The `inputs` section of a manifest."""
+def interface(declared: dict[str, Any]) -> str:
+    """Inputs and outputs as a composite action declares them."""
     lines = ["inputs:"]
-    for entry in INPUTS:
+    for name, entry in declared["inputs"].items():
         lines += [
-            f"  {entry.name}:",
-            f"    description: {_yaml(entry.text)}",
+            f"  {name}:",
+            f"    description: {_yaml(entry['description'])}",
             "    required: false",
-            f"    default: {_yaml(entry.default)}",
+            f"    default: {_yaml(entry['default'])}",
+        ]
+    lines += ["", "outputs:"]
+    for name, entry in declared["outputs"].items():
+        lines += [
+            f"  {name}:",
+            f"    description: {_yaml(entry['description'])}",
+            f"    value: ${{{{ steps.run.outputs.{name} }}}}",
         ]
     return "\n".join(lines) + "\n"
 
 
-def outputs(*, composite: bool) -> str:
-    """The `outputs` section of a manifest."""
-    lines = ["outputs:"]
-    for name, text in output_texts().items():
-        lines += [f"  {name}:", f"    description: {_yaml(text)}"]
-        if composite:
-            lines.append(f"    value: ${{{{ steps.run.outputs.{name} }}}}")
-    return "\n".join(lines) + "\n"
-
-
-def environment() -> str:
+def environment(declared: dict[str, Any]) -> str:
     """The variables by which the composite action hands its inputs on, as Docker's runner does."""
     lines = [
-        f"        INPUT_{entry.name.upper()}: ${{{{ inputs.{entry.name} }}}}" for entry in INPUTS
+        f"        INPUT_{name.upper()}: ${{{{ inputs.{name} }}}}" for name in declared["inputs"]
     ]
     return "\n".join(lines) + "\n"
 
 
-def input_table() -> str:
+def input_table(declared: dict[str, Any]) -> str:
     """The inputs as a Markdown table."""
     rows = [
-        f"| `{entry.name}` | {f'`{entry.default}`' if entry.default else ''} | {entry.text} |"
-        for entry in INPUTS
+        f"| `{name}` | {_code(one['default'])} | {one['description']} |"
+        for name, one in declared["inputs"].items()
     ]
     return "\n".join(["| input | default | meaning |", "| --- | --- | --- |", *rows, ""])
 
 
-def output_table() -> str:
+def output_table(declared: dict[str, Any]) -> str:
     """The outputs as a Markdown table."""
-    rows = [f"| `{name}` | {text} |" for name, text in output_texts().items()]
+    rows = [f"| `{name}` | {one['description']} |" for name, one in declared["outputs"].items()]
     return "\n".join(["| output | meaning |", "| --- | --- |", *rows, ""])
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
 
 
 def _yaml(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.util import nearest
@@ -51,69 +51,22 @@ class Command(StrEnum):
         return self.trains or self in (Command.PLAN, Command.ROLLOUT)
 
 
-_COMMANDS = (
-    "What to do: `step`, `propose` (a step up to its candidate, which the next `plan` shares "
-    "out), `run`, `eval`, `slow-update`, `finish`, `plan`, `rollout`, `comment`, `check`, "
-    "`status`, `discover` or `report` (the run as a page). Empty: what the event asks for, "
-    "which is a training step on schedules, pushes and manual starts, an evaluation on pull "
-    "requests, and what the comment says on comments."
-)
-
-
-def _input(value: Any, text: str) -> Any:
-    """An input with its value where none is given, and what it is."""
-    default = str(value) if value != () else ""
-    return field(default=value, metadata={"default": default, "text": text})
-
-
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    command: Command | None = field(default=None, metadata={"default": "", "text": _COMMANDS})
-    config: str = _input("skillopt.yaml", "Configuration of the run, relative to `directory`.")
-    run: str = _input("", "Name of the run, where the configuration holds several.")
-    overrides: tuple[str, ...] = _input(
-        (), "Keys of the configuration to override, one `section.key=value` a line."
-    )
-    directory: str = _input(".", "Folder of the checkout to work in.")
-    token: str = field(
-        default="",
-        repr=False,
-        metadata={
-            "default": "${{ github.token }}",
-            "text": "Token that pushes the skills branch and speaks to GitHub's API.",
-        },
-    )
-    keys: tuple[tuple[str, str], ...] = field(
-        default=(),
-        repr=False,
-        metadata={
-            "default": "",
-            "text": "Models' keys, one `NAME=value` a line, for jobs that cannot set variables.",
-        },
-    )
-    split: str = _input(
-        "test", "For `eval`: the tasks to measure on, `test`, `selection` or `train`."
-    )
-    shards: int = _input(4, "For `plan`: the most jobs to spread the rollouts over.")
-    shard: str = _input("", "For `rollout`: which part this job does, as `2/4`.")
-    rollouts: tuple[str, ...] = _input(
-        (), "For `step` and `propose`: files from `rollout` jobs, one a line, globs allowed."
-    )
-    label: str = _input(
-        "skillopt-eval",
-        "Label with which a maintainer starts the evaluation of a fork's pull request.",
-    )
+    """What `action.yml` declares, which says what each of them means."""
 
-
-class Input(NamedTuple):
-    """One line of ``inputs`` in ``action.yml``."""
-
-    name: str
-    default: str
-    text: str
-
-
-INPUTS = tuple(Input(one.name, **one.metadata) for one in fields(Inputs))
+    command: Command | None = None
+    config: str = "skillopt.yaml"
+    run: str = ""
+    overrides: tuple[str, ...] = ()
+    directory: str = "."
+    token: str = field(default="", repr=False)
+    keys: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    split: str = "test"
+    shards: int = 4
+    shard: str = ""
+    rollouts: tuple[str, ...] = ()
+    label: str = "skillopt-eval"
 
 
 def read_inputs(environ: Mapping[str, str]) -> Inputs:
@@ -122,9 +75,8 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
     Raises UsageError that names every input that cannot be.
     """
     given: dict[str, Any] = {}
-    for entry in INPUTS:
-        # only the runner can evaluate an expression
-        default = "" if entry.default.startswith("${{") else entry.default
+    for entry in fields(Inputs):
+        default = str(entry.default or "")
         given[entry.name] = environ.get(f"INPUT_{entry.name.upper()}", "").strip() or default
     problems = []
     # the former name, for one release more

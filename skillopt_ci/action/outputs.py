@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal, TextIO
 
@@ -17,39 +17,24 @@ Level = Literal["notice", "warning", "error"]
 _LONGEST = 4_000
 
 
-def _output(text: str) -> Any:
-    return field(default="", metadata={"text": text})
-
-
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What later steps of a job can read; empty where there is nothing to say."""
+    """What later steps of a job can read, as `action.yml` says; empty if there is nothing."""
 
-    result: str = _output(
-        "`done`, `nothing-to-do`, `inconclusive` (a budget ended it), `superseded` (another run "
-        "was first), `skipped` (the event asks for nothing) or `failed`."
-    )
-    action: str = _output("What the last step came to, such as `accept_new_best` or `reject`.")
-    step: str = _output("Number of the last step.")
-    score_before: str = _output("Score of the skill before the first step, or at base.")
-    score_after: str = _output("Score of the last candidate, or at head.")
-    improved: str = _output("`true` if a candidate was merged, or the compared skill is better.")
-    commit: str = _output("Tip of the skills branch.")
-    pull_request: str = _output("Number of the pull request.")
-    finding: str = _output(
-        "For `eval` of a pull request: `improvement`, `regression`, `no clear difference` or "
-        "`inconclusive`."
-    )
-    report: str = _output("Markdown file with what the comment says, relative to the workspace.")
-    page: str = _output(
-        "One HTML file that shows the whole run, relative to the workspace; after what trains, "
-        "`comment` and `report`."
-    )
-    cost_usd: str = _output("US dollars that this job spent; empty if a price is unknown.")
-    matrix: str = _output(
-        "For `plan`: the matrix of `rollout` jobs; for `discover`: of runs. For `fromJSON`."
-    )
-    phase: str = _output("For `plan`: what the rollouts are for; empty if there is nothing to do.")
+    result: str = ""
+    action: str = ""
+    step: str = ""
+    score_before: str = ""
+    score_after: str = ""
+    improved: str = ""
+    commit: str = ""
+    pull_request: str = ""
+    finding: str = ""
+    report: str = ""
+    page: str = ""
+    cost_usd: str = ""
+    matrix: str = ""
+    phase: str = ""
 
     @classmethod
     def of(cls, **values: Any) -> "Outputs":
@@ -57,15 +42,8 @@ class Outputs:
         return cls(**{name: _text(value) for name, value in values.items()})
 
     def by_name(self) -> dict[str, str]:
-        return {_name(entry.name): getattr(self, entry.name) for entry in fields(self)}
-
-
-def output_texts() -> dict[str, str]:
-    return {_name(entry.name): entry.metadata["text"] for entry in fields(Outputs)}
-
-
-def _name(attribute: str) -> str:
-    return attribute.replace("_", "-")
+        """By the names that workflows use."""
+        return {name.replace("_", "-"): value for name, value in asdict(self).items()}
 
 
 def _text(value: Any) -> str:
@@ -110,7 +88,7 @@ def fold(results: Sequence[Result]) -> Outputs:
             said["score_before"] = steps[0]["score_before"]
             actions = (str(step.get("action")) for step in steps)
             said["improved"] = any(action.startswith("accept") for action in actions)
-    return Outputs(**{name: _text(value) for name, value in said.items()})
+    return Outputs.of(**said)
 
 
 def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], str]) -> None:
