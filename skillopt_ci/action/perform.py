@@ -25,13 +25,8 @@ from skillopt_ci.git.process import Git
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client
 from skillopt_ci.github.comments import keep_comment, react, review_notes
-from skillopt_ci.github.pull_requests import (
-    closed_note,
-    find_declined,
-    find_open,
-    merge_pull_request,
-)
-from skillopt_ci.github.types import CommentRef, Reaction
+from skillopt_ci.github.pull_requests import find_open, merge_pull_request, why_closed
+from skillopt_ci.github.types import Reaction
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
 from skillopt_ci.report.evaluation import unevaluated_check
@@ -80,7 +75,7 @@ def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
     # a reaction is a courtesy: no job fails for want of it
     with suppress(SkilloptError):
         if job.client is not None and comment is not None:
-            react(job.client, CommentRef("issue", comment.id), reaction)
+            react(job.client, comment.id, reaction)
 
 
 def _answer(job: Job, comment: Comment, text: str, outcome: Outcome) -> Outcome:
@@ -215,9 +210,7 @@ def _paused(job: Job) -> str:
     with suppress(SkilloptError):  # the command itself says what is wrong
         if job.client is not None and (loaded := job.configured) is not None:
             ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
-            head = f"skillopt/{loaded.config.run}"
-            number = find_declined(job.client, head, ledger.base)
-            return "" if number is None else closed_note(number, head)
+            return why_closed(job.client, f"skillopt/{loaded.config.run}", ledger.base)
     return ""
 
 

@@ -193,7 +193,7 @@ def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> N
 
 def note_id(said: Comment) -> str:
     """How a review comment is known in records."""
-    return f"{said.ref.kind}-{said.ref.id}"
+    return f"{said.kind}-{said.id}"
 
 
 def task_places(loaded: Loaded, repository: Path) -> dict[str, TaskPlace]:

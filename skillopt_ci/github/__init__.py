@@ -1,8 +1,5 @@
 """GitHub through PyGithub: pull request, comments, checks, review notes, commits.
 
-A :class:`~skillopt_ci.github.client.Client` stands for one repository; the other modules are
-functions of it. `types` holds what they take and return: PyGithub's own types stay in here.
-
 Everything that "keeps" something is an upsert: asking twice is like asking once, two jobs may ask
 at the same time, and nothing is written that is already there. Every function raises
 `errors.Refused` (a permission, a setting, a locked conversation: the message says what to grant)

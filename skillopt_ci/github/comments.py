@@ -12,16 +12,16 @@ from typing import Any
 
 from skillopt_ci.github.client import Client, same_text
 from skillopt_ci.github.errors import NotFound, asking
-from skillopt_ci.github.types import Change, Comment, CommentRef, Reaction
+from skillopt_ci.github.types import Change, Comment, Reaction
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
 
 
 def keep_comment(client: Client, number: int, body: str) -> Change:
-    """Post or edit our one comment on pull request ``number`` that begins like ``body``.
+    """Post or edit our one comment on pull request ``number`` whose first line is that of ``body``.
 
-    The first line is the marker. Raises ValueError if it is no HTML comment.
+    Raises ValueError if it is no HTML comment.
     """
     there = f"/issues/{number}/comments"
     return _keep(client, number, body, lambda: _conversation(client, number), there)
@@ -42,17 +42,16 @@ def answer_note(client: Client, number: int, note: Comment, body: str) -> Change
     return _keep(client, number, body, replies, place)
 
 
-def react(client: Client, ref: CommentRef, reaction: Reaction) -> None:
-    """Put a reaction under a comment; GitHub keeps one of each kind."""
+def react(client: Client, comment: int, reaction: Reaction) -> None:
+    """Put a reaction under a comment of a conversation; GitHub keeps one of each kind."""
     with asking("react to a comment", _WRITE):
-        client.send("POST", f"{_resource(ref)}/reactions", {"content": reaction})
+        client.send("POST", f"/issues/comments/{comment}/reactions", {"content": reaction})
 
 
 def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
-    """Return, oldest first, what people with write access said about the file ``path``.
+    """What people with write access said about the file ``path``, oldest first.
 
-    That is on lines of its diff, and as `/skillopt note …`, without these words, in the
-    conversation.
+    On lines of its diff, and in the conversation as `/skillopt note …`, without these words.
     """
     lines = [one for one in _on_lines(client, number) if one.path == path]
     spoken = [
@@ -64,7 +63,7 @@ def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
     trusted = {author for author in {one.author for one in people} if client.may_write(author)}
     notes = [replace(one, body=one.body.strip()) for one in people if one.author in trusted]
     return tuple(
-        sorted((one for one in notes if one.body), key=lambda one: (one.created_at, one.ref.id))
+        sorted((one for one in notes if one.body), key=lambda one: (one.created_at, one.id))
     )
 
 
@@ -92,14 +91,14 @@ def _keep(
     if not found:
         made = client.create_idempotent(create, lambda: next(iter(mine()), None))
         found, change = mine() or [made], Change.CREATED
-    oldest, *younger = sorted(found, key=lambda one: one.ref.id)
+    oldest, *younger = sorted(found, key=lambda one: one.id)
     if not same_text(oldest.body, text):
         with asking("edit a comment", _WRITE):
-            client.send("PATCH", _resource(oldest.ref), {"body": text})
+            client.send("PATCH", _resource(oldest), {"body": text})
         change = Change.UPDATED if change == Change.UNCHANGED else change
     for duplicate in younger:
         with suppress(NotFound), asking("delete a comment that was posted twice", _WRITE):
-            client.send("DELETE", _resource(duplicate.ref))
+            client.send("DELETE", _resource(duplicate))
     return change
 
 
@@ -107,8 +106,8 @@ def _first_line(body: str) -> str:
     return body.partition("\n")[0].strip()
 
 
-def _resource(ref: CommentRef) -> str:
-    return f"/{'issues' if ref.kind == 'issue' else 'pulls'}/comments/{ref.id}"
+def _resource(comment: Comment) -> str:
+    return f"/{'issues' if comment.kind == 'issue' else 'pulls'}/comments/{comment.id}"
 
 
 def _conversation(client: Client, number: int) -> Iterator[Comment]:
@@ -126,7 +125,7 @@ def _comment(data: dict[str, Any]) -> Comment:
     author = data["user"] or {"login": "ghost", "type": "User"}
     on_line = "path" in data
     return Comment(
-        ref=CommentRef("review" if on_line else "issue", data["id"]),
+        id=data["id"],
         author=author["login"],
         by_bot=author["type"] == "Bot",
         body=data["body"] or "",

@@ -45,17 +45,16 @@ _OBSTACLES = {
 
 
 def get_pull_request(client: Client, number: int) -> PullRequest:
-    """Return a pull request; raises NotFound if there is none of that number."""
+    """Raises NotFound if there is none of that number."""
     with asking(f"show pull request #{number}", _READ):
         return client.repo.get_pull(number).complete()
 
 
 def head_before(client: Client, number: int, moment: str) -> str | None:
-    """Return the head that a pull request had just before ``moment`` (UTC, ISO 8601).
+    """The head that a pull request had just before ``moment`` (UTC, ISO 8601).
 
     GitHub's own log of pushes tells it: the dates in commits are whatever their author wants.
-    None where that log does not reach: the branch's repository is gone or not ours to read, or the
-    branch was not there yet.
+    None where that log does not reach, or cannot be read.
     """
     head = get_pull_request(client, number).raw_data["head"]
     repository, ref = (head["repo"] or {}).get("full_name"), f"refs/heads/{head['ref']}"
@@ -90,23 +89,14 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     current = _open_one(pulls)
     if current is not None:
         return _update(client, current, wanted)
-    if (closed := _declined(client, pulls)) is not None:
-        note = closed_note(closed.number, wanted.head)
-        return KeptPullRequest(closed.number, Change.DECLINED, (note,))
+    if closed := _closed(client, pulls, wanted.head):
+        return KeptPullRequest(pulls[0].number, Change.DECLINED, (closed,))
     return _create(client, wanted)
 
 
-def closed_note(number: int, head: str) -> str:
-    return (
-        f"#{number} was closed without a merge, so training waits and it is left alone: open it "
-        f"again to go on, or delete the branch {head} to start over."
-    )
-
-
-def find_declined(client: Client, head: str, base: str) -> int | None:
-    """The number of the pull request of our branch ``head`` that a person closed for now."""
-    found = _declined(client, _of_branch(client, head, base))
-    return None if found is None else found.number
+def why_closed(client: Client, head: str, base: str) -> str:
+    """What it means that a person closed the pull request of our branch; empty if nobody did."""
+    return _closed(client, _of_branch(client, head, base), head)
 
 
 def merge_pull_request(
@@ -143,7 +133,7 @@ def merge_pull_request(
 
 
 def changed_paths(client: Client, number: int) -> frozenset[str] | None:
-    """Return the files that a pull request changes, renamed ones by both names.
+    """The files that a pull request changes, renamed ones by both names.
 
     None if there are more than GitHub lists (3,000): any file may be one of them.
     """
@@ -157,7 +147,7 @@ def changed_paths(client: Client, number: int) -> frozenset[str] | None:
 
 
 def file_at(client: Client, path: str, ref: str) -> bytes | None:
-    """Return a regular file at a commit (also a fork's, by hash); None if there is none."""
+    """A regular file at a commit (also a fork's, by hash); None if there is none."""
     try:
         with asking(f"show {path} at {ref}", "contents: read"):
             found = client.repo.get_contents(path, ref)
@@ -176,7 +166,7 @@ def _from_fork(pull: PullRequest) -> bool:
 
 
 def _of_branch(client: Client, head: str, base: str) -> list[PullRequest]:
-    """Return all pull requests of the branch ``head``, newest first, those into ``base`` before."""
+    """All pull requests of the branch ``head``, newest first, those into ``base`` before."""
     owner = client.name.partition("/")[0]
     with asking("list pull requests", _READ):
         pulls = client.repo.get_pulls(
@@ -190,16 +180,21 @@ def _open_one(pulls: list[PullRequest]) -> PullRequest | None:
     return next((pull for pull in pulls if pull.state == "open"), None)
 
 
-def _declined(client: Client, pulls: list[PullRequest]) -> PullRequest | None:
-    """The newest of them if a person closed it and its branch was not deleted since."""
+def _closed(client: Client, pulls: list[PullRequest], head: str) -> str:
+    """What it means if a person closed the newest, and its branch was not deleted since."""
     if not pulls or _open_one(pulls) is not None or pulls[0].merged_at is not None:
-        return None
-    pull, branch_gone = pulls[0], False
-    with asking(f"show the history of pull request #{pull.number}", _READ):
-        for event in client.repo.get_issue(pull.number).get_events():
+        return ""
+    number, branch_gone = pulls[0].number, False
+    with asking(f"show the history of pull request #{number}", _READ):
+        for event in client.repo.get_issue(number).get_events():
             if event.event in _BRANCH_EVENTS:
                 branch_gone = event.event == "head_ref_deleted"
-    return None if branch_gone else pull
+    if branch_gone:
+        return ""
+    return (
+        f"#{number} was closed without a merge, so training waits and it is left alone: open it "
+        f"again to go on, or delete the branch {head} to start over."
+    )
 
 
 def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:

@@ -1,7 +1,4 @@
-"""The values that the functions of this folder take and return.
-
-Texts are within GitHub's limits: who writes them sees to that.
-"""
+"""What the functions of this folder take and return; texts are within GitHub's limits."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -48,14 +45,6 @@ class KeptPullRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CommentRef:
-    """Names a comment: of the conversation (`issue`) or on a line of the diff (`review`)."""
-
-    kind: Literal["issue", "review"]
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
 class Comment:
     """A comment on a pull request; ``body`` is untrusted text.
 
@@ -63,7 +52,7 @@ class Comment:
     ``thread`` the id of the comment that began the thread. ``created_at`` is UTC, ISO 8601.
     """
 
-    ref: CommentRef
+    id: int
     author: str
     by_bot: bool
     body: str
@@ -73,17 +62,22 @@ class Comment:
     line: int | None = None
     thread: int | None = None
 
+    @property
+    def kind(self) -> Literal["issue", "review"]:
+        """Whether it is of the conversation or on a line of the diff: ids are of their kind."""
+        return "issue" if self.path is None else "review"
+
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A remark of a check on lines of a file; lines count from 1."""
+    """A remark of a check on lines of a file, as GitHub's API names its parts."""
 
     path: str
     start_line: int
     end_line: int
-    level: Literal["notice", "warning", "failure"]
+    annotation_level: Literal["notice", "warning", "failure"]
     message: str
-    title: str = ""
+    title: str
 
 
 @dataclass(frozen=True, slots=True)

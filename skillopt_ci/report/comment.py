@@ -345,7 +345,7 @@ def annotations(
             path=place.path,
             start_line=place.line,
             end_line=place.line,
-            level="warning" if word == "broken" else "notice",
+            annotation_level="warning" if word == "broken" else "notice",
             message=f"Task {md.clip(md.single_line(task), 100)}: {text}.",
             title=f"Task {word}",
         )

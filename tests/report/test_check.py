@@ -48,7 +48,11 @@ def test_an_interruption_is_called_inconclusive():
 
 def test_tasks_are_annotated_where_they_are_defined_broken_ones_first():
     first, second, third = check(plain_run(1)).annotations
-    assert (first.path, first.start_line, first.level) == ("tasks/selection.jsonl", 4, "warning")
+    assert (first.path, first.start_line, first.annotation_level) == (
+        "tasks/selection.jsonl",
+        4,
+        "warning",
+    )
     assert first.message == "Task task-3: solved before this change, not after it."
     assert (second.start_line, third.start_line) == (2, 3)
 

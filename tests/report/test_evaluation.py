@@ -92,7 +92,11 @@ def test_only_a_regression_is_red_and_only_if_asked(finding, fail_on, conclusion
 def test_broken_tasks_are_annotated_where_they_are_defined():
     tasks = {"t0": TaskPlace("tasks/selection.jsonl", 3)}
     (found,) = evaluation_check(WORSE, LINKS, SHA, tasks=tasks).annotations
-    assert (found.path, found.start_line, found.level) == ("tasks/selection.jsonl", 3, "warning")
+    assert (found.path, found.start_line, found.annotation_level) == (
+        "tasks/selection.jsonl",
+        3,
+        "warning",
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE)
