@@ -64,7 +64,6 @@ class Begun(Generic[Item, Result]):
             self._tasks[item] = asyncio.ensure_future(self._work(item))
 
     async def result(self, item: Item) -> Result:
-        """The result of the work on ``item``, or its failure."""
         self.begin(item)
         return await asyncio.shield(self._tasks[item])
 
@@ -130,10 +129,7 @@ async def stream(
 
 
 class Slots:
-    """At most ``limit`` pieces of work are under way; the others wait, first come first served.
-
-    They belong to one event loop.
-    """
+    """At most ``limit`` pieces of work at once, first come first served, in one event loop."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -85,10 +85,7 @@ _closed = False
 
 
 def close_process() -> None:
-    """Let nobody else read this process, and take the secrets out of its environment.
-
-    What it started with is read from :func:`whole_environment` afterwards.
-    """
+    """Let nobody else read this process, and take the secrets out of its environment."""
     global _closed  # noqa: PLW0603 - there is one process
     _closed = True
     if sys.platform == "linux":
@@ -252,11 +249,7 @@ class Confinement:
 def confine(
     root: Path, environ: Mapping[str, str], *, hidden: Iterable[Path] = (), wanted: bool = True
 ) -> None:
-    """Say for what configuration, in ``root``, programs are started from here on.
-
-    ``hidden`` are files of ours beside those that are always hidden. What can be had is found out
-    when the first program is started.
-    """
+    """Say for what configuration programs start from now on; the first start tries what works."""
     global _find, _found
     asked = partial(_search, root.resolve(), dict(environ), tuple(hidden), wanted)
     with _lock:

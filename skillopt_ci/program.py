@@ -132,10 +132,7 @@ async def execute(
     pass_fds: Sequence[int] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> CommandResult:
-    """Run ``arguments`` to their end or for ``timeout`` seconds; then kill all they started.
-
-    Raises ComputerFailure if the program cannot be started.
-    """
+    """Run for at most ``timeout`` seconds, then kill all it started. Raises ComputerFailure."""
     begin, timed_out = clock(), False
     stdout, stderr = Capture(output_bytes), Capture(output_bytes)
     with sealed_file(stdin) as source:
@@ -309,10 +306,7 @@ def kill_tree(root: int) -> None:
 
 
 def kill_marked(name: str, value: str) -> None:
-    """Kill every process that was started with the variable ``name`` set to ``value``.
-
-    These have outlived the processes that started them. Without ``/proc`` none is found.
-    """
+    """Kill what outlived its parents, found by the variable ``name`` that it was started with."""
     mark = f"{name}={value}".encode()
     for entry in _processes():
         with contextlib.suppress(OSError):

@@ -22,8 +22,6 @@ class StageAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class StageFinished:
-    """The stage's result is there; ``summary`` says it in a few words."""
-
     stage: str
     summary: str = ""
 
@@ -70,5 +68,4 @@ Event = StageEvent | Note | StepStarted | CallPaid | TerminalLent
 Observer = Callable[[Event], None]
 
 
-def silent(_: Event) -> None:
-    """Ignore every event."""
+def silent(_: Event) -> None: ...

@@ -27,7 +27,6 @@ _SECRET_NAME = re.compile(
 
 
 def unchanged(text: str) -> str:
-    """Redact nothing: for texts of runs without any secret."""
     return text
 
 
@@ -137,7 +136,6 @@ class RedactedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush the other stream; it is left open when this one goes."""
         self._stream.flush()
 
     def writable(self) -> bool:

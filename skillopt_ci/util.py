@@ -70,10 +70,7 @@ def stray_character(key: str, *, allowed: str = "") -> str:
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """Write ``text`` to ``file``, as a whole or not at all.
-
-    Raises :class:`UsageError` if that is not possible.
-    """
+    """Write ``text`` as a whole or not at all. Raises :class:`UsageError`."""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         try:
@@ -89,10 +86,7 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def pick(source: object, names: str) -> dict[str, object]:
-    """Attributes of ``source`` by name, for JSON; ``key=attribute.of.it`` where the key differs.
-
-    A path ends at an attribute that is None.
-    """
+    """Attributes by name, or ``key=attribute.of.it``; a path ends at an attribute that is None."""
     found: dict[str, object] = {}
     for key, _, attribute in (name.partition("=") for name in names.split()):
         value = source
@@ -198,11 +192,7 @@ def user_errors(told: str, kind: type[SkilloptError] = UsageError) -> Iterator[N
 
 
 def user_object(entry: str, root: Path, what: str, fits: Callable[[object], bool]) -> object:
-    """What ``path/to/file.py:name`` or ``package.module:name`` names.
-
-    Raises :class:`UsageError` if it cannot be imported, or has no such name, and then offers the
-    nearest ``what`` that ``fits``.
-    """
+    """What ``file.py:name`` or ``package.module:name`` names. Raises :class:`UsageError`."""
     source, _, name = entry.rpartition(":")
     with user_errors(f"{source} cannot be imported:"):
         module = user_module(source, root)

@@ -122,11 +122,7 @@ class Worker:
         return ended or not Path(self._folder.name).is_dir()
 
     async def attempt(self, job: Mapping[str, object]) -> dict[str, Any]:
-        """Have ``job`` done in a process of its own, and return its result.
-
-        Raises :class:`EnvironmentFailure` if it fails. When this is cancelled, nothing of it goes
-        on running.
-        """
+        """Have ``job`` done in its own process, until cancelled. Raises EnvironmentFailure."""
         if self.gone:
             raise WorkerGone
         with (
@@ -156,7 +152,6 @@ class Worker:
             return _result(folder)
 
     def close(self) -> None:
-        """End the worker and all that it has under way."""
         with suppress(OSError):
             self._orders.close()
         self._reader.join(_PATIENCE)
@@ -244,10 +239,7 @@ class Side(Protocol):
         """Return what else is to be known of the tool, as JSON: versions, prompts."""
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-        """Attempt a task in a process of its own and return the result as JSON.
-
-        ``folder`` is empty and thrown away afterwards.
-        """
+        """Attempt a task; ``folder`` is empty, and thrown away afterwards."""
 
 
 def serve() -> None:
@@ -389,7 +381,6 @@ def _make_attempts(side: Side, line: socket.socket) -> None:
 
 
 def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
-    """Do the work and leave the result."""
     try:
         output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT, 0o600)
         for stream in (1, 2):

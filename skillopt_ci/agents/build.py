@@ -25,11 +25,7 @@ from skillopt_ci.rollout.solver import ChatSolver, Solver
 def build_solver(
     config: Config, client: ChatClient, prompts: Prompts, root: Path, environ: Mapping[str, str]
 ) -> Solver:
-    """Return the solver of ``config.rollout``; ``root`` is the configuration's folder.
-
-    Raises ModelSetupError for a model that cannot be one, and SkillError for a skill's folder that
-    cannot be handed out.
-    """
+    """The configured solver. Raises ModelSetupError, SkillError for an unusable folder."""
     match config.rollout.solver:
         case ChatConfig():
             return ChatSolver(client, prompts)

@@ -208,7 +208,6 @@ class AgentSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        """Work until a submission is accepted, or patience is used up."""
         toolbox = Toolbox(place.computer, self.settings)
         talk = Transcript(conversation(task, skill, self.prompts, "agent"))
         reminders, nudges = self.settings.reminders, place.nudges

@@ -156,17 +156,13 @@ def lacks_key(settings: ExternalConfig, environ: Mapping[str, str]) -> tuple[str
 
 
 def agent_program(settings: ExternalConfig, root: Path) -> str:
-    """Return the program that is started; ``root`` is the configuration's folder."""
     return (*_placed(settings.command, root), AGENTS[settings.agent].program)[0]
 
 
 def agent_environ(
     settings: ExternalConfig, root: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables that the agent sees besides those of its computer.
-
-    A program that is named by its full path finds its neighbours: `node` beside `claude`.
-    """
+    """The variables that the agent sees besides those of its computer."""
     facts = AGENTS[settings.agent]
     passed_on = {name: environ[name] for name in visible_names(settings) if environ.get(name)}
     for name, other in facts.same_key.items():
@@ -181,7 +177,6 @@ def agent_environ(
 def _agent_command(
     settings: ExternalConfig, root: Path, prompt: str, limits: AttemptLimits
 ) -> tuple[tuple[str, ...], str]:
-    """Return arguments and standard input; limits that the agent knows itself are handed on."""
     facts, command = AGENTS[settings.agent], _placed(settings.command, root)
     if settings.agent == "command":
         # The prompt last: nothing inside it is a placeholder.
@@ -268,8 +263,6 @@ def waiting_for_server(stderr: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExternalSolver:
-    """Runs an agent once for each attempt, and reads what it tells of its work."""
-
     settings: ExternalConfig
     prompts: Prompts
     folder: SkillFolder
@@ -341,7 +334,6 @@ class ExternalSolver:
         )
 
     async def _run(self, computer: Computer, prompt: str, place: Workplace) -> CommandResult:
-        """Run the agent; its outputs come back without its secrets."""
         arguments, stdin = _agent_command(self.settings, self.root, prompt, place.limits)
         if max(len(part.encode()) for part in arguments) > MOST_ARGUMENT_BYTES:
             raise UsageError(
@@ -398,7 +390,6 @@ class ExternalSolver:
             raise failure
 
     def _usage(self, transcript: AgentTranscript, prompt: str) -> Usage:
-        """Return what it reports, or else what its texts come to, at the configured price."""
         said = sum(len(message.content) for message in transcript.messages)
         told = transcript.usage or Usage(
             calls=1,

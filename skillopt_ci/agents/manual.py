@@ -25,11 +25,7 @@ _AT_ONCE = 65536
 
 @dataclass(frozen=True, slots=True)
 class StreamTerminal:
-    """Reads lines from one stream and writes to another.
-
-    A cancelled `ask` leaves nothing behind, as a thread in `readline` would, that the process has
-    to wait for at its end.
-    """
+    """Asks without a thread in `readline`, which the process would wait for at its end."""
 
     source: TextIO
     shown: TextIO
@@ -40,7 +36,6 @@ class StreamTerminal:
         self.shown.flush()
 
     async def ask(self, prompt: str) -> str | None:
-        """Return the next line without its break, None at the end."""
         self.shown.write(prompt)
         self.shown.flush()
         try:
@@ -136,7 +131,6 @@ class HumanSolver:
         return ToolUsed(call, shown, result.exit_code, result.seconds)
 
     def _show(self, *texts: str) -> None:
-        """Show texts, without control characters but line breaks and tabs."""
         for text in filter(None, texts):
             harmless = (
                 char if char in "\n\t" or unicodedata.category(char)[0] != "C" else "�"

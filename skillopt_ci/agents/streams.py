@@ -84,7 +84,6 @@ class AgentTranscript:
         self.steps.append(ToolUsed(call, output, code) if call else Told("tool_result", output))
 
     def tell(self, kind: str, text: str) -> None:
-        """Note something that is neither an answer nor a tool."""
         self._end_turn()
         self.steps.append(Told(kind, text))
 
@@ -98,7 +97,6 @@ class AgentTranscript:
 
     @property
     def spoke(self) -> bool:
-        """Whether the model's last answer so far has words in it."""
         return bool("".join(self._text).strip())
 
     def end(self) -> None:
@@ -120,7 +118,6 @@ class AgentTranscript:
 def _usage(
     counts: JsonObject, *prompt: str, completion: str, cached: str, reasoning: str = ""
 ) -> Usage:
-    """The usage of one call, by the names that the agent has for its parts."""
     return Usage(
         calls=1,
         prompt_tokens=sum(map(counts.number, prompt)),

@@ -117,11 +117,7 @@ class Computer:
         environ: Mapping[str, str] = {},
         output_bytes: int = 64_000,
     ) -> CommandResult:
-        """Run ``command``: arguments, never a shell line.
-
-        All that it started is killed with it: after ``timeout`` seconds, on cancellation, and
-        when it ends by itself. Nothing works on in the background.
-        """
+        """Run arguments, never a shell line; whatever they started is killed when this returns."""
         reason = _unspeakable((*command, cwd, *environ, *environ.values()))
         if reason or not command:
             said = reason or "there is no command"
@@ -167,11 +163,7 @@ class Computer:
         return pack(members)
 
     async def load(self, archive: bytes) -> None:
-        """Unpack a tar in WORKDIR.
-
-        Raises :class:`FileRefused`, before anything is written, for members that lead outside
-        and those that are no files, folders or symbolic links.
-        """
+        """Unpack a tar in WORKDIR; raises FileRefused before writing for members of other kinds."""
         members = with_parents(unpack(archive, strict=True))
         await self._perform(WORKDIR, (_UNPACK,), stdin=pack(members))
 
@@ -199,8 +191,7 @@ class Computer:
 
 class Computers(Protocol):
     @property
-    def name(self) -> str:
-        """The kind's name in the configuration."""
+    def name(self) -> str: ...
 
     @property
     def caveat(self) -> str:
@@ -210,11 +201,7 @@ class Computers(Protocol):
         """
 
     def check(self) -> None:
-        """Find out whether computers of this kind can be had and do confine.
-
-        Called before anything is paid for, and not in an event loop. Raises
-        :class:`ComputerUnavailable`, which says what to install or to do.
-        """
+        """Raise ComputerUnavailable, which says what to do, unless these computers can be had."""
 
     def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
         """Start a computer; nothing of it is left at the end.

@@ -77,8 +77,6 @@ _COUNT = (
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The engine that ``docker`` reaches in ``environ``."""
-
     environ: Mapping[str, str]
 
     async def run(
@@ -268,10 +266,7 @@ def _host_options(spec: ComputerSpec, agent: int) -> list[str]:
 
 @dataclass(slots=True)
 class ContainerShell:
-    """Runs the commands of one container as the user ``agent``.
-
-    One at a time, since the end of a command is the end of every process of the agent.
-    """
+    """Runs the agent's commands one at a time: each ends by killing all its processes."""
 
     engine: Engine
     container: str

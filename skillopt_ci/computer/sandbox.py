@@ -121,11 +121,7 @@ exec "$@"
 
 @dataclass(frozen=True, slots=True)
 class Sandboxes:
-    """Computers made with bubblewrap.
-
-    Where control groups can be made they limit a computer as a whole; elsewhere each of its
-    processes is limited. ``hierarchies`` says where.
-    """
+    """Computers made with bubblewrap; without control groups each process is limited alone."""
 
     search_path: str
     hierarchies: Callable[[], tuple[Hierarchy, ...] | None] = usable_hierarchies
@@ -174,7 +170,7 @@ class Sandboxes:
 
 
 def find_programs(search_path: str) -> Mapping[str, str]:
-    """Return where each program is. Raises ComputerUnavailable with what to install."""
+    """Where each program is; raises ComputerUnavailable with what to install."""
     # Administrators' programs are often left out of the path of ordinary users.
     administrative = (folder.replace("bin", "sbin") for folder in search_path.split(os.pathsep))
     path = os.pathsep.join((search_path, *administrative))

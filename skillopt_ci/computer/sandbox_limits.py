@@ -109,7 +109,7 @@ def _version_1(proc: Path, own: dict[frozenset[str], Path]) -> Iterator[Hierarch
 
 
 def _version_2(proc: Path, own: dict[frozenset[str], Path]) -> Iterator[Hierarchy]:
-    """Yield the nearest group at or above our own that passes all controllers on."""
+    """The nearest group at or above our own that passes all controllers on."""
     for root, point, _ in _mounts(proc, "cgroup2"):
         folder = _inside(root, point, own.get(frozenset()) or root)
         for candidate in (folder, *folder.parents):
@@ -131,7 +131,6 @@ def _mounts(proc: Path, kind: str) -> Iterator[tuple[Path, Path, frozenset[str]]
 
 
 def _inside(root: Path, point: Path, group: Path) -> Path:
-    """Return the folder of a group, as far as the mount shows it."""
     folder = point / group.relative_to(root) if group.is_relative_to(root) else point
     return folder if folder.is_dir() else point
 

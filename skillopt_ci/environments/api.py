@@ -174,7 +174,7 @@ Options = TypeVar("Options", bound=Section)
 
 
 def read_options(shape: type[Options], given: Mapping[str, object]) -> Options:
-    """Read the options of an environment; UsageError has a line for each key that is wrong."""
+    """The options of an environment; UsageError has a line for each wrong key."""
     try:
         return shape.model_validate(given)
     except ValidationError as error:
@@ -226,7 +226,7 @@ def try_solutions(
 
 
 def require(package: str, extra: str) -> None:
-    """Refuse to go on without the importable ``package``; raises UsageError that says how to."""
+    """Raise UsageError, with the extra to install, unless ``package`` can be imported."""
     if find_spec(package) is None:
         raise UsageError(
             f"environment: {extra} needs the Python package {package}, which is not installed.",

@@ -27,10 +27,7 @@ BUILT_IN: Mapping[str, str] = {
 
 
 def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, str]) -> Environment:
-    """Build the environment that ``spec`` describes for the configuration in ``root``.
-
-    Raises UsageError for a name, a class or options that cannot be used.
-    """
+    """Build the environment of the configuration in ``root``. Raises UsageError."""
     name = spec if isinstance(spec, str) else spec.type
     options = spec.model_extra or {} if isinstance(spec, EnvironmentConfig) else {}
     if name in BUILT_IN:

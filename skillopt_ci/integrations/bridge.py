@@ -58,10 +58,7 @@ _SAMPLES_APART = 1_000_000
 
 
 def read_request(body: bytes) -> tuple[ChatRequest, int]:
-    """Read a body that asks one of ``MODELS``, and how many independent answers it asks for.
-
-    Raises :class:`BadRequestError`.
-    """
+    """A request to one of ``MODELS``, and how many answers it wants. Raises BadRequestError."""
     model, request, choices = read_body(body)
     if model not in MODELS:
         raise BadRequestError(f"there is no model {model!r}, only {', '.join(MODELS)}")
@@ -189,7 +186,6 @@ def _since(known: tuple[Message, ...], now: tuple[Message, ...]) -> Iterator[Ste
 
 
 def _gist(message: Message) -> tuple[str, str, tuple[str, ...]]:
-    """What two copies of a message share, however tool arguments were written out again."""
     return message.role, message.content.strip(), tuple(call.id for call in message.tool_calls)
 
 
@@ -198,8 +194,6 @@ def _gist(message: Message) -> tuple[str, str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class BridgeSolver:
-    """Has each attempt made by the environment's worker, with ``client`` as its models."""
-
     name: str
     facts: Mapping[str, object]
     environment: "BridgeEnvironment[Any]"
@@ -208,13 +202,11 @@ class BridgeSolver:
     """The other tool brings its own."""
 
     def identity(self) -> Mapping[str, object]:
-        """Return what determines the attempts, besides model and skill."""
         return self.facts
 
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        """Let the other tool attempt ``task``."""
         talk = Conversation(self.client, place.stage, place.attempt)
         job = {**self.environment.job(task, place), "skill": as_read(skill)}
         async with aclosing(self.environment.run_job(job, talk)) as steps:
@@ -235,8 +227,6 @@ class BridgeSolver:
 
 
 class BridgeOptions(Section):
-    """Options of every bridge."""
-
     env: tuple[str, ...] = ()
     """Names of environment variables that its code may see besides PATH, HOME and LANG."""
 
@@ -245,11 +235,7 @@ Options = TypeVar("Options", bound=BridgeOptions)
 
 
 class BridgeEnvironment(Environment, Generic[Options]):
-    """An environment of the type ``kind``, whose tasks and attempts are those of another tool.
-
-    That is in a Python ``package`` and works in a worker, on the side that ``module`` opens. The
-    worker starts with the first use and ends with :meth:`close`.
-    """
+    """Another tool's tasks and attempts, in a worker that starts with the first use."""
 
     kind: ClassVar[str]
     package: ClassVar[str]
@@ -267,7 +253,6 @@ class BridgeEnvironment(Environment, Generic[Options]):
 
     @property
     def code(self) -> Literal["confined"]:
-        """Where its code meets answers: in the worker."""
         return "confined"
 
     @abstractmethod
@@ -290,14 +275,10 @@ class BridgeEnvironment(Environment, Generic[Options]):
         return self._worker
 
     def solver(self, parts: Parts) -> Solver:
-        """Return what lets the other tool attempt tasks."""
         return BridgeSolver(self.kind, self.identity(), self, parts.client)
 
     def run_job(self, job: Mapping[str, object], talk: Conversation) -> AsyncGenerator[Step, None]:
-        """Have the worker do ``job``, with the models of ``talk``, which takes the result.
-
-        Raises :class:`EnvironmentFailure` if it fails, and what the models raise.
-        """
+        """Have the worker do ``job``, lending it the models of ``talk``; raises as ``hold``."""
 
         async def work(base_url: str, token: str) -> dict[str, Any]:
             return await self.worker.attempt({**job, "base_url": base_url, "token": token})
@@ -305,7 +286,6 @@ class BridgeEnvironment(Environment, Generic[Options]):
         return talk.hold(work)
 
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
-        """Return the other tool's own grade: it was given with the attempt."""
         del task, parts
         if not attempt.artifacts:
             limit = attempt.limit or "nothing"
@@ -313,18 +293,15 @@ class BridgeEnvironment(Environment, Generic[Options]):
         return self.score(unpacked(attempt.artifacts))
 
     def identity(self) -> Mapping[str, object]:
-        """Return options and versions of the other tool."""
         return {**super().identity(), "versions": self.worker.facts.get("versions")}
 
     def close(self) -> None:
-        """End the worker."""
         if self._worker is not None:
             self._worker.close()
         self._worker = None
 
 
 def told_task(told: Mapping[str, Any]) -> Task:
-    """A task as a worker tells it."""
     return Task(
         id=told["id"],
         messages=tuple(Message(one["role"], one["content"]) for one in told["messages"]),

@@ -43,15 +43,12 @@ class InspectEnvironment(BridgeEnvironment[InspectOptions]):
     shape = InspectOptions
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
-        """Return the samples of a split as tasks."""
         return tuple(map(told_task, self._read.divided(self.worker.tasks)[split]))
 
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
-        """Name the sample."""
         return {"sample": task.metadata["sample"], "token_limit": place.limits.tokens}
 
     def score(self, result: Mapping[str, Any]) -> Score:
-        """Read the score that counts."""
         scores: Mapping[str, Any] = result.get("scores") or {}
         name, _, key = (self._read.scorer or next(iter(scores), "")).partition("/")
         if name not in scores:

@@ -65,11 +65,7 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
 
 
 def _rehearse() -> None:
-    """Evaluate a sample of no meaning.
-
-    Inspect imports most of its modules and reads its tables of models during the first evaluation:
-    each attempt is a fork, and would do so again.
-    """
+    """Make Inspect import its modules and read its tables before attempts fork off."""
     for place, name in _ASKED_AGAIN:
         with suppress(ImportError, AttributeError):  # they are Inspect's own
             module = import_module(place)
@@ -81,8 +77,6 @@ def _rehearse() -> None:
 
 
 class InspectSide:
-    """One loaded task."""
-
     shares_process = True  # as Inspect's own evaluations do
 
     def __init__(self, task: Task) -> None:
@@ -94,15 +88,12 @@ class InspectSide:
         }
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Return the samples."""
         return [_told(key, sample) for key, sample in self._samples.items()]
 
     def facts(self) -> dict[str, Any]:
-        """Return the version of Inspect."""
         return {"versions": {"inspect_ai": version("inspect_ai")}}
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        """Evaluate one sample: with its own solver and scorer, and the skill before them."""
         # both are changed by an evaluation, and other attempts follow in this process
         sample = self._samples[job["sample"]].model_copy(deep=True)
         setup: list[Solver] = [_read_skill(job["skill"])]

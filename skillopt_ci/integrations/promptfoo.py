@@ -46,14 +46,12 @@ def _prompt(value: Any) -> object:
 
 
 class Shape(BaseModel):
-    """A mapping of which other keys (providers, outputPath, …) are not our business."""
+    """Other keys (providers, outputPath, …) are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class AssertionShape(Shape):
-    """One assertion, or a set of them."""
-
     type: str
     value: Any = None
     threshold: float | None = None
@@ -63,8 +61,6 @@ class AssertionShape(Shape):
 
 
 class OptionsShape(Shape):
-    """The options of a test that change what is asked or graded."""
-
     prefix: str = ""
     suffix: str = ""
     transform: Any = None
@@ -85,8 +81,6 @@ class TestShape(Shape):
 
 
 class FileShape(Shape):
-    """The file."""
-
     prompts: Annotated[list[Annotated[str, BeforeValidator(_prompt)]], BeforeValidator(_listed)]
     tests: Annotated[list[str | TestShape], BeforeValidator(_listed)]
     default: TestShape = Field(default=TestShape(), alias="defaultTest")
@@ -112,7 +106,6 @@ class PromptfooEnvironment(Environment):
         self._splits = read.divided(read_tests(root / read.file))
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
-        """Return the tests of a split as tasks."""
         return self._splits[split]
 
 
@@ -161,21 +154,10 @@ _PATTERNS: Mapping[str, Callable[[AssertionShape], str]] = {
     "regex": lambda one: _as_text(one.value),
     "levenshtein": _near,
 }
-#: Every type that is understood.
 SUPPORTED = (
     *(*_PATTERNS, "icontains", "icontains-any", "icontains-all"),
     *("is-json", "llm-rubric", "assert-set"),
 )
-#: Known types that cannot be graded here, and why.
-REFUSED: Mapping[str, str] = {
-    "javascript": "only promptfoo runs JavaScript; write a scorer of `type: command`",
-    "python": "its functions take other arguments; write a scorer of `type: python`",
-    "contains-json": "no scorer looks for JSON inside other text; use is-json",
-    "similar": "it needs an embedding model, which no role of the configuration is",
-    "latency": "it judges the server, not the skill",
-    "cost": "it judges the price, not the skill; see `budget`",
-    "webhook": "grading does not ask servers of its own",
-}
 
 
 def _scorer(assertion: AssertionShape) -> ScorerSpec:
@@ -199,8 +181,6 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
             return _json({"const": value})
     kind = name.removeprefix("not-")
     plain = kind.removeprefix("i")
-    if kind in REFUSED:
-        raise _Unsupported(f"{name} is not supported: {REFUSED[kind]}")
     if kind not in SUPPORTED:
         text = f"the assertion {name!r} is not supported; {did_you_mean(kind, SUPPORTED)}"
         raise _Unsupported(text)
@@ -329,7 +309,7 @@ def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], fi
 
 def _filled(assertion: AssertionShape, chosen: Mapping[str, Any], folder: Path) -> AssertionShape:
     value = rendered(assertion.value, chosen)
-    if assertion.type.removeprefix("not-") not in REFUSED:
+    if assertion.type.removeprefix("not-") in SUPPORTED:
         value = _value(value, folder)
     inner = tuple(_filled(one, chosen, folder) for one in assertion.assertions)
     return assertion.model_copy(update={"value": value, "assertions": inner})
@@ -363,9 +343,7 @@ def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
 def _value(value: Any, folder: Path) -> Any:
     if not (isinstance(value, str) and value.startswith(FILE)):
         return value
-    path = folder / value.removeprefix(FILE)
-    if path.suffix in _PROGRAMS:
-        raise UsageError(f"{value}: values that a program makes are not supported; write them out")
+    path = _path(value, folder)
     return _data(path) if path.suffix in {".yaml", ".yml", ".json"} else _text(path)
 
 
@@ -373,7 +351,7 @@ def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
     if isinstance(given, TestShape):
         yield given
         return
-    path = folder / given.removeprefix(FILE)
+    path = _path(given, folder)
     if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
         raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
     if path.suffix == ".jsonl":
@@ -389,9 +367,7 @@ def _prompts(name: str, folder: Path) -> Iterator[str]:
     if not name.startswith(FILE):
         yield name
         return
-    path = folder / name.removeprefix(FILE)
-    if path.suffix in _PROGRAMS:
-        raise UsageError(f"{path}: prompts that a program makes are not supported")
+    path = _path(name, folder)
     if path.suffix in {".yaml", ".yml"}:
         yield json.dumps(_data(path), ensure_ascii=False)
     elif path.suffix == ".txt":
@@ -401,20 +377,24 @@ def _prompts(name: str, folder: Path) -> Iterator[str]:
         yield _text(path)
 
 
+def _path(value: str, folder: Path) -> Path:
+    path = folder / value.removeprefix(FILE)
+    if path.suffix in _PROGRAMS:
+        raise UsageError(f"{path}: texts that a program makes are not supported; write them out")
+    return path
+
+
 def _messages(text: str) -> tuple[Message, ...]:
     """A prompt as messages: a JSON list of them, or the text as one of the user's."""
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):
         told = None
-    roles = {"system", "user", "assistant"}
-    if not (
-        isinstance(told, list)
-        and told
-        and all(isinstance(one, dict) and one.get("role") in roles for one in told)
-    ):
+    turns = told if isinstance(told, list) else ()
+    roles = {one.get("role") if isinstance(one, dict) else None for one in turns}
+    if not roles or not roles <= {"system", "user", "assistant"}:
         return (Message("user", text),)
-    return tuple(Message(one["role"], str(one.get("content", ""))) for one in told)
+    return tuple(Message(one["role"], str(one.get("content", ""))) for one in turns)
 
 
 def _shaped(shape: type[Given], data: Any, where: str) -> Given:

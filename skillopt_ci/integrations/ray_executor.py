@@ -132,9 +132,7 @@ class Workers:
             self._free.put_nowait(worker)
 
     def _room(self) -> int:
-        """How many processes the cluster has cores for: one that waits would take the place of one
-        that died, which takes up its work as soon as it runs again.
-        """
+        # no more than there are cores for: one that waits would take the place of one that died
         import ray  # noqa: PLC0415
 
         cores = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
@@ -258,112 +256,77 @@ class ClusterExecutor:
 # A worker's part: attempts, made on a machine of the cluster with what that machine has.
 
 
-@dataclass(slots=True)
-class Shop:
-    """What the attempts of one configuration share while there are any: models and answers.
+class Worker:
+    """A process of the cluster that makes attempts, side by side.
 
-    ``folder`` has what was paid for and not handed over yet.
+    Ray starts another one of the same ``name`` after its death, which then finds what was paid for
+    and not handed over yet.
     """
 
-    folder: Path
-    parts: RunnerParts
-    equipment: Equipment
-    cache: CallCache
-    redact: Redactor
-    stack: AsyncExitStack
-    attempts: int = 0
+    def __init__(self, name: str = "") -> None:
+        self._name = name
 
-    async def attempt(self, parcel: Parcel) -> Handover:
-        """Make the attempt; hand over what was paid for, however it ended."""
-        parts, meter = self.parts, Meter(step=parcel.limits)
-        task, keys, trouble = parcel.order.task, list[str](), ""
-        self.redact.learn(run_secrets(parts.config, parts.root, parts.environ, [task]))
+    async def ready(self) -> None: ...
+
+    async def make(self, parcel: Parcel) -> Handover:
+        """Make the attempt that ``parcel`` asks for; hand over what was paid for."""
+        redact = Redactor(named_secrets(os.environ))
+        order = f"{parcel.order.stage}\0{parcel.order.task.id}\0{parcel.order.attempt}"
+        content = f"{self._name}\0{parcel.config}\0{parcel.root}\0{order}"
         try:
-            async with self.equipment.models(parts, UNCLAIMED, meter, keys.append) as models:
+            folder = _folder(hashlib.sha256(content.encode()).hexdigest())
+            try:
+                return await make_attempt(parcel, folder, redact)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        except (SkilloptError, OSError) as error:
+            return Handover(trouble=redact(str(error)))
+
+
+async def make_attempt(parcel: Parcel, folder: Path, redact: Redactor) -> Handover:
+    """Make the attempt; ``folder`` has what was paid for, until it is handed over."""
+    task, keys, trouble = parcel.order.task, list[str](), ""
+    async with AsyncExitStack() as stack:
+        parts = _parts(parcel, folder, redact, stack)
+        cache = stack.enter_context(closing(CallCache(folder / "calls.sqlite")))
+        equipment, meter = Equipment(parts, stack), Meter(step=parcel.limits)
+        redact.learn(run_secrets(parts.config, parts.root, parts.environ, [task]))
+        try:
+            async with equipment.models(parts, UNCLAIMED, meter, keys.append) as models:
                 rollout = await models.runner.attempting(parcel.order)
             trouble = "" if rollout.status.measured else rollout.reason
         except BudgetExhausted:
             pass  # its share was: the attempt goes on where the whole budget is known
         except SkilloptError as error:
             trouble = error.message
-        kept = self.equipment.store.lines(keys) if self.equipment.store else ()
-        return Handover(answer_lines(self.cache, keys, kept), self.redact(trouble))
-
-    async def close(self) -> None:
-        await self.stack.aclose()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        kept = equipment.store.lines(keys) if equipment.store else ()
+        return Handover(answer_lines(cache, keys, kept), redact(trouble))
 
 
-class Worker:
-    """A process of the cluster that makes attempts, side by side.
-
-    ``name`` is that of the process, and of the one that Ray starts after its death.
-    """
-
-    def __init__(self, name: str = "") -> None:
-        self._name = name
-        self._shops: dict[tuple[str, str], Shop] = {}
-        self._changing = asyncio.Lock()
-
-    async def ready(self) -> None:
-        """Return as soon as the process runs."""
-
-    async def make(self, parcel: Parcel) -> Handover:
-        """Make the attempt that ``parcel`` asks for; hand over what was paid for."""
-        key = (parcel.config, parcel.root)
-        try:
-            async with self._changing:
-                if key not in self._shops:
-                    self._shops[key] = await open_shop(parcel, self._name)
-                shop = self._shops[key]
-                shop.attempts += 1
-        except (SkilloptError, OSError) as error:
-            return Handover(trouble=Redactor(named_secrets(os.environ))(str(error)))
-        try:
-            return await shop.attempt(parcel)
-        finally:
-            async with self._changing:
-                shop.attempts -= 1
-                if not shop.attempts:
-                    del self._shops[key]
-                    await shop.close()
-
-
-async def open_shop(parcel: Parcel, worker: str = "") -> Shop:
-    """Open what attempts like ``parcel`` need, with what ``worker`` had paid for when it died."""
+def _parts(parcel: Parcel, folder: Path, redact: Redactor, stack: AsyncExitStack) -> RunnerParts:
     config, root = Config.model_validate_json(parcel.config), Path(parcel.root)
     environ = dict(os.environ)
-    folder = _folder(hashlib.sha256(f"{worker}\0{parcel.config}\0{root}".encode()).hexdigest())
-    redact = Redactor(named_secrets(environ))
-    redact.learn(run_secrets(config, root, environ, [parcel.order.task]))
     keep_secrets(config, root, environ)
-    stack = AsyncExitStack()
-    try:
-        environment = None
-        if config.environment is not None:
-            environment = open_environment(config.environment, root, environ)
-            stack.callback(environment.close)
-        instead = {} if environment is None else environment.prompts()
-        own = None if config.prompts is None else root / config.prompts
-        prompts, places = Prompts.load(own, instead), open_computer_pool(config, root, environ)
-        parts = RunnerParts(
-            config=config,
-            root=root,
-            prompts=prompts,
-            environ=environ,
-            cache_path=folder / "calls.sqlite",
-            redact=redact,
-            places=places,
-            environment=environment,
-            rollout_facts=working_facts(
-                config, root, environ, prompts=prompts, environment=environment, places=places
-            ),
-        )
-        cache = stack.enter_context(closing(CallCache(folder / "calls.sqlite")))
-        return Shop(folder, parts, Equipment(parts, stack), cache, redact, stack)
-    except BaseException:
-        await stack.aclose()
-        raise
+    environment = None
+    if config.environment is not None:
+        environment = open_environment(config.environment, root, environ)
+        stack.callback(environment.close)
+    instead = {} if environment is None else environment.prompts()
+    own = None if config.prompts is None else root / config.prompts
+    prompts, places = Prompts.load(own, instead), open_computer_pool(config, root, environ)
+    return RunnerParts(
+        config=config,
+        root=root,
+        prompts=prompts,
+        environ=environ,
+        cache_path=folder / "calls.sqlite",
+        redact=redact,
+        places=places,
+        environment=environment,
+        rollout_facts=working_facts(
+            config, root, environ, prompts=prompts, environment=environment, places=places
+        ),
+    )
 
 
 def _folder(name: str) -> Path:

@@ -281,11 +281,7 @@ def _rollout(request: AttemptRequest, attempt: Attempt, status: Status, score: S
 
 
 def redacted_work(attempt: Attempt, redact: Redact) -> Attempt:
-    """``attempt`` as it may be kept, graded, recorded and shown to the optimizer.
-
-    An agent may have come across secrets. They are taken out before grading, so that a kept
-    attempt is graded as a fresh one is.
-    """
+    """``attempt`` without secrets: before grading, so that a kept one is graded the same."""
     if redact is unchanged:
         return attempt
     return replace(

@@ -78,14 +78,10 @@ class Environment(ABC):
         """The tasks of a split, always the same ones in the same order."""
 
     def solver(self, parts: Parts) -> Solver:
-        """Return what works on the tasks: by default the configured solver."""
         return parts.solver
 
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
-        """Grade an attempt: by default with the task's scorer, or the run's.
-
-        Raises :class:`~skillopt_ci.scorers.base.GraderError` when the grader is at fault.
-        """
+        """Grade an attempt; raise ``scorers.base.GraderError`` when the grader is at fault."""
         return await parts.grade(task, attempt)
 
     @property
@@ -127,5 +123,4 @@ class Environment(ABC):
         return {"type": type(self).__qualname__, "options": dict(self.options)}
 
     def close(self) -> None:
-        """Release what the environment holds; called once, at the end."""
         return

@@ -212,7 +212,6 @@ class AttemptTrace:
 
     @property
     def response(self) -> str:
-        """The text that was graded."""
         work, said = self.work or {}, self._last("model_said") or {}
         response = work.get("response")
         return str(said.get("message", {}).get("content", "") if response is None else response)

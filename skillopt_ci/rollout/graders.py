@@ -106,11 +106,6 @@ class ComputerGrader:
     limits: AttemptLimits
 
     async def __call__(self, task: Task, response: str) -> Score:
-        """Grade what the attempt left behind.
-
-        Raises :class:`GraderError` when the grader's files cannot be read, when no computer could
-        be had, and when the grader fails on an empty submission as well.
-        """
         return await blamed(
             lambda: self._score(task, self.attempt, response),
             lambda: self.score_empty(task),
@@ -118,7 +113,6 @@ class ComputerGrader:
         )
 
     async def score_empty(self, task: Task) -> Score:
-        """Grade what an agent leaves that does nothing; raises :class:`GraderError`."""
         try:
             async with self.pool.prepared(task, self.limits.setup_seconds) as computer:
                 paths = self.pool.block(task).artifacts
@@ -264,11 +258,7 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
 
 @dataclass(kw_only=True, eq=False)
 class TaskScorers:
-    """Finds scorers, and builds each only once however many tasks share it.
-
-    ``pool`` has the computers on which agents' work is graded, ``limits`` says how long that may
-    take. ``functions`` are those that grade; whoever makes them closes them.
-    """
+    """Builds scorers, each once; ``functions`` are closed by whoever made them."""
 
     default: ScorerSpec | None = field(kw_only=False)
     judge: Judge | None
@@ -307,7 +297,6 @@ class TaskScorers:
         await scorer.score_empty(task)
 
     def __call__(self, task: Task) -> Scorer:
-        """Return the scorer of ``task``; raises :class:`GraderError` if there is none."""
         spec = self.spec(task)
         key = spec.model_dump_json()
         if key not in self._built:

@@ -109,7 +109,6 @@ class LimitTracker:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Hold the target's calls of the body, and of tasks that it starts, to the limits."""
         token = _TRACKER.set(self)
         try:
             yield
@@ -122,12 +121,9 @@ _TRACKER: ContextVar[LimitTracker | None] = ContextVar("limit_tracker", default=
 
 @dataclass(frozen=True, slots=True)
 class LimitedClient:
-    """Holds the target's calls to the limits of the attempt that they are made in, if any."""
-
     inner: ChatClient
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``; raises :class:`LimitReached` before a call beyond the limits."""
         tracker = _TRACKER.get() if request.role is Role.TARGET else None
         if tracker is None:
             return await self.inner.complete(request)

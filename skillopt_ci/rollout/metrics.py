@@ -72,12 +72,7 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 
 def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float | None:
-    """Cluster-robust standard error of the mean; None below two clusters.
-
-    ``sqrt(C / (C - 1) * sum over clusters of (sum of deviations)^2) / n`` (Miller 2024, "Adding
-    Error Bars to Evals", with the correction for finitely many clusters). Raises ValueError where
-    values and clusters are not as many.
-    """
+    """Cluster-robust standard error of the mean (Miller 2024); None below two clusters."""
     if len(clusters) != len(values):
         raise ValueError(f"{len(values)} values, but {len(clusters)} clusters")
     if len(set(clusters)) < 2:  # noqa: PLR2004 - one cluster has no spread
@@ -161,11 +156,7 @@ def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
 
 
 def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
-    """The chance that of ``k`` attempts at least one solves the task: ``1 - C(n-c, k) / C(n, k)``.
-
-    Unbiased when ``solved`` of ``attempts`` did (Chen et al. 2021). None for fewer attempts than
-    ``k``: they do not tell.
-    """
+    """The chance that one of ``k`` attempts solves the task: unbiased (Chen et al. 2021)."""
     none_of_them = pass_hat_k(attempts, attempts - solved, k)
     return None if none_of_them is None else 1 - none_of_them
 
@@ -180,11 +171,7 @@ def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:
 def mean_pass(
     counts: Iterable[tuple[int, int]], k: int, measure: Callable[[int, int, int], float | None]
 ) -> float | None:
-    """The mean of ``measure`` over the tasks, each as (attempts, solved).
-
-    None where a single task has fewer than ``k`` attempts: the mean of the others would be one
-    over other tasks.
-    """
+    """The mean over (attempts, solved) pairs; None if any task has fewer than ``k`` attempts."""
     each = [measure(attempts, solved, k) for attempts, solved in counts]
     known = [value for value in each if value is not None]
     return statistics.fmean(known) if known and len(known) == len(each) else None

@@ -55,7 +55,6 @@ class Runner:
         return tuple(await map_ordered(one, requests, limit=self.places.limit))
 
     async def stream(self, requests: Iterable[AttemptRequest]) -> AsyncGenerator[Rollout, None]:
-        """Yield results as they come; close it if not all are taken."""
         async with aclosing(stream(self._carry_out, requests, limit=self.places.limit)) as results:
             async for rollout in results:
                 yield rollout

@@ -51,10 +51,7 @@ class Solver(Protocol):
         """Whether every task is worked on with a computer."""
 
     def identity(self) -> Mapping[str, object]:
-        """The JSON facts that determine what it does, never a secret.
-
-        They are part of the keys of stored attempts and of what scores are measured under.
-        """
+        """JSON facts that determine what it does, for keys and fingerprints; never a secret."""
 
     def solve(self, task: Task, skill: str, place: Workplace) -> AsyncIterator[Step | Attempt]:
         """Work on ``task``: yield steps as they happen, and exactly one Attempt, last.

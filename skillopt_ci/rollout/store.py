@@ -58,12 +58,11 @@ def _json(adapter: TypeAdapter[Any], value: object) -> str:
 
 
 def packed(artifacts: bytes) -> bytes:
-    """Compress ``artifacts``; nothing stays nothing."""
     return zlib.compress(artifacts, 6) if artifacts else b""
 
 
 def unpacked(content: bytes) -> bytes:
-    """Undo :func:`packed`; raises ValueError for what is damaged or far too large."""
+    """Decompress what :func:`packed` made; raises ValueError for damaged or too large content."""
     if not content:
         return b""
     decompressor = zlib.decompressobj()
@@ -119,7 +118,6 @@ CREATE TABLE IF NOT EXISTS grades (
     def put(
         self, key: str, attempt: Attempt, artifacts: bytes, *, usage: Usage, paid_by: str
     ) -> None:
-        """Keep an attempt durably, with its ``artifacts`` as :func:`packed` has them."""
         self._execute(
             "INSERT INTO attempts (key, worked, artifacts, usage, paid_by)"
             " VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
@@ -157,10 +155,7 @@ CREATE TABLE IF NOT EXISTS grades (
                     yield GradeLine(grade=key, scorer=scorer, score=value).model_dump_json()
 
     def take(self, line: str) -> Callable[[], None]:
-        """Read a line of such a file, and return what takes it in.
-
-        Where an attempt is known already, that one stands. Raises ValueError for another line.
-        """
+        """Return what takes in a line of such a file. Raises ValueError for another line."""
         if line.startswith('{"grade":'):
             grade = GradeLine.model_validate_json(line)
             return lambda: self.put_grade(grade.grade, grade.scorer, grade.score)
@@ -227,6 +222,5 @@ class AttemptCache:
 
 
 def sha256_of(facts: Mapping[str, object]) -> str:
-    """SHA-256 in hex over JSON facts."""
     canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()

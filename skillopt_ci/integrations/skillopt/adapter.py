@@ -81,24 +81,19 @@ class SkillOptOptions(BridgeOptions):
 
 
 class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
-    """An adapter of SkillOpt's, made to ask the run's own target model."""
-
     kind = "skillopt"
     package = "skillopt"
     module = "skillopt_ci.integrations.skillopt.worker"
     shape = SkillOptOptions
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
-        """Return the items of a split as tasks."""
         return tuple(map(told_task, self.worker.tasks[split]))
 
     def prompts(self) -> Mapping[str, str]:
-        """Return the adapter's own prompts by the name of those that they replace."""
         prompts: Mapping[str, str] = self.worker.facts["prompts"]
         return prompts if self._read.prompts else {}
 
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
-        """Name the item, and say whether it is trained on and what reflection will want of it."""
         training = place.stage == "rollout"
         return {
             "item": task.metadata["item"],
@@ -108,13 +103,11 @@ class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
 
     @property
     def reflects(self) -> bool:
-        """Whether the adapter's own ``reflect`` stands in the place of the analysts."""
         return self._read.reflect == "adapter"
 
     async def reflect(
         self, asked: Reflecting, client: ChatClient
     ) -> Sequence[Mapping[str, object]]:
-        """Return the patches of the adapter's own ``reflect``."""
         rows, files = _evidence(asked.rollouts)
         settings = ("analyst_workers", "failure_only", "minibatch_size")
         passed_on = ("skill", "update_mode", "seed", "step_buffer", "meta_skill")

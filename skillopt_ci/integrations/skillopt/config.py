@@ -183,10 +183,7 @@ def translated(
 
 
 def _collected(layers: Iterable[Node]) -> tuple[dict[_Key, Node], Node, dict[str, Mark]]:
-    """What the files set, by section and key, what is in our form, and where sections stand.
-
-    Unset keys are left out: SkillOpt's files spell them out as null or empty text.
-    """
+    """What the files set, without unset keys; what is in our form; where the sections stand."""
     keys, own, marks = dict[_Key, Node](), list[Node](), dict[str, Mark]()
     for layer in layers:
         flat, structured, rest = dict[_Key, Node](), dict[_Key, Node](), dict[str, Node]()
@@ -215,11 +212,7 @@ def _collected(layers: Iterable[Node]) -> tuple[dict[_Key, Node], Node, dict[str
 
 
 def _refuse(keys: Mapping[_Key, Node], own: Node) -> None:
-    """Raise ConfigError for a file of common settings, which needs another one that builds on it,
-    and for lists and mappings where SkillOpt has one value.
-
-    SkillOpt's `_base_/default.yaml` and `features/soft_gate.yaml` are files of common settings.
-    """
+    """Refuse a fragment that another file must build on, and structures for single values."""
     named = {key for section, key in keys if section == "env"} | own.entries.keys()
     if named.isdisjoint({"name", "skill_init", "split_dir", "data_path", "run", "skill", "tasks"}):
         text = (
@@ -246,7 +239,6 @@ def _flat_home(name: str) -> _Key | None:
 
 
 def _remark(section: str, name: str, node: Node) -> str:
-    """What to say of an API key in the file, or of a key that has no effect here."""
     if name.endswith("api_key"):
         variable = name.upper().replace("AZURE_API", "AZURE_OPENAI_API")
         return (
@@ -261,10 +253,7 @@ def _remark(section: str, name: str, node: Node) -> str:
 
 
 def _in_our_words(section: str, key: str, node: Node, warnings: list[Problem]) -> Node:
-    """The value as it is spelt here, with numbers and booleans where SkillOpt takes a text.
-
-    Whatever cannot be read is refused later, with all other problems.
-    """
+    """The value in our spelling; what cannot be read is refused later, with all other problems."""
     value = node.value
     kind: Any = int if section == "env" and key in _NUMBERS else None
     if section in SHARED:

@@ -145,10 +145,6 @@ class _Role:
     warnings: list[Problem]
 
     def translated(self, calls: Mapping[str, Node]) -> Node:
-        """The role in skillopt-ci's form; one that is a mapping already stays as it is.
-
-        ``calls`` says how many calls may be under way, how long and how large.
-        """
         current = self.settings.get(self.name)
         if current and current.entries:
             return current
@@ -164,7 +160,6 @@ class _Role:
 
     @property
     def backend(self) -> str:
-        """SkillOpt's name for what answers."""
         keys = (f"{self.name}_backend", "backend")
         words = (
             str(self.settings[key].value) if key in self.settings else "openai" for key in keys
@@ -179,7 +174,6 @@ class _Role:
         return next((self.settings[name] for name in names if name in self.settings), None)
 
     def text(self, *keys: str, default: str = "") -> str:
-        """The first of ``keys`` that is set, as text."""
         node = self.get(*keys)
         return str(node.value) if node else default
 
@@ -219,7 +213,6 @@ class _Role:
         return node
 
     def remark(self, text: str) -> Problem:
-        """Something to say about the role as a whole."""
         return Problem(self.mark, f"model.{self.name}", text)
 
 
@@ -242,7 +235,6 @@ def _command(model: Node, env: str, *command: str) -> _Fields:
 
 
 def _options(*options: tuple[str, str]) -> list[str]:
-    """The words of those options that have a value."""
     return [word for option, value in options if value for word in (option, value)]
 
 

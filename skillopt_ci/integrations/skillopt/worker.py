@@ -25,10 +25,7 @@ from skillopt_ci.worker import SideError
 
 
 def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """The patches that the adapter proposes; in a fixed order, as far as it keeps them in files.
-
-    The settings of the run stand where SkillOpt's trainer would have put its own.
-    """
+    """The patches that the adapter proposes, in a fixed order as far as it keeps them in files."""
     predictions, patches = folder / "predictions", folder / "patches"
     for path in (predictions, patches):
         path.mkdir()
@@ -57,7 +54,6 @@ def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[d
 
 
 def minibatch_prompts(adapter: EnvAdapter) -> dict[str, str | None]:
-    """The adapter's own prompts for its present update mode."""
     return {
         "analyst_error": adapter.get_error_minibatch_prompt(),
         "analyst_success": adapter.get_success_minibatch_prompt(),
@@ -134,14 +130,12 @@ class SkillOptSide:
         self._items = {ours: list(loader.get_split_items(name)) for ours, name in _SPLITS.items()}
 
     def tasks(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the items of each split."""
         return {
             split: [self._told(split, number, item) for number, item in enumerate(items)]
             for split, items in self._items.items()
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return the version, and the prompts that the adapter has of its own."""
         return {
             "versions": {"skillopt": version("skillopt")},
             "prompts": dict(self._own_prompts()),
@@ -157,7 +151,6 @@ class SkillOptSide:
                     yield f"{name}{suffix}", text
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        """Roll out one item, or reflect on what came of many."""
         _point_at(job["base_url"], job["token"], "optimizer" if "reflect" in job else "judge")
         if "reflect" in job:
             return {"patches": reflect(self._adapter, job["reflect"], folder)}
