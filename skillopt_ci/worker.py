@@ -27,7 +27,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -127,8 +127,11 @@ class Worker:
             raise WorkerGone
         with (
             TemporaryDirectory(dir=self._folder.name, ignore_cleanup_errors=True) as name,
-            _opened(Path(name)) as folder,
+            ExitStack() as stack,
         ):
+            # the folder itself, whatever the worker puts at its path
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, folder)
             self._cell.give(Path(name))
             number, end = next(self._names), Future[None]()
             with self._lock:
@@ -183,16 +186,6 @@ class Worker:
             self._ends = None
         for end in ends.values():
             end.set_exception(WorkerGone())
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    """The folder itself, whatever the worker puts at its path."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _result(folder: int) -> dict[str, Any]:

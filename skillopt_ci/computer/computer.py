@@ -214,19 +214,9 @@ class Computers(Protocol):
 _PROBE = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
 #: The loopback of the computer itself, and tunnels that lead nowhere, which the kernel makes in
 #: every new network namespace.
-_HARMLESS = frozenset(
-    (
-        "lo",
-        "sit0",
-        "tunl0",
-        "ip6tnl0",
-        "gre0",
-        "gretap0",
-        "erspan0",
-        "ip_vti0",
-        "ip6_vti0",
-        "ip6gre0",
-    )
+_HARMLESS = (
+    *("lo", "sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0"),
+    *("ip_vti0", "ip6_vti0", "ip6gre0"),
 )
 
 

@@ -179,7 +179,7 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
     [
         ({"assert": [{"type": "javascript", "value": "1"}]}, "'javascript' is not supported"),
         ({"assert": [{"type": "similar", "value": "x"}]}, "'similar' is not supported"),
-        ({"assert": [{"type": "latency", "threshold": 5}]}, "known are: equals"),
+        ({"assert": [{"type": "latency", "threshold": 5}]}, "'latency' is not supported"),
         ({"assert": [{"type": "contain", "value": "x"}]}, "did you mean 'contains'?"),
         ({"assert": [{"type": "python", "value": "file://judge.py"}]}, "did you mean"),
         ({"assert": [{"type": "not-is-json"}]}, "no scorer turns it around"),

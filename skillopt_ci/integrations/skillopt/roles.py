@@ -238,20 +238,15 @@ def _options(*options: tuple[str, str]) -> list[str]:
     return [word for option, value in options if value for word in (option, value)]
 
 
-def _claude_chat(role: _Role) -> _Fields:
-    return _claude(role, role.text("reasoning_effort"))
-
-
-def _claude_code(role: _Role) -> _Fields:
-    thinking = role.text("claude_code_exec_max_thinking_tokens", default="16384")
-    # Whatever else it would like to use is denied, for there is nobody to ask.
-    tools = ("--tools", "Read,Bash", "--allowedTools", "Read,Bash")
-    effort = role.text("claude_code_exec_effort", default="medium")
-    return _claude(role, effort, *tools, "--max-thinking-tokens", thinking)
-
-
-def _claude(role: _Role, effort: str, *more: str) -> _Fields:
-    model = role.chosen("claude-sonnet-4-6")
+def _claude(role: _Role) -> _Fields:
+    model, effort = role.chosen("claude-sonnet-4-6"), role.text("reasoning_effort")
+    tools: tuple[str, ...] = ()
+    if role.backend == "claude_code_exec":
+        effort = role.text("claude_code_exec_effort", default="medium")
+        thinking = role.text("claude_code_exec_max_thinking_tokens", default="16384")
+        # Whatever else it would like to use is denied, for there is nobody to ask.
+        tools = ("--tools", "Read,Bash", "--allowedTools", "Read,Bash")
+        tools = (*tools, "--max-thinking-tokens", thinking)
     return _command(
         model,
         "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL CLAUDE_CODE_OAUTH_TOKEN",
@@ -260,7 +255,7 @@ def _claude(role: _Role, effort: str, *more: str) -> _Fields:
         # The project is an empty folder; the user's own settings must not colour the answers.
         *("--permission-mode", "dontAsk", "--setting-sources", "project"),
         *_options(("--model", str(model.value)), ("--effort", _EFFORTS.get(effort, "medium"))),
-        *more,
+        *tools,
     )
 
 
@@ -303,25 +298,20 @@ def _cursor(role: _Role) -> _Fields:
 
 
 def _copilot(role: _Role) -> _Fields:
-    program, *arguments = PROVIDERS["copilot"].program
+    name, (program, *arguments) = role.name, PROVIDERS["copilot"].program
+    if role.backend == "copilot_exec":  # at work, with tools that it may use without asking
+        free = ("--allow-all-tools",) if role.switch("copilot_exec_allow_all_tools") else ()
+        arguments = [
+            *("-s", "--no-ask-user", "--no-color", "--no-custom-instructions"),
+            *("--disable-builtin-mcps", *free, "--model", "{model}"),
+        ]
+        name, program = "target", "copilot"
     return {
         "provider": "copilot",
-        "model": role.get(f"copilot_chat_{role.name}_model") or role.chosen(),
+        "model": role.get(f"copilot_chat_{name}_model") or role.chosen(),
         "timeout": role.number("copilot_chat_timeout", 600),
         "command": (role.text("copilot_exec_path", default=program), *arguments),
     }
-
-
-def _copilot_agent(role: _Role) -> _Fields:
-    """Copilot at work, with the tools that it may use without asking, as nobody is there to ask."""
-    free = ("--allow-all-tools",) if role.switch("copilot_exec_allow_all_tools") else ()
-    command = (
-        role.text("copilot_exec_path", default="copilot"),
-        *("-s", "--no-ask-user", "--no-color", "--no-custom-instructions"),
-        *("--disable-builtin-mcps", *free, "--model", "{model}"),
-    )
-    model = role.get("copilot_chat_target_model") or role.chosen()
-    return {**_copilot(role), "model": model, "command": command}
 
 
 # Servers.
@@ -424,11 +414,11 @@ def _minimax(role: _Role) -> _Fields:
 
 
 _BACKENDS: Mapping[str, Callable[[_Role], _Fields]] = {
-    "claude_chat": _claude_chat,
-    "claude_code_exec": _claude_code,
+    "claude_chat": _claude,
+    "claude_code_exec": _claude,
     "codex_exec": _codex,
     "copilot_chat": _copilot,
-    "copilot_exec": _copilot_agent,
+    "copilot_exec": _copilot,
     "cursor_exec": _cursor,
     "minimax_chat": _minimax,
     "openai_chat": _openai,
