@@ -3,14 +3,13 @@
 A run that goes on afterwards can be finished again; what was measured is not measured again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.records import (
-    BoundaryRecord,
     DifferenceRecord,
     EpochSummary,
     FinalSkill,
@@ -18,22 +17,20 @@ from skillopt_ci.ledger.records import (
     Measurement,
     Snapshot,
     State,
-    StepRecord,
     Summary,
     TypeScore,
+    booked,
     rounded,
 )
 from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import Account, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
-from skillopt_ci.rollout.metrics import paired
+from skillopt_ci.rollout.metrics import OTHER, paired
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
 from skillopt_ci.training.measure import measure
-from skillopt_ci.training.memory import record_of
-from skillopt_ci.training.offline_eval import by_type
 from skillopt_ci.training.plan import last_step, sizes_of
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -72,22 +69,38 @@ async def _test(
     return {**known, **dict(zip(todo, measured, strict=True))}
 
 
-def with_test(
-    skill: FinalSkill, tests: Mapping[str, Measurement], tasks: Sequence[Task]
+def final_skill(
+    sha256: str,
+    step: int,
+    origin: str,
+    score: float | None,
+    tests: Mapping[str, Measurement],
+    tasks: Sequence[Task],
 ) -> FinalSkill:
-    """``skill`` with its test score, if it has one."""
-    test = tests.get(skill.sha256)
+    """A skill of the summary, with its test score if it has one."""
+    skill = FinalSkill(sha256=sha256, step=step, origin=origin, score=score)
+    test = tests.get(sha256)
     if test is None:
         return skill
     interval = wilson(test.hard, test.n)
-    types = by_type(tasks, test)
-    return skill.model_copy(
-        update={
-            "test": test,
-            "interval": (interval.low, interval.high),
-            "by_type": {kind: TypeScore(hard=mean, n=n) for kind, (mean, n) in types.items()},
-        }
-    )
+    tested = {
+        "test": test,
+        "interval": (interval.low, interval.high),
+        "by_type": by_type(tasks, test),
+    }
+    return skill.model_copy(update=tested)
+
+
+def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, TypeScore]:
+    """Mean hard score per task type, ``other`` for those without."""
+    groups: dict[str, list[float]] = {}
+    for task in tasks:
+        if task.id in measurement.tasks:
+            groups.setdefault(task.task_type or OTHER, []).append(measurement.tasks[task.id][0])
+    return {
+        kind: TypeScore(hard=sum(hard) / len(hard), n=len(hard))
+        for kind, hard in sorted(groups.items())
+    }
 
 
 def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
@@ -96,9 +109,6 @@ def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
         return None
     found = paired(initial.test.hard_scores, other.test.hard_scores)
     return DifferenceRecord.model_validate(found, from_attributes=True)
-
-
-# What came of a run, epoch by epoch and stage by stage: pure functions of its records.
 
 
 def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
@@ -118,40 +128,6 @@ def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
             best_score=own[-1].best_score,
             current_score=own[-1].current_score,
         )
-
-
-def usage_by_stage(
-    rows: Iterable[tuple[HistoryEntry, StepRecord | BoundaryRecord | None]],
-) -> dict[str, Usage]:
-    """The whole usage of a run, sorted by stage; each event of ``rows`` comes with its record.
-
-    A record knows the stages up to its candidate; the rest of it, and what was measured between
-    steps, went into measuring on the selection tasks (into confirmation, or the final test).
-    """
-    totals: dict[str, Usage] = {}
-    for entry, record in rows:
-        stages: dict[str, Usage] = {}
-        if record is not None:
-            older = record.proposal.usage if isinstance(record, StepRecord) else record.stages
-            stages = dict(by_stage(record.accounts) or older)
-        rest = _less(entry.usage, total(stages.values()))
-        if rest.calls:
-            last = {"finish": "test", "confirm": "confirmation"}.get(entry.kind, "selection")
-            stages[last] = stages.get(last, Usage()) + rest
-        for stage, used in stages.items():
-            totals[stage] = totals.get(stage, Usage()) + used
-    return {stage: rounded(used) for stage, used in totals.items()}
-
-
-_COUNTS = [one.name for one in fields(Usage) if one.name not in ("cost_usd", "estimated")]
-
-
-def _less(whole: Usage, part: Usage) -> Usage:
-    cost, known = None, whole.cost_usd is not None and part.cost_usd is not None
-    if known:
-        cost = max(0.0, (whole.cost_usd or 0.0) - (part.cost_usd or 0.0))
-    counts = {name: getattr(whole, name) - getattr(part, name) for name in _COUNTS}
-    return replace(whole, **counts, cost_usd=cost)
 
 
 #: Below this a difference of scores is rounding.
@@ -218,8 +194,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         tasks=before.current.measurement.n,
         usage=rounded(total(used.values())),
     )
-    skills = texts["first"], state.best, state.current
-    summary = _summary(run, checkout, state, entry, skills, tests)
+    summary = _summary(run, checkout, state, entry, sha256(texts["first"]), tests)
     commits = run.ledger.log(checkout.commit, paths=(run.folder.history,))
     seconds = sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
     seconds += run.clock() - began
@@ -235,18 +210,23 @@ def _summary(
     checkout: Checkout,
     state: State,
     entry: HistoryEntry,
-    skills: tuple[str, Snapshot, Snapshot],
+    initial_sha256: str,
     tests: Mapping[str, Measurement],
 ) -> Summary:
-    """The run as of its last event ``entry``; ``skills`` are the first text, the best, the last."""
-    text, *later = skills
-    first, history = checkout.history[0], (*checkout.history, entry)
-    initial = FinalSkill(sha256=sha256(text), step=0, origin="initial", score=first.score_after)
-    initial, best, last = (
-        with_test(skill, tests, run.test) for skill in (initial, *map(_final, later))
+    """What came of the run up to its last event ``entry``."""
+    history = (*checkout.history, entry)
+    skills = (
+        (initial_sha256, 0, "initial", history[0].score_after),
+        *(
+            (one.sha256, one.step, one.origin, one.measurement.score)
+            for one in (state.best, state.current)
+        ),
     )
-    records = (
-        (one, None if one.kind == "notes" else record_of(run, checkout, one)) for one in history
+    initial, best, last = (final_skill(*facts, tests, run.test) for facts in skills)
+    # the three skills' tests are one stage
+    stages = (
+        {Account(role, stage.partition(" ")[0]): used}
+        for (role, stage), used in state.accounts.items()
     )
     return Summary(
         run=state.run,
@@ -263,16 +243,11 @@ def _summary(
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
         epochs=tuple(epoch_summaries(history)),
-        stages=usage_by_stage(records),
+        stages=by_stage(booked(*stages)),
         usage=state.usage,
         accounts=state.accounts,
         tested_under=tested_under(run),
     )
-
-
-def _final(skill: Snapshot) -> FinalSkill:
-    score = skill.measurement.score
-    return FinalSkill(sha256=skill.sha256, step=skill.step, origin=skill.origin, score=score)
 
 
 def beats(last: Snapshot, best: Snapshot) -> bool:

@@ -11,7 +11,6 @@ from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.metrics import (
-    OTHER,
     Outcome,
     PairedDifference,
     Summary,
@@ -125,15 +124,6 @@ def tasks_of(run: Run, split: str) -> tuple[Task, ...]:
     splits = {"train": run.splits.train, "selection": run.selection, "test": run.test}
     named = [splits[split]] if split in splits else splits.values()
     return tuple(task for part in named for task in part)
-
-
-def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, tuple[float, int]]:
-    """Mean hard score and number of measured tasks per task type, ``other`` for those without."""
-    groups: dict[str, list[float]] = {}
-    for task in tasks:
-        if task.id in measurement.tasks:
-            groups.setdefault(task.task_type or OTHER, []).append(measurement.tasks[task.id][0])
-    return {kind: (sum(hard) / len(hard), len(hard)) for kind, hard in sorted(groups.items())}
 
 
 def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.errors import TooManyErrors
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.records import Measurement, TypeScore
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.offline_eval import Evaluation, NamedSkill, by_type, evaluate, tasks_of
+from skillopt_ci.training.final_evaluation import by_type
+from skillopt_ci.training.offline_eval import Evaluation, NamedSkill, evaluate, tasks_of
 
 if TYPE_CHECKING:
     from tests.conftest import Checkout
@@ -90,4 +91,5 @@ def test_types_are_means_over_what_was_measured():
     tasks = [task("a", "x"), task("b", "x"), task("c", ""), task("d", "x")]
     scores = {"a": (1.0, 1.0), "b": (0.0, 0.5), "c": (1.0, 1.0)}
     measured = Measurement(hard=0, soft=0, score=0, tasks=scores, errors=("d",))
-    assert by_type(tasks, measured) == {"other": (1.0, 1), "x": (0.5, 2)}
+    found = by_type(tasks, measured)
+    assert found == {"other": TypeScore(hard=1.0, n=1), "x": TypeScore(hard=0.5, n=2)}
