@@ -68,14 +68,12 @@ class RunFolder:
         return f"{self.path}/epochs/{epoch:02d}.json"
 
     def epoch_skill(self, epoch: int) -> str:
-        """The skill with which an epoch ended."""
         return f"{self.path}/epochs/{epoch:02d}.md"
 
     def confirmation(self, test: int) -> str:
         return f"{self.path}/confirmations/{test:02d}.json"
 
     def furniture(self) -> dict[str, str]:
-        """Files that explain the folder to people and to GitHub."""
         return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
 
     def read_state(self, read: Reader) -> State | None:
@@ -171,5 +169,4 @@ def document(record: BaseModel) -> str:
 
 
 def line(record: BaseModel) -> str:
-    """A record as one line of JSON."""
     return record.model_dump_json() + "\n"

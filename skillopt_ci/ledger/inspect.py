@@ -39,7 +39,6 @@ def candidate(ledger: Ledger) -> Commit | None:
 
 
 def resolve(ledger: Ledger, name: str) -> str | None:
-    """The commit that ``name`` means, None if it means none."""
     # --end-of-options: a name that starts with a dash is still a name
     result = ledger.git.attempt(
         "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}"

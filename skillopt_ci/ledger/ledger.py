@@ -104,12 +104,10 @@ class Ledger:
 
     @property
     def root(self) -> Path:
-        """The top of the worktree."""
         return self.git.folder
 
     @property
     def names(self) -> RunRefs:
-        """The run's refs, by their full names."""
         return refs.for_run(self.run, self.base)
 
     @contextmanager
@@ -170,7 +168,6 @@ class Ledger:
         return there[self.names.base], tip, flying
 
     def _fetch_existing(self, name: str) -> dict[str, str]:
-        """Fetch those of the run's branches that the remote has; return where they are now."""
         there = remote.heads(self.git, name, *self.names)
         existing = [ref for ref in self.names if ref in there]
         if self.names.base not in existing:
@@ -273,11 +270,9 @@ class Ledger:
     # What commits hold, and how they are related.
 
     def read(self, commit: str, path: str) -> str | None:
-        """Return the text of a file as ``commit`` has it, None if it has none."""
         return objects.read_file(self.git, commit, path)
 
     def files(self, commit: str, folder: str = "") -> tuple[str, ...]:
-        """Return the paths of the files of ``commit`` below ``folder``."""
         return objects.list_files(self.git, commit, folder)
 
     def log(
@@ -320,7 +315,6 @@ class Ledger:
         return history.is_ancestor(self.git, ancestor, descendant)
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """Return the best common ancestor, None if the histories are unrelated."""
         self._bring_into_view(one, other)
         result = self.git.attempt("merge-base", one, other)
         return result.text if result.status == 0 else None
@@ -338,7 +332,6 @@ class Ledger:
         )
 
     def changed_between(self, old: str, new: str, paths: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return which files at or below ``paths`` (anywhere if empty) differ."""
         how = ("diff-tree", "-r", "-z", "--no-renames", "--name-only")
         return self.git.records(*how, old, new, "--", *paths)
 
@@ -436,7 +429,6 @@ class Ledger:
         return {ref: tracking(self.remote, ref) for ref in names if self.remote is not None}
 
     def _record(self, moves: Sequence[Move], reason: str) -> None:
-        """Move the local refs, and the tracking refs that git did not move itself while pushing."""
         tracked = self._tracked(*(move.ref for move in moves))
         there = refs.read(self.git, *tracked.values()) if tracked else {}
         followed = [

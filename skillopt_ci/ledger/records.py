@@ -126,12 +126,10 @@ class Measurement(Record):
 
     @property
     def partial(self) -> bool:
-        """Whether some tasks were left out because the verdict was clear without them."""
         return self.planned > 0
 
     @property
     def asked(self) -> frozenset[str]:
-        """The tasks that were attempted, measured or not."""
         return frozenset((*self.tasks, *self.errors))
 
     @property
@@ -390,7 +388,6 @@ class ProposalRecord(Record):
 
     @property
     def body_changed(self) -> bool:
-        """Whether it differs by more than its notes."""
         return self.changed and not (self.notes is not None and self.notes.alone)
 
     @property
@@ -399,7 +396,6 @@ class ProposalRecord(Record):
 
     @property
     def change_count(self) -> int:
-        """How many changes went into the candidate: edits, suggestions, or one whole document."""
         if self.mode == "patch":
             return len(self.applied_edits)
         return max(1, len(self.suggestions)) if self.body_changed else 0
@@ -426,7 +422,6 @@ class _Decided:
 
     @property
     def stays(self) -> bool:
-        """Whether the candidate becomes the current skill."""
         return "accept" in self.action
 
     @property
@@ -498,7 +493,6 @@ class Decision(_Decided, Record):
 
     @property
     def partial(self) -> bool:
-        """Whether `score_after` is an estimate: tasks not measured are taken as unchanged."""
         return self.measurement is not None and self.measurement.partial
 
 
@@ -604,7 +598,6 @@ class BoundaryRecord(Record):
 
     @property
     def gist(self) -> str:
-        """What the optimizer had to say, in a few of its own words."""
         slow, meta = self.slow_update, self.meta_skill
         noted = meta is not None and bool(meta.content)
         if slow is None:

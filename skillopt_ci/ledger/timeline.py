@@ -19,12 +19,10 @@ class Moment:
 
     @property
     def skill_sha256(self) -> str:
-        """Hash of the current skill."""
         return self.entry.skill_sha256
 
 
 def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
-    """Yield one moment per event, oldest first."""
     now: Moment | None = None
     for entry in history:
         best = entry.best_score

@@ -9,9 +9,10 @@ from typing import Generic, Literal
 from skillopt_ci.aio import map_ordered, siblings
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
-from skillopt_ci.progress import StageAdvanced, StageStarted
+from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.edits import Source
+from skillopt_ci.text import plural
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import (
@@ -47,7 +48,9 @@ async def merge(
     async with siblings() as sides:
         failure = sides.create_task(merger.side(failures, "failure"))
         success = sides.create_task(merger.side(successes, "success"))
-    return await merger.final(failure.result(), success.result())
+    merged = await merger.final(failure.result(), success.result())
+    chat.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
+    return merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,6 @@ class _Merger(Generic[Item]):
 
 
 def _attributed(merged: Patch[Item], edits: Iterable[Item]) -> Patch[Item]:
-    """The patch, in which edits that were taken over as they were follow the same notes."""
     bare = partial(replace, source_type="failure", support_count=1, merge_level=0, note_ids=())
     notes = {bare(edit): edit.note_ids for edit in edits}
     found = (
@@ -168,11 +170,25 @@ async def select(
     chat: OptimizerChat,
 ) -> Selected[Item]:
     """Choose at most ``budget`` edits (None: all); nobody is asked when all or none are taken."""
-    pool = patch.edits
-    if budget is None or len(pool) <= budget:
-        return Selected(patch, "untouched")
+    selected = Selected(patch, "untouched")
+    if budget is not None and len(patch.edits) > budget:
+        selected = await _ranked(skill, patch, budget, mode=mode, chat=chat)
+    most = "without limit" if budget is None else f"of at most {budget}"
+    count = plural(len(selected.patch.edits), mode.noun)
+    chat.observer(StageFinished("select", f"{count} {most}"))
+    return selected
+
+
+async def _ranked(
+    skill: str,
+    patch: Patch[Item],
+    budget: int,
+    *,
+    mode: UpdateMode[Item],
+    chat: OptimizerChat,
+) -> Selected[Item]:
+    pool, ranking = patch.edits, None
     how: Literal["ranked", "truncated"] = "ranked"
-    ranking = None
     if budget > 0:
         chat.observer(StageStarted("select"))
         user = library.joined(

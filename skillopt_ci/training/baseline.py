@@ -57,7 +57,6 @@ def no_score_is_higher(config: Config, current: Snapshot) -> bool:
 
 
 def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
-    """Raise NothingToLearn before paying an optimizer for nothing."""
     if not learns_nothing(run, checkout):
         return
     measured = checkout.state.current.measurement
@@ -72,7 +71,6 @@ def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
 
 
 def first_impression(current: Measurement) -> Note | None:
-    """What a person should know of the score that training starts from."""
     if current.n == 0 or current.score > _ALL:
         return None
     if current.score >= NEARLY:
@@ -174,7 +172,6 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
 
 
 def as_scored(checkout: Checkout, state: State) -> ScoredCheckout:
-    """The same checkout, whose skill is known to have a valid score."""
     return ScoredCheckout(checkout.commit, checkout.branch, checkout.skill, state, checkout.history)
 
 

@@ -58,7 +58,6 @@ _MORE_TASKS = (1, 2, 4)
 
 
 async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibration:
-    """Measure ``skill`` ``draws`` times, and say how often the gate errs."""
     if not run.config.evaluation.use_gate:
         raise UsageError(
             "There is nothing to calibrate: evaluation.use_gate is false.",
@@ -98,7 +97,6 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
 
 
 def _solved(drawn: Sequence[Measurement]) -> list[float]:
-    """How often each task was solved."""
     names = [name for name in drawn[0].tasks if all(name in one.tasks for one in drawn)]
     if not names:
         raise UsageError("No selection task could be measured in every attempt.")

@@ -77,7 +77,6 @@ def evaluation_at_epoch_end(run: Run, record: BoundaryRecord) -> Evaluation:
 
 
 def _without_candidate(proposal: ProposalRecord) -> tuple[Action, str]:
-    """The action and the reason of a step that left the skill as it was."""
     lost = proposal.unusable
     if not proposal.n_failure_patches + proposal.n_success_patches:
         if lost is not None and lost.all:

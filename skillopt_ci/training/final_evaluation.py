@@ -77,7 +77,6 @@ def final_skill(
     tests: Mapping[str, Measurement],
     tasks: Sequence[Task],
 ) -> FinalSkill:
-    """A skill of the summary, with its test score if it has one."""
     skill = FinalSkill(sha256=sha256, step=step, origin=origin, score=score)
     test = tests.get(sha256)
     if test is None:
@@ -92,7 +91,6 @@ def final_skill(
 
 
 def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, TypeScore]:
-    """Mean hard score per task type, ``other`` for those without."""
     groups: dict[str, list[float]] = {}
     for task in tasks:
         if task.id in measurement.tasks:
@@ -213,7 +211,6 @@ def _summary(
     initial_sha256: str,
     tests: Mapping[str, Measurement],
 ) -> Summary:
-    """What came of the run up to its last event ``entry``."""
     history = (*checkout.history, entry)
     skills = (
         (initial_sha256, 0, "initial", history[0].score_after),

@@ -93,7 +93,6 @@ def _sha256_of(files: Iterable[tuple[str, bytes]]) -> str:
 
 
 def model_facts(role: ModelRole) -> dict[str, object]:
-    """What of a model role determines its answers."""
     facts = role.model_dump(mode="json", exclude=_TRANSPORT)
     # Who vouches for us at Azure changes no answer, the version of its interface may.
     facts["azure"] = role.azure and role.azure.api_version
@@ -104,8 +103,6 @@ def model_facts(role: ModelRole) -> dict[str, object]:
 
 
 class Unasked:
-    """Stands for a client where nobody is asked."""
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         raise AssertionError(f"no model is here to answer {request.stage}")
 
@@ -162,7 +159,6 @@ def run_secrets(
 
 
 def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None:
-    """See to it that programs which this configuration starts reach no secret of ours."""
     models = config.model
     roles = [one for one in (models.target, models.optimizer, models.judge) if one]
     withhold(name for role in roles for name in role.secret_variables)

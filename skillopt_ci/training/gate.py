@@ -190,7 +190,6 @@ def _partial_rejection(
 def losses(
     candidate: Tallies, setup: Setup, types: Mapping[str, str], allowed: float | None
 ) -> dict[str, float]:
-    """The types of task whose mean fell by more than ``allowed`` (None: any), and by how much."""
     if allowed is None:
         return {}
     groups: dict[str, list[Fraction]] = {}

@@ -43,7 +43,6 @@ class Answers:
 
     @classmethod
     def of(cls, tasks: Iterable[Task]) -> "Answers":
-        """The answers of all ``tasks``, long-form references included."""
         listed = tuple(tasks)
         owners: dict[str, set[str]] = {}
         for task in listed:
@@ -184,12 +183,10 @@ _SHORTEST_KEY = 8
 
 
 def secret_in(text: str, known: str, keys: Iterable[str] = ()) -> str:
-    """Return what kind of secret ``text`` holds that ``known`` does not, empty for none."""
     return next((kind for kind, found in _secrets(text, keys) if found not in known), "")
 
 
 def without_secrets(text: str, keys: Iterable[str] = ()) -> str:
-    """Return ``text`` with every secret replaced by a word for it."""
     for kind, found in _secrets(text, keys):
         text = text.replace(found, f"[{kind} was here]")
     return text
@@ -209,7 +206,6 @@ def _secrets(text: str, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def _looks_random(value: str) -> bool:
-    """Whether a part of the value mixes letters and digits as no word does."""
     parts = (value.replace("-", ""),) if _HEX.fullmatch(value) else _JOINT.split(value)
     for part in parts:
         bits = -sum(n / len(part) * math.log2(n / len(part)) for n in Counter(part).values())
@@ -284,7 +280,6 @@ def new_address(text: str, known: str) -> str:
 
 
 def _joinable(character: str) -> bool:
-    """Whether the character is one that joiners stand beside: a letter, mark or pictogram."""
     return character > "\x7f" and (character == _EMOJI_STYLE or character.isprintable())
 
 
@@ -344,7 +339,6 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
 
 def guard_context(run: Run, checkout: Checkout) -> GuardContext:
-    """The context for changes of the skill at ``checkout``, with the answers of all splits."""
     read, folder = partial(run.ledger.read, checkout.commit), run.folder
     earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
     splits, models = run.splits, run.config.model

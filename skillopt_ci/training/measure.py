@@ -184,7 +184,6 @@ class Scores:
             self._limits[rollout.limit.value] += 1
 
     def refuse_errors(self, limit: float, stage: str) -> None:
-        """Raise TooManyErrors when more than the share ``limit`` is unmeasured."""
         reasons: Counter[str] = Counter()
         for (_, reason), count in self.failed.items():
             reasons[reason] += count
@@ -199,7 +198,6 @@ class Scores:
         }
 
     def measurement(self, evaluation: Evaluation, skill: str = "", caveat: str = "") -> Measurement:
-        """The measurement of ``skill`` that the attempts amount to."""
         found = {task: Tally(*means) for task, means in self.means().items()}
         errors = tuple(task for task, scores in self._measured.items() if not scores)
         return self.described(measurement_of(found, errors, evaluation, skill), caveat)
@@ -234,7 +232,6 @@ def measurement_of(
     planned: int = 0,
     first_attempt: int = 0,
 ) -> Measurement:
-    """The measurement of ``skill`` that ``tallies`` amount to, its score in the gate's metric."""
     density, words = text_of(skill, evaluation)
     rows = [(one.hard, one.soft) for one in tallies.values()]
     hard, soft = _means(rows)

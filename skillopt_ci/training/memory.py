@@ -90,7 +90,6 @@ def _reasons(tasks: Iterable[TaskOutcome]) -> list[PatternRecord]:
 
 
 def _tried(proposal: ProposalRecord) -> Iterator[str]:
-    """What was tried and rejected: edits, suggestions, or the gist of the whole document."""
     for edit in proposal.applied_edits:
         target = f" target={_quoted(edit.target)} →" if edit.target else ""
         yield f"[{one_line(edit.op)}]{target} {_quoted(edit.content)}"
@@ -150,7 +149,6 @@ def measured_before(
 
 
 def past_tallies(run: Run, checkout: Checkout) -> list[dict[str, Tally]]:
-    """How the latest candidates fared on the selection tasks, where their scores still compare."""
     gated = [one for one in checkout.history if one.kind in ("step", "slow_update") and one.tasks]
     found = (_valid(run, checkout, entry) for entry in gated[-_REMEMBERED:])
     return [
@@ -171,7 +169,6 @@ def record_of(
 
 
 def _valid(run: Run, checkout: Checkout, entry: HistoryEntry) -> Decision | None:
-    """The decision that ``entry`` tells of, if its scores still compare."""
     record = record_of(run, checkout, entry)
     decision = None if record is None else record.decision
     if decision is not None and entry.kind == "notes":

@@ -29,8 +29,6 @@ from skillopt_ci.training.run_context import OpenModels, Run
 
 @dataclass(frozen=True, slots=True)
 class NamedSkill:
-    """A skill text under the name that the user gave it."""
-
     name: str
     text: str
 
@@ -45,8 +43,6 @@ NO_SKILL = NamedSkill("no skill", "")
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A skill with its measurement, and all that its attempts amount to."""
-
     skill: NamedSkill
     measurement: Measurement
     summary: Summary
@@ -120,7 +116,6 @@ async def _evaluate(
 
 
 def tasks_of(run: Run, split: str) -> tuple[Task, ...]:
-    """The tasks of a split by its name; ``all`` joins the three."""
     splits = {"train": run.splits.train, "selection": run.selection, "test": run.test}
     named = [splits[split]] if split in splits else splits.values()
     return tuple(task for part in named for task in part)

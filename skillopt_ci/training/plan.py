@@ -38,8 +38,6 @@ EPOCH_STRIDE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tasks that are rolled out and reflected on together, with the seed of their reflection."""
-
     seed: int
     tasks: tuple[Task, ...]
 
@@ -56,7 +54,6 @@ class StepPlan:
 
 
 def steps_per_epoch(n_train: int, batch_size: int, accumulation: int) -> int:
-    """Number of steps in which ``n_train`` tasks are gone through once."""
     return math.ceil(n_train / (batch_size * accumulation))
 
 
@@ -72,8 +69,6 @@ def total_steps(n_train: int, train: Train) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many tasks of each split a run uses."""
-
     train: int
     selection: int
     test: int
@@ -128,7 +123,6 @@ def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
 
 
 def end_fits(config: Config, sizes: Sizes, state: State) -> bool:
-    """Whether the budget has room for the end of an epoch."""
     optimizer, attempts = config.optimizer, config.rollout.attempts
     compared = 2 * min(optimizer.slow_update_samples, sizes.train) * optimizer.use_slow_update
     most = attempts * (compared + sizes.selection) + _MOST_QUESTIONS
@@ -245,13 +239,11 @@ def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
 
 
 def last_step_of(run: Run, checkout: Checkout) -> int:
-    """The same as :func:`last_step`, for ``run`` as it stands in ``checkout``."""
     sizes = sizes_of(run.config, run.splits)
     return last_step(run.config, sizes, checkout.state, checkout.history)
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
-    """The epoch whose end is due, if any; see :func:`completed_epoch`."""
     return completed_epoch(run.config, sizes_of(run.config, run.splits), checkout.state)
 
 

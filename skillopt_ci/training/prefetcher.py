@@ -86,7 +86,6 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
 
 
 def may_prefetch(config: Config) -> bool:
-    """Whether no budget weighs each call, attempts are kept, and this process makes them."""
     limits = (config.budget.run, config.budget.step)
     return (
         config.schedule.ahead != "none"
@@ -98,7 +97,6 @@ def may_prefetch(config: Config) -> bool:
 
 
 def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
-    """Expect the rollouts that follow from what the trainer does."""
     match event:
         case CandidateProposed(checkout, candidate, evaluation):
             if first := first_attempts(run, checkout, candidate.skill, evaluation):
@@ -241,7 +239,6 @@ def _evaluation(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Out
 
 
 def _rollout(run: Run, checkout: ScoredCheckout, skill: str, made: Made) -> Outlook | None:
-    """The attempts at the next step's tasks, None if there is no such step."""
     step, each = checkout.state.step + 1, run.config.rollout.attempts
     if step > last_step_of(run, checkout) or learns_nothing(run, checkout):
         return None

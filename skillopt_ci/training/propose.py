@@ -1,7 +1,7 @@
 """The first half of a step: plan · rollout · reflect · aggregate · select · update."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -15,16 +15,14 @@ from skillopt_ci.ledger.records import (
     UnusableReply,
     rounded,
 )
-from skillopt_ci.progress import Observer, StageFinished
+from skillopt_ci.progress import Observer
 from skillopt_ci.redaction import redacted_values
 from skillopt_ci.rollout.metrics import aggregate as mean_of
-from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
-from skillopt_ci.text import plural
-from skillopt_ci.training.aggregate import merge, select
+from skillopt_ci.training.aggregate import Selected, merge, select
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.baseline import all_solved
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document, without_secrets
@@ -37,24 +35,18 @@ from skillopt_ci.training.plan import (
     edit_budget,
     lr_control,
 )
-from skillopt_ci.training.replies import Patch, Suggestion
-from skillopt_ci.training.review_comments import note_records, render, unheard
+from skillopt_ci.training.replies import Reflection, Suggestion
+from skillopt_ci.training.review_comments import ReviewerNote, note_records, render, unheard
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import Updated, take_notes, update, update_mode
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    skill: str
-    record: ProposalRecord
-
-
 async def propose(
     run: Run, checkout: Checkout, plan: StepPlan, total: int, models: OpenModels
-) -> Proposal:
-    """Work out the step's candidate from the training tasks that ``plan`` names."""
+) -> tuple[str, ProposalRecord]:
+    """The candidate of the step, worked out from the training tasks of ``plan``, and its record."""
     optimizer, skill = run.config.optimizer, checkout.skill
     mode, guard = update_mode(optimizer), guard_context(run, checkout)
     heard = unheard(run.notes, checkout.state) if analyst_budget(optimizer) != 0 else ()
@@ -80,71 +72,39 @@ async def propose(
     if note := all_solved(plan.step, rollouts):
         run.observer(note)
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
-    run.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
     limit, rate, undecided = edit_budget(optimizer, plan.step, total), None, None
     if lr_control(optimizer) == "autonomous" and merged.edits:
-        means = mean_of(rollouts)
         rate, undecided = await decide_learning_rate(
-            skill, merged.edits, means, mode=mode, chat=chat
+            skill, merged.edits, mean_of(rollouts), mode=mode, chat=chat
         )
         limit = rate.learning_rate
     selected = await select(skill, merged, limit, mode=mode, chat=chat)
-    most = "without limit" if limit is None else f"of at most {limit}"
-    count = plural(len(selected.patch.edits), mode.noun)
-    run.observer(StageFinished("select", f"{count} {most}"))
-    patch = selected.patch
-    updated = await update(skill, patch.edits, mode=mode, chat=chat)
-    run.observer(StageFinished("update", _updated_text(updated)))
+    updated = await update(skill, selected.patch.edits, mode=mode, chat=chat)
     threshold = optimizer.skill_aware_consolidate_threshold
     notes = await take_notes(skill, updated.skill, reflections, threshold, chat)
     after = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
+    facts = {
+        **_of_batches(worked),
+        **_of_edits(selected, updated, heard if reflections else (), reflections),
+        "n_edits_merged": len(merged.edits),
+        "mode": mode.name,
+        "edit_budget": limit,
+        "learning_rate": rate,
+        "notes": notes,
+        "unusable": _unusable(worked, undecided, updated.lost),
+        "diff": unified_diff(skill, after),
+        "skill_before": sha256(skill),
+        "skill_after": sha256(after),
+        "config_sha256": run.config_sha256,
+        "usage": {stage: rounded(one) for stage, one in models.meter.usage_by_stage().items()},
+    }
+    return after, _cleaned(ProposalRecord.model_validate(facts), guard)
+
+
+def _of_batches(worked: Sequence[WorkedBatch]) -> dict[str, object]:
     batches = tuple(map(batch_record, worked))
-    proposed = _followed(edit for one in reflections for edit in one.patch.edits)
-    if not reflections:
-        heard = ()
-    record = ProposalRecord(
-        rollout=_rollout_record(rollouts),
-        batches=batches,
-        patterns=tuple(seen for one in reflections for seen in one.failure_patterns),
-        n_failure_patches=sum(one.n_failure_patches for one in batches),
-        n_success_patches=sum(one.n_success_patches for one in batches),
-        n_edits_merged=len(merged.edits),
-        mode=mode.name,
-        edit_budget=limit,
-        learning_rate=rate,
-        selection=selected.how,
-        reasoning="\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
-        edits=tuple(_edit_record(one, [note.id for note in heard]) for one in updated.reports),
-        suggestions=tuple(
-            SuggestionRecord.model_validate(edit, from_attributes=True)
-            for edit in patch.edits
-            if isinstance(edit, Suggestion)
-        ),
-        change_summary=updated.change_summary,
-        notes=notes,
-        reviewer_notes=note_records(heard, proposed, _followed(_taken(patch, updated))),
-        outcome=updated.outcome,
-        refused=updated.refused,
-        screened=tuple(reason for one in reflections for reason in one.refused),
-        unusable=_unusable(worked, undecided, updated.lost),
-        diff=unified_diff(skill, after),
-        skill_before=sha256(skill),
-        skill_after=sha256(after),
-        config_sha256=run.config_sha256,
-        usage={stage: rounded(one) for stage, one in models.meter.usage_by_stage().items()},
-    )
-    return Proposal(after, _cleaned(record, guard))
-
-
-def _cleaned(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
-    """What the guard refused must not enter git beside it."""
-    if not guard.rules.secrets:
-        return record
-    clean = partial(without_secrets, keys=guard.keys)
-    return ProposalRecord.model_validate(redacted_values(record.model_dump(mode="json"), clean))
-
-
-def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:
+    reflections = [reflection for one in worked for reflection in one.reflections]
+    rollouts = [rollout for one in worked for rollout in one.rollouts]
     tasks = (
         TaskOutcome(
             id=one.task_id,
@@ -157,7 +117,52 @@ def _rollout_record(rollouts: Sequence[Rollout]) -> RolloutRecord:
         )
         for one in rollouts
     )
-    return RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks))
+    return {
+        "rollout": RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks)),
+        "batches": batches,
+        "patterns": tuple(seen for one in reflections for seen in one.failure_patterns),
+        "n_failure_patches": sum(one.n_failure_patches for one in batches),
+        "n_success_patches": sum(one.n_success_patches for one in batches),
+        "screened": tuple(reason for one in reflections for reason in one.refused),
+    }
+
+
+def _of_edits(
+    selected: Selected[Any],
+    updated: Updated,
+    heard: Sequence[ReviewerNote],
+    reflections: Sequence[Reflection[Any]],
+) -> dict[str, object]:
+    patch, ids = selected.patch, [note.id for note in heard]
+    taken = patch.edits if updated.outcome == "updated" and not updated.refused else ()
+    if updated.reports:
+        taken = tuple(one.edit for one in updated.reports if one.status.applied)
+    proposed = (edit for one in reflections for edit in one.patch.edits)
+    followed, carried_out = (
+        [note for edit in edits for note in edit.note_ids] for edits in (proposed, taken)
+    )
+    return {
+        "selection": selected.how,
+        "reasoning": "\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
+        "edits": tuple(_edit_record(one, ids) for one in updated.reports),
+        "suggestions": tuple(
+            SuggestionRecord.model_validate(edit, from_attributes=True)
+            for edit in patch.edits
+            if isinstance(edit, Suggestion)
+        ),
+        "change_summary": updated.change_summary,
+        "outcome": updated.outcome,
+        "refused": updated.refused,
+        "reviewer_notes": note_records(heard, followed, carried_out),
+    }
+
+
+def _cleaned(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
+    """What the guard refused must not enter git beside it."""
+    if not guard.rules.secrets:
+        return record
+    clean = partial(without_secrets, keys=guard.keys)
+    return ProposalRecord.model_validate(redacted_values(record.model_dump(mode="json"), clean))
 
 
 def _unusable(worked: Sequence[WorkedBatch], *later: Lost | None) -> UnusableReplies | None:
@@ -168,17 +173,6 @@ def _unusable(worked: Sequence[WorkedBatch], *later: Lost | None) -> UnusableRep
     )
     usable = sum(len(one.reflections) for one in worked)
     return UnusableReplies(asked=len(replies) + usable, replies=replies) if replies else None
-
-
-def _followed(edits: Iterable[Any]) -> list[str]:
-    """The reviewers' notes that edits follow, once for each edit."""
-    return [note for edit in edits for note in edit.note_ids]
-
-
-def _taken(patch: Patch[Any], updated: Updated) -> Sequence[Any]:
-    if updated.reports:
-        return [report.edit for report in updated.reports if report.status.applied]
-    return patch.edits if updated.outcome == "updated" and not updated.refused else ()
 
 
 def _edit_record(report: EditReport, heard: Sequence[str]) -> EditRecord:
@@ -193,15 +187,3 @@ def _edit_record(report: EditReport, heard: Sequence[str]) -> EditRecord:
         reason=report.reason,
         note_ids=tuple(note for note in heard if note in edit.note_ids),
     )
-
-
-def _updated_text(updated: Updated) -> str:
-    if updated.refused:
-        return f"refused: {updated.refused}"
-    if updated.outcome == "skip_no_rewrite":
-        return "no usable document"
-    if not updated.reports:
-        changes = len(updated.change_summary)
-        return f"{plural(changes, 'change')} by a rewrite" if changes else "nothing to apply"
-    applied = sum(1 for report in updated.reports if report.status.applied)
-    return f"{applied} of {plural(len(updated.reports), 'edit')} applied"

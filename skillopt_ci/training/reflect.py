@@ -54,7 +54,6 @@ class Dealer:
         self._count: Counter[Source] = Counter()
 
     def deal(self, rollout: Rollout) -> Iterator[Minibatch]:
-        """Take a trajectory; yield the minibatches that are complete by it."""
         source = self._source(rollout)
         if source is None:
             return
@@ -69,7 +68,6 @@ class Dealer:
             yield from self._closed(source)
 
     def rest(self) -> Iterator[Minibatch]:
-        """Yield what is left, when no more trajectories come."""
         for source in self._open:
             yield from self._closed(source)
 
@@ -90,7 +88,6 @@ class Dealer:
 
 
 def minibatches(rollouts: Iterable[Rollout], gradient: Gradient) -> list[Minibatch]:
-    """The minibatches of ``rollouts``, failures first."""
     dealer = Dealer(gradient)
     work = [complete for rollout in rollouts for complete in dealer.deal(rollout)]
     return sorted((*work, *dealer.rest()), key=attrgetter("source_type"))

@@ -220,8 +220,6 @@ class LearningRateShape(Shape):
 
 
 class _ReplyShape(Shape):
-    """An analyst's or merger's reply; the key of the proposed edits depends on the update mode."""
-
     patch: dict[str, object]
     failure_summary: _Entries = []
     appendix_notes: _Reminders = ()
@@ -241,7 +239,6 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def parse_as(model: type[_Model], text: str) -> _Model:
-    """Return the object in a reply as ``model``; raises :class:`WireError`."""
     return _validated(model, extract_json(text))
 
 
@@ -253,7 +250,6 @@ def _validated(model: type[_Model], reply: object) -> _Model:
 
 
 def _explained(error: ValidationError) -> str:
-    """The first fault, with the key that has it."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     message = _DICTIONARY.sub("JSON object", first["msg"].removeprefix("Value error, "))
@@ -265,8 +261,6 @@ def _explained(error: ValidationError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A revision in words, for the rewriter of the document."""
-
     type: _Note
     title: _Note
     instruction: Word

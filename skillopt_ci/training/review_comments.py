@@ -47,7 +47,6 @@ def render(notes: Sequence[ReviewerNote]) -> str:
 def note_records(
     notes: Iterable[ReviewerNote], proposed: Sequence[str], taken: Sequence[str]
 ) -> tuple[ReviewerNoteRecord, ...]:
-    """What is remembered of notes, when edits ``proposed`` and ``taken`` name these ids."""
     return tuple(
         ReviewerNoteRecord(
             **asdict(replace(note, text=note.text[:_RECORDED_CHARACTERS])),

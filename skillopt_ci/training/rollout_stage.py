@@ -52,7 +52,6 @@ Made = Sequence[tuple[str, int]]
 def attempts_so_far(
     run: Run, checkout: Checkout, skill: str | None = None, *, comparable: bool = False
 ) -> Made:
-    """The training attempts of earlier steps under ``skill``; ``comparable`` ones if asked for."""
     name = sha256(checkout.skill if skill is None else skill)
     basis = basis_sha256(basis_of(run)) if comparable else None
     return made_under(name, basis, step_records(run, checkout))
@@ -140,7 +139,6 @@ async def learn(
             return made
 
     async def remember(most: int) -> tuple[Rollout, ...]:
-        """The latest earlier attempts, at most as many as ``most``."""
         comparable = attempts_so_far(run, checkout, comparable=True) if most > 0 else ()
         made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
         latest = [(tasks[name], number) for name, number in made][-most:]
@@ -186,7 +184,6 @@ async def _after(
 async def _reflect(
     run: Run, batch: Batch, rollouts: AsyncIterable[Rollout], analysts: Analysts[Any]
 ) -> tuple[Sequence[Reflection[Any]], Sequence[Lost]]:
-    """What the environment itself makes of the whole batch, or our analysts of minibatches."""
     if run.environment is not None and run.environment.reflects:
         made = [one async for one in rollouts]
         results = await analysts.reflect_there(run.environment, made, batch.seed)

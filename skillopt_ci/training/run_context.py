@@ -102,11 +102,9 @@ class Equipment:
 
     @cached_property
     def functions(self) -> Functions:
-        """The Python functions that grade, each loaded once for all work."""
         return self._resources.enter_context(closing(Functions(self._parts.environ)))
 
     async def _open_store(self) -> AttemptStore | None:
-        """The store of attempts, if they are kept; opening it checks the whole file."""
         path = self._parts.attempts_path
         async with self._opening:
             if self.store is None and path is not None:

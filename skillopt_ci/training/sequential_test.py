@@ -19,8 +19,6 @@ Scores = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Roll out these tasks under the candidate."""
-
     tasks: tuple[str, ...]
     sure: Callable[[Scores], tuple["Ask", ...]] = field(
         default=lambda _: (), repr=False, compare=False

@@ -44,8 +44,6 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ShardOutcome:
-    """What a shard came to: its attempts, those of them that were not measured, what it used."""
-
     attempts: int
     errors: int
     answers: int
@@ -53,7 +51,6 @@ class ShardOutcome:
 
 
 def shards(outlook: Outlook, most: int) -> tuple[Shard, ...]:
-    """At most ``most`` shards, at least one, and none without an attempt if there are any."""
     of = max(1, min(most, len(outlook.attempts)))
     return tuple(Shard(number, of) for number in range(1, of + 1))
 

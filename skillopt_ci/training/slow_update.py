@@ -50,8 +50,6 @@ RollOutBoth = Callable[[Sequence[Task]], Awaitable[tuple[Sequence[Rollout], Sequ
 
 
 class Category(StrEnum):
-    """What happened to a task from one epoch to the next."""
-
     REGRESSED = "regressed"
     PERSISTENT_FAIL = "persistent_fail"
     IMPROVED = "improved"
@@ -59,7 +57,6 @@ class Category(StrEnum):
 
     @property
     def changed(self) -> bool:
-        """Whether the outcome differs between the two skills."""
         return self in (Category.REGRESSED, Category.IMPROVED)
 
 
@@ -95,7 +92,6 @@ class Pair:
 
     @property
     def category(self) -> Category:
-        """Solved more or less often than before; if neither, whether it mostly is."""
         before, after = self.before.solved, self.after.solved
         if before != after:
             return Category.IMPROVED if after > before else Category.REGRESSED
@@ -315,7 +311,6 @@ def meta_record(
 
 
 def _refused(what: str, before: str, after: str, guard: GuardContext, observer: Observer) -> str:
-    """Why the guard refuses the text; empty if it does not."""
     reason = refuse_document(before, after, guard)
     if reason:
         observer(Note(f"The optimizer's {what} is refused: {reason}.", level="warning"))
@@ -338,7 +333,6 @@ def pair_records(pairs: Sequence[Pair]) -> tuple[PairRecord, ...]:
 
 
 def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
-    """Mean hard score before and after; None without pairs."""
     if not pairs:
         return None, None
     return fmean(pair.before.hard for pair in pairs), fmean(pair.after.hard for pair in pairs)

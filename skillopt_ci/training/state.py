@@ -66,8 +66,6 @@ class Checkout:
 
 @dataclass(frozen=True, slots=True)
 class ScoredCheckout(Checkout):
-    """A checkout whose skill has a valid score."""
-
     state: State
 
 
@@ -156,7 +154,6 @@ def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
 
 
 def basis_of(run: Run) -> Basis:
-    """What steps are proposed under from now on."""
     return Basis.model_validate(
         {
             "config": recordable(run.config),
@@ -183,7 +180,6 @@ def changes_since(before: Basis | None, now: Basis) -> tuple[str, ...]:
 
 
 def charged(checkout: Checkout, usage: Usage, accounts: Accounts) -> dict[str, object]:
-    """What a piece of work that used this changes in the state."""
     before: Accounts = {} if checkout.state is None else checkout.state.accounts
     return {"usage": rounded(checkout.spent + usage), "accounts": booked(before, accounts)}
 
@@ -191,7 +187,6 @@ def charged(checkout: Checkout, usage: Usage, accounts: Accounts) -> dict[str, o
 def decided_snapshots(
     decision: Decision | None, skill: str, step: int, origin: str
 ) -> dict[str, object]:
-    """What a decision changes in the state."""
     if decision is None or not decision.stays or decision.measurement is None:
         return {}
     after = Snapshot(
@@ -323,7 +318,6 @@ class Candidate:
 
     @property
     def work(self) -> str:
-        """What it is the candidate of, in words."""
         if isinstance(self.record, BoundaryRecord):
             return f"the end of epoch {self.record.epoch}"
         return f"step {self.record.step}"

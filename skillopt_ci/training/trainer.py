@@ -88,8 +88,6 @@ class StepOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryOutcome:
-    """What an epoch's end did: its record, the commit and the state after it."""
-
     record: BoundaryRecord
     commit: str
     state: State
@@ -290,7 +288,7 @@ async def _propose_step(
     changes = changes_since(checkout.state.basis, basis)
     if changes:
         run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    proposal = await propose(run, checkout, plan, last_step_of(run, checkout), models)
+    skill, proposal = await propose(run, checkout, plan, last_step_of(run, checkout), models)
     record = StepRecord(
         step=plan.step,
         epoch=plan.epoch,
@@ -298,11 +296,11 @@ async def _propose_step(
         simulated=run.simulated,
         changes=changes,
         basis_sha256=basis_sha256(basis),
-        proposal=proposal.record,
+        proposal=proposal,
         usage=rounded(models.meter.total()),
         accounts=models.meter.accounts(),
     )
-    return Candidate(record, proposal.skill)
+    return Candidate(record, skill)
 
 
 async def _propose_epoch_end(
@@ -319,7 +317,6 @@ async def _propose_epoch_end(
 
 
 def _scope(run: Run, checkout: ScoredCheckout, work: StepPlan | int) -> str:
-    """The name of this very work: answers paid under it are its own, also after a restart."""
     name = str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
     return f"{run.config.run}/{name}@{checkout.commit}"
 

@@ -71,7 +71,6 @@ class UpdateMode(Generic[Item]):
         )
 
     def pool(self, edits: Sequence[Item]) -> str:
-        """Return the proposed changes as a numbered list, nothing left out, as data."""
         return fenced("\n".join(self._line(index, edit) for index, edit in enumerate(edits)))
 
     def _line(self, index: int, edit: Item) -> str:
@@ -147,8 +146,23 @@ async def update(
     document = restore_regions(skill, updated.skill)
     reason = chat.refuse(skill, document)
     if reason is not None:
-        return replace(updated, skill=skill, refused=reason)
-    return replace(updated, skill=document)
+        updated = replace(updated, skill=skill, refused=reason)
+    else:
+        updated = replace(updated, skill=document)
+    chat.observer(StageFinished("update", _told(updated)))
+    return updated
+
+
+def _told(updated: Updated) -> str:
+    if updated.refused:
+        return f"refused: {updated.refused}"
+    if updated.outcome == "skip_no_rewrite":
+        return "no usable document"
+    if not updated.reports:
+        changes = len(updated.change_summary)
+        return f"{plural(changes, 'change')} by a rewrite" if changes else "nothing to apply"
+    applied = sum(1 for report in updated.reports if report.status.applied)
+    return f"{applied} of {plural(len(updated.reports), 'edit')} applied"
 
 
 # Notes: reminders of rules that the skill has and that were not followed, for its appendix.
@@ -201,7 +215,6 @@ async def take_notes(
 def _admitted(
     body: str, existing: tuple[str, ...], proposed: Iterable[str], chat: OptimizerChat
 ) -> tuple[tuple[str, ...], tuple[RefusedNote, ...]]:
-    """The appendix with those notes that the guard has nothing against, and the others."""
     appendix, refused = merge_notes(existing), []
     for note in merge_notes(proposed):
         longer = merge_notes(appendix, (note,))
@@ -214,7 +227,6 @@ def _admitted(
 
 
 async def _condensed(body: str, appendix: Sequence[str], chat: OptimizerChat) -> tuple[str, ...]:
-    """A shorter list that says the same; empty if there is none that may stand in the skill."""
     listed = "\n".join(f"- {note}" for note in appendix)
     user = library.joined(
         library.current_skill(with_notes(body, ())),
