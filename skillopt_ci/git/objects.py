@@ -164,12 +164,6 @@ def _read_blob(git: Git, oid: str) -> bytes:
     return found.content
 
 
-def list_files(git: Git, tree: str, folder: str) -> tuple[str, ...]:
-    """The paths of all files below ``folder`` (the whole tree if empty), sorted by git."""
-    below = ("--", folder.rstrip("/") + "/") if folder else ()
-    return git.records("ls-tree", "-r", "-z", "--full-tree", "--name-only", tree, *below)
-
-
 def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
     """Write ``tree`` with new texts at some paths (None removes); modes of existing files stay.
 

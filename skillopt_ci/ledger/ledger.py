@@ -224,27 +224,14 @@ class Ledger:
             grave = f"{refs.deleted(seen.ref)}/{seen.here[:12]}"
             yield Move(grave, refs.read(self.git, grave).get(grave), seen.here)
 
-    def preflight(self, position: Position, paths: Sequence[str] = ()) -> None:
-        """Find out before anything is paid for whether a step could be recorded.
-
-        ``paths`` must be regular files where the next step starts.
-        """
+    def preflight(self, position: Position) -> None:
+        """Find out before anything is paid for whether a step could be recorded."""
         git, candidate = self.git, self.names.candidate
         for folder in (self.common_dir / "objects", self.common_dir / "refs" / "heads"):
             if folder.is_dir() and not os.access(folder, os.W_OK):
                 raise RepositoryError(
                     f"{folder} is read-only, but training writes to it",
                     hint="Run as a user who may write there.",
-                )
-        for path in paths:
-            if objects.file_entry(git, position.head, path) is None:
-                files = objects.list_files(git, position.head, "")
-                where = branch(self.names.skills) if position.tip else self.base
-                raise RepositoryError(
-                    f"{path} is not committed on {where}",
-                    hint="Commit it there; with a remote, push it too."
-                    if (git.folder / path).exists()
-                    else nearest(path, files),
                 )
         objects.require_identity(git)
         if objects.signs(git):
@@ -271,9 +258,6 @@ class Ledger:
 
     def read(self, commit: str, path: str) -> str | None:
         return objects.read_file(self.git, commit, path)
-
-    def files(self, commit: str, folder: str = "") -> tuple[str, ...]:
-        return objects.list_files(self.git, commit, folder)
 
     def log(
         self,

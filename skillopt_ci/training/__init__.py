@@ -2,7 +2,7 @@
 
 - where training stands: ``trainer``, ``state``, ``baseline``
 - a step: ``plan``, ``rollout_stage``, ``reflect``, ``aggregate`` (and select), ``update``, all
-  called by ``propose``; then ``evaluate`` with ``sequential_test`` and ``gate``
+  called by ``propose``; then ``evaluate`` with ``gate``
 - an epoch's end: ``slow_update``; the end of a run: ``final_evaluation``
 - beside them: ``prefetcher``, ``guard``, ``shard``
 - without training: ``offline_eval``, ``calibrate``

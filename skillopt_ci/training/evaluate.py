@@ -10,18 +10,10 @@ from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural, score
-from skillopt_ci.training.gate import decide
+from skillopt_ci.training.gate import Ask, Outcome, Setup, Test, decide, sequential_test, setup
 from skillopt_ci.training.measure import Scores, measurement_of, rounds, tallies, text_of
 from skillopt_ci.training.memory import measured_before, past_tallies
 from skillopt_ci.training.run_context import OpenModels, Run
-from skillopt_ci.training.sequential_test import (
-    Ask,
-    Outcome,
-    Setup,
-    Test,
-    sequential_test,
-    setup,
-)
 from skillopt_ci.training.state import Candidate, ScoredCheckout
 
 STAGE = "selection"

@@ -263,7 +263,7 @@ def test_path_outside_the_tree_is_refused(bench, repository, path):
 def test_removed_file_is_gone_and_removing_nothing_is_fine(bench, repository):
     ledger = bench.open(repository)
     commit = ledger.commit(("HEAD",), "HEAD", {bench.skill: None, "never": None}, "Remove")
-    assert ledger.files(commit) == ()
+    assert ledger.read(commit, bench.skill) is None
 
 
 def test_configured_identity_signs_the_commit(bench, repository):

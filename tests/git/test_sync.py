@@ -422,14 +422,3 @@ def test_secrets_in_urls_are_not_shown(bench, here, refusing_server):
     with pytest.raises(PushRefused) as refused:
         check(bench, here)
     assert "s3cret" not in str(refused.value)
-
-
-def test_skill_that_is_not_committed_is_found(bench, here):
-    (here / "draft.md").write_text("draft")
-    ledger = bench.open(here)
-    position = ledger.sync()
-    ledger.preflight(position, (bench.skill,))
-    with pytest.raises(RepositoryError, match=r"draft\.md is not committed on main\nCommit it"):
-        ledger.preflight(position, ("draft.md",))
-    with pytest.raises(RepositoryError, match=r"Did you mean 'skills/SKILL\.md'"):
-        ledger.preflight(position, ("skill/SKILL.md",))

@@ -120,7 +120,7 @@ def test_sha256_repository_works(bench, tmp_path):
     tip = bench.train(ledger, "one\n")
     gone = ledger.commit((tip,), tip, {bench.skill: None}, "Remove")
     assert len(tip) == 64
-    assert ledger.files(gone) == ()
+    assert ledger.read(gone, bench.skill) is None
 
 
 def test_without_a_remote_training_stays_local(bench, repository):
@@ -139,13 +139,6 @@ def test_run_name_must_make_a_branch(bench, repository):
 def test_own_branch_cannot_be_the_base(bench, repository):
     with pytest.raises(RepositoryError, match="cannot be 'skillopt/demo'"):
         bench.open(repository, base="skillopt/demo")
-
-
-def test_files_lists_a_folder(bench, repository):
-    commit = bench.save(repository, "skills/häßlich.md", "x")
-    ledger = bench.open(repository)
-    assert ledger.files(commit, "skills") == ("skills/SKILL.md", "skills/häßlich.md")
-    assert ledger.files(commit, "nowhere") == ()
 
 
 FOLDER = RunFolder("demo")

@@ -9,7 +9,7 @@ import pytest
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable
-from skillopt_ci.progress import Note, Observer, StageStarted
+from skillopt_ci.progress import Note, Observer, StageFinished, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.edits import Edit, Source
 from skillopt_ci.training.aggregate import Selected, merge, select
@@ -258,7 +258,8 @@ def test_a_budget_of_zero_takes_nothing_and_asks_nobody(scripted, selected, even
     client = scripted(ranking(0))
     result = selected(client, 0)
     assert (result.patch.edits, result.how) == ((), "truncated")
-    assert client.requests == events == []
+    assert client.requests == []
+    assert [event.stage for event in events] == ["select"]
 
 
 @pytest.mark.parametrize("reply", [ranking(9), lambda request: ModelUnavailable("down")])
@@ -285,7 +286,7 @@ def test_the_stage_and_the_prompt_are_the_ranking_s(scripted, selected, prompts,
     assert client.requests[0].stage == "ranking"
     assert client.requests[0].messages[0].content == prompts.text("ranking")
     assert client.prompts[0].startswith("## Optimizer Meta Skill")
-    assert events == [StageStarted("select")]
+    assert events == [StageStarted("select"), StageFinished("select", "1 edit of at most 1")]
 
 
 def test_suggestions_are_ranked_under_a_prompt_of_their_own(scripted, selected, prompts):

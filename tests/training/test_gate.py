@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Decision, Measurement
-from skillopt_ci.training.gate import compare, losses
+from skillopt_ci.training.gate import Setup, compare, losses, setup
 from skillopt_ci.training.measure import Tally, gate_score, worth_in
-from skillopt_ci.training.sequential_test import Setup, setup
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")

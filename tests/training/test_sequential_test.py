@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Measurement, Snapshot, State
 from skillopt_ci.training.calibrate import accepted_share, lifted
-from skillopt_ci.training.gate import compare, decide, replay
+from skillopt_ci.training.gate import (
+    Ask,
+    Outcome,
+    Setup,
+    compare,
+    decide,
+    replay,
+    sequential_test,
+    setup,
+)
 from skillopt_ci.training.measure import Tally, measurement_of, tallies, worth_in
-from skillopt_ci.training.sequential_test import Ask, Outcome, Setup, sequential_test, setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
