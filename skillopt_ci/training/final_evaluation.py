@@ -19,7 +19,6 @@ from skillopt_ci.ledger.records import (
     State,
     Summary,
     TypeScore,
-    booked,
     rounded,
 )
 from skillopt_ci.ledger.timeline import timeline
@@ -31,6 +30,7 @@ from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
 from skillopt_ci.training.measure import measure
+from skillopt_ci.training.memory import record_of
 from skillopt_ci.training.plan import last_step, sizes_of
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -128,6 +128,21 @@ def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
         )
 
 
+def _usage_by_stage(
+    run: Run, checkout: Checkout, history: Sequence[HistoryEntry]
+) -> dict[str, Usage]:
+    """By stage, in the order of first use; what has no record belongs to one stage."""
+    totals: dict[str, Usage] = {}
+    for entry in history:
+        record = None if entry.kind == "notes" else record_of(run, checkout, entry)
+        alone = {"finish": "test", "confirm": "confirmation"}.get(entry.kind, "selection")
+        stages = {alone: entry.usage} if record is None else by_stage(record.accounts)
+        for stage, used in stages.items():
+            if used.calls:
+                totals[stage] = totals.get(stage, Usage()) + used
+    return {stage: rounded(used) for stage, used in totals.items()}
+
+
 #: Below this a difference of scores is rounding.
 _ROUNDING = 1e-9
 
@@ -220,11 +235,6 @@ def _summary(
         ),
     )
     initial, best, last = (final_skill(*facts, tests, run.test) for facts in skills)
-    # the three skills' tests are one stage
-    stages = (
-        {Account(role, stage.partition(" ")[0]): used}
-        for (role, stage), used in state.accounts.items()
-    )
     return Summary(
         run=state.run,
         skill=state.skill,
@@ -240,7 +250,7 @@ def _summary(
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
         epochs=tuple(epoch_summaries(history)),
-        stages=by_stage(booked(*stages)),
+        stages=_usage_by_stage(run, checkout, history),
         usage=state.usage,
         accounts=state.accounts,
         tested_under=tested_under(run),
