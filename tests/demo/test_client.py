@@ -24,15 +24,6 @@ def test_complete_repeats_itself(model):
     assert first.finish_reason == "stop"
 
 
-def test_complete_draws_anew_for_each_seed_and_attempt():
-    drawn = {
-        complete("simulated-target", NOTE, seed=seed, attempt=attempt).text
-        for seed in range(5)
-        for attempt in range(5)
-    }
-    assert len(drawn) > 1
-
-
 def test_complete_cuts_at_the_limit_and_says_so():
     cut = complete("simulated-target", NOTE, seed=0, limit=3)
     assert (len(cut.text), cut.usage.completion_tokens, cut.finish_reason) == (12, 3, "length")
@@ -52,12 +43,3 @@ def test_client_refuses_an_unknown_model_before_any_call():
 
 def test_client_counts_tokens_that_cost_nothing():
     assert reply().usage == Usage(calls=1, prompt_tokens=10, completion_tokens=2, cost_usd=0.0)
-
-
-def test_client_holds_to_the_smaller_limit():
-    strict = ChatRequest(REQUEST.role, REQUEST.stage, REQUEST.messages, max_output_tokens=1)
-    assert len(reply(strict).text) == 4
-
-
-def test_client_answers_all_stages_alike():
-    assert reply() == reply(ChatRequest(REQUEST.role, "evaluation", REQUEST.messages))

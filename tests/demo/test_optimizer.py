@@ -16,12 +16,10 @@ from skillopt_ci.demo.optimizer import (
     MOST_CAUSES,
     Edit,
     analyse_failures,
-    analyse_successes,
     broken_conventions,
     condense,
     lapse_notes,
     merge_edits,
-    meta_skill,
     mishap,
     propose,
     slow_update,
@@ -37,15 +35,6 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.slow_update import Pair, Side, render_pairs
 from tests.demo.conftest import asked
 from tests.support.office_tasks import ledger_tasks
-from tests.support.simulated_modes import (
-    Change,
-    choose_learning_rate,
-    merge_documents,
-    merge_suggestions,
-    revised,
-    rewrite,
-    spelt,
-)
 
 PROMPTS = Prompts.load()
 FIRST, SECOND = CONVENTIONS["date"].rules
@@ -73,14 +62,6 @@ def stage(name: str, user: str) -> tuple[Message, ...]:
     return asked(f"# Role\n\nStage: {name}\n", user)
 
 
-def listed(title: str, *entries: object, skill: str = "# S\n\n- old\n- gone") -> str:
-    """A prompt that shows a skill and a list in JSON."""
-    return (
-        f"## Current Skill\n\n```markdown\n{skill}\n```\n\n"
-        f"## {title}\n\n```json\n{json.dumps(entries)}\n```"
-    )
-
-
 # Analysts.
 
 
@@ -103,12 +84,6 @@ def test_analyst_adds_a_missing_rule_with_its_support(dice):
 def test_analyst_does_not_repeat_what_the_skill_states(dice):
     known = "".join(f"- {CONVENTIONS[name].rules[0]}\n" for name in ("date", "vendor"))
     assert edits_of(replace(BRIEF, skill=f"# Skill\n\n{known}"), dice) == []
-
-
-def test_analyst_keeps_to_its_budget(dice, rates):
-    rates(harmful=1)
-    assert len(edits_of(replace(BRIEF, limit=1), dice)) == 1
-    assert edits_of(replace(BRIEF, limit=0), dice) == []
 
 
 def test_analyst_replaces_a_line_that_misleads(dice):
@@ -147,10 +122,6 @@ def test_mishap_is_none_where_there_is_nothing_to_propose(dice):
     assert mishap("leak", replace(BRIEF, trajectories=()), dice) is None
 
 
-def test_successes_call_for_nothing(dice):
-    assert analyse_successes(BRIEF, dice)[2] == []
-
-
 # Reminders.
 
 
@@ -187,7 +158,8 @@ def edit(content: str, support: int = 2, **fields: object) -> Edit:
 
 
 def merged(dice: Dice, *edits: Edit) -> list[dict[str, Any]]:
-    found = merge_edits(listed("Patches to merge", *edits), dice)["edits"]
+    prompt = f"## Patches to merge\n\n```json\n{json.dumps(edits)}\n```"
+    found = merge_edits(prompt, dice)["edits"]
     assert isinstance(found, list)
     return found
 
@@ -207,135 +179,12 @@ def test_merge_keeps_one_edit_of_each_subject(edits, kept, dice):
     assert [(one["content"], one["support_count"]) for one in merged(dice, *edits)] == kept
 
 
-def test_gullible_merge_keeps_what_nobody_else_backs(dice, rates):
-    rates(gullible=1)
-    assert len(merged(dice, edit("Be nice.", 1))) == 1
-
-
-# Suggestions and documents.
-
-TAIL = "<!-- APPENDIX_START -->\n- a note\n<!-- APPENDIX_END -->"
-SKILL = f"---\ndescription: x\n---\n# Rules\n\n- one\n- two\n\n{TAIL}"
-EDITS: list[Edit] = [
-    edit(f"- {FIRST}"),
-    {"op": "replace", "target": "- old", "content": "- new", "support_count": 1},
-    {"op": "delete", "target": "- gone", "support_count": 1},
-]
-
-
-def suggestions(dice: Dice, *edits: Edit) -> list[dict[str, Any]]:
-    found = spelt("_rewrite", "", edits, dice)["revise_suggestions"]
-    assert isinstance(found, list)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (Change(new="- three"), SKILL.replace("- two", "- two\n- three")),
-        (Change("- one", "- 1"), SKILL.replace("- one", "- 1")),
-        (Change("- two"), SKILL.replace("- one\n- two", "- one")),
-        (Change("- lost", "- new"), SKILL.replace("- two", "- two\n- new")),
-    ],
-)
-def test_revised_changes_lines_above_the_regions(change, expected, dice):
-    assert revised(SKILL, [change], dice) == expected
-
-
-def test_revision_may_lose_a_rule_or_meddle(dice, rates):
-    rates(forgetful=1)
-    text = revised(SKILL, [], dice)
-    assert ("- one" in text) + ("- two" in text) == 1
-    rates(forgetful=0, meddlesome=1)
-    text = revised(SKILL, [], dice)
-    assert text.startswith("---\nabout: x\n---\n# Rules")
-    assert "APPENDIX" not in text
-
-
-@given(document=st.text(), old=st.text(), new=st.text(), key=st.text())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_revised_takes_any_document(document, old, new, key):
-    assert isinstance(revised(document, [Change(old, new)], Dice(0, key)), str)
-
-
-def test_change_is_told_in_words_and_understood():
-    changes = [Change.of(one) for one in EDITS]
-    assert [one.summary for one in changes] == [f"Add: {FIRST}", "Replace by: new", "Drop: gone"]
-    assert changes[1].instruction == "Remove: - old\nWrite instead: - new"
-    assert [Change.told(one.instruction) for one in changes] == changes
-
-
-def test_suggestions_say_kind_and_priority(dice):
-    told = suggestions(dice, *EDITS)
-    assert [one["type"] for one in told] == ["add_rule", "clarify", "remove_rule"]
-    assert [one["priority_hint"] for one in told] == ["high", "low", "low"]
-
-
-def test_rewrite_carries_suggestions_out(dice):
-    prompt = listed("Suggestions to carry out (3 total)", *suggestions(dice, *EDITS))
-    reply = rewrite(prompt, dice)
-    assert reply["new_skill"] == f"# S\n\n- new\n- {FIRST}"
-    assert reply["change_summary"] == [f"Add: {FIRST}", "Replace by: new", "Drop: gone"]
-
-
-def test_merge_joins_two_wordings_of_a_suggestion(dice):
-    both = suggestions(dice, EDITS[0], edit(f"- {SECOND}", 3))
-    prompt = listed("Patches to merge (2 total, merge level 1)", *both)
-    (one,) = merge_suggestions(prompt, dice)["revise_suggestions"]
-    assert (one["instruction"], one["support_count"], one["type"]) == (f"- {FIRST}", 5, "add_rule")
-
-
-MODE = "_full_rewrite"
-
-
-def test_analyst_writes_a_document_only_with_edits(dice):
-    (candidate,) = spelt("_full_rewrite", "# S\n\n- old", [edit("- new")], dice)["skill_candidates"]
-    assert candidate == {
-        "title": "Revise 1 rules",
-        "change_summary": ["Add: new"],
-        "new_skill": "# S\n\n- old\n- new",
-        "support_count": 1,
-    }
-    assert spelt(MODE, "# S", [], dice)["skill_candidates"] == []
-
-
-@pytest.mark.parametrize(
-    ("documents", "expected"),
-    [
-        ([f"# S\n\n- old\n- {FIRST}", f"# S\n\n- old\n- {SECOND}\n- also"],
-         f"# S\n\n- old\n- {FIRST}\n- also"),
-        (["# S\n", "# S\n", "# S\n\n- old"], "# S\n"),
-        (["# S\n", "# S\n\n- old"], "# S\n\n- old"),
-    ],
-    ids=["two-wordings", "most-drop-a-rule", "half-drop-a-rule"],
-)  # fmt: skip
-def test_merge_of_documents(documents, expected, dice):
-    entries = [{"new_skill": text, "support_count": 2} for text in documents]
-    prompt = listed("Patches to merge (2 total)", *entries, skill="# S\n\n- old")
-    (found,) = merge_documents(prompt, dice)["skill_candidates"]
-    assert (found["new_skill"], found["support_count"]) == (expected, 2 * len(documents))
-
-
-# Rankings and learning rates.
+# Rankings.
 
 
 def test_ranking_prefers_support(dice):
     reply = propose(stage("ranking", POOL), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])["selected_indices"] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("hard", "rash", "size"), [("0.250000", 0, 3), ("0.750000", 0, 2), ("0.250000", 1, 5)]
-)
-def test_learning_rate_falls_with_success(hard, rash, size, rates):
-    rates(rash=rash)
-    pool = "\n".join(f"[{index}] op=append support={1 + index % 4}" for index in range(4))
-    prompt = (
-        f"## Evidence\n\n- rollout_hard: {hard}\n\n## Proposed items (4 total)\n\n```\n{pool}\n```"
-    )
-    told = [choose_learning_rate(prompt, Dice(seed, "k"))["learning_rate"] for seed in range(20)]
-    assert {int(float(str(one).removesuffix(" of them"))) for one in told} == {size}
-    assert {type(one) for one in told} == {int, float, str}
 
 
 # The end of an epoch.
@@ -397,10 +246,6 @@ def test_guidance_keeps_what_it_said(failures, guidance):
     assert guidance((), BARE, f"- {REFUND}") == [f"- {REFUND}"]
 
 
-def test_meta_skill_names_what_is_left(failures):
-    assert "Still open: " in str(meta_skill(comparison(failures))["meta_skill_content"])
-
-
 @pytest.mark.parametrize("name", ["slow_update", "meta_skill", "appendix_consolidate"])
 def test_real_prompts_name_their_stage(name, failures, dice):
     reply = propose(asked(PROMPTS.text(name), comparison(failures)), dice)
@@ -446,10 +291,6 @@ def test_grade_is_the_share_of_known_words():
 
 def test_grade_without_blocks_is_a_draw_between_bounds():
     assert all(0.4 <= grade_of(f'"score" {number}') <= 1 for number in range(50))
-
-
-def test_stage_that_speaks_of_scores_is_not_graded(dice):
-    assert "selected_indices" in propose(stage("ranking", f'{POOL} the "score"'), dice)
 
 
 @given(st.sampled_from(["analyst_error", "analyst_success", "merge_final", "ranking"]), st.text())

@@ -7,14 +7,6 @@ from skillopt_ci.demo.prompt_reader import sections, stage_of
 from skillopt_ci.messages import Message, fenced
 
 
-def test_section_ends_at_the_next_heading_of_any_level():
-    found = sections("preamble\n## One\n\nfirst\n### Two\nsecond\n")
-    assert [(one.title, one.text, one.data) for one in found] == [
-        ("One", "first", "first"),
-        ("Two", "second", "second"),
-    ]
-
-
 def test_headings_inside_a_fence_are_data():
     found = sections("## Skill\n\nSee below:\n````md\n## Not a heading\n```\nx\n```\n````\n## Next")
     assert [section.title for section in found] == ["Skill", "Next"]

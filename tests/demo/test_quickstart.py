@@ -5,7 +5,6 @@ import pytest
 
 from skillopt_ci.config.loading import load
 from skillopt_ci.demo import EXAMPLE_FILES, write_example
-from skillopt_ci.demo.world import stances
 from skillopt_ci.errors import UsageError
 from skillopt_ci.skill.validation import problems
 
@@ -46,8 +45,3 @@ def test_example_is_the_run_of_configs_quickstart(example):
 def test_example_skill_is_valid(example):
     path = example / "skills/ledger/SKILL.md"
     assert problems(path.read_text(encoding="utf-8"), path) == ()
-
-
-def test_example_skill_knows_one_convention(example):
-    said = stances((example / "skills/ledger/SKILL.md").read_text(encoding="utf-8"))
-    assert {name for name, taken in said.items() if taken} == {"separator"}
