@@ -493,34 +493,25 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
     folder = tmp_path / "repository"
     make_repository(folder)
     subprocess.run((*PROGRAM, "-q", "step"), cwd=folder, check=True, capture_output=True)
-    with serving(folder) as address, closing(browser.new_page()) as page:
-        complaints: list[str] = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.goto(address)
-        page.locator("#step-1 > summary").click()
-        page.fill("#find", "ledger-0")
-        page.get_by_role("radio", name="merged", exact=True).check()
-        page.locator("#live", has_text="Following the run").wait_for()
-        with subprocess.Popen((*PROGRAM, "-q", "run"), cwd=folder) as run:
-            page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
-            assert run.wait() == 0
-        page.locator("#step-9").wait_for(state="attached", timeout=PATIENCE)
-        page.locator("#step-1[open]").wait_for(timeout=PATIENCE)
-        assert page.input_value("#find") == "ledger-0"
-        assert page.get_by_role("radio", name="merged", exact=True).is_checked()
-        assert page.locator("details.card.reverted:visible").count() == 0
-        assert complaints == []
-
-
-def test_a_server_that_is_gone_is_told(browser, tmp_path):
-    folder = tmp_path / "repository"
-    make_repository(folder)
-    subprocess.run((*PROGRAM, "-q", "step"), cwd=folder, check=True, capture_output=True)
+    complaints: list[str] = []
     with closing(browser.new_page()) as page:
         with serving(folder) as address:
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("dialog", lambda dialog: complaints.append(dialog.message))
             page.goto(address)
+            page.locator("#step-1 > summary").click()
+            page.fill("#find", "ledger-0")
+            page.get_by_role("radio", name="merged", exact=True).check()
             page.locator("#live", has_text="Following the run").wait_for()
+            with subprocess.Popen((*PROGRAM, "-q", "run"), cwd=folder) as run:
+                page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
+                assert run.wait() == 0
+            page.locator("#step-9").wait_for(state="attached", timeout=PATIENCE)
+            page.locator("#step-1[open]").wait_for(timeout=PATIENCE)
+            assert page.input_value("#find") == "ledger-0"
+            assert page.get_by_role("radio", name="merged", exact=True).is_checked()
+            assert page.locator("details.card.reverted:visible").count() == 0
+            assert complaints == []
         page.locator("body.lost").wait_for(timeout=PATIENCE)
         assert "may be old" in page.inner_text("#live")
 
