@@ -132,10 +132,11 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
     if ended.failure is not None:
         raise UsageError(ended.failure.message)
     if not ended.results:
-        raise UsageError("nothing of that step is left in the skill")
-    step, commit = ended.results[-1]["step"], ended.results[-1]["commit"]
-    where = links_of(job.environ).commit(commit)
-    text = f"Step {step} is taken back in {where}. The next step scores the skill again."
+        raise UsageError("nothing of that is left in the skill")
+    done = ended.results[-1]
+    what = f"A rule of step {done['step']}" if done["edit"] else f"Step {done['step']}"
+    where = links_of(job.environ).commit(done["commit"])
+    text = f"{what} is taken back in {where}. The next step scores the skill again."
     return text, _publish(job, "").notes
 
 

@@ -218,7 +218,7 @@ COMMANDS = {
         ("Start", "estimate", "train", "Estimate calls and cost of a step and of the run."),
         ("Train", "step", "train", "Do one training step, or resume the one in flight."),
         ("Train", "run", "train", "Do all remaining steps, up to a budget."),
-        ("Train", "revert", "train", "Take back a merged step; training remembers it."),
+        ("Train", "revert", "train", "Take back a merged step, or a rule; training remembers it."),
         ("Read", "status", "show", "Show where training stands and what comes next."),
         ("Read", "report", "report", "Write a page that shows what was learned, or serve it."),
         ("Read", "diff", "show", "Show what changed between two versions of the skill."),

@@ -224,13 +224,14 @@ def slow_update_command(settings: Globals) -> None:
 
 
 @command()
-@click.argument("what", metavar="STEP")
+@click.argument("what", metavar="STEP_OR_WORDS")
 def revert_command(settings: Globals, what: str) -> None:
-    """Take back a merged step, named by its number or by words of the one rule that it brought.
+    """Take back a merged step, named by its number, or a single rule, named by words of it.
 
-    One commit undoes in the skill what the step changed; later steps and people's changes stay. The
-    optimizer is told what was taken back, and the skill is scored again before the next step. Ends
-    with 2 if what the step wrote was changed since, and with 3 if nothing of it is left.
+    One commit undoes in the skill what the step, or its edit, changed; other rules, later steps and
+    people's changes stay. The optimizer is told what was taken back, and the skill is scored again
+    before the next step. Ends with 2 if what is to go was changed since, and with 3 if nothing of
+    it is left.
     """
     with opened(settings, locked=True) as run:
         checkout = find_checkout(run, run.ledger.sync())
@@ -240,7 +241,7 @@ def revert_command(settings: Globals, what: str) -> None:
                 hint="Start it with `skillopt-ci step`.",
             )
         reader = RunReader(run.ledger, checkout.commit, checkout.state, checkout.history)
-        step = _named_step(reader, what)
+        step, edit = _named(reader, what)
         place = step_places(reader).get(("step", step))
         if place is None:
             raise RepositoryError(
@@ -250,33 +251,44 @@ def revert_command(settings: Globals, what: str) -> None:
                 f"skillopt/{run.config.run} by hand: it is measured then.",
             )
         by = one_line(settings.environ.get("GITHUB_ACTOR") or "a person", 60)
-        commit = take_back(run, checkout, step, place.verdict, by)
+        commit = take_back(run, checkout, step, place.verdict, by, edit)
     if commit is None:
-        nothing_to_do(f"Nothing to do: nothing of step {step} is left in the skill.")
-    told = f"Step {step} is taken back. The next step scores the skill again and knows of it."
-    settings.tell({"kind": "revert", "step": step, "commit": commit, "cost_usd": 0.0}, told)
+        left = "that rule" if edit else f"step {step}"
+        nothing_to_do(f"Nothing to do: nothing of {left} is left in the skill.")
+    one = f"A rule of step {step}" if edit else f"Step {step}"
+    told = f"{one} is taken back. The next step scores the skill again and knows of it."
+    done = {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0}
+    settings.tell(done, told)
 
 
-def _named_step(reader: RunReader, what: str) -> int:
-    """The merged step that a number, or words of its only rule, name."""
+def _named(reader: RunReader, what: str) -> tuple[int, int]:
+    """The merged step that is named, and the number of its applied edit; 0 is the whole step."""
     merged = [one.step for one in reader.history if one.kind == "step" and one.stays]
     if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
-        named = [step for step in merged if step == int(found[1])]
+        named = [(step, 0) for step in merged if step == int(found[1])]
     else:
         words = quoted(what, 10_000).casefold()
-        told = {step: rules(reader.step(step).proposal, 10_000) for step in merged}
-        named = [step for step in merged if words and words in " ".join(told[step]).casefold()]
-        if len(named) == 1 and (others := len(told[named[0]]) - 1):
-            raise UsageError(
-                f"{what!r} names a rule of step {named[0]}, which would take {others} more along.",
-                hint=f"`revert {named[0]}` takes all back. To drop only this one, delete it "
-                f"on skillopt/{reader.state.run}; the next step scores the skill again.",
-            )
-    if len(named) == 1:
-        return named[0]
-    known = ", ".join(map(str, named or merged)) or "none"
-    which = "several merged steps have these words" if named else "no merged step is that"
-    raise UsageError(f"{what!r} names no step to take back: {which} ({known}).")
+        proposals = {step: reader.step(step).proposal for step in merged}
+        named = [
+            (step, number)
+            for step, proposal in proposals.items()
+            for number, rule in enumerate(rules(proposal, 10_000), start=1)
+            if words and words in rule.casefold()
+        ]
+    if len(named) != 1:
+        known = ", ".join(str(step) for step in dict(named) or merged) or "none"
+        which = "several rules have these words" if named else "no merged step is that"
+        raise UsageError(f"{what!r} names nothing to take back: {which} (steps: {known}).")
+    ((step, number),) = named
+    if not number or len(rules(proposals[step])) == 1:
+        return step, 0
+    if proposals[step].mode != "patch" or number > len(proposals[step].applied_edits):
+        raise UsageError(
+            f"{what!r} names a change of step {step} that is no edit of its own.",
+            hint=f"`revert {step}` takes the whole step back. To drop only this, edit the skill on "
+            f"skillopt/{reader.state.run}; the next step scores it again.",
+        )
+    return named[0]
 
 
 # What a step, or the end of an epoch, did.

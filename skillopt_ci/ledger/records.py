@@ -701,6 +701,8 @@ class HistoryEntry(_Decided, Record):
     best_score: float | None = None
     tasks: int = 0
     edits: int = 0
+    edit: int = Field(0, exclude_if=lambda one: one == 0)
+    """Which of the step's applied edits a person took back, from 1; 0 is the whole step."""
     skill_sha256: str = ""
     """The current skill after this entry."""
     candidate_sha256: str = ""
@@ -713,6 +715,11 @@ class HistoryEntry(_Decided, Record):
     config_sha256: str = ""
     usage: Usage = Usage()
     simulated: bool = False
+
+    @property
+    def taken(self) -> str:
+        """What a person took back."""
+        return f"a rule of step {self.step}" if self.edit else f"step {self.step}"
 
 
 class Basis(Record):

@@ -45,8 +45,8 @@ evidence, merged if it scored higher on the same tasks and reverted otherwise.
 into the next step. A commit pushed to this branch is measured and trained on.
 - **Merge it** whenever the skill is worth having, also by squashing: training goes on from the \
 base branch, and its next step opens a new pull request.
-- **Undo a step:** `/skillopt revert 3`, or words of the rule that it brought; the optimizer \
-is told. `/skillopt status`, `diff` and `report` answer here, `/skillopt apply` merges \
+- **Undo a step:** `/skillopt revert 3`; words of a rule instead of the number undo that rule. The \
+optimizer is told. `/skillopt status`, `diff` and `report` answer here, `/skillopt apply` merges \
 what is confirmed, `/skillopt apply anyway` what is not.
 - **Stop it:** close this, and training waits until it is opened again.\
 """
@@ -140,17 +140,20 @@ class Lesson:
 def lessons(run: RunView) -> list[Lesson]:
     """What the branch learned that base has not, what brought most first."""
     found, events = [], run.history[run.base_events :]
-    taken = {entry.step for entry in events if entry.kind == "revert"}
+    taken = {(entry.step, entry.edit) for entry in events if entry.kind == "revert"}
     for entry in events:
+        gone = set[int]()
         notes = entry.kind == "notes"
         view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
-        if view is None or not entry.stays or (entry.kind == "step" and entry.step in taken):
+        if view is None or not entry.stays or (not notes and (entry.step, 0) in taken):
             continue
         record, told = view.record, tuple[str, ...]()
         if isinstance(record, StepRecord):
             proposal = record.proposal
             words = (notes_gist(proposal, _RULE),) if notes else rules(proposal, _RULE)
-            told = tuple(filter(md.single_line, words))
+            gone = {edit for step, edit in taken if step == entry.step and not notes}
+            kept = (one for number, one in enumerate(words, 1) if number not in gone)
+            told = tuple(filter(md.single_line, kept))
         elif record.slow_update and record.slow_update.content:
             told = (record.gist,)
         gain = (entry.score_after or 0.0) - (entry.score_before or 0.0)
@@ -158,7 +161,7 @@ def lessons(run: RunView) -> list[Lesson]:
         gate = None if decision is None else decision.gate
         error = None if gate is None else gate.standard_error
         if told:
-            name = view.name.lower()
+            name = f"{view.name.lower()}{', a rule of it taken back' if gone else ''}"
             found.append(Lesson(told, gain, error, entry.tasks, name, view.place.verdict))
     return sorted(found, key=lambda one: -one.gain)
 

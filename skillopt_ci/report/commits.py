@@ -21,6 +21,7 @@ from skillopt_ci.report.words import (
     arrow,
     categories,
     edit_text,
+    gist,
     headline,
     note_outcomes,
     notes_gist,
@@ -66,9 +67,11 @@ def event(event: Event, candidate: str | None) -> CommitText:
         words = _notes(record)
         facts |= scores
     elif entry.kind == "revert":
+        proposal, number = record.proposal, entry.edit
+        rule = gist(proposal.applied_edits[number - 1 : number]) if number else ""
         words = _said(
-            f"Take back {entry.reason}: {headline(record.proposal)}",
-            f"This reverts commit {event.work}.",
+            f"Take back {entry.reason}: {rule or headline(proposal)}",
+            f"This reverts {f'edit {number} of ' if number else ''}commit {event.work}.",
             "The skill is measured again before the next step, if its text was not measured yet.",
         )
     else:

@@ -353,7 +353,7 @@ class RunView:
             return ()
         sure = [place for place, one in enumerate(self.history) if one.action == "confirmed"]
         since = self.history[sure[-1] + 1 if sure else 0 :]
-        taken = {one.step for one in since if one.kind == "revert"}
+        taken = {one.step for one in since if one.kind == "revert" and not one.edit}
         return tuple(one for one in since if one.stays and one.step not in taken)
 
     @property

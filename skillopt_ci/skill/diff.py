@@ -37,12 +37,16 @@ def undone(before: str, after: str, now: str) -> str | None:
     ):
         if tag == "equal":
             continue
-        places = [found.get(number) for number in range(first, last)]
+        # empty lines are all alike: one with words says where its neighbours are
+        told = sorted(range(first, last), key=lambda number: not new[number].strip())
+        starts = [found[number] - number + first for number in told if number in found]
         above = found.get(first - 1)
-        start = places[0] if places else found.get(last) if above is None else above + 1
-        if start is None or places != [*range(start, start + len(places))]:
+        if first == last:
+            starts = [found.get(last, -1) if above is None else above + 1]
+        start, gone = starts[0] if starts else -1, new[first:last]
+        if start < 0 or lines[start : start + len(gone)] != gone:
             return None
-        lines[start : start + len(places)] = old[i:j]
+        lines[start : start + len(gone)] = old[i:j]
     return "".join(lines)
 
 

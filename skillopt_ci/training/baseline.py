@@ -119,7 +119,7 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
             measurement = await measure(run, models, checkout.skill, run.selection)
         origin = "initial" if before is None else before.current.origin
         if before is not None and before.current.sha256 != checkout.sha256:
-            origin = f"without step {taken[0]}" if taken else "edited by hand"
+            origin = f"without {taken[0].taken}" if taken else "edited by hand"
         current = Snapshot(
             sha256=checkout.sha256,
             step=0 if before is None else before.step,
@@ -181,7 +181,7 @@ def unscored(run: Run, checkout: Checkout) -> str:
     if state is None:
         return "training starts"
     if state.current.sha256 != checkout.sha256:
-        steps = " and ".join(f"step {step}" for step in reversed(taken_back(checkout.history)))
+        steps = " and ".join(one.taken for one in reversed(taken_back(checkout.history)))
         return f"{steps} taken back" if steps else "the skill was changed by hand"
     if state.measured_under != run.measured_under:
         return "the selection tasks or the way of measuring changed"
@@ -196,7 +196,7 @@ async def _best(
     if state is None or text is None:
         return checkout.skill, current
     # what a person took back is not the best any more
-    if any(step <= state.best.step for step in taken_back(checkout.history)):
+    if any(one.step <= state.best.step for one in taken_back(checkout.history)):
         return checkout.skill, current
     best = state.best
     if state.measured_under != run.measured_under:

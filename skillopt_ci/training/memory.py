@@ -1,8 +1,9 @@
 """What earlier steps left behind for this one: the step buffer, and skills measured already."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
@@ -36,37 +37,43 @@ _INTRODUCTION = (
 
 def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
     """What a prompt tells of the steps of ``epoch`` so far, and of all that people took back."""
-    taken = {entry.step for entry in checkout.history if entry.kind == "revert"}
+    taken: dict[int, set[int]] = {}
+    for entry in checkout.history:
+        if entry.kind == "revert":
+            taken.setdefault(entry.step, set()).add(entry.edit)
     steps, read = (
         step_records(run, checkout, epoch=epoch),
         partial(run.ledger.read, checkout.commit),
     )
-    earlier = sorted(taken - {one.step for one in steps})
+    earlier = sorted(taken.keys() - {one.step for one in steps})
     found = (run.folder.read_step(read, step) for step in earlier)
     return render((*filter(None, found), *steps), taken)
 
 
-def render(steps: Iterable[StepRecord], taken: Collection[int] = ()) -> str:
+def render(
+    steps: Iterable[StepRecord], taken: Mapping[int, Collection[int]] = MappingProxyType({})
+) -> str:
     """Return the text on ``steps`` for a prompt, less those that proposed nothing, as data.
 
-    People took back those that are in ``taken``.
+    People took back the edits that ``taken`` names by step and number; 0 is the whole step.
     """
     blocks = [
-        _block(step, step.decision, step.step in taken)
+        _block(step, step.decision, taken.get(step.step, ()))
         for step in steps
         if step.decision and step.decision.action not in ("skip_no_patches", "skip_no_rewrite")
     ]
     return library.joined(_INTRODUCTION, fenced("\n\n".join(blocks))) if blocks else ""
 
 
-def _block(step: StepRecord, decision: Decision, taken: bool) -> str:
+def _block(step: StepRecord, decision: Decision, taken: Collection[int]) -> str:
     rollout, before, after = step.proposal.rollout, decision.score_before, decision.score_after
     failed = sum(task.failed for task in rollout.tasks)
     lines = [f"### Step {step.step} — {decision.action.upper()} ({failed}/{rollout.n} failed)"]
     for pattern in step.proposal.patterns or _reasons(rollout.tasks):
         tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
         lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
-    tried = [] if step.merged and not taken else list(_tried(step.proposal))
+    only = taken if step.merged and 0 not in taken else ()
+    tried = [] if step.merged and not taken else list(_tried(step.proposal, only))
     if tried and taken:
         lines.append("A person took these edits back. Do not propose them again in any words:")
     elif tried:
@@ -89,8 +96,10 @@ def _reasons(tasks: Iterable[TaskOutcome]) -> list[PatternRecord]:
     ]
 
 
-def _tried(proposal: ProposalRecord) -> Iterator[str]:
-    for edit in proposal.applied_edits:
+def _tried(proposal: ProposalRecord, only: Collection[int] = ()) -> Iterator[str]:
+    for number, edit in enumerate(proposal.applied_edits, start=1):
+        if only and number not in only:
+            continue
         target = f" target={_quoted(edit.target)} →" if edit.target else ""
         yield f"[{one_line(edit.op)}]{target} {_quoted(edit.content)}"
     for told in proposal.suggestions:

@@ -21,6 +21,7 @@ from skillopt_ci.ledger.records import (
     Basis,
     BoundaryRecord,
     Decision,
+    EditRecord,
     EventKind,
     HistoryEntry,
     Snapshot,
@@ -35,6 +36,7 @@ from skillopt_ci.model.types import Account, Accounts, Usage, role_of
 from skillopt_ci.progress import Note
 from skillopt_ci.skill.diff import undone
 from skillopt_ci.skill.document import sha256, word_count
+from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.run_context import Run
@@ -418,38 +420,52 @@ def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckou
     return record_events(run, checkout, event, candidate=commit, end="set_aside")
 
 
-def take_back(run: Run, checkout: Checkout, step: int, merge: str, by: str) -> str | None:
+def take_back(
+    run: Run, checkout: Checkout, step: int, merge: str, by: str, edit: int = 0
+) -> str | None:
     """Revert the merged ``step`` for a person, in one commit; None where nothing of it is left.
 
-    ``merge`` is its commit. Later steps and people's changes stay; the state does, too, so that the
-    next command finds a text without a score. Raises RepositoryError for a conflict.
+    ``merge`` is its commit; with ``edit``, only that one of its applied edits goes. Later steps and
+    people's changes stay; the state does, too, so that the next command finds a text without a
+    score. Raises RepositoryError for a conflict.
     """
-    if any(one.kind == "revert" and one.step == step for one in checkout.history):
+    gone = {one.edit for one in checkout.history if one.kind == "revert" and one.step == step}
+    if gone & {0, edit}:
         return None
+    record = run.folder.read_step(partial(run.ledger.read, checkout.commit), step)
     before, after = (
         run.ledger.read(one, run.skill_path) or ""
         for one in (parents(run.ledger.git, merge)[0], merge)
     )
+    edits = () if record is None else record.proposal.applied_edits
+    if edit:
+        before, after = around(before, edits, edit)
+    for number in gone:  # what is left of the step
+        after = undone(*around(before, edits, number), after) or after
     skill, state = undone(before, after, checkout.skill), checkout.state
     if skill is None or state is None:
+        what = f"That rule of step {step}" if edit else f"Step {step}"
         raise RepositoryError(
-            f"Step {step} cannot be taken back by itself: what it wrote into {run.skill_path} was "
+            f"{what} cannot be taken back by itself: what it wrote into {run.skill_path} was "
             "changed since.",
             hint=f"Edit the skill on skillopt/{run.config.run} by hand: it is measured then.",
         )
     if skill == checkout.skill:
         return None
-    entry = history_entry(
-        run, "revert", state, skill, action="revert", step=step, reason=f"step {step}, by {by}"
-    )
-    record = run.folder.read_step(partial(run.ledger.read, checkout.commit), step)
+    entry = history_entry(run, "revert", state, skill, action="revert", step=step, edit=edit)
+    entry = entry.model_copy(update={"reason": f"{entry.taken}, by {by}"})
     # nobody knows the score of this text
     unknown = dict.fromkeys((run.folder.badge, run.folder.card))
     event = Event(entry, state, skill, {run.skill_path: skill, **unknown}, record, work=merge)
     return record_events(run, checkout, event).commit
 
 
-def taken_back(history: Sequence[HistoryEntry]) -> tuple[int, ...]:
-    """The steps that a person took back since the skill was last scored."""
-    newest = takewhile(lambda one: one.kind == "revert", reversed(history))
-    return tuple(one.step for one in newest)
+def around(text: str, edits: Sequence[EditRecord], number: int) -> tuple[str, str]:
+    """The document before and after edit ``number`` of those that were applied to ``text``."""
+    made = [Edit(one.op, one.target, one.content) for one in edits[:number]]
+    return apply_edits(text, made[:-1])[0], apply_edits(text, made)[0]
+
+
+def taken_back(history: Sequence[HistoryEntry]) -> tuple[HistoryEntry, ...]:
+    """What a person took back since the skill was last scored, the newest first."""
+    return tuple(takewhile(lambda one: one.kind == "revert", reversed(history)))

@@ -205,6 +205,7 @@ def test_a_change_can_be_undone_where_nothing_else_changed(before, after):
     [
         ("a\n", "a\nrule\n", "a\nrule\nlater\n", "a\nlater\n"),
         ("a\n", "a\nrule\n", "mine\nrule\n", "mine\n"),
+        ("a\n", "a\n\nrule\n", "a\n\nnewer\n\nrule\n", "a\n\nnewer\n"),
         ("a\nold\nb\n", "a\nnew\nb\n", "a\nnew\nlater\nb\n", "a\nold\nlater\nb\n"),
         ("a\ngone\n", "a\n", "a\nlater\n", "a\ngone\nlater\n"),
         ("a\n", "a\none\ntwo\n", "a\none\nmine\ntwo\n", None),

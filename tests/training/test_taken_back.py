@@ -10,6 +10,7 @@ import pytest
 from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
+from skillopt_ci.report.comment import lessons
 from tests.conftest import RULES
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(workshop, rever
     assert A not in other.show(BRANCH)
 
 
-def test_one_of_several_rules_does_not_take_the_others_along(checkout, model_server, revert):
+@pytest.fixture
+def one_step(checkout: Checkout, model_server: ModelServer) -> Checkout:
+    """One step that brought two rules."""
     plain = model_server.answer
 
     def answer(system: str, prompt: str) -> str:
@@ -130,10 +133,49 @@ def test_one_of_several_rules_does_not_take_the_others_along(checkout, model_ser
 
     model_server.answer = answer
     checkout.step()
-    assert [rule for rule in (A, B) if rule not in checkout.show(BRANCH)] == []
-    before = checkout.ref(BRANCH)
-    code, told = revert(checkout, "KIND a:  a number")
-    assert (code, checkout.ref(BRANCH)) == (2, before)
-    assert "which would take 1 more along" in " ".join(told.split())
-    assert revert(checkout, "1") == (0, "")
-    assert [rule for rule in (A, B) if rule in checkout.show(BRANCH)] == []
+    model_server.answer = plain
+    return checkout
+
+
+def test_one_of_several_rules_does_not_take_the_others_along(one_step, model_server, revert):
+    skill = one_step.show(BRANCH)
+    one_step.commit(SKILL, skill.replace("# Items", "# All items"), branch=BRANCH)
+    assert revert(one_step, "KIND a:  a number") == (0, "")
+    left = skill.replace("# Items", "# All items").replace(f"- {A}\n\n", "")
+    assert one_step.show(BRANCH) == left
+    assert B in left
+    subject, _, body = one_step.git("log", "-1", "--format=%B", BRANCH).partition("\n")
+    assert subject == f"Take back a rule of step 1, by wen: {A.rstrip('.')}"
+    merge = one_step.git("log", "--format=%H", "--grep=^Merge step 1", BRANCH)
+    assert f"This reverts edit 1 of commit {merge}." in body
+    last = one_step.history()[-1]
+    assert (last.kind, last.step, last.edit) == ("revert", 1, 1)
+    # the pull request still tells of the other one
+    (lesson,) = lessons(view(open_reader(Globals({}, one_step.folder))))
+    assert [B.rstrip(".") in rule for rule in lesson.rules] == [True]
+    assert "taken back" in lesson.name
+    model_server.plan = (C,)
+    one_step.done("train.num_epochs=2")
+    assert "a rule of step 1 taken back" in [one.reason for one in one_step.history()]
+    asked = [one for one in model_server.optimizer_prompts if "Stage: analyst" in one]
+    told = [one.partition("again in any words:\n")[2].partition("```")[0] for one in asked]
+    assert all(one.startswith(f'1. [append] "- {A}"') and B not in one for one in told[-2:])
+
+
+def test_a_rule_is_taken_back_once_and_the_rest_of_its_step_after_it(one_step, revert):
+    before = one_step.git("show", f"main:{SKILL}")
+    assert revert(one_step, "KIND b:") == (0, "")
+    again = "Nothing to do: nothing of that rule is left in the skill.\n"
+    assert revert(one_step, "KIND b:") == (3, again)
+    assert revert(one_step, "1") == (0, "")
+    assert one_step.show(BRANCH).split() == before.split()
+    assert revert(one_step, "KIND a:")[0] == 3
+
+
+def test_a_rule_that_was_changed_since_is_a_conflict(one_step, revert):
+    edited = one_step.show(BRANCH).replace(B, "Something else.")
+    tip = one_step.commit(SKILL, edited, branch=BRANCH)
+    code, said = revert(one_step, "KIND b:")
+    assert (code, "That rule of step 1 cannot be taken back" in said) == (2, True)
+    assert one_step.ref(BRANCH) == tip
+    assert revert(one_step, "KIND a:") == (0, "")
