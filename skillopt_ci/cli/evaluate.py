@@ -33,11 +33,12 @@ from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.text import difference_text, percent, plural, rounded, score
-from skillopt_ci.training.calibrate import Calibration, calibrate
 from skillopt_ci.training.offline_eval import (
     NO_SKILL,
+    Calibration,
     Evaluated,
     Evaluation,
+    calibrate,
     evaluate,
     rescore,
     tasks_of,

@@ -5,5 +5,5 @@
   called by ``propose``; then ``evaluate`` with ``gate``
 - an epoch's end: ``slow_update``; the end of a run: ``final_evaluation``
 - beside them: ``prefetcher``, ``guard``, ``shard``
-- without training: ``offline_eval``, ``calibrate``
+- without training: ``offline_eval``
 """

@@ -4,7 +4,6 @@ The current skill is measured before anything else where it has no valid score: 
 run, after a person changed it, and when something that scores depend on changed.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +11,6 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
 from skillopt_ci.ledger.records import Confirmed, Measurement, Snapshot, State, rounded
 from skillopt_ci.progress import Note
-from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.text import score
@@ -85,18 +83,6 @@ def first_impression(current: Measurement) -> Note | None:
             "can find them in a reply (scorer.answer) and that the references are written alike."
         )
     return None
-
-
-def all_solved(step: int, rollouts: Iterable[Rollout]) -> Note | None:
-    """What to say of a first step in which the training tasks taught nothing."""
-    attempts = list(rollouts)
-    if step != 1 or not attempts or not all(one.succeeded for one in attempts):
-        return None
-    return Note(
-        f"All {len(attempts)} training tasks of the first step were solved without training: "
-        "there are no failures to learn from. Harder tasks would show some.",
-        level="warning",
-    )
 
 
 async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:

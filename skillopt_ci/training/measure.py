@@ -90,12 +90,6 @@ class Tally:
     soft: float
     count: int = 1
 
-    def plus(self, hard: float, soft: float) -> "Tally":
-        count = self.count + 1
-        return Tally(
-            (self.hard * self.count + hard) / count, (self.soft * self.count + soft) / count, count
-        )
-
 
 #: Tallies by task; a task that could not be measured is not there.
 Tallies = Mapping[str, Tally]

@@ -24,7 +24,6 @@ from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.aggregate import Selected, merge, select
 from skillopt_ci.training.ask import Lost, OptimizerChat
-from skillopt_ci.training.baseline import all_solved
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
@@ -69,8 +68,6 @@ async def propose(
     worked = await work_on(plan.batches, learn_from, run.observer)
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     reflections = [reflection for one in worked for reflection in one.reflections]
-    if note := all_solved(plan.step, rollouts):
-        run.observer(note)
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
     limit, rate, undecided = edit_budget(optimizer, plan.step, total), None, None
     if lr_control(optimizer) == "autonomous" and merged.edits:

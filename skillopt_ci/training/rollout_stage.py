@@ -1,22 +1,21 @@
 """Learning from a batch: attempts at its tasks, and analysts who read them as they come."""
 
-import asyncio
 import random
+from collections import deque
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Awaitable,
     Callable,
-    Iterable,
-    Iterator,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from skillopt_ci.aio import Begun, map_ordered
+from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.records import BatchRecord
 from skillopt_ci.progress import (
     Event,
@@ -57,41 +56,17 @@ def attempts_so_far(
     return made_under(name, basis, step_records(run, checkout))
 
 
-class Arrivals:
-    """The results of the attempts ``expected``, in that order, each as soon as its turn has come.
-
-    It belongs to one event loop and is taken from once.
-    """
-
-    def __init__(self, expected: Iterable[AttemptRequest]) -> None:
-        loop = asyncio.get_running_loop()
-        self._results = {(one.task.id, one.attempt): loop.create_future() for one in expected}
-        self._end: asyncio.Future[None] = loop.create_future()
-
-    def came(self, rollout: Rollout) -> None:
-        result = self._results[rollout.task_id, rollout.attempt]
-        if not result.done():
-            result.set_result(rollout)
-
-    @contextmanager
-    def complete(self) -> Iterator[None]:
-        """Nothing comes after the body; a failure of it is that of the arrivals."""
-        try:
-            yield
-        except Exception as failure:
-            self._end.set_exception(failure)
-            self._end.exception()  # whoever made the attempts raises it, taken or not
-            raise
-        self._end.set_result(None)
-
-    async def in_order(self) -> AsyncIterator[Rollout]:
-        """Yield each result when its turn has come; raises the failure that ended them."""
-        for result in self._results.values():
-            await asyncio.wait((result, self._end), return_when=asyncio.FIRST_COMPLETED)
-            if not result.done():
-                break
-            yield result.result()
-        await self._end
+async def in_order(
+    expected: Sequence[AttemptRequest], arrivals: AsyncIterable[Rollout], observer: Observer
+) -> AsyncIterator[Rollout]:
+    """The ``arrivals``, each as soon as those ``expected`` before it have come."""
+    turns = deque((one.task.id, one.attempt) for one in expected)
+    came: dict[tuple[str, int], Rollout] = {}
+    async for rollout in arrivals:
+        observer(StageAdvanced("rollout", rollout.task_id))
+        came[rollout.task_id, rollout.attempt] = rollout
+        while turns and turns[0] in came:
+            yield came.pop(turns.popleft())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,45 +98,35 @@ async def learn(
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
     fresh = next_rounds(dealt(batch), attempts_so_far(run, checkout), each)
     attempts = rounds(fresh, skill, "rollout", each)
-    arrivals = Arrivals(attempts)
-
-    def done(rollout: Rollout) -> None:
-        arrivals.came(rollout)
-        observer(StageAdvanced("rollout", rollout.task_id))
-
-    async def roll_out(_: int) -> tuple[Rollout, ...]:
-        with arrivals.complete():
-            observer(StageStarted("rollout", len(attempts)))
-            made = await runner.carry_out(attempts, done)
-            refuse_too_many_errors(made, config.evaluation.max_error_rate, "training")
-            means = mean_of(made)
-            observer(StageFinished("rollout", score_text(means.hard, means.n)))
-            return made
-
-    async def remember(most: int) -> tuple[Rollout, ...]:
-        comparable = attempts_so_far(run, checkout, comparable=True) if most > 0 else ()
-        made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
-        latest = [(tasks[name], number) for name, number in made][-most:]
-        return await runner.carry_out(rounds(latest, skill, "rollout", each))
-
     room = config.gradient.evidence - len(attempts)
-    async with Begun(roll_out) as rolling, Begun(remember) as recalling:
-        rolling.begin(batch.seed)
-        earlier = recalling.result(room if recalls else 0)
-        readable = _after(earlier, arrivals)
-        analysts = Analysts(
-            mode,
-            chat,
-            tasks,
-            skill,
-            config.gradient,
-            analyst_budget(config.optimizer),
-            notes_from(config.optimizer),
-        )
-        reflections, lost = await _reflect(run, batch, readable, analysts)
-        rollouts = await rolling.result(batch.seed)
+    earlier = await runner.carry_out(_earlier(run, checkout, room if recalls else 0, each))
+    made = list[Rollout]()
+
+    async def readable() -> AsyncGenerator[Rollout, None]:
+        for rollout in earlier:
+            yield rollout
+        observer(StageStarted("rollout", len(attempts)))
+        async with aclosing(runner.stream(attempts)) as arrivals:
+            async for rollout in in_order(attempts, arrivals, observer):
+                made.append(rollout)
+                yield rollout
+        refuse_too_many_errors(made, config.evaluation.max_error_rate, "training")
+        means = mean_of(made)
+        observer(StageFinished("rollout", score_text(means.hard, means.n)))
+
+    analysts = Analysts(
+        mode,
+        chat,
+        tasks,
+        skill,
+        config.gradient,
+        analyst_budget(config.optimizer),
+        notes_from(config.optimizer),
+    )
+    async with aclosing(readable()) as rollouts:
+        reflections, lost = await _reflect(run, batch, rollouts, analysts)
     places = {task.id: number for number, task in enumerate(batch.tasks)}
-    ordered = tuple(sorted(rollouts, key=lambda one: places[one.task_id]))
+    ordered = tuple(sorted(made, key=lambda one: places[one.task_id]))
     return WorkedBatch(batch, ordered, reflections, lost)
 
 
@@ -172,13 +137,15 @@ def dealt(batch: Batch) -> list[Task]:
     return order
 
 
-async def _after(
-    earlier: Awaitable[Sequence[Rollout]], arrivals: Arrivals
-) -> AsyncIterator[Rollout]:
-    for rollout in await earlier:
-        yield rollout
-    async for rollout in arrivals.in_order():
-        yield rollout
+def _earlier(run: Run, checkout: Checkout, most: int, each: int) -> tuple[AttemptRequest, ...]:
+    """The latest attempts of earlier steps that compare, at most as many as ``most``."""
+    if most <= 0:
+        return ()
+    tasks = {task.id: task for task in run.splits.train}
+    comparable = attempts_so_far(run, checkout, comparable=True)
+    made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
+    latest = [(tasks[name], number) for name, number in made][-most:]
+    return rounds(latest, checkout.skill, "rollout", each)
 
 
 async def _reflect(

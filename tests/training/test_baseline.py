@@ -9,11 +9,9 @@ import pytest
 
 from skillopt_ci.errors import ExitCode, NothingToLearn
 from skillopt_ci.ledger.records import Measurement, Snapshot, State, Usage
-from skillopt_ci.rollout.types import Status
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.baseline import (
     NEARLY,
-    all_solved,
     first_impression,
     learns_nothing,
     no_score_is_higher,
@@ -136,17 +134,6 @@ def test_the_first_impression(measurement, level, text):
 def test_a_little_soft_score_is_something():
     partly = measured(0, 2).model_copy(update={"tasks": {"s0": (0.0, 0.25), "s1": (0.0, 0.0)}})
     assert first_impression(partly) is None
-
-
-def test_a_first_step_without_failures_is_told(make_rollout):
-    solved = [make_rollout(name, hard=1.0) for name in ("a", "b")]
-    broken = make_rollout("b", status=Status.ERROR)
-    note = all_solved(1, solved)
-    assert note is not None
-    assert "All 2 training tasks" in note.text
-    assert all_solved(2, solved) is None
-    for others in ([*solved, make_rollout("c")], [], [solved[0], broken], [broken]):
-        assert all_solved(1, others) is None
 
 
 @pytest.mark.parametrize(("empty", "scored", "told"), [(4, 4, True), (3, 4, False), (0, 0, False)])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Measurement, Snapshot, State
-from skillopt_ci.training.calibrate import accepted_share, lifted
 from skillopt_ci.training.gate import (
     Ask,
     Outcome,
@@ -23,6 +22,7 @@ from skillopt_ci.training.gate import (
     setup,
 )
 from skillopt_ci.training.measure import Tally, measurement_of, tallies, worth_in
+from skillopt_ci.training.offline_eval import accepted_share, lifted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
