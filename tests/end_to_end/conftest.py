@@ -26,7 +26,7 @@ def train_until_killed() -> Killed:
 
     def train(checkout: Checkout, stage: int = 0) -> None:
         script = Path(__file__).with_name("mortal.py")
-        words = [str(script), str(checkout.folder), str(stage)]
+        words = [str(script), str(checkout.folder), "stages", str(stage)]
         done = forked.run(words, cwd=Path.cwd(), env=dict(os.environ))
         assert done.returncode == -signal.SIGKILL, done.stderr
 

@@ -1,6 +1,7 @@
-"""Train until a stage is finished, then die as a killed runner does: at once, with nothing told.
+"""Train until a count of events is full, then die as a killed runner does: at once, untold.
 
-``python mortal.py FOLDER N``: SIGKILL at the N-th finished stage; for N = 0 the whole run. Its own
+``python mortal.py FOLDER KIND N``: SIGKILL at the N-th finished stage (KIND ``stages``) or at the
+N-th event of any kind, final evaluation included (``events``); for N = 0 never. Its own
 process id is in the environment of all its children as ``MORTAL``, for hooks that kill it.
 """
 
@@ -14,28 +15,32 @@ from pathlib import Path
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import Event, StageFinished
+from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import train
 
 
-async def train_all(session: Run) -> None:
+async def train_all(session: Run, *, to_the_end: bool) -> None:
     async with prefetching(session) as ready:
         async for _ in train(ready):
             pass
+    if to_the_end:
+        await finish(session)
 
 
-def main(folder: str, last: str) -> None:
-    stages = count(1)
+def main(folder: str, kind: str, last: str) -> None:
+    counted = count(1)
 
     def observe(event: Event) -> None:
-        if isinstance(event, StageFinished) and next(stages) == int(last):
+        counts = kind == "events" or isinstance(event, StageFinished)
+        if counts and next(counted) == int(last):
             os.kill(os.getpid(), signal.SIGKILL)
 
     settings = Globals({"DEMO_KEY": "sk-demo-key"}, Path(folder))
     session = open_run(settings, observe)
     with session.ledger.lock():
-        asyncio.run(train_all(session))
+        asyncio.run(train_all(session, to_the_end=kind == "events"))
 
 
 main(*sys.argv[1:])

@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.progress import StepStarted
+from skillopt_ci.progress import StageFinished, StepStarted
 from tests.support import (
     forked,
     simulated_modes,  # noqa: F401 - teaches the simulated optimizer
@@ -64,7 +64,11 @@ class Twin:
     trees: list[str]
     usage: list[Usage]
     answered: Counter[str]
-    analysed: dict[int, set[str]]
+    analysed: dict[int, set[str]] = field(default_factory=dict)
+
+
+def twin_of(checkout: Checkout, shared: Workshop) -> Twin:
+    return Twin(checkout.trees(), used(checkout), shared.server.answered.copy())
 
 
 def used(checkout: Checkout) -> list[Usage]:
@@ -97,15 +101,19 @@ def twin(shared: Workshop) -> Twin:
         for step, start in begun.items()
         for end in [begun.get(step + 1)]
     }
-    return Twin(checkout.trees(), used(checkout), server.answered.copy(), analysed)
+    return replace(twin_of(checkout, shared), analysed=analysed)
+
+
+def clone_of(shared: Workshop, name: str) -> Checkout:
+    """A clone of a remote of its own; what the server is asked from now on is counted afresh."""
+    clone = shared.clone(shared.origin(f"{name}.git"), name)
+    shared.server.answered.clear()
+    return clone
 
 
 @pytest.fixture
 def clone(shared: Workshop, tmp_path: Path) -> Checkout:
-    """A clone of a remote of its own; what the server is asked from now on is counted afresh."""
-    clone = shared.clone(shared.origin(f"{tmp_path.name}.git"), tmp_path.name)
-    shared.server.answered.clear()
-    return clone
+    return clone_of(shared, tmp_path.name)
 
 
 def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
@@ -184,6 +192,91 @@ def test_killed_without_a_remote(twin, shared, train_until_killed):
     assert shared.server.answered == twin.answered
 
 
+# kill -9 at the end of an epoch, whose second guidance helps or harms.
+
+#: What becomes of the second epoch's guidance, and after which stage of which epoch's end the
+#: process dies. Up to the verdict both fates are one.
+DEATHS = [
+    *(("merged", 1, stage) for stage in ("candidate", "gate", "epoch end")),
+    *(("merged", 2, stage) for stage in ("compare", "both texts", "candidate")),
+    *(("merged", 2, stage) for stage in ("selection", "gate", "epoch end")),
+    *(("reverted", 2, stage) for stage in ("selection", "gate", "epoch end")),
+]
+
+
+def with_ends(checkout: Checkout) -> Checkout:
+    config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
+    for old, new in (
+        ("use_slow_update: false, use_meta_skill: false", "use_slow_update: true"),
+        ("batch_size: 4", "batch_size: 8"),
+    ):
+        assert old in config
+        config = config.replace(old, new)
+    checkout.write("skillopt.yaml", config)
+    return checkout
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An uninterrupted run with ends of epochs, and the stages that it finished."""
+
+    twin: Twin
+    shared: Workshop
+    stages: list[str]
+
+    def position(self, epoch: int, stage: str) -> int:
+        """Number (from 1) of a stage of the end of ``epoch``, an epoch being one step.
+
+        The two texts are asked for at once, and finished in any order.
+        """
+        if stage == "both texts":
+            return self.position(epoch, "candidate") - 1
+        decided = [number for number, name in enumerate(self.stages) if name == "decide"]
+        return self.stages.index(stage, decided[epoch - 1]) + 1
+
+    def clone(self, name: str) -> Checkout:
+        return with_ends(clone_of(self.shared, name))
+
+
+@pytest.fixture(scope="module")
+def ended(
+    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Ended]:
+    with open_workshop(tmp_path_factory.mktemp("ended")) as shared:
+        helps = request.param == "merged"
+        guidance = "Kind d: a number begins with d." if helps else "Leave out every answer."
+        shared.server.guidance = f"- {guidance}"
+        shared.server.memory = "- Name one kind in each rule."
+        checkout, stages = with_ends(shared.checkout("twin")), list[str]()
+
+        def note(event: Event) -> None:
+            if isinstance(event, StageFinished):
+                stages.append(event.stage)
+
+        checkout.run(observer=note)
+        assert checkout.kinds() == ["start", "step", "slow_update", "step", "slow_update"]
+        yield Ended(twin_of(checkout, shared), shared, stages)
+
+
+@pytest.mark.parametrize(("ended", "epoch", "stage"), DEATHS, indirect=["ended"], scope="module")
+def test_killed_at_the_end_of_an_epoch(ended, tmp_path, train_until_killed, epoch, stage):
+    clone = ended.clone(tmp_path.name)
+    train_until_killed(clone, ended.position(epoch, stage))
+    clone.run()
+    assert_equal_to(ended.twin, clone, ended.shared)
+
+
+@pytest.mark.parametrize("ended", ["merged"], indirect=True, scope="module")
+def test_killed_again_and_again_at_ends_of_epochs(ended, tmp_path, train_until_killed):
+    clone = ended.clone(tmp_path.name)
+    for stage in (ended.position(1, "candidate"), 1, 10, 1, 3, 1):
+        train_until_killed(clone, stage)
+    clone.run()
+    assert_equal_to(ended.twin, clone, ended.shared)
+
+
 # kill -9 at random events of runs with every option on: each ends like its uninterrupted twin.
 
 TRAINED = "skillopt/interrupted"
@@ -249,8 +342,8 @@ class Run:
     def go(self, last: int = 0) -> bool:
         """Train and finish, or die at the event number ``last``; tell whether it died."""
         before = self.world.server.answered.total()
-        script = str(Path(__file__).with_name("doomed.py"))
-        words = [script, str(self.checkout.folder), str(last)]
+        script = str(Path(__file__).with_name("mortal.py"))
+        words = [script, str(self.checkout.folder), "events", str(last)]
         done = forked.run(words, cwd=self.checkout.folder, env=dict(os.environ))
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         self.answers += self.world.server.answered.total() - before
