@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-# Student's t distribution, for whole degrees of freedom.
 
 #: Terms below this share of the sum cannot change a double any more.
 _NEGLIGIBLE = 1e-18
@@ -45,9 +44,6 @@ def central_share(angle: float, degrees: int) -> float:
         if term < _NEGLIGIBLE * total:
             break
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
-
-
-# Confidence intervals, and the one of a proportion.
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,11 @@ from skillopt_ci.computer.computer import (
     probe,
 )
 from skillopt_ci.computer.sandbox_limits import (
-    ControlGroup,
-    Hierarchy,
     control_group,
+    groups_folder,
     seccomp_filter,
     sweep,
     times_exceeded,
-    usable_hierarchies,
 )
 from skillopt_ci.confinement import FIRST_USER, USERS, system_view
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
@@ -108,15 +106,8 @@ exec 3<&0
 cat <&3 > /dev/null &
 wait "$!"
 """
-#: Puts itself into the groups that are named first, then becomes the rest of the words.
-_JOIN = """\
-number=$1; shift
-while [ "$number" -gt 0 ]; do
-  echo 0 > "$1/cgroup.procs" || exit 125
-  shift; number=$((number - 1))
-done
-exec "$@"
-"""
+#: Puts itself into the group that is named first, if any, then becomes the rest of the words.
+_JOIN = '[ -z "$1" ] || echo 0 > "$1/cgroup.procs" || exit 125; shift; exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +115,12 @@ class Sandboxes:
     """Computers made with bubblewrap; without control groups each process is limited alone."""
 
     search_path: str
-    hierarchies: Callable[[], tuple[Hierarchy, ...] | None] = usable_hierarchies
+    groups: Callable[[], Path | None] = groups_folder
     name: str = "sandbox"
 
     @property
     def caveat(self) -> str:
-        if self.hierarchies() is not None:
+        if self.groups() is not None:
             return ""
         return (
             "Memory was limited for each process by itself, processors were limited to a whole"
@@ -139,10 +130,11 @@ class Sandboxes:
     def check(self) -> None:
         find_programs(self.search_path)
         seccomp_filter(platform.machine(), counted=True)
-        hierarchies = self.hierarchies()
-        sweep(hierarchies or ())
+        groups = self.groups()
+        if groups is not None:
+            sweep(groups)
         kernel = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
-        if hierarchies is None and kernel < _COUNTING_KERNEL:
+        if groups is None and kernel < _COUNTING_KERNEL:
             raise ComputerUnavailable(
                 "This Linux cannot limit the number of processes in a sandbox without root.",
                 hint="Linux 5.14 can. Or run as root, or set `rollout.computer.type: docker`.",
@@ -162,11 +154,11 @@ class Sandboxes:
         programs = find_programs(self.search_path)
         # Root never goes inside: it becomes a user that owns nothing, a different one each time.
         user = FIRST_USER + secrets.randbelow(USERS) if os.geteuid() == 0 else None
-        hierarchies = self.hierarchies()
+        groups = self.groups()
         with ExitStack() as limits:
-            group = hierarchies and limits.enter_context(control_group(hierarchies, spec))
+            group = groups and limits.enter_context(control_group(groups, spec))
             async with _namespace_holder(programs, user, spec) as holder:
-                yield Computer(SandboxShell(spec, programs, user, holder, group or None))
+                yield Computer(SandboxShell(spec, programs, user, holder, group))
 
 
 def find_programs(search_path: str) -> Mapping[str, str]:
@@ -239,7 +231,7 @@ class SandboxShell:
     programs: Mapping[str, str]
     user: int | None
     holder: int
-    group: ControlGroup | None
+    group: Path | None
 
     async def __call__(self, command: Command) -> CommandResult:
         before = self._counts()
@@ -257,8 +249,9 @@ class SandboxShell:
         return replace(done, exit_code=status or 0, limit=limit)
 
     def _counts(self) -> dict[str, int]:
-        group = self.group or ()
-        return {limit: times_exceeded(group, limit) for limit in ("memory", "processes")}
+        if self.group is None:
+            return {}
+        return {limit: times_exceeded(self.group, limit) for limit in ("memory", "processes")}
 
     def _disk_is_full(self) -> bool:
         stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")
@@ -296,7 +289,6 @@ class SandboxShell:
     def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:
         """Join the groups, then the holder's namespaces as the agent, then run bubblewrap."""
         programs, spaces = self.programs, f"/proc/{self.holder}/ns"
-        folders = self.group or ()
         as_root = self.user is not None
         user = () if as_root else (f"--user={spaces}/user", "--preserve-credentials")
         become = (programs["setpriv"], f"--reuid={self.user}", f"--regid={self.user}")
@@ -311,7 +303,7 @@ class SandboxShell:
                 f"--fsize={self.spec.disk_mb * 1024**2}",
             )
         return (
-            *("/bin/sh", "-c", _JOIN, "sh", str(len(folders)), *map(str, folders)),
+            *("/bin/sh", "-c", _JOIN, "sh", str(self.group or "")),
             *(programs["nsenter"], *user, f"--mount={spaces}/mnt"),
             *(f"--pid={spaces}/pid_for_children", "--"),
             *((*become, "--clear-groups", "--") if as_root else ()),

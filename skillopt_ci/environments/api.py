@@ -43,7 +43,6 @@ from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Task, task_sha256
 from skillopt_ci.util import user_errors
 
-# Dividing one list of tasks into the three splits, where a source has but one.
 
 Item = TypeVar("Item")
 
@@ -99,9 +98,6 @@ def task_of(entry: Mapping[str, object], folder: Path) -> Task:
 def divided(tasks: Sequence[Task], split: str, seed: int = 42) -> Mapping[Split, tuple[Task, ...]]:
     """Divide ``tasks`` into train, selection and test by shares, always the same way."""
     return Division(split=split, seed=seed).divided(tasks)
-
-
-# Calling a user's environment so that its mistakes are told as such.
 
 
 def split_tasks(environment: Environment, split: Split) -> tuple[Task, ...]:
@@ -168,8 +164,6 @@ def _faults(tasks: tuple[object, ...]) -> Iterator[str]:
                 yield f"task {task.id!r} cannot be written as JSON: {error}"
 
 
-# The options of an environment, checked like any other part of the configuration.
-
 Options = TypeVar("Options", bound=Section)
 
 
@@ -181,9 +175,6 @@ def read_options(shape: type[Options], given: Mapping[str, object]) -> Options:
         faults = explain(error, shape, lambda _: "")
         lines = [f"{'.'.join(map(str, ('environment', *path)))}: {text}" for path, text in faults]
         raise UsageError("\n".join(lines)) from None
-
-
-# Tasks tried out with known solutions, before a model is paid for.
 
 
 def try_solutions(
@@ -220,9 +211,6 @@ def try_solutions(
     runner = Runner(attempting, Slots(4))
     made = asyncio.run(runner.carry_out(AttemptRequest(one, "", "trial") for one in scripted))
     return {rollout.task_id: rollout for rollout in made}
-
-
-# Packages that only some environments need.
 
 
 def require(package: str, extra: str) -> None:

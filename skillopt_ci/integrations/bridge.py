@@ -54,8 +54,6 @@ MODELS = {"target": Role.TARGET, "judge": Role.JUDGE, "optimizer": Role.OPTIMIZE
 #: none has the number of another attempt.
 _SAMPLES_APART = 1_000_000
 
-# The run's models behind OpenAI's chat protocol, on the loopback interface, for one attempt.
-
 
 def read_request(body: bytes) -> tuple[ChatRequest, int]:
     """A request to one of ``MODELS``, and how many answers it wants. Raises BadRequestError."""
@@ -187,9 +185,6 @@ def _since(known: tuple[Message, ...], now: tuple[Message, ...]) -> Iterator[Ste
 
 def _gist(message: Message) -> tuple[str, str, tuple[str, ...]]:
     return message.role, message.content.strip(), tuple(call.id for call in message.tool_calls)
-
-
-# Tasks of another tool, and attempts at them.
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,6 @@ from skillopt_ci.util import did_you_mean, read_text
 FILE = "file://"
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 
-# A promptfoo configuration, as far as it describes tests.
-
 
 def _listed(value: object) -> object:
     return value if isinstance(value, list) else [value]
@@ -212,9 +210,6 @@ def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> 
 
 def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# Reading the tests.
 
 
 def rendered(value: Any, values: Mapping[str, Any]) -> Any:

@@ -34,8 +34,6 @@ from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rol
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets, working_facts
 from skillopt_ci.training.run_context import Equipment, RunnerParts
 
-# The Ray cluster: found, joined or started.
-
 
 def join(settings: RayExecutor) -> None:
     """Connect this process to the cluster until it ends; one that is connected already stays.
@@ -72,9 +70,6 @@ def join(settings: RayExecutor) -> None:
     atexit.register(ray.shutdown)
 
 
-# What goes to a worker of the cluster, and what comes back.
-
-
 @dataclass(frozen=True, slots=True)
 class Parcel:
     """One order with all that a worker needs for it, but no secret: those it has by itself.
@@ -98,8 +93,6 @@ class Handover:
     trouble: str = ""
     """What kept the worker from measuring the attempt."""
 
-
-# Attempts made by workers of a Ray cluster, and accounted for here.
 
 #: A worker whose attempt was cancelled has this long to stop what it started.
 _STOP_SECONDS = 30.0

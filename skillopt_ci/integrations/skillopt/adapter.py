@@ -24,8 +24,6 @@ from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
-# A batch of rollouts as SkillOpt's ``reflect`` expects it: rows, files, and its settings.
-
 
 def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dict[str, str]]:
     """The adapter's own rows and files, or what we know where it left none (a refusal, a limit).
@@ -138,8 +136,6 @@ class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
         soft = checked_share(result["soft"], "the adapter's soft score")
         return Score(hard, soft, str(result["reason"]), str(result["answer"]))
 
-
-# The files of a rollout that reflection reads: packed in one process, laid out in another.
 
 #: A larger file is left behind: no analyst reads it.
 MOST_BYTES = 2_000_000

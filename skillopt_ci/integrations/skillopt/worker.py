@@ -21,8 +21,6 @@ from skillopt_ci.tasks.records import kind_of
 from skillopt_ci.util import user_module
 from skillopt_ci.worker import SideError
 
-# In the worker: the adapter's own ``reflect`` on a batch of rollouts.
-
 
 def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     """The patches that the adapter proposes, in a fixed order as far as it keeps them in files."""
