@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-
 #: Terms below this share of the sum cannot change a double any more.
 _NEGLIGIBLE = 1e-18
 

@@ -43,7 +43,6 @@ from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Task, task_sha256
 from skillopt_ci.util import user_errors
 
-
 Item = TypeVar("Item")
 
 
