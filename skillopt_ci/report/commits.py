@@ -183,10 +183,12 @@ def _confirmation(entry: HistoryEntry) -> _Words:
         "open": ("Leave provisional", "The difference is not yet told from noise."),
     }
     verb, meaning = told[entry.action]
+    gain, _, changed = entry.reason.partition("; ")
     return _said(
-        f"{verb}: {entry.reason}",
+        f"{verb}: {gain}",
         f"The skill was compared on selection tasks drawn at random, by attempts that no decision "
         f"had seen. {meaning}",
+        _sentence(changed) if changed else "",
         f"Used {usage_text(entry.usage)}.",
     )
 

@@ -13,18 +13,26 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from typing import Literal
 
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, State, rounded
+from skillopt_ci.ledger.records import (
+    ConfirmationRecord,
+    Confirmed,
+    FreshPair,
+    HistoryEntry,
+    State,
+    rounded,
+)
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading
+from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import plural, signed
+from skillopt_ci.text import plural, score, signed
 from skillopt_ci.training.measure import Scores, Tally, worth_in
 from skillopt_ci.training.plan import boundary_due, calls_left, sizes_of, steps_per_epoch
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -48,6 +56,9 @@ _STAKES = tuple(eighths / 8 for eighths in range(1, 8))
 _FIRST_ATTEMPT = 1_000_000
 #: Digits of a recorded score: the verdict is that of what is recorded.
 _DIGITS = 6
+
+#: How sure one must be that the model changed.
+_SURE = 0.999
 
 Action = Literal["confirmed", "refuted", "open"]
 
@@ -89,6 +100,34 @@ def recomputed(record: ConfirmationRecord) -> tuple[Action, float]:
     """What the recorded pairs make of a test."""
     action, e_value = verdict((one.difference for one in record.pairs), level(record.test))
     return action, round(e_value, _DIGITS)
+
+
+def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
+    """What fresh attempts at the initial skill say of the model, in words: nothing if it kept.
+
+    The initial skill is the control of a run: no gate chose its first score, so that fresh
+    attempts may differ from it by chance alone, beyond Newcombe's interval (1998) in one test of
+    a thousand. A score from before the tasks or the way of measuring changed says nothing.
+    """
+    start, again = history[0], [pair.confirmed for pair in record.pairs]
+    measured_anew = any(
+        entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256
+        for before, entry in pairwise(history)
+    )
+    if record.confirmed != start.skill_sha256 or measured_anew or not again:
+        return ""
+    then, now = start.score_after or 0.0, math.fsum(again) / len(again)
+    first, fresh = wilson(then, start.tasks, _SURE), wilson(now, len(again), _SURE)
+    if now > then:
+        chance = math.hypot(now - fresh.low, first.high - then)
+    else:
+        chance = math.hypot(fresh.high - now, then - first.low)
+    if abs(now - then) <= chance:
+        return ""
+    return (
+        f"the initial skill scored {score(then)} when the run began and {score(now)} now: the "
+        "target model seems to have changed"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +176,9 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     )
     since = f"the skill of step {due.confirmed.step}" if due.confirmed.step else "the initial skill"
     told = f"{signed(after - before)} over {since} on {plural(len(record.pairs), 'fresh pair')}"
+    if changed := drift(checkout.history, record):
+        told += f"; {changed}"
+        run.observer(Note(f"{changed[0].upper()}{changed[1:]}.", level="warning"))
     entry = history_entry(
         run,
         "confirm",

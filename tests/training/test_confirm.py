@@ -11,9 +11,9 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.show import _replayed_confirmations
 from skillopt_ci.ledger.folder import RunFolder
-from skillopt_ci.ledger.records import ConfirmationRecord
-from skillopt_ci.progress import StageAdvanced
-from skillopt_ci.training.confirm import ALPHA, fewest_pairs, level, recomputed, verdict
+from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
+from skillopt_ci.progress import Note, StageAdvanced
+from skillopt_ci.training.confirm import ALPHA, drift, fewest_pairs, level, recomputed, verdict
 from tests.conftest import RULES, Stopped
 
 if TYPE_CHECKING:
@@ -106,6 +106,85 @@ def test_a_skill_that_won_by_luck_stays_provisional_and_is_not_tested_for_ever(
     kinds, answered = checkout.kinds(), model_server.answered.total()
     checkout.run(ON)
     assert (checkout.kinds(), model_server.answered.total()) == (kinds, answered)
+
+
+def test_a_model_that_changed_since_the_run_began_is_noticed_and_said(checkout, model_server):
+    all_at_once(model_server)
+    truly, notes = model_server.answer, list[str]()
+
+    def answer(system: str, prompt: str) -> str:
+        """What the rules say, the model has learned by itself in the meantime."""
+        known = "\n".join(RULES.values()) if prompt.startswith("Item") else ""
+        return truly(system + known, prompt)
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Note):
+            notes.append(event.text)
+
+    checkout.step(ON)
+    model_server.answer = answer
+    checkout.run(ON, observer=hear)
+    entry = next(entry for entry in checkout.history() if entry.kind == "confirm")
+    said = "initial skill scored 0.000 when the run began and 1.000 now"
+    assert said in entry.reason
+    assert sum(said in note for note in notes) == checkout.kinds().count("confirm")
+    place = next(n for n, subject in enumerate(checkout.subjects()) if "fresh" in subject)
+    assert "began" not in checkout.subjects()[place]
+    body = checkout.git("log", "--first-parent", "--reverse", "--format=%b%x00", BRANCH)
+    assert said in " ".join(body.split("\0")[place].split())
+
+
+@pytest.mark.parametrize("solved", [0, 1, 20, 39, 40])
+def test_chance_is_taken_for_a_change_of_the_model_once_in_a_thousand_tests(solved):
+    share, dice = solved / 40, random.Random(solved)
+    alarms = 0
+    for _ in range(500):
+        first = sum(dice.random() < share for _ in range(40)) / 40
+        again = [float(dice.random() < share) for _ in range(24)]
+        alarms += drift([started(first)], fresh(again)) != ""
+    assert alarms <= 3
+
+
+def test_scores_from_before_the_conditions_changed_are_no_control():
+    start, worse = started(0.9), fresh([0.0] * 24)
+    assert drift([start], worse)
+    edited = start.model_copy(update={"kind": "measure", "skill_sha256": "by hand"})
+    assert drift([start, edited], worse)
+    assert not drift([start, start.model_copy(update={"kind": "measure"})], worse)
+    assert not drift([edited], worse)
+
+
+def started(score: float) -> HistoryEntry:
+    return HistoryEntry(
+        kind="start",
+        step=0,
+        epoch=0,
+        action="start",
+        score_after=score,
+        tasks=40,
+        skill_sha256="initial",
+    )
+
+
+def fresh(again: list[float]) -> ConfirmationRecord:
+    pairs = [
+        FreshPair(id=str(draw), draw=draw, current=1.0, confirmed=score)
+        for draw, score in enumerate(again)
+    ]
+    return ConfirmationRecord(
+        test=1,
+        level=level(1),
+        step=1,
+        current="now",
+        confirmed="initial",
+        measured_under="",
+        metric="hard",
+        seed=0,
+        draws=len(pairs),
+        action="open",
+        e_value=1.0,
+        pairs=tuple(pairs),
+    )
 
 
 def test_a_kill_at_any_attempt_leaves_the_same_trees(workshop):
