@@ -21,10 +21,7 @@ Result = TypeVar("Result")
 
 @asynccontextmanager
 async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises the first failure itself instead of a group around it.
-
-    Callers act on the type of the failure (a budget, a wrong key); the group would hide it.
-    """
+    """A task group that raises the first failure itself, since callers act on its type."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group
@@ -181,10 +178,7 @@ _CLOCK: ContextVar[_Clock | None] = ContextVar("working_time", default=None)
 
 @asynccontextmanager
 async def working_time(seconds: float | None) -> AsyncIterator[None]:
-    """Cancel the body after ``seconds`` of working time (None: never) and raise :class:`TimeUp`.
-
-    The clock stands still :func:`off_the_clock`; that does not stop the clock of an outer limit.
-    """
+    """Cancel the body after ``seconds`` of working time (None: never): :class:`TimeUp`."""
     timeout = asyncio.timeout(seconds)
     token = _CLOCK.set(None if seconds is None else _Clock(timeout))
     try:

@@ -179,11 +179,7 @@ async def run_program(
     output_bytes: int,
     keeps_home: bool = False,
 ) -> CommandResult:
-    """Run ``arguments``, confined as far as this machine allows.
-
-    It cannot read our secrets, and can write only to ``work``; with ``keeps_home`` its user's home
-    is there. Raises TimeoutError, and ComputerFailure if it cannot be started.
-    """
+    """Run ``arguments`` confined, able to write to ``work`` alone. Raises TimeoutError."""
     cell = await asyncio.to_thread(lambda: current().cell(work))
     command, variables = cell.command(
         arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
@@ -214,11 +210,7 @@ def signal_name(number: int) -> str:
 
 
 async def started(starting: Coroutine[Any, Any, Process]) -> Process:
-    """Wait for the start of a leader of a process group, and kill the group if cancelled.
-
-    Left to itself asyncio would kill the first process alone, and could wait for ever for pipes
-    that it had not yet opened.
-    """
+    """Wait for a group leader's start; kill the group if cancelled, where asyncio kills but one."""
     start = asyncio.ensure_future(starting)
     try:
         return await shielded(start)
@@ -238,11 +230,7 @@ async def _end(process: Process) -> None:
 
 @asynccontextmanager
 async def _captured(output: Capture) -> AsyncIterator[int]:
-    """Yield the writing end of a pipe; leaving waits until its writers have closed it.
-
-    The pipe is ours and not asyncio's, which may not see a program end before everything that it
-    started has closed its output.
-    """
+    """Yield a pipe's writing end; asyncio's own may not see a program end before its children."""
     source, sink = os.pipe()
     async with pipe_reader(source) as reader:
 
@@ -286,12 +274,7 @@ def sealed_file(content: bytes) -> Iterator[int]:
 
 
 def kill_tree(root: int) -> None:
-    """Kill the process ``root``, its group, and all that descends from it.
-
-    Agents start commands in sessions of their own, which a signal to the group misses. All are
-    stopped first, so that none can start another meanwhile. Without ``/proc`` only the group is
-    killed.
-    """
+    """Kill ``root``, its group and its descendants: all are stopped first, so none starts more."""
     found: set[int] = set()
     try:
         _signal(-root, signal.SIGSTOP)

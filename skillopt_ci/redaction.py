@@ -61,11 +61,7 @@ def can_be_hidden(secret: str) -> bool:
 
 
 class Redactor:
-    """Hides all secrets that it has learnt of, also in base64, in URLs, and escaped.
-
-    There is one for a whole process, made where the process begins, since a configuration names
-    its secrets only when it is read. It is called like a function.
-    """
+    """Hides all secrets that it has learnt of, also in base64, in URLs, and escaped."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: set[str] = set()
@@ -76,7 +72,6 @@ class Redactor:
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Hide ``secrets`` from now on; those that cannot be hidden are left out."""
         found = {part for secret in secrets for part in _parts(secret)}
         if found <= self._secrets:
             return

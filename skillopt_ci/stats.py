@@ -52,10 +52,7 @@ class Interval:
 
 
 def wilson(mean: float, n: int, confidence: float = 0.95) -> Interval:
-    """Wilson score interval of a proportion (1927), sound for small ``n`` and near 0 or 1.
-
-    For fractional scores it is conservative.
-    """
+    """Wilson score interval (1927): sound for few values, conservative for fractional scores."""
     if n == 0:
         return Interval(0.0, 1.0)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)

@@ -150,11 +150,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def user_module(source: str, root: Path) -> ModuleType:
-    """Import ``path/to/file.py`` below ``root``, or ``package.module`` with ``root`` on the path.
-
-    The root comes last on the path: a file of the repository can never take the place of a
-    library. Whatever the import raises is raised.
-    """
+    """Import a file or module below ``root``, which comes last on the path. Raises anything."""
     if (folder := str(root.resolve())) not in sys.path:
         sys.path.append(folder)
     if source.endswith(".py"):
@@ -204,7 +200,6 @@ def user_object(entry: str, root: Path, what: str, fits: Callable[[object], bool
 
 
 def last_line(error: BaseException) -> str:
-    """What an exception says and the innermost line that it came from, in one line."""
     message = " ".join(str(error).split())[-200:]
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

@@ -54,11 +54,7 @@ class WorkerGone(EnvironmentFailure):
 
 
 class Worker:
-    """A running worker; ``tasks`` and ``facts`` are what its side told of itself.
-
-    It belongs to no event loop, and ends when it is closed or this process ends. What an attempt
-    runs may stop or kill it: then its attempts raise :class:`WorkerGone`, and it is :attr:`gone`.
-    """
+    """A running worker, of no event loop; what attempts run may kill it: then it is ``gone``."""
 
     def __init__(
         self,

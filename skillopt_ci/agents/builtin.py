@@ -97,7 +97,6 @@ def tools(names: Sequence[str]) -> tuple[Tool, ...]:
 
 
 def submitted(call: ToolCall) -> str:
-    """Return the answer that a call of `submit` hands in; raises :class:`BadArguments`."""
     return _read_arguments(call, Submit).answer
 
 
@@ -187,10 +186,7 @@ def _told(result: CommandResult, seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentSolver:
-    """Asks the model, carries out its tool calls, and asks again.
-
-    The conversation only ever grows at its end, so that a server can cache what came before.
-    """
+    """Asks the model, carries out its tool calls, and asks again; servers can cache the start."""
 
     client: ChatClient
     prompts: Prompts
@@ -245,7 +241,6 @@ class AgentSolver:
         yield Attempt(talk.messages, response, n_turns=talk.turns, usage=talk.usage)
 
     def first_request(self, task: Task, skill: str, stage: str, attempt: int) -> ChatRequest:
-        """The question with which an attempt at ``task`` begins."""
         messages = conversation(task, skill, self.prompts, "agent")
         offered = tools(self.settings.tools)
         return ChatRequest(Role.TARGET, stage, messages, attempt=attempt, tools=offered)

@@ -257,7 +257,7 @@ def agent_failure(
 
 
 def waiting_for_server(stderr: str) -> str:
-    """What an agent that tells of it on standard error last said of asking again."""
+    """What the agent last said on standard error of asking its server again."""
     return next(reversed(_WAITING.findall(stderr)), "")
 
 
@@ -284,12 +284,7 @@ class ExternalSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        """Install the skill, run the agent, tell its steps, and return its answer.
-
-        Raises AgentError when it fails or gives no answer, ModelSetupError when it cannot be run
-        or has no valid key, ModelRefusal when its server will not take the prompt, and
-        ModelUnavailable when its server is at fault or it ends before its model has answered.
-        """
+        """Run the agent once; raises what :func:`agent_failure` returns, and UsageError."""
         computer, facts = place.computer, AGENTS[self.settings.agent]
         if computer is None:
             raise UsageError(

@@ -74,10 +74,7 @@ class SkillFolder:
 
 
 def read_skill_folder(path: Path) -> SkillFolder:
-    """Read what lies beside the skill document ``path``, if that is a SKILL.md in its own folder.
-
-    Symbolic links and hidden files are left out. Raises SkillError for what cannot be handed out.
-    """
+    """The visible files beside a SKILL.md in a folder of its own. Raises SkillError."""
     alone = path.name != "SKILL.md" or (path.parent / ".git").exists()
     if alone or not path.parent.is_dir():
         return SkillFolder(path.name, path.parent.name)

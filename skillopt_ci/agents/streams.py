@@ -1,7 +1,4 @@
-"""The events that other people's agents write; facts and sources: docs/agents.md.
-
-A reader passes over what it does not know: newer versions write more.
-"""
+"""The events that other people's agents write (docs/agents.md); unknown ones are skipped."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping

@@ -26,11 +26,7 @@ class Member:
 
 
 def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
-    """Return the members of a tar that are regular files, folders, or links that stay inside.
-
-    Anything else is left out, or refused with :class:`FileRefused` if ``strict``; so is a tar that
-    cannot be read.
-    """
+    """Members that are files, folders, or links inside; FileRefused for others if ``strict``."""
     members: dict[str, Member] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
@@ -114,7 +110,6 @@ def _with_folders(paths: Iterable[str]) -> Iterable[str]:
 
 
 def pack(members: Iterable[Member]) -> bytes:
-    """Return a tar that depends on nothing but the members: no times, no owners, sorted."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for member in sorted(members, key=lambda one: one.name):

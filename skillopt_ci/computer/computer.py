@@ -98,11 +98,7 @@ Shell = Callable[[Command], Awaitable[CommandResult]]
 
 @dataclass(frozen=True, slots=True)
 class Computer:
-    """One place to work in. Paths are absolute, or relative to WORKDIR.
-
-    Every method raises :class:`ComputerFailure` if the computer itself fails. ``locate`` says
-    where a path inside really is.
-    """
+    """One place to work in; ``locate`` says where a path really is. Raises ComputerFailure."""
 
     shell: Shell
     locate: Callable[[str], str] = str
@@ -127,7 +123,6 @@ class Computer:
         return await self.shell(asked)
 
     async def read(self, path: str, *, max_bytes: int = 1_000_000) -> bytes:
-        """Return a file's content. Raises :class:`FileRefused`."""
         script = (_READ, self._file(path), str(max_bytes + 1))
         done = await self._perform(path, script, output_bytes=max_bytes)
         return _complete(done.out, path, max_bytes)
@@ -204,11 +199,7 @@ class Computers(Protocol):
         """Raise ComputerUnavailable, which says what to do, unless these computers can be had."""
 
     def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
-        """Start a computer; nothing of it is left at the end.
-
-        Entering raises :class:`ComputerFailure` where starting failed, and
-        :class:`ComputerUnavailable` where a limit that is asked for cannot be applied.
-        """
+        """Start a computer, of which nothing is left at the end. Raises ComputerFailure too."""
 
 
 _PROBE = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
@@ -252,10 +243,7 @@ async def _complaint(computer: Computer, outside: str) -> str:
 
 
 def _unspeakable(words: Sequence[str]) -> str:
-    """Say why no program can be given these words; empty if one can.
-
-    They may come from a model, so that this must not look like a failure of the computer.
-    """
+    """Why no program can be given these words, which may be a model's; empty if one can."""
     if any("\0" in word for word in words):
         return "an argument has a zero byte"
     try:

@@ -165,11 +165,7 @@ class Engine:
                 raise
 
     async def sweep(self) -> None:
-        """Remove what belongs to processes of this machine that were killed before they could.
-
-        Containers of live runs, and of other machines on the same engine, are left alone. Raises
-        ComputerFailure.
-        """
+        """Remove containers of this machine's processes that have died. Raises ComputerFailure."""
         shown = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
         listed = await self.call("ps", "--all", "--filter", f"label={LABEL}", "--format", shown)
         for line in listed.splitlines():
@@ -179,11 +175,7 @@ class Engine:
 
 
 def _environment(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The options that set variables inside, and those that `docker` takes their values from.
-
-    So no value is seen in a list of processes. Only what `docker` would take for its own is named
-    with its value, none of which is secret.
-    """
+    """Options that set variables inside, and values for `docker`, unseen in process lists."""
     own = {name for name in values if re.match("(HOME|PATH)$|DOCKER_|LD_", name)}
     words = (f"{name}={value}" if name in own else name for name, value in values.items())
     options = [word for one in words for word in ("--env", one)]

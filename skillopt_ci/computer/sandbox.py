@@ -220,12 +220,7 @@ async def _namespace_holder(
 
 @dataclass(frozen=True, slots=True)
 class SandboxShell:
-    """Runs the commands of one computer.
-
-    ``user`` is whom root becomes, None if we are not root; ``holder`` is the process whose
-    namespaces for children are the computer's. Without ``group`` limits hold for each process
-    alone.
-    """
+    """Runs the commands of one computer; ``user`` is whom root becomes, if we are root."""
 
     spec: ComputerSpec
     programs: Mapping[str, str]

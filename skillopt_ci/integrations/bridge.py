@@ -69,11 +69,7 @@ Work = Callable[[str, str], Coroutine[Any, Any, dict[str, Any]]]
 
 @dataclass(slots=True)
 class Conversation:
-    """Answers the calls of one attempt through ``client``; ``stage`` and ``attempt`` as there.
-
-    Only models of these ``roles`` are lent. ``messages`` is the target's conversation so far,
-    ``usage`` what its answers consumed.
-    """
+    """One attempt's calls of models; ``messages`` and ``usage`` are the target's so far."""
 
     client: ChatClient
     stage: str
@@ -86,11 +82,7 @@ class Conversation:
     _asked: Counter[str] = field(default_factory=Counter)
 
     async def hold(self, work: Work) -> AsyncGenerator[Step, None]:
-        """Do ``work``, serving models to it meanwhile, and tell what they are asked and say.
-
-        The result of ``work`` is in ``result`` afterwards. Raises what the models or ``work``
-        raise, at once: nobody else's retries hide it.
-        """
+        """Do ``work``, serve models to it, and tell the steps; raises what either does, at once."""
         events: asyncio.Queue[Step | asyncio.Task[Any]] = asyncio.Queue()
         running: set[asyncio.Task[Any]] = set()
         token = secrets.token_urlsafe(24)
@@ -168,7 +160,6 @@ class Conversation:
 
 
 def _since(known: tuple[Message, ...], now: tuple[Message, ...]) -> Iterator[Step]:
-    """What happened between two questions to the target, as far as messages tell."""
     if not known:
         yield Asked(now)
         return
@@ -260,7 +251,7 @@ class BridgeEnvironment(Environment, Generic[Options]):
 
     @property
     def worker(self) -> Worker:
-        """The worker; raises UsageError if the other tool cannot load what it is to load."""
+        """The worker; raises UsageError if the other tool cannot be loaded."""
         if self._worker is not None and self._worker.gone:
             self.close()
         if self._worker is None:
@@ -324,7 +315,6 @@ def unpacked(artifacts: bytes) -> dict[str, Any]:
 
 
 def checked_share(value: object, what: str) -> float:
-    """``value`` as a score from 0 to 1; raises GraderError that says ``what`` is none."""
     if isinstance(value, bool | int | float) and 0 <= value <= 1:
         return float(value)
     raise GraderError(f"{what} is {value!r}, expected a score from 0 to 1")

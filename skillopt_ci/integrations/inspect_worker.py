@@ -1,7 +1,4 @@
-"""In the worker: an Inspect AI task, its samples, and the evaluation of one of them.
-
-Runs without anything of skillopt-ci's but the worker's protocol.
-"""
+"""In the worker: an Inspect AI task, with nothing of ours but the worker's protocol."""
 
 import gc
 import sys

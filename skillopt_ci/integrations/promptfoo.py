@@ -117,7 +117,7 @@ class _Unsupported(Exception):
 
 
 def _contained(assertion: AssertionShape) -> list[str]:
-    """What ``contains-any`` and ``-all`` look for, escaped: a list, or a line with commas."""
+    """The texts of ``contains-any`` and ``-all``, escaped: a list, or a line with commas."""
     value = assertion.value
     if not isinstance(value, list):
         rows = csv.reader([_as_text(value)], skipinitialspace=True)
@@ -159,10 +159,7 @@ SUPPORTED = (
 
 
 def _scorer(assertion: AssertionShape) -> ScorerSpec:
-    """The scorer that grades as ``assertion`` does.
-
-    Raises :class:`_Unsupported`, and what pydantic and YAML raise for a value that is none.
-    """
+    """The scorer that grades as promptfoo does; raises :class:`_Unsupported`, among others."""
     name, value, threshold = assertion.type, assertion.value, assertion.threshold
     structure = isinstance(value, dict | list)
     if assertion.transform is not None:
@@ -213,10 +210,7 @@ def _as_text(value: Any) -> str:
 
 
 def rendered(value: Any, values: Mapping[str, Any]) -> Any:
-    """``value`` with ``values`` filled into its Nunjucks templates, which Jinja reads as well.
-
-    Unset names are empty. Raises UsageError for a template that cannot be read or used.
-    """
+    """Fill Nunjucks templates, which Jinja reads as well; unset names are empty."""
     match value:
         case str():
             engine = ImmutableSandboxedEnvironment(autoescape=False, keep_trailing_newline=True)

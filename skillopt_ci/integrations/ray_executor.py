@@ -36,10 +36,7 @@ from skillopt_ci.training.run_context import Equipment, RunnerParts
 
 
 def join(settings: RayExecutor) -> None:
-    """Connect this process to the cluster until it ends; one that is connected already stays.
-
-    Blocks for seconds. Raises :class:`InfrastructureError` where no cluster answers.
-    """
+    """Connect this process to the cluster, which takes seconds. Raises InfrastructureError."""
     # Imported late: it is large and takes seconds.
     import ray  # noqa: PLC0415
     from ray._private import worker  # noqa: PLC0415
@@ -72,11 +69,7 @@ def join(settings: RayExecutor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One order with all that a worker needs for it, but no secret: those it has by itself.
-
-    ``config`` is the configuration as JSON, ``root`` its folder, which every node must see under
-    this path. ``limits`` are what the budgets allow it.
-    """
+    """One order without any secret; ``root`` is the configuration's folder on every node."""
 
     config: str
     root: str
@@ -99,10 +92,7 @@ _STOP_SECONDS = 30.0
 
 
 class Workers:
-    """The processes that the cluster runs for a run, at most ``most``, started as needed.
-
-    A process takes ``at_once`` attempts.
-    """
+    """At most ``most`` processes, started as needed; each takes ``at_once`` attempts."""
 
     def __init__(self, settings: RayExecutor, at_once: int, most: int) -> None:
         self._settings, self._at_once, self._most = settings, at_once, most
@@ -163,7 +153,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class ClusterExecutor:
-    """Sends orders whose answers are not in ``cache`` to the cluster, which the first one joins."""
+    """Sends orders whose answers are not in ``cache`` to the cluster."""
 
     parts: RunnerParts
     workers: Workers
@@ -337,11 +327,7 @@ def _folder(name: str) -> Path:
 def ray_executor(
     parts: RunnerParts, settings: RayExecutor, solver: Solver, resources: AsyncExitStack
 ) -> Callable[[AttemptRunner], Executor]:
-    """What makes the executors of a run's pieces of work, which share the cluster's processes.
-
-    They join the cluster when there is something to do. What is opened closes with ``resources``.
-    Raises UsageError where this can never work.
-    """
+    """Make the executors of a run, which share processes. Raises UsageError."""
     if find_spec("ray") is None:  # not imported yet, which takes seconds
         raise UsageError(
             "rollout.executor: ray needs the Python package ray, which is not installed.",

@@ -210,7 +210,6 @@ class ComputerGrader:
 
 
 def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]]:
-    """The grader's own files, paths and content; raises GraderError if they cannot be read."""
     yield from ((name, text.encode()) for name, text in spec.files.items())
     if spec.folder is None:
         return
@@ -233,11 +232,7 @@ def _tests_verdict(report: bytes, response: str) -> Score:
 
 
 def read_report(content: bytes) -> tuple[int, list[str]]:
-    """Count the tests that passed in a JUnit report, and name those that failed; skip the skipped.
-
-    An agent's code may have written it: document types, with which XML can be made to grow, are
-    refused. Raises :class:`~skillopt_ci.scorers.base.GraderBroke` for what is no report.
-    """
+    """Count a JUnit report's passed tests, and name the failed ones. Raises GraderBroke."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -304,7 +299,6 @@ class TaskScorers:
         return self._built[key]
 
     def spec(self, task: Task) -> ScorerSpec:
-        """How ``task`` is graded; raises :class:`GraderError` if nothing says so."""
         spec = task.scorer or self.default
         if spec is None:
             raise GraderError(f"task {task.id!r} has no scorer")
@@ -317,10 +311,7 @@ class TaskScorers:
         )
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
-        """What the score of an attempt depends on besides it, as JSON; None where that is unknown.
-
-        Programs, functions and judges are not ours to vouch for: they are asked each time.
-        """
+        """What a score depends on besides the attempt; None for programs, functions and judges."""
         spec = task.scorer or self.default
         if spec is None or any(
             isinstance(part, CommandScorer | PythonScorer | RubricScorer) for part in parts_of(spec)

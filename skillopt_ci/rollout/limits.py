@@ -97,7 +97,6 @@ class LimitTracker:
     usage: Usage = field(default_factory=Usage)
 
     def admit(self) -> None:
-        """Announce a step; raises :class:`LimitReached` if there may be no further one."""
         limits, used = self.limits, self.usage
         if limits.steps is not None and self.steps >= limits.steps:
             raise LimitReached(Limit.STEPS)
@@ -144,11 +143,7 @@ async def run_solver(
     told: Callable[[Step], object],
     so_far: Transcript,
 ) -> Attempt:
-    """Let ``solver`` work on ``task``; what it has done is in ``so_far``, even when this raises.
-
-    ``limits`` None leaves it to the solver how long it takes. ``told`` hears of every step. Raises
-    what solvers raise that is neither the agent's own failure nor the prompt's.
-    """
+    """Let ``solver`` work; ``so_far`` has what it did, even when this raises. None: no limits."""
     tracker = LimitTracker(limits or AttemptLimits(steps=None))
     unannounced = LimitTracker(place.limits)
 

@@ -19,11 +19,7 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean of ``n`` values, None for none.
-
-    ``standard_error`` and ``interval`` are None below two values (or clusters); ``clusters`` is
-    the number of groups whose values were not taken as independent, None if all were.
-    """
+    """The mean of ``n`` values; what needs two values (or ``clusters``) is None below that."""
 
     mean: float | None
     standard_error: float | None
@@ -95,12 +91,7 @@ def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """``mean`` of second minus first over ``n`` shared tasks, with its standard error.
-
-    ``standard_error`` and ``interval`` (95 %, Student's t) are None below two tasks, or clusters
-    if tasks were taken to vary in ``clusters`` groups. ``fixed`` and ``broken`` name the tasks
-    whose score went up and down.
-    """
+    """Second minus first over ``n`` shared tasks; ``fixed`` and ``broken`` went up and down."""
 
     mean: float
     standard_error: float | None
@@ -285,12 +276,7 @@ def summarise(
     expected: Mapping[str, int] | None = None,
     clusters: Mapping[str, str] | None = None,
 ) -> Summary:
-    """Sum up what is counted of attempts, in any order.
-
-    ``expected`` says how many attempts each task should have (one that never came counts as
-    unmeasured); without it every task should have as many as the one with most. ``clusters``
-    names the groups of tasks that vary together.
-    """
+    """Sum up attempts; each task should have ``expected``, or as many as the one with most."""
     outcomes = list(attempts)
     made = Counter(outcome.task_id for outcome in outcomes)
     due = expected or dict.fromkeys(made, max(made.values(), default=0))

@@ -13,12 +13,7 @@ from skillopt_ci.rollout.types import AttemptRequest, Executor, Rollout, run_loc
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Has attempts made: ``attempting`` makes one, ``executor`` decides where.
-
-    Each keeps one of ``places`` meanwhile, those of several calls together. ``begun`` waits while
-    the very same attempt is made by somebody else: what comes of it is then found where attempts
-    are kept.
-    """
+    """Has attempts made; ``begun`` waits while somebody else makes the very same one."""
 
     attempting: AttemptRunner
     places: Slots
@@ -40,11 +35,7 @@ class Runner:
         requests: Iterable[AttemptRequest],
         done: Callable[[Rollout], None] | None = None,
     ) -> tuple[Rollout, ...]:
-        """Make the attempts; the results are in the order of ``requests``.
-
-        ``done`` is called with each result as it comes. Errors that belong to one task become its
-        outcome; a wrong configuration or a used-up budget cancels the rest and is raised.
-        """
+        """Make the attempts; results are in the order of ``requests``, ``done`` hears of each."""
 
         async def one(request: AttemptRequest) -> Rollout:
             rollout = await self._carry_out(request)
@@ -67,13 +58,12 @@ class Runner:
 
 
 def refuse_too_many_errors(rollouts: Sequence[Rollout], limit: float, what: str) -> None:
-    """Raise :class:`TooManyErrors` if a share above ``limit``, or all, is unmeasured."""
     reasons = Counter(one.reason for one in rollouts if not one.status.measured)
     refuse_errors(reasons, len(rollouts), limit, what)
 
 
 def refuse_errors(reasons: Counter[str], total: int, limit: float, what: str) -> None:
-    """The same for ``total`` attempts of which those counted in ``reasons`` are unmeasured."""
+    """Raise TooManyErrors if a share above ``limit``, or all, is unmeasured."""
     errors = reasons.total()
     if not errors or (errors <= limit * total and errors < total):
         return

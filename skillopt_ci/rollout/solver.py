@@ -93,11 +93,7 @@ def chat_request(messages: tuple[Message, ...], stage: str, attempt: int) -> Cha
 def conversation(
     task: Task, skill: str, prompts: Prompts, prompt: str = "target"
 ) -> tuple[Message, ...]:
-    """The messages that put ``task`` to a model that has read ``skill`` in the prompt so called.
-
-    A system message of the task's own joins ours, since many servers accept only one; the task's
-    files and pictures are appended to its last user message.
-    """
+    """Put ``task`` to a model that reads ``skill``; many servers take one system message only."""
     own = [message.content for message in task.messages if message.role == "system"]
     system = "\n\n".join([prompts.with_skill(prompt, as_read(skill)), *own])
     turns = [message for message in task.messages if message.role != "system"]

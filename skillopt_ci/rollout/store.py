@@ -33,8 +33,6 @@ class _Schema(BaseModel):
 
 
 class AttemptLine(_Schema):
-    """A stored attempt in a file; ``artifacts`` is base64 of what :func:`packed` returns."""
-
     attempt: _Key
     paid_by: Annotated[str, Field(max_length=1_000)]
     usage: Usage
@@ -105,7 +103,6 @@ CREATE TABLE IF NOT EXISTS grades (
 """
 
     def get(self, key: str) -> StoredAttempt | None:
-        """The attempt with this key, if there is one that can be read."""
         for worked, artifacts, usage, paid_by in self._attempt_rows(key):
             try:
                 attempt = replace(_ATTEMPT.validate_json(worked), artifacts=unpacked(artifacts))
@@ -125,7 +122,6 @@ CREATE TABLE IF NOT EXISTS grades (
         )
 
     def grade(self, key: str, scorer: str) -> Score | None:
-        """The grade that ``scorer`` gave the attempt with this key, if it did."""
         query = "SELECT score FROM grades WHERE key = ? AND scorer = ?"
         rows = self._execute(query, key, scorer).fetchall()
         return _SCORE.validate_json(rows[0][0]) if rows else None
@@ -139,7 +135,6 @@ CREATE TABLE IF NOT EXISTS grades (
         )
 
     def lines(self, keys: Iterable[str]) -> Iterator[str]:
-        """The attempts with these keys and their grades, as lines of a file."""
         for key in dict.fromkeys(keys):
             for worked, artifacts, usage, paid_by in self._attempt_rows(key):
                 yield AttemptLine(
@@ -188,7 +183,6 @@ class AttemptCache:
     accounted: set[str] = field(default_factory=set)
 
     def key(self, request: AttemptRequest, limits: Mapping[str, object]) -> str:
-        """SHA-256 in hex over everything that determines the attempt."""
         return sha256_of(
             {
                 **self.facts,

@@ -26,10 +26,7 @@ from skillopt_ci.tasks.task import Task
 
 
 def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dict[str, str]]:
-    """The adapter's own rows and files, or what we know where it left none (a refusal, a limit).
-
-    From the second attempt at an item on, its id gets a number.
-    """
+    """The adapter's rows and files, or what we know of a rollout where it left none."""
     rows, files, seen = list[dict[str, object]](), dict[str, str](), Counter[str]()
     for rollout in rollouts:
         task = rollout.task_id
@@ -126,7 +123,7 @@ class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
         return patches
 
     def identity(self) -> Mapping[str, object]:
-        """Return options and versions; who reflects says nothing about scores."""
+        """Options and versions; who reflects says nothing about scores."""
         options = {key: one for key, one in self.options.items() if key != "reflect"}
         return {**super().identity(), "options": options}
 

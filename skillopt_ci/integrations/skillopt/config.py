@@ -146,10 +146,7 @@ def translated(
     environ: Mapping[str, str],
     cwd: Path | None = None,
 ) -> Translation | None:
-    """The merged configuration in skillopt-ci's own form; None if the files are not SkillOpt's.
-
-    SkillOpt's variables in ``environ`` stand in for keys that the files leave unset.
-    """
+    """The merged configuration in our own form; None if the files are not SkillOpt's."""
     names = {key for layer in layers for key in layer.entries}
     flat = any(map(_flat_home, names - fields(Config).keys()))
     if "env" not in names and not (flat and names.isdisjoint({"run", "skill", "tasks"})):
@@ -310,11 +307,7 @@ _PATHS = (
 
 
 def _rooted(tree: Node, folder: Path, here: Path) -> tuple[Node, Path]:
-    """``tree`` and the folder in which its paths start: ``here``, as with SkillOpt.
-
-    A path that leads nowhere from there starts in ``folder``, that of the file; if all of them do,
-    that is the folder.
-    """
+    """Where paths start: ``here``, as with SkillOpt, or ``folder`` for what is only there."""
     elsewhere, found = list[tuple[tuple[str, ...], Node]](), False
     for path in _PATHS:
         node = lookup(tree, path)

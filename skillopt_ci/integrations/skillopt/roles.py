@@ -108,11 +108,7 @@ def model_roles(
     problems: list[Problem],
     warnings: list[Problem],
 ) -> dict[str, Node]:
-    """The roles in our form; ``stated`` is what the files' section `model`, at ``mark``, sets.
-
-    ``env`` says how many calls to the target may be under way, how long and how large. SkillOpt's
-    variables in ``environ`` stand in for what is not stated.
-    """
+    """The roles in our form; variables in ``environ`` stand in for what ``stated`` leaves out."""
     settings = dict[str, Node]()
     for key in MODEL_KEYS:
         variables = _VARIABLES.get(key, (key.upper(),))
@@ -130,11 +126,7 @@ def model_roles(
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """The `model` section as one role sees it, which is mentioned at ``mark``.
-
-    ``stated`` are the keys of ``settings`` that no variable gave; ``environ`` tells which API keys
-    there are.
-    """
+    """One role's view of `model`; no variable gave those of ``settings`` that are ``stated``."""
 
     name: str
     settings: Mapping[str, Node]
@@ -195,7 +187,6 @@ class _Role:
         return _SWITCHES.get(self.choice(key, _SWITCHES, ""))
 
     def choice(self, key: str, known: Collection[str], default: str) -> str:
-        """The value of ``key``, which must be one of the ``known`` ones."""
         word = self.text(key, default=default)
         if word == default or word.lower() in known:
             return word.lower()
@@ -230,7 +221,6 @@ def _unavailable(role: _Role) -> _Fields:
 
 
 def _command(model: Node, env: str, *command: str) -> _Fields:
-    """A role that is a ``command``, which sees the variables ``env``."""
     return {"provider": "command", "model": model, "command": command, "env": tuple(env.split())}
 
 

@@ -59,7 +59,6 @@ def minibatch_prompts(adapter: EnvAdapter) -> dict[str, str | None]:
 
 
 def lacking_prompts(adapter: EnvAdapter) -> tuple[str, ...]:
-    """The prompts that the inherited ``reflect`` would look for in vain."""
     if type(adapter).reflect is not EnvAdapter.reflect:
         return ()
     own = minibatch_prompts(adapter)
@@ -91,7 +90,7 @@ _FAILURES = ("error:", "unexpected:", "task-timeout-")
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
-    """Build and set up the adapter that ``options`` name; raises SideError if that cannot work."""
+    """Set up the adapter that ``options`` name; raises SideError."""
     sys.path.append(str(root))
     _find_prompts(options, root)
     given = options.get("config") or {}
