@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci import errors
-from skillopt_ci.errors import ConfigError, ExitCode, SkilloptError
+from skillopt_ci.errors import ConfigError, SkilloptError
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,6 @@ def test_every_error_ends_with_its_documented_exit_code(name, code):
     error = getattr(errors, name)("what happened")
     assert isinstance(error, SkilloptError)
     assert error.exit_code == code
-
-
-def test_no_two_exit_codes_are_the_same():
-    assert len({int(code) for code in ExitCode}) == len(ExitCode.__members__)
 
 
 def test_the_hint_follows_the_message():

@@ -22,7 +22,3 @@ def test_what_follows_the_fence_is_outside_of_it(text):
 
 def test_the_info_string_names_the_language():
     assert fenced("a: 1", "yaml") == "```yaml\na: 1\n```"
-
-
-def test_the_fence_is_longer_than_any_in_the_text():
-    assert fenced("````\nx\n````").startswith("`````\n")

@@ -1,7 +1,5 @@
 """Real worker processes with a little side of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

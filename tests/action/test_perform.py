@@ -1,13 +1,11 @@
 """What reviewers say on GitHub: handed to the next step, and answered there."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from action_world import make_job
@@ -29,6 +27,7 @@ from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.training.review_comments import read_notes
+from tests.conftest import Checkout, Workshop
 
 SMALL = (
     "git.author_name=Ada",
@@ -262,9 +261,6 @@ def posted(hub: Hub) -> Comment:
     Scene(hub).pull()
     return Comment(hub.say("ada", "/skillopt"), 1, "step", on_pull_request=True, open=True)
 
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, Workshop
 
 SKILL = "skills/SKILL.md"
 

@@ -1,9 +1,6 @@
 """A person's change of the skill on GitHub, measured against base without being checked out."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from action_world import make_job
@@ -12,13 +9,11 @@ from github_server.state import Hub
 
 from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.inputs import Inputs
+from skillopt_ci.action.job import Outcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.review import review_pull_request
 from skillopt_ci.errors import ExitCode
-
-if TYPE_CHECKING:
-    from skillopt_ci.action.job import Outcome
-    from tests.conftest import Checkout, Workshop
+from tests.conftest import Checkout, Workshop
 
 SKILL = "skills/SKILL.md"
 KNOWN = "# Items\n\n" + "".join(f"- Kind {kind}: a number begins with {kind}.\n" for kind in "abcd")

@@ -1,7 +1,5 @@
 """A grader that a model steers goes looking for secrets, in the image's way and the composite's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """Evaluations of other tools become task files that load, and what is lost is said."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

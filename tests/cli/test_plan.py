@@ -1,19 +1,13 @@
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from skillopt_ci.cli.init import make_repository
+from tests.cli.conftest import Cli
 from tests.support import simulated_modes  # noqa: F401 - teaches the simulated optimizer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Cli
 
 
 def machine(name: str) -> tuple[str, str]:

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from computer_kinds import computers
@@ -15,10 +13,8 @@ from skillopt_ci.cli.findings import Finding
 from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.config.models import Models
 from skillopt_ci.redaction import unchanged
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli, Done
-    from tests.conftest import Checkout, ModelServer, Workshop
+from tests.cli.conftest import Cli, Done
+from tests.conftest import Checkout, ModelServer, Workshop
 
 KEY = "sk-probe-secret-0123456789"
 CHOICE = json.dumps({"reasoning": "shorter", "selected_indices": [0]})

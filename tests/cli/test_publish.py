@@ -1,9 +1,7 @@
 """The real client on a real repository: what stands on GitHub after a run was published."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from github_server.scene import Scene
@@ -18,6 +16,7 @@ from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
+from tests.conftest import Checkout, Workshop
 
 COMMENT = "POST /issues/{issue_number}/comments"
 FORBIDDEN = "Resource not accessible by integration"
@@ -181,9 +180,6 @@ def test_two_jobs_that_publish_the_same_leave_one_of_each(place):
         place.publish(run)
     assert len(place.hub.pulls) == len(place.hub.own_comments()) == len(place.hub.checks) == 1
 
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, Workshop
 
 RUNNER = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_RUN_ID": "7"}
 

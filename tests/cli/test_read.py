@@ -1,16 +1,11 @@
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.view import RunView, StepPlace
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
+from tests.conftest import Checkout
 
 
 def test_the_configuration_names_the_run_and_the_repository(cli, trained, tmp_path):

@@ -1,7 +1,5 @@
 """What a command line that cannot work is told, and that nothing is done for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -9,7 +7,6 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -21,9 +18,7 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.git.locks import run_lock
 from skillopt_ci.report.terminal import LOG_HEADINGS
 from skillopt_ci.training.offline_eval import NamedSkill
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Done
+from tests.cli.conftest import Done
 
 
 def test_a_step_is_shown_with_its_diff(cli, trained):

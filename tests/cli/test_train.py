@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -7,7 +5,6 @@ import re
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +16,7 @@ from skillopt_ci.git.locks import run_lock
 from skillopt_ci.ledger.records import Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.trainer import StepOutcome, advance
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli
 
 
 def closed_port() -> int:

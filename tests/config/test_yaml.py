@@ -1,8 +1,6 @@
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -199,14 +197,6 @@ def test_a_problem_names_its_place(mark, key, text, told):
 def test_nearest_suggests_only_what_is_near():
     assert nearest("batchsize", ["seed", "batch_size"]) == "; did you mean 'batch_size'?"
     assert nearest("zzz", ["seed", "batch_size"]) == ""
-
-
-def test_load_yaml_refuses_aliases_that_repeat_too_much():
-    levels = "abcdefgh"
-    lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
-    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in pairwise(levels)]
-    with pytest.raises(yaml.YAMLError, match="aliases repeat more than"):
-        load_yaml("\n".join(lines))
 
 
 def test_load_yaml_takes_long_documents_and_ordinary_aliases():

@@ -1,9 +1,6 @@
 """The simulated target and its answers."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,11 +11,8 @@ from skillopt_ci.demo.world import CONVENTIONS, Dice
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import Tool
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_notes, with_region
-from tests.demo.conftest import asked
+from tests.demo.conftest import SetRates, asked
 from tests.support.office_tasks import ledger_tasks
-
-if TYPE_CHECKING:
-    from tests.demo.conftest import SetRates
 
 LEDGER_RULES = "\n".join(f"- {convention.rules[0]}" for convention in CONVENTIONS.values())
 NOTES = ledger_tasks(11, 60)

@@ -1,7 +1,5 @@
 """Every example in the documentation is right: configurations, workflows, tasks, commands, code."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

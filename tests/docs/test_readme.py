@@ -1,7 +1,5 @@
 """The README promises nothing that the program does not do."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

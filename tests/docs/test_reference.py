@@ -1,7 +1,5 @@
 """The reference pages are complete: what the code has is on them."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The site builds without a broken link or anchor, is current, and needs no other server."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

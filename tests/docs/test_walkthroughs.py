@@ -1,7 +1,5 @@
 """What the pages tell their readers to do works, in this order, and prints what they show."""
 
-from __future__ import annotations
-
 import pytest
 from doc_blocks import ROOT, Command, blocks, documents, read_blocks, run_in
 from doc_walk import mismatch, scratch

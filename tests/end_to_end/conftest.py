@@ -1,20 +1,15 @@
 """Processes that are killed, and the installed command."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import Checkout
 from tests.support import forked
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
 
 Killed = Callable[["Checkout", int], None]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

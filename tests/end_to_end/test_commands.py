@@ -1,7 +1,5 @@
 """The installed command, as people and CI jobs run it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,15 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import Checkout, ModelServer, Workshop
 from tests.support import forked
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer, Workshop
-
 
 pytestmark = pytest.mark.end_to_end
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -3,8 +3,6 @@
 Scripted models serve them instead of the paid ones that they name.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

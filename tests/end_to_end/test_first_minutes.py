@@ -1,19 +1,14 @@
 """The mistakes of a first try: each ends with a message that says what to do, and no trace."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Iterator
 
 import pytest
 from http_server import Handler, http_server
 
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-
-    from tests.conftest import Checkout
+from tests.conftest import Checkout
 
 pytestmark = pytest.mark.end_to_end
 

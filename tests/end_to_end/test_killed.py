@@ -1,38 +1,29 @@
 """kill -9 at any instant: the next run ends with the same commits and asks nothing twice."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import sqlite3
 import threading
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.progress import StageFinished, StepStarted
+from skillopt_ci.ledger.records import Usage
+from skillopt_ci.progress import Event, StageFinished, StepStarted
+from tests.conftest import Checkout, Workshop
 from tests.support import (
     forked,
     simulated_modes,  # noqa: F401 - teaches the simulated optimizer
 )
 from tests.support.serving import running
 from tests.support.simulated_server import SimulatedServer
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from skillopt_ci.ledger.records import Usage
-    from skillopt_ci.progress import Event
-    from tests.conftest import Checkout, Workshop
-
 
 pytestmark = pytest.mark.end_to_end
 BRANCH = "skillopt/demo"

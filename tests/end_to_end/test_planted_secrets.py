@@ -1,28 +1,21 @@
 """Secrets planted wherever a run hears something, and a search through all that it leaves."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
 import sqlite3
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from github_server.state import Hub
 
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.rollout.store import unpacked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from github_server.state import Hub
-
-    from tests.conftest import Checkout, ModelServer, Workshop
-
+from tests.conftest import Checkout, ModelServer, Workshop
 
 pytestmark = pytest.mark.end_to_end
 #: One of the environment, one of a file, one of a program's, one of the code host's.

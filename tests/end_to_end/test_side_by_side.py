@@ -1,26 +1,20 @@
 """Two processes at the same time: two runs of one configuration, in one clone or two; one run."""
 
-from __future__ import annotations
-
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.git.process import Git
+from tests.conftest import Checkout
+from tests.end_to_end.conftest import Command
 from tests.support import forked
 from tests.support.faulty_server import FAULTS, FaultyServer
 from tests.support.serving import running
 from tests.support.simulated_server import SimulatedServer
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
-    from tests.end_to_end.conftest import Command
-
 
 pytestmark = pytest.mark.end_to_end
 RUNS = """

@@ -1,21 +1,16 @@
 """What a person sees on a terminal: a real one, of 80 columns and of 60."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
 import re
 import struct
 import termios
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import Checkout
 from tests.support import forked
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
 
 pytestmark = pytest.mark.end_to_end
 

@@ -1,7 +1,5 @@
 """Environments by name: built in, from installed packages, from files; and mistakes in naming."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whole training runs on environments: a class of one's own, promptfoo, SkillOpt."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.util import find_spec

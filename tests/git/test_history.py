@@ -1,18 +1,13 @@
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repositories import Bench
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git.history import message, parents, parse_trailers
-
-if TYPE_CHECKING:
-    from repositories import Bench
 
 
 def test_log_is_newest_first_with_parents_and_trailers(bench, repository):

@@ -1,16 +1,10 @@
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from repositories import Bench
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from repositories import Bench
-
 
 LINES = "".join(f"{number}\n" for number in range(20))
 RUN = ".skillopt/demo"

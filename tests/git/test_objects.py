@@ -1,7 +1,5 @@
 """A changed tree is the very one that git's own index would have made."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

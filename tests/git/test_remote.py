@@ -1,7 +1,5 @@
 """A server's refusal is worded so that a person knows whose rule it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

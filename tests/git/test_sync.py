@@ -1,17 +1,11 @@
 """Where a run stands, after all that people and other runs do to branches."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from repositories import Bench
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
-
-if TYPE_CHECKING:
-    from repositories import Bench
-
 
 SKILLS = "refs/heads/skillopt/demo"
 CANDIDATE = "refs/heads/skillopt-candidate/demo"

@@ -1,7 +1,5 @@
 """The run's models behind OpenAI's protocol, asked with OpenAI's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

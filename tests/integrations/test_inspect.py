@@ -1,7 +1,5 @@
 """Inspect AI's own evaluation of little tasks, with the run's models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """promptfoo's files: what they ask, how answers are judged, and what is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A Ray cluster makes the attempts; what is recorded is what one machine would have recorded."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -10,11 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import shell_agent
@@ -27,12 +25,8 @@ from skillopt_ci.integrations.ray_executor import Handover, Parcel, Worker, join
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.rollout.types import AttemptRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from skillopt_ci.training.run_context import Run
-    from tests.conftest import Checkout, Workshop
+from skillopt_ci.training.run_context import Run
+from tests.conftest import Checkout, Workshop
 
 RAY = "rollout.executor={type: ray, cpus: 0.5}"
 WORKERS_KEY = "sk-workers-key"

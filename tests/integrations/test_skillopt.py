@@ -1,7 +1,5 @@
 """SkillOpt's own SearchQA adapter, and little ones, with the run's models."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

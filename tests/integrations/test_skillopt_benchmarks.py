@@ -4,8 +4,6 @@ ALFWorld's simulator (the packages alfworld and textworld, and its game files) i
 the extra: its items become tasks, its rollout tells what is missing.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import json

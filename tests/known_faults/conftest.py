@@ -1,17 +1,13 @@
 """Commands in this process, on the tiny world's repositories."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.conftest import Workshop
+from tests.conftest import Workshop
 
 #: Whatever a person's shell may hold that SkillOpt, or a provider, takes for an answer.
 _OURS = ("OPENAI_", "ANTHROPIC_", "AZURE_", "CODEX_", "OPTIMIZER_", "TARGET_", "CLAUDE_", "QWEN_")

@@ -1,7 +1,5 @@
 """What the action shows on GitHub: harmless, about the change at hand, and for every event."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Each is told in a sentence, and ends with 2 or 5 (or with 0, where nothing is lost by it).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import resource
@@ -13,13 +11,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
-    from tests.known_faults.conftest import Done
+from tests.conftest import Checkout
+from tests.known_faults.conftest import Done
 
 LONG = "a" * 300
 #: A command that gives up does so at once; one that hangs costs this much.
@@ -231,25 +227,23 @@ def test_a_name_that_no_file_can_have_is_told(checkout, cli, words):
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1234\n"
 
 
-def test_a_pointer_of_git_lfs_is_no_task_file(checkout, cli):
-    checkout.write("more.jsonl", POINTER)
-    done = cli(checkout.folder, "check", "-o", "tasks.test=more.jsonl")
-    assert done.code == 2, said(done)
-    assert "git lfs pull" in done.out
-
-
-def test_a_pointer_of_git_lfs_is_not_evaluated(checkout, cli):
-    checkout.write("other.md", POINTER)
-    done = cli(checkout.folder, "eval", "other.md", "--split", "test")
-    assert done.code == 2, said(done)
-    assert "git lfs pull" in done.err
-
-
-def test_a_pointer_of_git_lfs_is_no_skill(workshop, cli):
-    checkout = workshop.checkout(skill=POINTER)
-    done = cli(checkout.folder, "check")
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("more.jsonl", "check -o tasks.test=more.jsonl"),
+        ("other.md", "eval other.md --split test"),
+        ("skills/SKILL.md", "check"),
+        ("skills/SKILL.md", "step -o train.batch_size=1 -o tasks.limit=2"),
+    ],
+)
+def test_a_pointer_of_git_lfs_is_neither_tasks_nor_a_skill(checkout, workshop, cli, file, words):
+    checkout.write(file, POINTER)
+    checkout.git("add", file)
+    checkout.git("commit", "--quiet", "-m", "Point")
+    done = cli(checkout.folder, *words.split())
     assert done.code == 2, said(done)
     assert "git lfs pull" in done.out + done.err
+    assert workshop.server.answered.total() == 0
 
 
 def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(workshop, cli):
@@ -259,13 +253,6 @@ def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(workshop, cli):
     assert done.code == 2, said(done)
     assert "kept by Git LFS" in done.out
     assert ".gitattributes" in done.out
-
-
-def test_no_step_begins_with_a_pointer_of_git_lfs(workshop, cli):
-    checkout = workshop.checkout(skill=POINTER)
-    done = cli(checkout.folder, "step", "-o", "train.batch_size=1", "-o", "tasks.limit=2")
-    assert done.code == 2, said(done)
-    assert workshop.server.answered.total() == 0
 
 
 def test_a_deeply_nested_event_is_passed_over(checkout, cli):

@@ -1,19 +1,16 @@
 """Servers and agents that are not as we would have them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import model_api
 import pytest
 import yaml
 from model_api import ModelApi
 
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
-    from tests.known_faults.conftest import Cli
+from tests.conftest import Checkout
+from tests.known_faults.conftest import Cli
 
 SIMULATED = {"provider": "simulated", "model": "simulated-optimizer"}
 

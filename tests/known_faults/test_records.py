@@ -1,19 +1,15 @@
 """What is said of a run: all that is true, wherever it is read, and each number in one meaning."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from command_line import in_process, overrides
 
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, Workshop
+from tests.conftest import Checkout, Workshop
 
 SKILL = "skills/SKILL.md"
 #: The training of one epoch, with nothing after it.

@@ -3,8 +3,6 @@
 The configurations are the shape of SkillOpt's own (reference 2.2), made small.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -12,15 +10,14 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
-if TYPE_CHECKING:
-    from skillopt_ci.tasks.task import Task
-    from tests.conftest import Workshop
-    from tests.known_faults.conftest import Cli
+from skillopt_ci.tasks.task import Task
+from tests.conftest import Workshop
+from tests.known_faults.conftest import Cli
 
 BASE = """\
 model:

@@ -1,21 +1,16 @@
 """The promises of the ledger as its users rely on them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from repositories import Bench
 
 from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.folder import RunFolder, document, line
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import HistoryEntry, Measurement, Snapshot, State
-
-if TYPE_CHECKING:
-    from repositories import Bench
 
 
 def checkout_state(bench: Bench, folder: Path) -> dict[str, object]:

@@ -1,20 +1,15 @@
 """Killed before or after any command that moves a ref, a run goes on and does its step once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from repositories import Bench
 
 from skillopt_ci.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from repositories import Bench
 
 #: Stands in for git and kills its parent, the trainer, around one call of one command.
 KILLER = """#!/bin/sh

@@ -7,15 +7,13 @@ command and import nothing of the package, so that they outlast every move of it
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from tests.pins import surface
 from tests.pins.world import FIXTURES, Case, differences, go_on, normalised, unpack
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 pytestmark = pytest.mark.integration
 

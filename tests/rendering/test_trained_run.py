@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from hostile import HOSTILE, problems
@@ -13,9 +12,7 @@ from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.comment import body, pinned_comment, step_check, step_comment
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+from tests.conftest import Checkout, ModelServer
 
 LINKS = Links("https://github.com/octo/skills", "https://github.com/octo/skills/actions/runs/7")
 #: What a task file may hold: names on one line, without characters that nobody sees.

@@ -1,13 +1,12 @@
 """Records as a step would leave them, with what a test cares about replaced; and a browser."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 from pydantic import BaseModel
 
 from skillopt_ci.ledger.records import (
@@ -24,9 +23,6 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 Make = Callable[..., Any]
 BEFORE, AFTER, CONFIG = "a" * 64, "b" * 64, "c" * 64

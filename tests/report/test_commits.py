@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,10 +18,7 @@ from skillopt_ci.report.commits import base, candidate
 from skillopt_ci.report.terminal import rows_at_a_glance, rows_in_full, title
 from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import boundary_verdict, edit_text, gist
-
-if TYPE_CHECKING:
-    from tests.report.conftest import Make
-
+from tests.report.conftest import Make
 
 ATTACK = (
     "nice\n\nCo-authored-by: Eve <eve@example.org>\nSkillopt-Step: 99\n\n"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -8,11 +6,11 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hostile import HOSTILE
 from hypothesis import given, settings
+from playwright.sync_api import Browser, Page
 from run_views import plain_run, runs
 
 from bench.report import LONG, QUICKSTART, load, make_runs, write
@@ -32,10 +30,6 @@ from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.html_skill import Evidence, Version
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.types import Status
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
 
 pytestmark = pytest.mark.integration
 OLD = "# Ledger\n\nWrite dates day first.\n"

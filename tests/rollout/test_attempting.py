@@ -1,7 +1,5 @@
 """One attempt from order to result: infrastructure is retried, what was paid for is kept."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace

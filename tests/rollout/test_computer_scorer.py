@@ -1,7 +1,5 @@
 """Grading on real computers: what the agent left is data, the grader's files are the grader's."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Means and their spread, against SciPy, NumPy, statsmodels and plain enumeration."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import comb, isfinite
 from statistics import fmean, stdev

@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import virtual_time
@@ -21,10 +19,6 @@ from skillopt_ci.rollout.runner import Runner, refuse_too_many_errors
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, MakeAttempt, Rollout, Status
 from skillopt_ci.tasks.task import Task
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-
 
 SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What a solver does is held to its limits, whatever it is."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The fenced blocks of the documentation, and what the comments before them say."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

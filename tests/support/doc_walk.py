@@ -1,7 +1,5 @@
 """Do in a scratch folder what a page of the documentation tells its readers to do."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A scripted model (the one thing that is not real here), and attempts made as the runner does."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The simulated models behind a line that fails: 429, 500, cut connections, truncated JSON."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field

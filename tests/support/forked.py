@@ -9,8 +9,6 @@ As a program this file is the server: each connection brings the words, folder a
 process, and its standard input, output and error; it is told the process' id, then how it ended.
 """
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import json

@@ -4,8 +4,6 @@
 ``examples/shell``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,14 +5,10 @@ workspace, and leaves a line for every item in ``made`` beside the repository. T
 there holds how many lines may be before it kills the process whose id is in ``MORTAL``.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, Workshop
+from tests.conftest import Checkout, Workshop
 
 PROGRAM = """\
 #!/bin/sh

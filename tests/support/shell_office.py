@@ -4,8 +4,6 @@ The target knows the sentences of the skill that are rules of the office, and no
 optimizer proposes the rule behind whatever fault the checker names.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from skillopt_ci.demo.optimizer import (
     STAGES,
@@ -28,11 +28,7 @@ from skillopt_ci.demo.prompt_reader import (
     read_proposals,
     read_section,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from skillopt_ci.demo.world import Dice
+from skillopt_ci.demo.world import Dice
 
 #: Probabilities, per occasion.
 RATES = {

@@ -1,31 +1,23 @@
 """Agents on computers are trained like chat answers, and what they did is never done twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import shell_agent
 from training_runs import train_once
 
-from skillopt_ci.progress import Note
+from skillopt_ci.progress import Event, Note
 from skillopt_ci.training.prefetcher import look_ahead
 from skillopt_ci.training.shard import Shard, roll_out_shard, take_over
+from tests.conftest import Checkout, Workshop
 from tests.support import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from skillopt_ci.progress import Event
-    from tests.conftest import Checkout, Workshop
-
 
 ALONE = "model.target.max_concurrency=1"
 

@@ -1,14 +1,14 @@
 """What is said of the first measurement: everything solved, nothing, or only errors."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from skillopt_ci.errors import ExitCode, NothingToLearn
 from skillopt_ci.ledger.records import Measurement, Snapshot, State, Usage
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.baseline import (
     NEARLY,
@@ -20,14 +20,9 @@ from skillopt_ci.training.baseline import (
 from skillopt_ci.training.measure import all_empty
 from skillopt_ci.training.review_comments import ReviewerNote
 from skillopt_ci.training.state import ScoredCheckout
+from tests.conftest import Checkout
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from skillopt_ci.rollout.types import Rollout
-    from tests.conftest import Checkout
-
-    MakeRollout = Callable[..., Rollout]
+MakeRollout = Callable[..., Rollout]
 
 NOTE = ReviewerNote(id="review-1", author="ada", text="Be brief.")
 

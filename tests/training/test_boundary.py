@@ -1,17 +1,11 @@
 """The end of an epoch, in real repositories."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
+from tests.conftest import Checkout
 
 BRANCH = "skillopt/demo"
 

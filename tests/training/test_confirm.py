@@ -1,9 +1,6 @@
 """Confirmation: what was merged is told from noise by fresh attempts, or stays provisional."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,13 +9,9 @@ from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.show import _replayed_confirmations
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
-from skillopt_ci.progress import Note, StageAdvanced
+from skillopt_ci.progress import Event, Note, StageAdvanced
 from skillopt_ci.training.confirm import ALPHA, drift, fewest_pairs, level, recomputed, verdict
-from tests.conftest import RULES, Stopped
-
-if TYPE_CHECKING:
-    from skillopt_ci.progress import Event
-    from tests.conftest import Checkout, ModelServer
+from tests.conftest import RULES, Checkout, ModelServer, Stopped
 
 BRANCH = "skillopt/demo"
 A, B, C = (RULES[kind] for kind in "abc")

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +8,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.final_evaluation import by_type
 from skillopt_ci.training.offline_eval import Evaluation, NamedSkill, evaluate, tasks_of
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
+from tests.conftest import Checkout
 
 NONE = NamedSkill("none", "# Items\n")
 RULE = NamedSkill("rule", "# Items\n\n- Kind a: a number begins with a.\n")

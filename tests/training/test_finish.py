@@ -1,9 +1,6 @@
 """The end of a run: three-way test, promotion, summary, and doing it again."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +10,7 @@ from skillopt_ci.ledger.records import Measurement, Snapshot, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+from tests.conftest import Checkout, ModelServer
 
 BRANCH = "skillopt/demo"
 FOLDER = RunFolder("demo")

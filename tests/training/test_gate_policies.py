@@ -1,20 +1,13 @@
 """The gate's policies in whole steps: what is measured, kept, spared and refused."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.skill.document import sha256
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import Checkout, ModelServer, Workshop
-
+from tests.conftest import Checkout, ModelServer, Workshop
 
 BRANCH = "skillopt/demo"
 RULES = [f"Kind {kind}: a number begins with {kind}." for kind in "abcd"]

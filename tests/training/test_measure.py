@@ -1,18 +1,11 @@
 """What rollouts amount to as a measurement."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Measurement
-from skillopt_ci.rollout.types import Limit, Status
+from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.training.measure import Scores, next_rounds, rounds
-
-if TYPE_CHECKING:
-    from skillopt_ci.rollout.types import Rollout
 
 
 def measurement(rollouts: list[Rollout], evaluation: Evaluation) -> Measurement:

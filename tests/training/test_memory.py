@@ -1,8 +1,6 @@
 """What steps of an epoch tell the following ones, across restarts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skillopt_ci.ledger.records import (
     Decision,
@@ -17,10 +15,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.memory import MAX_VALUE_CHARS, render
-
-if TYPE_CHECKING:
-    from tests.conftest import ModelServer
-
+from tests.conftest import ModelServer
 
 HARMFUL = "Leave out every answer."
 RULE = "Kind a: a number begins with a."

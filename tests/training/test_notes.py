@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,13 +14,11 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import notes_of, with_notes
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.replies import Patch, Reflection
+from skillopt_ci.training.trainer import StepOutcome
 from skillopt_ci.training.update import notes_from, take_notes
+from tests.conftest import Checkout, ModelServer
 
-if TYPE_CHECKING:
-    from skillopt_ci.training.trainer import StepOutcome
-    from tests.conftest import Checkout, ModelServer
-
-    Step = Callable[..., StepOutcome]
+Step = Callable[..., StepOutcome]
 
 
 BODY = "# Skill\n\n- A rule.\n"

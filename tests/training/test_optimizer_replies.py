@@ -1,19 +1,14 @@
 """What an optimizer's reply may do: nothing but what it says, and nothing silently."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from command_line import in_process, overrides
 
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.replies import EDITS, WireError, extract_json, parse_analyst
-
-if TYPE_CHECKING:
-    from tests.conftest import ModelServer
+from tests.conftest import ModelServer
 
 DRAFT = '{"op": "append", "content": "draft"}'
 HALF = '{"op": "append", "content": "Always'

@@ -1,12 +1,10 @@
 """Prefetching, attempt by attempt: the order of events is in the test's hands."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,12 +16,7 @@ from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.plan import plan_step
 from skillopt_ci.training.prefetcher import Prefetcher, look_ahead, may_prefetch
-from tests.conftest import EPOCH_ENDS
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from tests.conftest import Checkout
+from tests.conftest import EPOCH_ENDS, Checkout
 
 
 def order(name: str, skill: str = "Do.\n", attempt: int = 0) -> AttemptRequest:

@@ -1,25 +1,18 @@
 """The costly half of a step when something runs out: a budget, or the server's good health."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
 from skillopt_ci.model.types import ModelUnavailable
 from skillopt_ci.training.guard import guard_context
-from skillopt_ci.training.trainer import prepare
+from skillopt_ci.training.trainer import StepOutcome, prepare
+from tests.conftest import Checkout, ModelServer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from skillopt_ci.training.trainer import StepOutcome
-    from tests.conftest import Checkout, ModelServer
-
-    Step = Callable[..., StepOutcome]
+Step = Callable[..., StepOutcome]
 
 
 BRANCH = "skillopt/demo"

@@ -1,7 +1,5 @@
 """An environment that reflects by itself: its patches become reflections like any other."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,16 +1,14 @@
 """What reviewers say reaches the analysts of one step, and is remembered with its author."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from training_runs import train_once
 
 from skillopt_ci.errors import NothingToLearn, UsageError
-from skillopt_ci.progress import StageFinished
+from skillopt_ci.ledger.records import StepRecord
+from skillopt_ci.progress import Event, StageFinished
 from skillopt_ci.report.words import Fate, note_outcomes
 from skillopt_ci.training.review_comments import (
     MOST_NOTES,
@@ -20,11 +18,7 @@ from skillopt_ci.training.review_comments import (
     unheard,
     write_notes,
 )
-
-if TYPE_CHECKING:
-    from skillopt_ci.ledger.records import StepRecord
-    from skillopt_ci.progress import Event
-    from tests.conftest import Checkout, ModelServer
+from tests.conftest import Checkout, ModelServer
 
 BRANCH = "skillopt/demo"
 NOTE = ReviewerNote("review-7", "wen", "Say what kind a is.", "skills/SKILL.md", 3, "https://x.y/7")

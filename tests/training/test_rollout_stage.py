@@ -1,26 +1,18 @@
 """Several batches in one step: at once, in order, within the limits."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from skillopt_ci.progress import Note, StageFinished, StageStarted
+from skillopt_ci.progress import Event, Note, Observer, StageFinished, StageStarted
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.plan import Batch
 from skillopt_ci.training.replies import Patch, Reflection
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, dealt, work_on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from skillopt_ci.progress import Event, Observer
-    from skillopt_ci.rollout.types import Rollout
-    from tests.conftest import Checkout
-
+from tests.conftest import Checkout
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 BATCHES = [Batch(seed, ()) for seed in (1, 2, 3)]

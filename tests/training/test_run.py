@@ -1,27 +1,19 @@
 """Whole runs: the user's checkout, restarts, races, determinism."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import Callable
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.errors import LostRace
-from skillopt_ci.progress import Note, StageFinished
+from skillopt_ci.progress import Event, Note, Observer, StageFinished
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.plan import sizes_of
 from skillopt_ci.training.trainer import Upcoming, upcoming
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from skillopt_ci.progress import Event, Observer
-    from tests.conftest import Checkout, Workshop
-
+from tests.conftest import Checkout, Workshop
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"

@@ -1,9 +1,7 @@
 """Tests end as early as they may, and never with another verdict."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -23,9 +21,6 @@ from skillopt_ci.training.gate import (
 )
 from skillopt_ci.training.measure import Tally, measurement_of, tallies, worth_in
 from skillopt_ci.training.offline_eval import accepted_share, lifted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Scores = dict[str, float | None]
 HARD = Evaluation()

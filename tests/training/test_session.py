@@ -1,7 +1,5 @@
 """Whole runs on tasks that are generated, and with a program as the target."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -12,17 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from skillopt_ci.errors import ConfigError, InfrastructureError
 from skillopt_ci.training import final_evaluation
 from skillopt_ci.training.run_context import equipped
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout
-
+from tests.conftest import Checkout
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 GENERATOR = """

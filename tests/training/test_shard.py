@@ -1,10 +1,7 @@
 """Attempts shared out over machines: the record is that of a single machine."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from training_runs import train_once
@@ -13,14 +10,11 @@ from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.training.prefetcher import Outlook, look_ahead
-from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
+from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.shard import Shard, ShardOutcome, roll_out_shard, shards, take_over
 from skillopt_ci.training.state import Candidate
 from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_to_candidate
-
-if TYPE_CHECKING:
-    from skillopt_ci.training.run_context import Run
-    from skillopt_ci.training.shard import ShardOutcome
-    from tests.conftest import Checkout, Workshop
+from tests.conftest import Checkout, Workshop
 
 SKILL = "# Items\n\nThey are numbered.\n\nThey have kinds.\n"
 ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")

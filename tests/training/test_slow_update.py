@@ -1,18 +1,17 @@
 """What an epoch's end proposes, before anybody judges it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from skillopt_ci.config.config import Gradient, Guard
 from skillopt_ci.errors import SkilloptError
+from skillopt_ci.ledger.records import BoundaryRecord
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
-from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, with_region
 from skillopt_ci.tasks.task import Task
@@ -32,12 +31,7 @@ from skillopt_ci.training.slow_update import (
     write,
 )
 from skillopt_ci.training.trainer import prepare
-
-if TYPE_CHECKING:
-    from skillopt_ci.ledger.records import BoundaryRecord
-    from skillopt_ci.progress import Event
-    from tests.conftest import Checkout
-
+from tests.conftest import Checkout
 
 RULE = "- Kind d: a number begins with d."
 ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")

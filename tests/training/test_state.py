@@ -1,20 +1,13 @@
 """What happens to branches between steps: base moves on, pull requests are merged."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.ledger.records import Decision, Measurement, Snapshot
-from skillopt_ci.progress import Note
+from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.state import decided_snapshots
-
-if TYPE_CHECKING:
-    from skillopt_ci.progress import Event
-    from tests.conftest import Checkout
+from tests.conftest import Checkout
 
 BRANCH = "skillopt/demo"
 SKILL = "skills/SKILL.md"

@@ -1,19 +1,13 @@
 """A step as a commit: the log that it leaves, and what it spares itself."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
 from skillopt_ci.skill.document import sha256
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from tests.conftest import Checkout, Workshop
+from tests.conftest import Checkout, Workshop
 
 BRANCH = "skillopt/demo"
 CANDIDATE = "skillopt-candidate/demo"

@@ -1,9 +1,6 @@
 """A person takes back a merged step: one commit, scored and remembered by what comes next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,10 +8,7 @@ from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.comment import lessons
-from tests.conftest import RULES
-
-if TYPE_CHECKING:
-    from tests.conftest import Checkout, ModelServer
+from tests.conftest import RULES, Checkout, ModelServer
 
 BRANCH, SKILL = "skillopt/demo", "skills/SKILL.md"
 A, B, C = (RULES[kind] for kind in "abc")

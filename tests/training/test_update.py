@@ -1,14 +1,13 @@
 """What a mode asks of analysts, and how the next document comes about."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,10 +30,6 @@ from skillopt_ci.training.replies import SkillCandidate, Suggestion
 from skillopt_ci.training.update import Updated, UpdateMode, update
 from tests.support import simulated_modes  # noqa: F401 - teaches the simulated optimizer
 from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 Update = Callable[..., Updated]
 STAGES = ["analyst_error", "analyst_success", "merge_failure", "merge_success", "merge_final"]
