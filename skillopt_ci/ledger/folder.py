@@ -77,10 +77,7 @@ class RunFolder:
         return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
 
     def read_state(self, read: Reader) -> State | None:
-        """The state, or None before the first measurement.
-
-        Like the other readers, raises RepositoryError for what is no record of this version.
-        """
+        """Like the other readers, raises RepositoryError for what is no record of this version."""
         return self._read(read, self.state, State)
 
     def read_step(self, read: Reader, number: int) -> StepRecord | None:

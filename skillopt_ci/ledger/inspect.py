@@ -47,10 +47,9 @@ def resolve(ledger: Ledger, name: str) -> str | None:
 
 
 def runs(start: Path) -> tuple[str, ...]:
-    """The names of the runs that have a branch or a folder in the repository around ``start``.
+    """The runs that have a branch or a folder here; without either the remote is asked.
 
-    Where there is neither (a single-branch clone) the remote is asked. Raises InfrastructureError
-    if it cannot be.
+    Raises InfrastructureError if it cannot be.
     """
     git, _ = refs.find(start, Git())
     branches = git.text("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).splitlines()

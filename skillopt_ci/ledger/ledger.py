@@ -80,10 +80,7 @@ class Ledger:
     def open(
         cls, start: Path, run: str, settings: config.Git, *, read_only: bool = False
     ) -> "Ledger":
-        """Find the repository around ``start`` and the run's place in it.
-
-        ``read_only`` works without a remote that cannot be read: the base is then guessed.
-        """
+        """The run in the repository around ``start``; ``read_only`` guesses a base offline."""
         git, common_dir = refs.find(start, settings)
         remote_name = refs.choose_remote(git, settings.remote)
         base = remote.choose_base(git, remote_name, settings.base, guess=read_only)
@@ -112,11 +109,7 @@ class Ledger:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run's lock for a ``with`` block; LostRace at once if somebody else does.
-
-        First repairs what a kill or a power loss left on the run's refs: stale locks, and files
-        that name no commit.
-        """
+        """Hold the run's lock and repair what a kill left on its refs; LostRace if it is held."""
         with locks.run_lock(self.common_dir, self.run):
             names = refs.written(self.names, self.remote)
             locks.clear_stale_locks(self.git, self.common_dir, names, self.tell)
@@ -268,10 +261,9 @@ class Ledger:
         limit: int = 0,
         paths: Sequence[str] = (),
     ) -> tuple[Commit, ...]:
-        """Return the commits of ``tip`` that ``since`` has not, newest first; 0 is no limit.
+        """The commits of ``tip`` that ``since`` has not, newest first; 0 is no limit.
 
-        With ``paths`` only those that changed something at or below them, merges included if they
-        differ from all their parents.
+        With ``paths`` only those that changed something at or below them.
         """
         shown = self.git.records(
             "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch",
@@ -338,10 +330,7 @@ class Ledger:
         return self.write_commit(self.git, tree, parents, self.redact(message))
 
     def take_in_base(self, tip: str, base: str, keep: Sequence[str]) -> TakeIn:
-        """Merge ``base`` into ``tip`` without a checkout; at and below ``keep``, tip's files stay.
-
-        The result's tree is for ``commit((tip, base), tree, …)``.
-        """
+        """Merge ``base`` into ``tip`` without a checkout; at and below ``keep`` tip's stay."""
         if self.merge_base(tip, base) is None:
             raise RepositoryError(f"{tip[:12]} and {base[:12]} have no common history")
         return objects.merge_trees(self.git, tip, base, keep)
@@ -379,9 +368,8 @@ class Ledger:
     ) -> None:
         """Move the skills branch forward and drop the step in flight, both or neither.
 
-        With a remote that is one atomic push, after which the local refs follow; the next sync
-        makes up for a death in between. Raises ValueError if ``new_tip`` does not contain
-        ``expected_tip``.
+        With a remote that is one atomic push; the local refs follow, at the next sync at latest.
+        Raises ValueError if ``new_tip`` does not contain ``expected_tip``.
         """
         if expected_tip and not self.is_ancestor(expected_tip, new_tip):
             raise ValueError(f"{new_tip} is no fast-forward of {expected_tip}")

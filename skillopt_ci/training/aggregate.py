@@ -151,10 +151,10 @@ def _as_json(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selected(Generic[Item]):
-    """The edits that are to be applied, in that order.
+    """The edits to apply, in that order.
 
-    ``how`` is ``untouched`` (all fitted the budget), ``ranked`` (chosen by the model) or
-    ``truncated`` (the first ones, for want of a usable ranking or of any budget).
+    ``how`` is ``untouched`` (all fit the budget), ``ranked`` (by the model) or ``truncated`` (the
+    first ones, without a usable ranking or any budget).
     """
 
     patch: Patch[Item]

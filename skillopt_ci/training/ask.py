@@ -27,10 +27,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """There is no answer to a question; ``error`` says why. It costs the question, not the step.
-
-    ``reply`` is the last one, if the model replied.
-    """
+    """A question without an answer, why, and the last reply if there was one."""
 
     error: SkilloptError
     reply: str = ""

@@ -100,10 +100,7 @@ async def evaluate_text(
     *,
     notes_only: bool = False,
 ) -> Decision:
-    """Roll out the text ``skill`` as far as the decision needs it, and decide.
-
-    Nothing depends on the order in which results arrive. Raises TooManyErrors.
-    """
+    """Roll out the text ``skill`` as far as the decision needs it, and decide."""
     reused, known = known_measurement(run, checkout, skill) or (None, None)
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
     first, found_before = 0, {}

@@ -158,10 +158,7 @@ class FinishOutcome:
 
 
 async def finish(run: Run) -> FinishOutcome | None:
-    """Do the end of the run; None if that was done and nothing has changed since.
-
-    Raises UsageError while a candidate is in flight.
-    """
+    """Do the end of the run; None if that was done. UsageError while a candidate is in flight."""
     began = run.clock()
     checkout, candidate = await prepare(run, ending=True)
     if candidate is not None:

@@ -46,10 +46,7 @@ def measurement_fingerprint(
     rollout: Mapping[str, object] = MappingProxyType({}),
     graders: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """SHA-256 over the target (and judge) model, its prompt, the scorers, the tasks, the metric.
-
-    ``rollout`` is what :func:`working_facts` returns, ``graders`` what :func:`grader_folders` does.
-    """
+    """SHA-256 over all that a score depends on; ``rollout`` comes from :func:`working_facts`."""
     evaluation = config.evaluation
     facts = {
         "target": model_facts(config.model.target),
@@ -116,11 +113,7 @@ def working_facts(
     environment: Environment | None,
     places: ComputerPool | None,
 ) -> Mapping[str, object]:
-    """How attempts are made, where that is not by default: older fingerprints stay what they are.
-
-    A chat answer has no limits. ``root`` is the configuration's folder. Raises what building the
-    solver raises.
-    """
+    """How attempts are made, where that is not by default, so that old fingerprints stay."""
     settings, facts = config.rollout, dict[str, object]()
     if settings.attempts > 1:
         facts["attempts"] = settings.attempts

@@ -100,10 +100,7 @@ def _sure(
     lots: Sequence[Sequence[str]],
     found: Scores,
 ) -> tuple[Ask, ...]:
-    """Of the lots after the first, those that no result of the ones before can spare.
-
-    If not even failing everywhere ends the test where nothing is ``found`` yet, nothing does.
-    """
+    """Of the lots after the first, those that no result of the ones before can spare."""
     seen = {**known, **{task: Tally(*one) for task, one in found.items()}}
     asks: list[Ask] = []
     for number, (lot, following) in enumerate(pairwise(lots), start=1):

@@ -267,10 +267,7 @@ def hidden_character(text: str, known: str) -> str:
 
 
 def new_address(text: str, known: str) -> str:
-    """Return the host of the first web address in ``text`` that is not in ``known``, or nothing.
-
-    Addresses are compared whole: a known host is no licence for other pages of it.
-    """
+    """Return the host of the first web address in ``text`` that is not, whole, in ``known``."""
     old = {_canonical(found[0]) for found in _ADDRESS.finditer(known)}
     for found in _ADDRESS.finditer(text):
         if _canonical(found[0]) not in old:

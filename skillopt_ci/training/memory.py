@@ -53,7 +53,7 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
 def render(
     steps: Iterable[StepRecord], taken: Mapping[int, Collection[int]] = MappingProxyType({})
 ) -> str:
-    """Return the text on ``steps`` for a prompt, less those that proposed nothing, as data.
+    """The steps as data for a prompt, less those that proposed nothing.
 
     People took back the edits that ``taken`` names by step and number; 0 is the whole step.
     """

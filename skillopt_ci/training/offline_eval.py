@@ -53,10 +53,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One or two skills on the same tasks; ``difference`` is the second minus the first (hard).
-
-    ``worth`` is the last one minus the ``baseline``, if there is one.
-    """
+    """``difference`` is the second skill minus the first, ``worth`` the last minus ``baseline``."""
 
     split: str
     skills: tuple[Evaluated, ...]
@@ -158,10 +155,7 @@ class Rescored:
 
 
 async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = True) -> Rescored:
-    """Grade the latest recorded attempts at the run's tasks with the scorers of ``run``.
-
-    Without ``own_scorers`` the run's scorer grades tasks that have one of their own too.
-    """
+    """Grade the latest recorded attempts again; by one scorer for all without ``own_scorers``."""
     tasks = {
         task.id: task if own_scorers else replace(task, scorer=None)
         for part in (run.splits.train, run.splits.selection, run.splits.test)
@@ -251,8 +245,8 @@ class Rates:
 class Calibration:
     """The gate on a run's own tasks, for gains of ``effect``, by ``draws`` measurements.
 
-    ``undecided`` is the share of tasks that were solved in some draws and not in others;
-    ``trials`` comparisons were simulated for each rate.
+    ``undecided`` is the share of tasks solved in some draws only; ``trials`` comparisons were
+    simulated for each rate.
     """
 
     tasks: int

@@ -248,10 +248,7 @@ def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
 
 
 def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
-    """The last completed epoch if its end is due and within the budget.
-
-    Epochs passed over are not made up for.
-    """
+    """The last epoch completed, if its end is due and within the budget; none is made up for."""
     optimizer, train = config.optimizer, config.train
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None

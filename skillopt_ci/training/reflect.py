@@ -107,10 +107,9 @@ def render_trajectories(
     *,
     traces: bool = False,
 ) -> str:
-    """Return one block for each of ``rollouts``, in order, numbered from 1.
+    """A numbered block for each of ``rollouts``, whose ``tasks`` must be training tasks.
 
-    ``tasks`` must be training tasks: their references are shown. Documents that were ``shown``
-    already go by their names. Of each part longer than ``max_chars`` head and tail stay.
+    Documents that were ``shown`` go by their names; of what is too long head and tail stay.
     """
     return "\n\n---\n\n".join(
         _trajectory(number, rollout, tasks[rollout.task_id], shown, max_chars, traces)
@@ -172,10 +171,9 @@ def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
 def conversation(
     messages: Sequence[Message], shown: Mapping[str, str], max_chars: int
 ) -> Iterable[str]:
-    """Return the messages as ``[role] content``, each for a fence of its own.
+    """The messages as ``[role] content``, each for a fence of its own.
 
-    Skills that were ``shown`` go by their names. Of all together ``max_chars`` characters stay,
-    head and tail; a message wholly left out is no entry.
+    Skills that were ``shown`` go by their names. Of all together ``max_chars`` stay, head and tail.
     """
     documents = [(as_read(text).strip(), name) for text, name in shown.items()]
     # a longer text first: it may hold a shorter one
@@ -226,9 +224,8 @@ class Analysts(Generic[Item]):
     ) -> tuple[Reflection[Item] | Lost, ...]:
         """Let the optimizer read ``rollouts``; results are in minibatch order, failures first.
 
-        A minibatch is read as soon as its last rollout came. Once one could not be measured, the
-        rest waits for the end, which may be that there are too many errors. Raises ModelUnavailable
-        when the model could be reached for no minibatch: that says nothing about the skill.
+        A minibatch is read when its last rollout came or, once one was not measured, at the end.
+        Raises ModelUnavailable when the model could be reached for no minibatch.
         """
         async with Begun(self._read) as reading:
             work = await self._begin(rollouts, reading)
@@ -325,8 +322,7 @@ class Analysts(Generic[Item]):
     ) -> tuple[Reflection[Item] | Lost, ...]:
         """Let the ``environment`` read the ``rollouts`` of one batch in the analysts' place.
 
-        All of them go into one call. A patch that cannot be used is noted and lost. Where the
-        optimizer cannot be reached, that is raised: what it had answered by then is in the cache.
+        A patch that cannot be used is noted and lost; a model out of reach is raised.
         """
         chat = self.chat
         shown = [one for one in rollouts if one.messages and (one.failed or one.succeeded)]

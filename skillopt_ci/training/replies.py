@@ -302,11 +302,7 @@ class Patch(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Reflection(Generic[Item]):
-    """What an analyst makes of one minibatch.
-
-    ``notes`` are reminders of rules that were not followed; ``refused`` says why the guard dropped
-    proposals.
-    """
+    """What an analyst makes of one minibatch; ``refused`` says what the guard dropped, and why."""
 
     source_type: Source
     patch: Patch[Item]
@@ -413,10 +409,9 @@ def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -
 
 
 def parse_ranking(text: str, pool_size: int, limit: int) -> tuple[tuple[int, ...], str]:
-    """Read the choice of at most ``limit`` of ``pool_size`` edits, and the reasons for it.
+    """Read which of ``pool_size`` edits are chosen (at most ``limit``, from 0), and why.
 
-    Edits are positions from 0, most important first; those that do not exist and repetitions are
-    left out. Raises :class:`WireError` if none is left.
+    Positions that do not exist and repetitions are left out. Raises WireError if none is left.
     """
     reply = parse_as(_RankingShape, text)
     numbers = (whole_number(entry) for entry in reply.selected_indices)

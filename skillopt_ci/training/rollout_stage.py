@@ -90,9 +90,8 @@ async def learn(
 ) -> WorkedBatch:
     """Attempt the tasks of ``batch`` and reflect on them; the attempts are in its order.
 
-    Attempts begin in the order in which analysts read them, which the batch's seed gives: so the
-    first minibatch is complete long before the last attempt. With ``recalls`` analysts read earlier
-    attempts first.
+    They begin in the order in which analysts read them, so that these need not wait for the last.
+    With ``recalls`` analysts read earlier attempts first.
     """
     config, skill, observer, runner = run.config, checkout.skill, chat.observer, models.runner
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}

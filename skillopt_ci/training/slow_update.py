@@ -161,11 +161,7 @@ _TITLES: Mapping[Category, str] = {
 def render_pairs(
     pairs: Sequence[Pair], earlier_skill: str, current_skill: str, gradient: Gradient
 ) -> str:
-    """Return the comparison section: counts, then the pairs by category.
-
-    All but stable successes come with both conversations and the hidden references of the tasks,
-    which must be training tasks.
-    """
+    """The comparison section: counts, then the pairs, of training tasks, by category."""
     groups = {kind: [pair for pair in pairs if pair.category is kind] for kind in _TITLES}
     counts = ", ".join(f"{len(group)} {_words(kind)}" for kind, group in groups.items())
     parts = [f"{plural(len(pairs), 'task')}: {counts}."]
@@ -253,8 +249,7 @@ async def write(
 ) -> Written:
     """Ask for the guidance or the memory that is to replace ``before``; nothing for no answer.
 
-    ``skills`` are the earlier and the current one. Without pairs there is no evidence, and nobody
-    is asked. An outage is raised: it must not cost an epoch its end.
+    ``skills`` are the earlier and the current one. An outage is raised: it must not cost an epoch.
     """
     if not pairs:
         return Written()

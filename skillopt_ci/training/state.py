@@ -45,10 +45,9 @@ from skillopt_ci.util import is_lfs_pointer
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """The commit that the next one is built on, and what its tree says.
+    """The commit to build on, and its tree; ``state`` is None before the first measurement.
 
-    ``branch`` is where the skills branch points, which must still hold when it is moved. ``state``
-    is None before the first measurement.
+    ``branch`` is where the skills branch points, which must still hold when it is moved.
     """
 
     commit: str
@@ -143,10 +142,7 @@ def _merged_with_base(run: Run, tip: str, base: str) -> str:
 
 
 def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
-    """Whether base has the run, and the skill, as the skills branch once was.
-
-    A squash merge leaves that, and no trace in the ancestry: a three-way merge would conflict.
-    """
+    """Whether base is as the skills branch once was: a squash merge leaves no other trace."""
     now, then = (read_checkout(run, commit, branch=None) for commit in (tip, base))
     return (
         then.state is not None
@@ -217,10 +213,7 @@ class Event:
 
 
 def finished(history: Sequence[HistoryEntry]) -> bool:
-    """Whether the run was finished and has not been trained since.
-
-    A candidate that a lost race left behind may be set aside after the end.
-    """
+    """Whether the run was finished and not trained since; a candidate may be set aside after it."""
     events = (one.kind for one in reversed(history) if one.kind != "set_aside")
     return next(events, None) == "finish"
 

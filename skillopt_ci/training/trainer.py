@@ -462,10 +462,7 @@ NextWork = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """What is next in a run of ``total`` steps: a ``step``, an ``epoch_end``, both or neither.
-
-    With ``scheduled`` the epoch's end waits for `slow-update`.
-    """
+    """What is next in a run of ``total`` steps; a ``scheduled`` epoch's end waits."""
 
     work: NextWork
     total: int

@@ -35,10 +35,7 @@ from skillopt_ci.training.replies import (
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The document after an update; the old one if none was usable, or the guard ``refused`` it.
-
-    ``lost`` is what the optimizer was asked to write in vain.
-    """
+    """The document after an update; the old one if none was usable, or the guard ``refused`` it."""
 
     skill: str
     outcome: Literal["updated", "skip_no_rewrite"] = "updated"
@@ -138,10 +135,7 @@ async def update(
     mode: UpdateMode[Any],
     chat: OptimizerChat,
 ) -> Updated:
-    """Return ``skill`` with ``edits`` carried out, its protected parts byte for byte as before.
-
-    A document that the guard refuses as a whole is given up.
-    """
+    """``skill`` with ``edits`` carried out, its protected parts byte for byte as before."""
     updated = await mode.carry_out(skill, edits, chat)
     document = restore_regions(skill, updated.skill)
     reason = chat.refuse(skill, document)
@@ -186,10 +180,9 @@ async def take_notes(
     threshold: int,
     chat: OptimizerChat,
 ) -> NotesRecord | None:
-    """Return what the analysts' notes add to the appendix; None if they wrote none.
+    """What the analysts' notes add to the appendix of ``body``, the updated skill; None for none.
 
-    ``body`` is the skill ``before`` after its update. More notes than ``threshold`` (0: any number)
-    are condensed by the optimizer.
+    More notes than ``threshold`` (0: any number) are condensed by the optimizer.
     """
     proposed = [note for reflection in reflections for note in reflection.notes]
     if not proposed:
