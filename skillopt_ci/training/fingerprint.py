@@ -74,19 +74,18 @@ def grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> Mapping
         for part in parts_of(spec)
         if isinstance(part, ComputerScorer) and part.folder
     }
-    return {folder: _sha256_of(grader_files(part, root)) for folder, part in folders.items()}
+    hashes = {}
+    for folder, part in folders.items():
+        found = hashlib.sha256()
+        for name, content in grader_files(part, root):
+            if "__pycache__" not in name.split("/"):
+                found.update(f"{len(name)} {name} {len(content)} ".encode() + content)
+        hashes[folder] = found.hexdigest()
+    return hashes
 
 
 def _specs(config: Config, tasks: Iterable[Task]) -> Iterator[ScorerSpec]:
     return filter(None, (config.scorer, *(task.scorer for task in tasks)))
-
-
-def _sha256_of(files: Iterable[tuple[str, bytes]]) -> str:
-    found = hashlib.sha256()
-    for name, content in files:
-        if "__pycache__" not in name.split("/"):
-            found.update(f"{len(name)} {name} {len(content)} ".encode() + content)
-    return found.hexdigest()
 
 
 def model_facts(role: ModelRole) -> dict[str, object]:

@@ -6,7 +6,7 @@ acceptance. The verdict follows from exact means; its arithmetic is recorded.
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate, pairwise
@@ -213,20 +213,14 @@ def replay(
     found, current, best = decision.measurement, state.current.measurement, state.best.measurement
     if found is None:
         return None
-    text, seen = (found.density, found.words), (*found.tasks, *found.errors)
-    rest = [task for task in current.tasks if task not in found.asked]
-    terms = setup(text, (*seen, *rest), current, best, (), evaluation, notes_only=notes_only)
-    if terms.stop:  # where it ended then, not where the order of the tasks would have it end
-        terms = replace(terms, order=(*seen, *rest), look_every=max(1, len(seen)))
-    test, outcome = sequential_test(terms, tallies(found)), None
-    try:
-        ask = next(test)
-        while not set(ask.tasks) & set(rest):
-            ask = test.send({})  # these ended in errors
-    except StopIteration as done:
-        outcome = done.value
-    if outcome is None:
+    seen = (*found.tasks, *found.errors)
+    rest = tuple(task for task in current.tasks if task not in found.asked)
+    text, order = (found.density, found.words), (*seen, *rest)
+    terms = setup(text, order, current, best, (), evaluation, notes_only=notes_only)
+    known = tallies(found)
+    if rest and not (terms.stop and _out_of_reach(terms, known, [rest])):
         return None
+    outcome = Outcome("certain" if rest else "measured", known, seen)
     return decide(terms, outcome, found, state, {}, evaluation, notes_only=notes_only)
 
 

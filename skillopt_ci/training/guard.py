@@ -70,8 +70,11 @@ class Answers:
         if len(owners) != 1:
             return ""
         (owner,) = owners
-        others = (task for task in self.tasks if task.id != owner)
-        return "" if any(phrase in normalised(_asked(task)) for task in others) else owner
+        for task in self.tasks:
+            said = (*(one.content for one in task.messages), *(one.content for one in task.files))
+            if task.id != owner and phrase in normalised("\n".join(said)):
+                return ""
+        return owner
 
 
 def normalised(text: str) -> str:
@@ -89,11 +92,6 @@ def _runs(words: str) -> tuple[str, ...]:
 def _tells(answer: str) -> bool:
     compact = answer.replace(" ", "")
     return len(compact) >= _TELLING or sum(map(str.isdigit, compact)) >= _TELLING_DIGITS
-
-
-def _asked(task: Task) -> str:
-    said = (message.content for message in task.messages)
-    return "\n".join((*said, *(file.content for file in task.files)))
 
 
 # Orders to the optimizer: text that would steer training if it stood in the skill.

@@ -196,33 +196,22 @@ def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[At
 
 
 async def _regrade(attempting: AttemptRunner, task: Task, course: AttemptTrace) -> Regraded | None:
-    attempt = _attempt(attempting, course)
-    if attempt is None:
-        return None
-    before = _before(course)
+    work, end, before = course.work or {}, course.end or {}, None
+    if end.get("status") != Status.GRADER_ERROR:
+        hard, soft = float(end.get("hard") or 0.0), float(end.get("soft") or 0.0)
+        before = Score(hard, soft, str(end.get("reason", "")), "")
+    # what agents left behind is in the store, an answer is in the record itself
+    attempt = Attempt((), course.response)
+    if key := str(work.get("key") or ""):
+        stored = attempting.cache.store.get(key) if attempting.cache else None
+        if stored is None:
+            return None
+        attempt = stored.attempt
     try:
         after = await attempting.grading.grade(task, attempt)
     except (GraderError, ModelUnavailable, ModelRefusal) as failure:
         return Regraded(course, before, None, failure.message)
     return Regraded(course, before, after, after.reason)
-
-
-def _attempt(attempting: AttemptRunner, course: AttemptTrace) -> Attempt | None:
-    """What was left behind: in the store for agents, in the record itself for answers."""
-    work = course.work or {}
-    key = str(work.get("key") or "")
-    if not key:
-        return Attempt((), course.response)
-    stored = attempting.cache.store.get(key) if attempting.cache else None
-    return None if stored is None else stored.attempt
-
-
-def _before(course: AttemptTrace) -> Score | None:
-    end = course.end or {}
-    if end.get("status") == Status.GRADER_ERROR:
-        return None
-    hard, soft = float(end.get("hard") or 0.0), float(end.get("soft") or 0.0)
-    return Score(hard, soft, str(end.get("reason", "")), "")
 
 
 # Calibrate: how often the gate errs on this run's own tasks. The current skill is attempted several

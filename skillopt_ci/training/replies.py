@@ -56,14 +56,11 @@ class WireError(SkilloptError):
 def extract_json(text: str) -> dict[str, object]:
     """Return the one JSON object that ``text`` holds; raises :class:`WireError`.
 
-    Of several different ones the one that alone stands in a fence counts. Where all there is was
-    cut off, its whole parts count, and no text without its end.
+    Of several different ones the one that alone stands in a fence counts.
     """
     thought = _THOUGHT.match(text)
     body = text[thought.end() :] if thought else text
     objects = list(_objects(body))
-    if not objects and (parts := _whole_parts(body)):
-        return parts
     if not objects:
         raise WireError("The reply holds no complete JSON object. Reply with exactly one.")
     fenced = [
@@ -105,26 +102,6 @@ def _end_of_object(text: str, start: int, limit: int) -> int | None:
         if depth == 0:
             return token.end()
     return None
-
-
-def _whole_parts(text: str) -> dict[str, object]:
-    """What is whole of the first object in ``text``, which was cut off."""
-    opening = _OPENING.search(text)
-    start = kept = opening.start() if opening else len(text)
-    closers, depth = list[str](), 0
-    for token in _TOKEN.finditer(text, start):
-        mark = token[0]
-        if mark in "{[":
-            closers.append("}" if mark == "{" else "]")
-        elif mark == "," and len(closers) == 1:
-            kept, depth = token.start(), 1
-        elif closers and closers[-1] == mark:
-            closers.pop()
-            kept, depth = token.end(), len(closers)
-    with suppress(ValueError, RecursionError):
-        value = _DECODER.decode(text[start:kept] + "".join(reversed(closers[:depth])))
-        return value if isinstance(value, dict) else {}
-    return {}
 
 
 def _repaired(span: str) -> object:

@@ -58,7 +58,13 @@ def shards(outlook: Outlook, most: int) -> tuple[Shard, ...]:
 async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -> ShardOutcome:
     """Make the attempts of ``shard`` on its share of the budgets; leave the answers in ``file``."""
     mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.attempt)
-    meter, keys = _meter(run, shard.of, outlook.spent), list[str]()
+    budget, spent, keys = run.config.budget, outlook.spent, list[str]()
+    meter = Meter(
+        step=_share(budget.step, Usage(), shard.of),
+        run=_share(budget.run, spent, shard.of),
+        spent=spent,
+        clock=run.clock,
+    )
     answers = 0
     run.observer(StageStarted("rollout", len(mine)))
     try:
@@ -95,26 +101,12 @@ def _attempts(run: Run) -> AttemptStore:
     return AttemptStore(path, run.observer)
 
 
-def _meter(run: Run, of: int, spent: Usage) -> Meter:
-    budget = run.config.budget
-    return Meter(
-        step=_share(budget.step, Usage(), of),
-        run=_share(budget.run, spent, of),
-        spent=spent,
-        clock=run.clock,
-    )
-
-
 def _share(limits: Limits, spent: Usage, of: int) -> Limits:
     """The limits at which each of ``of`` machines has consumed its share of what is left."""
-    calls, tokens, cost = limits.calls, limits.tokens, limits.cost_usd
-    before = spent.cost_usd or 0.0
-    return limits.model_copy(
-        update={
-            "calls": None if calls is None else spent.calls + max(0, calls - spent.calls) // of,
-            "tokens": None
-            if tokens is None
-            else spent.tokens + max(0, tokens - spent.tokens) // of,
-            "cost_usd": None if cost is None else before + max(0.0, cost - before) / of,
-        }
-    )
+    used = {"calls": spent.calls, "tokens": spent.tokens, "cost_usd": spent.cost_usd or 0.0}
+    shares = dict[str, float]()
+    for name, before in used.items():
+        if (limit := getattr(limits, name)) is not None:
+            left = max(0, limit - before)
+            shares[name] = before + (left / of if name == "cost_usd" else left // of)
+    return limits.model_copy(update=shares)

@@ -83,31 +83,12 @@ def test_common_slips_are_mended(text, value):
     assert extract_json(text) == value
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ('{"edits": [{"op": "a"}, {"op": "b", "content": "half of', {"edits": [{"op": "a"}]}),
-        ('```json\n{"selected_indices": [1, 2], "reason', {"selected_indices": [1, 2]}),
-        ('{"reasoning": "r", "selected_indices": [1, 2', {"reasoning": "r"}),
-        ('{"a": {"b": 1}', {"a": {"b": 1}}),
-        ('{"a": 1, "b": "x\\', {"a": 1}),
-    ],
-)
-def test_of_a_reply_cut_off_only_whole_parts_are_kept(text, value):
-    assert extract_json(text) == value
-
-
 @given(st.lists(st.text(), min_size=1, max_size=4), st.data())
 def test_no_cut_off_text_is_ever_passed_on(contents, data):
     written = json.dumps({"edits": [{"content": content} for content in contents]})
     kept = written[: data.draw(st.integers(0, len(written) - 1))]
-    try:
-        found = extract_json(kept)
-    except WireError:
-        return
-    edits = found["edits"]
-    assert isinstance(edits, list)
-    assert [edit["content"] for edit in edits] == contents[: len(edits)]
+    with pytest.raises(WireError):
+        extract_json(kept)
 
 
 @pytest.mark.parametrize(
