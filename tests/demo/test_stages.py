@@ -63,7 +63,7 @@ def optimizer() -> Overheard:
 def _tasks() -> dict[str, Task]:
     return {
         one.id: Task(one.id, (Message("user", one.prompt),), (one.reference,), one.task_type)
-        for one in ledger_tasks(5, 16)
+        for one in ledger_tasks()[:16]
     }
 
 

@@ -15,7 +15,7 @@ from tests.demo.conftest import SetRates, asked
 from tests.support.office_tasks import ledger_tasks
 
 LEDGER_RULES = "\n".join(f"- {convention.rules[0]}" for convention in CONVENTIONS.values())
-NOTES = ledger_tasks(11, 60)
+NOTES = ledger_tasks()[-60:]
 
 
 def line(skill: str, prompt: str) -> str:

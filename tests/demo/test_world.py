@@ -22,13 +22,7 @@ from skillopt_ci.demo.world import (
 )
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.prompts.library import Prompts
-from tests.support.office_tasks import (
-    ALL_LEDGER,
-    CATEGORIES,
-    ledger_tasks,
-    task_files,
-    write_note,
-)
+from tests.support.office_tasks import ledger_tasks
 
 SKILL = f"# Rules\n\n- {CONVENTIONS['date'].rules[0]} {CONVENTIONS['vendor'].rules[1].upper()}\n"
 WRONG = CONVENTIONS["date"].harmful
@@ -64,7 +58,7 @@ NOTES = st.builds(
     currency=st.sampled_from(["EUR", "USD", "SEK"]),
     currency_first=st.booleans(),
     refund=st.booleans(),
-    category=st.sampled_from(["", *CATEGORIES]),
+    category=st.sampled_from(["", "travel", "office supplies", "meals"]),
     reference=st.just("") | st.integers(1, 99_999).map(str),
     tax=st.sampled_from(["", "5", "19"]),
     department=st.sampled_from(["", "12", "90"]),
@@ -134,11 +128,6 @@ def test_subject_is_what_a_text_takes_a_stance_on():
 # Notes.
 
 
-@given(NOTES, st.integers())
-def test_note_is_read_as_it_was_written(note, seed):
-    assert read_note(f"Write the line.\n\nNote: {write_note(note, Dice(seed, 'w'))}") == note
-
-
 @given(st.text())
 def test_any_text_can_be_read(text):
     note = read_note(text)
@@ -163,14 +152,14 @@ def test_note_in_other_words_is_understood():
 
 def test_ledger_line_follows_all_conventions_or_none():
     line = "2026-03-07 | OAK & SONS | EUR -1250.00 | TRA | 000482 | VAT19 | CC-12 | Q1"
-    assert ledger_line(FULL, ALL_LEDGER) == line
+    assert ledger_line(FULL, frozenset(CONVENTIONS)) == line
     line = "7 March 2026, Oak & Sons, 1,250 EUR, travel, 482, 19% VAT, department 12, first quarter"
     assert ledger_line(FULL, frozenset()) == line
 
 
 def test_ledger_line_leaves_out_what_the_note_does_not_mention():
     note = Note("2026-03-07", "OAK", "3.20", "EUR", currency_first=True)
-    assert ledger_line(note, ALL_LEDGER) == "2026-03-07 | OAK | EUR 3.20"
+    assert ledger_line(note, frozenset(CONVENTIONS)) == "2026-03-07 | OAK | EUR 3.20"
     assert note.exercised() == ("separator",)
 
 
@@ -184,14 +173,19 @@ def test_conventions_followed_are_told_by_the_line(data):
 # The examples' tasks.
 
 
-@pytest.mark.parametrize(("file", "text"), task_files().items(), ids=str)
-def test_task_files_are_those_of_the_seed(file, text):
-    assert file.read_text(encoding="utf-8") == text, "run python -m tests.support.office_tasks"
+def test_notes_are_read_and_lines_written_as_the_tasks_have_them():
+    for task in ledger_tasks():
+        note = read_note(task.prompt)
+        assert note is not None
+        assert ledger_line(note, frozenset(CONVENTIONS)) == task.reference
+        assert note.refund == (task.task_type == "refund")
 
 
-def test_tasks_differ_in_difficulty_and_cover_every_convention():
-    shown = [note.exercised() for task in ledger_tasks(3, 200) if (note := read_note(task.prompt))]
+def test_tasks_are_distinct_differ_in_difficulty_and_cover_every_convention():
+    tasks = ledger_tasks()
+    assert len({task.prompt for task in tasks}) == len({task.id for task in tasks}) == len(tasks)
+    shown = [note.exercised() for task in tasks if (note := read_note(task.prompt))]
     assert {len(names) for names in shown} == {1, 2, 3, 4, 5, 6}
     counts = Counter(name for names in shown for name in names)
-    assert counts.keys() == ALL_LEDGER
-    assert min(counts.values()) >= 20
+    assert counts.keys() == CONVENTIONS.keys()
+    assert min(counts.values()) >= 10
