@@ -1,8 +1,4 @@
-"""The simulated models: a target that works as its skill says and slips now and then.
-
-The optimizer is in a module of its own. Both are functions, behind the client in process and
-behind the server.
-"""
+"""The simulated models: a target that works as its skill says and slips now and then."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +9,7 @@ from skillopt_ci.demo.optimizer import propose
 from skillopt_ci.demo.world import Dice, Note, content_key, ledger_line, read_note, stances
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Tool, Usage, token_limit
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Tool, Usage
 from skillopt_ci.skill.regions import REGIONS, region_text
 from skillopt_ci.util import nearest
 
@@ -34,20 +30,9 @@ _OPENINGS = (
     "This is how I would book it.",
 )
 
-#: What a simulated model says in one turn: text, and tools that it wants used.
-Turn = tuple[str, tuple[ToolCall, ...]]
-
-
-def next_turn(messages: Sequence[Message], dice: Dice, tools: Sequence[Tool] = ()) -> Turn:
-    """Return the target's answer, which it submits where it has the tool for that."""
-    text = answer(messages, dice)
-    if any(tool.name == "submit" for tool in tools):
-        return "", (ToolCall("call_0", "submit", json.dumps({"answer": text})),)
-    return text, ()
-
 
 def answer(messages: Sequence[Message], dice: Dice) -> str:
-    """Return the target's reply: a short sentence, then the answer in its tag."""
+    """The target's reply: a short sentence, then the answer in its tag."""
     prompt = next((m.content for m in reversed(messages) if m.role == "user"), "")
     note = read_note(prompt)
     if note is None:
@@ -59,7 +44,7 @@ def answer(messages: Sequence[Message], dice: Dice) -> str:
 
 
 def _followed(note: Note, messages: Sequence[Message], dice: Dice) -> frozenset[str]:
-    """Return the conventions of ``note`` that the skill states and that do not slip."""
+    """The conventions of ``note`` that the skill states and that do not slip."""
     system = "\n".join(m.content for m in messages if m.role == "system")
     said = stances(system)
     reminded = stances("\n".join(region_text(system, region) or "" for region in REGIONS))
@@ -78,23 +63,15 @@ def _followed(note: Note, messages: Sequence[Message], dice: Dice) -> frozenset[
 
 # Every simulated model, by its name.
 
-_CHARACTERS_PER_TOKEN = 4
-
-Model = Callable[[Sequence[Message], Dice, Sequence[Tool]], Turn]
+Model = Callable[[Sequence[Message], Dice], str]
 
 MODELS: Mapping[str, Model] = MappingProxyType(
-    {
-        "simulated-target": next_turn,
-        "simulated-optimizer": lambda messages, dice, _: (propose(messages, dice), ()),
-    }
+    {"simulated-target": answer, "simulated-optimizer": propose}
 )
 
 
 def find_model(name: str, where: str = "model") -> Model:
-    """Return the simulated model of this name, which ``where`` (a configuration key) asks for.
-
-    Raises ``ModelSetupError`` with the nearest name.
-    """
+    """The model of this name, which the configuration key ``where`` has; or ModelSetupError."""
     if name in MODELS:
         return MODELS[name]
     hint = nearest(name, MODELS, cutoff=0)
@@ -107,26 +84,26 @@ def complete(
     *,
     seed: int,
     attempt: int = 0,
-    limit: int | None = None,
     tools: Sequence[Tool] = (),
 ) -> ChatReply:
-    """Answer ``messages`` with at most ``limit`` tokens of text; raises ``ModelSetupError``."""
-    dice = Dice(seed, content_key(messages, attempt))
-    text, calls = find_model(model)(messages, dice, tools)
-    shown = text if limit is None else text[: limit * _CHARACTERS_PER_TOKEN]
-    whole = "stop" if shown == text else "length"
+    """Answer ``messages``; the target submits its answer where it has the tool for that."""
+    text = find_model(model)(messages, Dice(seed, content_key(messages, attempt)))
+    calls: tuple[ToolCall, ...] = ()
+    if model == "simulated-target" and any(tool.name == "submit" for tool in tools):
+        calls = (ToolCall("call_0", "submit", json.dumps({"answer": text})),)
+    shown = "" if calls else text
     written = [shown, *(call.name + call.arguments for call in calls)]
     asked = sum(_tokens(message.content) for message in messages)
     usage = Usage(calls=1, prompt_tokens=asked, completion_tokens=sum(map(_tokens, written)))
-    return ChatReply(shown, "tool_calls" if calls else whole, model, usage, tool_calls=calls)
+    return ChatReply(shown, "tool_calls" if calls else "stop", model, usage, tool_calls=calls)
 
 
 def _tokens(text: str) -> int:
-    return -(-len(text) // _CHARACTERS_PER_TOKEN)
+    return -(-len(text) // 4)
 
 
 class SimulatedClient:
-    """Answers as the simulated model that ``config`` names; nothing is paid."""
+    """Answers as the simulated model that ``config`` names, by content and seed alone."""
 
     def __init__(self, config: ModelRole, role: Role) -> None:
         """Raise ``ModelSetupError`` when there is no model of that name."""
@@ -134,12 +111,10 @@ class SimulatedClient:
         self._config = config
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer ``request``; the reply depends on its content and the configured seed alone."""
         return complete(
             self._config.model,
             request.messages,
             seed=self._config.seed,
             attempt=request.attempt,
-            limit=token_limit(self._config, request),
             tools=request.tools,
         )

@@ -16,9 +16,9 @@ from skillopt_ci.demo.prompt_reader import (
     Trajectory,
     first_prompt,
     read_analyst_brief,
-    read_comparison_brief,
+    read_failures,
+    read_pool,
     read_proposals,
-    read_ranking,
     read_section,
     stage_of,
 )
@@ -41,15 +41,12 @@ RATES = MappingProxyType(
         "harmful": 0.25,  # it proposes something that contradicts the conventions
         "platitude": 0.25,  # … something that helps nobody
         "duplicate": 0.3,  # … a rule that the skill has already
-        "missing_target": 0.1,  # … to change a text that is not there
-        "leak": 0.05,  # … a reference answer
-        "link": 0.05,  # … a web page
         "malformed": 0.06,  # the reply is not what was asked for
         "gullible": 0.6,  # a merge keeps an edit that a single patch proposes without any evidence
     }
 )
 #: What analysts propose when they err, in the order in which it is tried.
-MISHAPS = ("harmful", "platitude", "duplicate", "missing_target", "leak", "link")
+MISHAPS = ("harmful", "platitude", "duplicate")
 PLATITUDES = (
     "Read the whole note before writing anything.",
     "Take care to be accurate and complete.",
@@ -64,13 +61,10 @@ Reply = dict[str, Any]
 
 
 def propose(messages: Sequence[Message], dice: Dice) -> str:
-    """Return the optimizer's reply to whatever stage the system prompt names.
-
-    A prompt without a stage that asks for a score is graded.
-    """
+    """The reply to the stage that the system prompt names; without one, to a judge's question."""
     stage, prompt = stage_of(messages), first_prompt(messages)
     if not stage and any(re.search(r"[\"'`]score[\"'`]", one.content) for one in messages):
-        return grade(prompt, dice)
+        return grade(prompt)
     reply = STAGES[stage](prompt, dice) if stage in STAGES else {}
     if stage.startswith("analyst_error") and any(
         "appendix_notes" in one.content for one in messages if one.role == "system"
@@ -96,7 +90,7 @@ def _malformed(reply: Reply, dice: Dice) -> str:
 
 
 def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
-    """Return how many trajectories break each convention, the most broken first."""
+    """How many trajectories break each convention, the most broken first."""
     counts: Counter[str] = Counter()
     for one in trajectories:
         if (note := read_note(one.prompt)) is not None:
@@ -109,7 +103,7 @@ def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
 
 
 def analyse_failures(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[Edit]]:
-    """Return what a failure minibatch shows, the reasoning, and edits against it."""
+    """What a failure minibatch shows, the reasoning, and edits against it."""
 
     def noticed(name: str) -> bool:
         misled = conflicting_line(brief.skill, name) is not None
@@ -134,7 +128,6 @@ def analyse_failures(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[
 
 
 def analyse_successes(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[Edit]]:
-    """Return what a success minibatch shows: mostly that all is well."""
     patterns = ["The answers follow the conventions that the skill states."]
     return (
         {"batch_size": len(brief.trajectories), "success_patterns": patterns},
@@ -144,7 +137,6 @@ def analyse_successes(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list
 
 
 def _remedy(name: str, count: int, brief: AnalystBrief, dice: Dice) -> list[Edit]:
-    """Return the edit against a kind of failure; none if the skill covers it already."""
     rules = CONVENTIONS[name].rules
     fresh = [rule for rule in rules if rule not in brief.previous]
     rule = dice.pick(f"wording {name}", fresh or rules)
@@ -171,38 +163,23 @@ def _with_mishap(
 
 
 def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
-    """Return a plausible edit that does not help; None if there is none of this kind."""
-    if kind == "missing_target":
-        target = dice.pick("missing heading", ("## Formatting rules", "## Layout", "## Checklist"))
-        content = f"{target}\n\nEvery line follows the rules below."
-        edit: Edit = {"op": "replace", "target": target, "content": content, "support_count": 1}
-        return None if target in brief.skill else edit
-    seen, said, web = brief.trajectories, stances(brief.skill), "https://ledger-handbook.example"
-    draw, options = {
-        "harmful": ("harmful choice", [c.harmful for c in CONVENTIONS.values()]),
-        "platitude": ("platitude choice", [*PLATITUDES]),
-        "duplicate": (
-            "duplicate choice",
-            [rule for name, c in CONVENTIONS.items() if "for" in said[name] for rule in c.rules],
-        ),
-        "leak": (
-            "leaked answer",
-            [f"A right line looks like this: `{a}`" for one in seen for a in one.references],
-        ),
-        "link": (
-            "linked page",
-            [f"Further rules are on {web}/{page}." for page in ("style", "examples", "faq")],
-        ),
-    }[kind]
-    if kind in ("harmful", "platitude"):
-        options = [o for o in options if o not in brief.previous and o not in brief.skill]
+    """A plausible edit that does not help; None if there is none of this kind."""
+    if kind == "duplicate":
+        said = stances(brief.skill)
+        stated = (one for name, one in CONVENTIONS.items() if "for" in said[name])
+        options = [rule for one in stated for rule in one.rules]
+    else:
+        harmful = [one.harmful for one in CONVENTIONS.values()]
+        known = f"{brief.previous}\n{brief.skill}"
+        options = [o for o in (harmful if kind == "harmful" else PLATITUDES) if o not in known]
     if not options:
         return None
-    return {"op": "append", "content": f"- {dice.pick(draw, options)}", "support_count": 1}
+    content = f"- {dice.pick(f'{kind} choice', options)}"
+    return {"op": "append", "content": content, "support_count": 1}
 
 
 def lapse_notes(brief: AnalystBrief) -> list[str]:
-    """Return one reminder for each kind of failure that a rule of the skill would prevent."""
+    """One reminder for each kind of failure that a rule of the skill would prevent."""
     taken = stances(brief.skill)
     lapses = [name for name in broken_conventions(brief.trajectories) if taken[name] == {"for"}]
     rules = [CONVENTIONS[name].rules[0] for name in lapses]
@@ -214,7 +191,7 @@ def lapse_notes(brief: AnalystBrief) -> list[str]:
 
 
 def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
-    """Return one of ``edits`` for each subject, with the support of all it stands for, and why."""
+    """One of ``edits`` for each subject, with the support of all it stands for, and why."""
     groups: dict[str, Edit] = {}
     for edit in edits:
         own_words = f"{edit['op']} {edit['target']} {edit['content']}".casefold()
@@ -248,18 +225,18 @@ def merge_edits(prompt: str, dice: Dice) -> Reply:
 
 
 def rank(prompt: str, dice: Dice) -> Reply:
-    """Return the choice of as many edits as asked for, those with the most support first."""
     del dice
-    pool, limit = read_ranking(prompt)
+    pool = read_pool(prompt, "Edit pool", "Suggestion pool")
+    limits = re.findall(r"[Ss]elect at most (\d+)", prompt)
     ranked = sorted(pool, key=lambda index: (-pool[index], index))
     return {
         "reasoning": "Edits that answer the most failures come first.",
-        "selected_indices": ranked[:limit],
+        "selected_indices": ranked[: int(limits[-1]) if limits else None],
     }
 
 
 def condense(prompt: str) -> Reply:
-    """Return the reminders that the prompt lists, one for each subject."""
+    """The reminders that the prompt lists, one for each subject."""
     kept: dict[str, str] = {}
     for note in re.findall(r"^- (.*\S)", read_section(prompt, "Reminders"), re.MULTILINE):
         kept.setdefault(topic(note, note), note.removeprefix("Before you answer, look again: "))
@@ -270,28 +247,24 @@ def condense(prompt: str) -> Reply:
 
 
 def slow_update(prompt: str, dice: Dice) -> Reply:
-    """Return the last guidance and, for what fails most and it does not speak of, a line more.
-
-    What the skill does not say becomes a rule, what it says and the target forgets a reminder.
-    """
-    brief = read_comparison_brief(prompt)
-    covered, stated = stances("\n".join(brief.guidance)), stances(brief.skill)
-    missed = [name for name in broken_conventions(brief.failures) if not covered[name]]
-    lines, causes = [*brief.guidance], 0
+    """The last guidance, and a rule or reminder more for each cause that fails most."""
+    previous, failures = read_section(prompt, "Previous Guidance"), read_failures(prompt)
+    lines, causes = re.findall(r"^- .*", previous, re.MULTILINE), 0
+    covered, stated = stances("\n".join(lines)), stances(read_section(prompt, "Current Skill"))
+    missed = [name for name in broken_conventions(failures) if not covered[name]]
     for name in missed[:MOST_CAUSES]:
         if dice.chance(f"foresight {name}", RATES["vigilance"]):
             rule = dice.pick(f"guidance {name}", CONVENTIONS[name].rules)
             lines.append(f"- {'Check last: ' if stated[name] else ''}{rule}")
             causes += 1
     return {
-        "reasoning": f"{len(brief.failures)} tasks still fail; {causes} causes stand out.",
+        "reasoning": f"{len(failures)} tasks still fail; {causes} causes stand out.",
         "slow_update_content": "\n".join(lines),
     }
 
 
 def meta_skill(prompt: str) -> Reply:
-    """Return a memory that names the kinds of failures that are left."""
-    left = [*broken_conventions(read_comparison_brief(prompt).failures)][:3]
+    left = [*broken_conventions(read_failures(prompt))][:3]
     lines = [
         "- Rules that name one convention and show one example are followed.",
         *(f"- Still open: {CONVENTIONS[name].failure}." for name in left),
@@ -302,19 +275,12 @@ def meta_skill(prompt: str) -> Reply:
     }
 
 
-def grade(prompt: str, dice: Dice) -> str:
-    """Return a grade from 0 to 1: the share of the answer's words that the rest of the prompt has.
-
-    The last fenced block is taken for the answer and the earlier ones for what it is held against.
-    Without two blocks the grade is a draw.
-    """
+def grade(prompt: str) -> str:
+    """The share of the answer's words, its last fenced block, that the blocks before it have."""
     block = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
-    blocks = [set(re.findall(r"\w+", one[2].casefold())) for one in block.finditer(prompt)]
-    if len(blocks) < 2 or not blocks[-1]:  # noqa: PLR2004
-        score = round(0.4 + 0.6 * dice.roll("grade"), 2)
-        return json.dumps({"score": score, "reason": "A plausible answer."})
-    expected = set().union(*blocks[:-1])
-    shared = len(blocks[-1] & expected) / len(blocks[-1])
+    fenced = block.findall(prompt)
+    *known, answer = [set(re.findall(r"\w+", text.casefold())) for _, text in fenced] or [set()]
+    shared = len(answer & set().union(*known)) / max(1, len(answer))
     reason = f"{shared:.0%} of the answer's words are those of the task and the rubric."
     return json.dumps({"score": round(shared, 2), "reason": reason})
 

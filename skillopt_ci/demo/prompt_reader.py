@@ -62,20 +62,8 @@ class AnalystBrief:
     trajectories: tuple[Trajectory, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonBrief:
-    """The assignment at an epoch's end: what the current skill fails at, regressions first.
-
-    ``guidance`` has the lines of the last epoch's.
-    """
-
-    skill: str
-    guidance: tuple[str, ...]
-    failures: tuple[Trajectory, ...]
-
-
 def sections(prompt: str) -> list[Section]:
-    """Return the sections in order; headings inside fences are data, not structure."""
+    """The sections in order; headings inside fences are data, not structure."""
     found = [Section()]
     fence = ""
     for line in prompt.split("\n"):
@@ -96,13 +84,13 @@ def sections(prompt: str) -> list[Section]:
 
 
 def stage_of(messages: Sequence[Message]) -> str:
-    """Return the stage that the system prompt names, empty if none."""
+    """The stage that the system prompt names, empty if none."""
     found = _STAGE.search("\n".join(m.content for m in messages if m.role == "system"))
     return found[1] if found else ""
 
 
 def first_prompt(messages: Sequence[Message]) -> str:
-    """Return the first user message: on a retry, later ones only complain."""
+    """The first user message: on a retry, later ones only complain."""
     return next((m.content for m in messages if m.role == "user"), "")
 
 
@@ -118,24 +106,17 @@ def read_analyst_brief(prompt: str) -> AnalystBrief:
     )
 
 
-def read_comparison_brief(prompt: str) -> ComparisonBrief:
-    """Read the user message of an epoch's end."""
-    parts = sections(prompt)
-    told = _trajectories(parts, "Task ", "Conversation under the current")
-    guidance = _titled(parts, "Previous Guidance").data.splitlines()
-    return ComparisonBrief(
-        _titled(parts, "Current Skill").data,
-        tuple(line for line in guidance if line.startswith("- ")),
-        # a task without an answer is one that the prompt names only
-        tuple(one for one in told if one.answer and one.answer not in one.references),
-    )
+def read_failures(prompt: str) -> list[Trajectory]:
+    """What the current skill fails at, by the user message of an epoch's end."""
+    told = _trajectories(sections(prompt), "Task ", "Conversation under the current")
+    # a task without an answer is one that the prompt names only
+    return [one for one in told if one.answer and one.answer not in one.references]
 
 
 def read_proposals(prompt: str, key: str) -> list[dict[str, Any]]:
-    """Read the lists of a merge's or a rewrite's prompt: all entries that have ``key``.
+    """The entries of a merge's or a rewrite's lists that have ``key``, as edits with its value.
 
-    That is ``content`` for edits, ``instruction`` for suggestions, ``new_skill`` for documents: the
-    content of what is returned, an edit each.
+    That is ``content`` for edits, ``instruction`` for suggestions, ``new_skill`` for documents.
     """
     return [
         {
@@ -153,19 +134,11 @@ def read_proposals(prompt: str, key: str) -> list[dict[str, Any]]:
 
 
 def read_section(prompt: str, title: str) -> str:
-    """Read the data in the section of this title."""
     return _titled(sections(prompt), title).data
 
 
-def read_ranking(prompt: str) -> tuple[dict[int, int], int]:
-    """Read a ranking's user message: the pool, and how many edits to select."""
-    limits = re.findall(r"[Ss]elect at most (\d+)", prompt)
-    pool = read_pool(prompt, "Edit pool", "Suggestion pool")
-    return pool, int(limits[-1]) if limits else len(pool)
-
-
 def read_pool(prompt: str, *titles: str) -> dict[int, int]:
-    """Read the numbered list in the section of one of these titles: each entry's support."""
+    """The support of each entry of the numbered list in the section of one of these titles."""
     return {
         int(index): int(support[1]) if (support := _SUPPORT.search(text)) else 1
         for index, text in _POOL_LINE.findall(_titled(sections(prompt), *titles).data)

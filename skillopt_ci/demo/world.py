@@ -27,7 +27,7 @@ class Dice:
     key: str
 
     def roll(self, name: str) -> float:
-        """Return a number from 0 up to, but not including, 1."""
+        """A number from 0 up to, but not including, 1."""
         digest = hashlib.sha256(f"{self.seed}\0{self.key}\0{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -35,12 +35,12 @@ class Dice:
         return self.roll(name) < probability
 
     def pick(self, name: str, options: Sequence[T]) -> T:
-        """Return one of ``options``, which must not be empty."""
+        """One of ``options``, which must not be empty."""
         return options[int(self.roll(name) * len(options))]
 
 
 def content_key(messages: Sequence[Message], attempt: int = 0) -> str:
-    """Return the SHA-256 of a request's content, in hex."""
+    """The SHA-256 of a request's content, in hex."""
     content = []
     for one in messages:
         called = [part for call in one.tool_calls for part in (call.id, call.name, call.arguments)]
@@ -62,7 +62,7 @@ class Convention:
     harmful: str
 
     def stances(self, text: str) -> frozenset[Stance]:
-        """Return what ``text`` says on this convention: only its own sentences are understood."""
+        """What ``text`` says on this convention: only its own sentences are understood."""
         said = text.casefold()
         found: set[Stance] = {"for"} if any(one.casefold() in said for one in self.rules) else set()
         return frozenset(found | ({"against"} if self.harmful.casefold() in said else set()))
@@ -80,18 +80,18 @@ CONVENTIONS: Mapping[str, Convention] = MappingProxyType(_read_conventions())
 
 
 def stances(text: str) -> dict[str, frozenset[Stance]]:
-    """Return for each convention what ``text`` says on it."""
+    """For each convention, what ``text`` says on it."""
     return {name: convention.stances(text) for name, convention in CONVENTIONS.items()}
 
 
 def subject(text: str) -> tuple[str, Stance] | None:
-    """Return the first convention that ``text`` takes a stance on, with that stance."""
+    """The first convention that ``text`` takes a stance on, with that stance."""
     taken = ((name, said) for name, said in stances(text).items() if said)
     return next(((name, "against" if "against" in said else "for") for name, said in taken), None)
 
 
 def conflicting_line(skill: str, name: str) -> str | None:
-    """Return the first line of ``skill`` that goes against the named convention."""
+    """The first line of ``skill`` that goes against the named convention."""
     lines = skill.splitlines()
     return next((one for one in lines if "against" in CONVENTIONS[name].stances(one)), None)
 
@@ -133,7 +133,7 @@ class Note:
     quarter: str = ""
 
     def exercised(self) -> tuple[str, ...]:
-        """Return the names of the conventions that show in this note's line, in office order."""
+        """The names of the conventions that show in this note's line, in office order."""
         shown = {
             "separator": True,
             "date": "-" not in self.date,
@@ -148,7 +148,7 @@ class Note:
 
 
 def read_note(text: str) -> Note | None:
-    """Return the facts in ``text``; None unless it has a date, a vendor and an amount."""
+    """The facts in ``text``; None unless it has a date, a vendor and an amount."""
     date, money, vendor = _DATE.search(text), _MONEY.search(text), _VENDOR.search(text)
     if not (date and money and vendor):
         return None
@@ -165,7 +165,7 @@ def read_note(text: str) -> Note | None:
 
 
 def ledger_line(note: Note, followed: AbstractSet[str]) -> str:
-    """Return the line that someone writes who follows just these conventions."""
+    """The line that someone writes who follows just these conventions."""
 
     def written(name: str, value: str, by_rule: Callable[[str], str], otherwise: str = "{}") -> str:
         if not value:
@@ -193,7 +193,7 @@ def ledger_line(note: Note, followed: AbstractSet[str]) -> str:
 
 
 def conventions_followed(note: Note, line: str) -> frozenset[str] | None:
-    """Return the conventions, of those exercised, that explain ``line``; None if none do."""
+    """The conventions, of those exercised, that explain ``line``; None if none do."""
     names = note.exercised()
     for size in range(len(names), -1, -1):
         for followed in map(frozenset, combinations(names, size)):

@@ -12,8 +12,8 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.demo.client import SimulatedClient
 from skillopt_ci.demo.prompt_reader import (
     read_analyst_brief,
+    read_pool,
     read_proposals,
-    read_ranking,
 )
 from skillopt_ci.demo.world import ledger_line, read_note
 from skillopt_ci.messages import Message
@@ -137,8 +137,7 @@ def test_rankings_understand_the_pool(optimizer):
     pool = tuple(Edit("append", content=f'"{n}" support=9', support_count=n) for n in range(1, 5))
     chat = OptimizerChat(optimizer, PROMPTS, silent)
     chosen = _run(select(SKILL, Patch(pool), 2, mode=PATCH, chat=chat))
-    shown, limit = read_ranking(optimizer.prompt())
-    assert ([*shown.values()], limit) == ([1, 2, 3, 4], 2)
+    assert [*read_pool(optimizer.prompt(), "Edit pool").values()] == [1, 2, 3, 4]
     assert chosen.how == "ranked"
     assert [edit.support_count for edit in chosen.patch.edits] == [4, 3]
 

@@ -45,8 +45,7 @@ class SimulatedServer:
         except ModelSetupError as error:
             return error_response(HTTPStatus.NOT_FOUND, str(error))
         await asyncio.sleep(self.latency)
-        limit = asked.max_output_tokens
-        reply = complete(model, asked.messages, seed=self.seed, limit=limit, tools=asked.tools)
+        reply = complete(model, asked.messages, seed=self.seed, tools=asked.tools)
         if request.transport is not None and not request.transport.is_closing():
             self.answered[content_key(asked.messages)] += 1
         return web.json_response(reply_body([reply]))
