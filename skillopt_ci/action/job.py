@@ -165,7 +165,7 @@ def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | Non
             with redirect_stdout(objects), redirect_stderr(talk):
                 code = invoke(line, settings)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told by the caller
-            failure = describe(error, line, job.environ, job.redact)
+            failure = describe(error, line, job.redact)
             stream.write(f"{harmless(failure.message)}\n{harmless(failure.hint)}\n")
             return Ended(failure.exit_code, tuple(results), failure, error)
     return Ended(code, tuple(results))

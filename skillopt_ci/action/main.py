@@ -49,7 +49,7 @@ def main() -> int:
             with git_access.owner_kept(runner.workspace, os.geteuid()):
                 return run(job)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer reports all
-        failure = describe(error, ["action"], environ, redact)
+        failure = describe(error, ["action"], redact)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
         return failure.exit_code
 

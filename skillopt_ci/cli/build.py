@@ -45,10 +45,7 @@ from skillopt_ci.training.run_context import Run
 
 
 def load_configured(settings: Globals) -> Loaded:
-    """Load the configuration of the run that ``settings`` name.
-
-    Raises :class:`~skillopt_ci.errors.ConfigError` if there is none or it cannot be used.
-    """
+    """Load the configuration that ``settings`` name; raises ConfigError if there is none."""
     file, cwd = settings.config_file, settings.cwd
     if file.exists():
         return load(file, settings.overrides, settings.environ, settings.run, cwd)
@@ -59,13 +56,11 @@ def load_configured(settings: Globals) -> Loaded:
 
 
 def roles_of(models: Models) -> Mapping[str, ModelRole]:
-    """The configured model roles by name."""
     named = {"target": models.target, "optimizer": models.optimizer, "judge": models.judge}
     return {name: role for name, role in named.items() if role is not None}
 
 
 def all_tasks(splits: Splits) -> tuple[Task, ...]:
-    """The tasks of all splits."""
     return (*splits.train, *splits.selection, *splits.test)
 
 
@@ -79,12 +74,10 @@ def learn_secrets(
 def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Environment | None]:
     """The run's tasks: from task files, or from an environment, which is returned too.
 
-    From here on, programs that the run starts can reach none of our secrets. Raises
-    :class:`TaskFileError` and what opening an environment raises.
+    From here on, programs that the run starts can reach none of our secrets.
     """
     config, root = loaded.config, loaded.root
     keep_secrets(config, root, environ)
-
     if config.tasks is not None:
         return load_splits(config.tasks, root, config.train), None
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
@@ -105,10 +98,7 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
 def unconfined_programs(
     config: Config, tasks: Iterable[Task], environment: Environment | None
 ) -> tuple[bool, list[str]]:
-    """Whether a run starts programs, and which of them, and of its code, can read our secrets.
-
-    Computers that confine by themselves do not count.
-    """
+    """Whether a run starts programs outside of computers, and which can read our secrets."""
     found = []
     if environment is not None and environment.code == "inside":
         found.append("`environment` runs inside of skillopt-ci")
@@ -131,10 +121,7 @@ def unconfined_programs(
 
 
 def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -> None:
-    """Raise UsageError if tasks, solver or scorers need a computer that is not configured.
-
-    None at all, a container without an image, or an image without a container.
-    """
+    """Raise UsageError if tasks, solver or scorers need a computer that is not configured."""
 
     def grades_there(scorer: ScorerSpec | None) -> bool:
         return scorer is not None and any(
@@ -177,8 +164,7 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
 def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False) -> Iterator[Run]:
     """A run that shows its progress; ``locked`` if it will move the branch.
 
-    ``notes`` is a file of review comments to train with. Raises LostRace if another process has
-    the lock, and what :func:`open_run` raises.
+    ``notes`` is a file of review comments to train with. Raises LostRace if the lock is taken.
     """
     with build_observer(settings) as observer:
         run = open_run(settings, observer)
@@ -233,10 +219,7 @@ def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
 
 
 def open_run(settings: Globals, observer: Observer) -> Run:
-    """Assemble the run on the repository that holds the configuration.
-
-    Raises the errors of :mod:`skillopt_ci.errors` that point at a file and a line.
-    """
+    """Assemble the run on the repository that holds the configuration."""
     loaded, environ, redact = load_configured(settings), settings.environ, settings.redact
     config, root = loaded.config, loaded.root
     learn_secrets(redact, loaded, environ)
@@ -288,10 +271,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
 
 
 def open_ledger(loaded: Loaded, environ: Mapping[str, str]) -> Ledger:
-    """Open the run's ledger, with GitHub as the maker of its commits if so configured.
-
-    Raises RepositoryError, and UsageError if `git.commits: api` has no repository or token.
-    """
+    """Open the run's ledger, with GitHub as the maker of its commits if so configured."""
     config = loaded.config
     ledger = Ledger.open(loaded.root, config.run, config.git)
     if config.git.commits == "git":
@@ -320,7 +300,6 @@ def skill_path(loaded: Loaded, repository: Path) -> str:
 
 
 def _cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
-    """Where answered calls are kept: inside `.git` by default, so that no checkout shows it."""
     cache = loaded.config.cache
     if not cache.enabled:
         return None
@@ -330,5 +309,5 @@ def _cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
 
 
 def events_path(ledger: Ledger, run: str) -> Path:
-    """The folder of the run's events: inside `.git`, so that no checkout shows it."""
+    """The folder of the run's events: inside `.git`, so that no checkout shows them."""
     return ledger.common_dir / "skillopt-ci" / "events" / run

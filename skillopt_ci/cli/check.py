@@ -35,7 +35,7 @@ from skillopt_ci.cli.findings import (
     up_to_error,
 )
 from skillopt_ci.cli.options import Globals, command, print_json
-from skillopt_ci.cli.probe import Answer, ask_models, key_source
+from skillopt_ci.cli.probe import ask_models, key_source
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.computer.docker import Engine
@@ -91,10 +91,7 @@ _NOT_FOUND = (126, 127)
 @click.option("--probe", is_flag=True, help="Also call each model once, with a small question.")
 @click.option("--files", is_flag=True, help="Check the files only, not git, keys and programs.")
 @click.option("--github", is_flag=True, help="Also ask GitHub whether Actions can train there.")
-@click.option("--offline", is_flag=True, hidden=True)  # of `doctor`, for one release more
-def check_command(
-    settings: Globals, probe: bool, files: bool, github: bool, offline: bool
-) -> ExitCode:
+def check_command(settings: Globals, probe: bool, files: bool, github: bool) -> ExitCode:
     """Check that everything is ready to train, and say what to fix.
 
     Files come first: configuration, tasks, scorers, skill. Then the machine: git and whether the
@@ -103,7 +100,7 @@ def check_command(
     and no secret is printed. Ends with 2 if you have something to fix, and with 5 if only a server
     or a remote failed.
     """
-    told, answers = check_run(settings, probe=probe and not offline, files=files)
+    told = check_run(settings, probe=probe, files=files)
     if github:
         told += up_to_error("github", _check_github(settings))
     code = exit_code(told)
@@ -111,22 +108,19 @@ def check_command(
         # `validate` goes on calling it as it did
         verdict = "valid" if click.get_current_context().info_name == "validate" else "ready"
         rows = [{"part": one.part, "level": one.level, "text": one.text} for one in told]
-        roles = {one.role: one.facts for one in answers}
-        print_json({verdict: code is ExitCode.DONE, "findings": rows, "roles": roles})
+        print_json({verdict: code is ExitCode.DONE, "findings": rows})
     else:
         print_findings(told, settings, files=files)
     return code
 
 
-def check_run(
-    settings: Globals, *, probe: bool = False, files: bool = False
-) -> tuple[list[Finding], list[Answer]]:
-    """Everything there is to say of the run, and how its models answered if they were asked."""
+def check_run(settings: Globals, *, probe: bool = False, files: bool = False) -> list[Finding]:
+    """Everything there is to say of the run; with ``probe``, how its models answer too."""
     environ = settings.environ
     try:
         loaded = load_configured(settings)
     except SkilloptError as error:
-        return [failed("config", error)], []
+        return [failed("config", error)]
     config, root = loaded.config, loaded.root
     learn_secrets(settings.redact, loaded, environ)
     name = os.path.relpath(loaded.file, settings.cwd)
@@ -157,7 +151,7 @@ def check_run(
     check("skill", _check_skill(loaded))
 
     if files:
-        return told, []
+        return told
 
     # The machine: git and its remote, computers, programs, keys.
     check("git", _check_tools(settings.cwd))
@@ -170,10 +164,9 @@ def check_run(
     for name, role in roles_of(config.model).items():
         check(f"model.{name}", _check_model(name, role, root, environ, asked=probe))
     check("secrets", _check_secrets(loaded, environ))
-    if not probe:
-        return told, []
-    answers = asyncio.run(ask_models(config.model, environ, root, settings.redact))
-    return told + [one for answer in answers for one in answer.findings], answers
+    if probe:
+        told += asyncio.run(ask_models(config.model, environ, root, settings.redact))
+    return told
 
 
 def _check_github(settings: Globals) -> Iterator[Finding]:
@@ -228,7 +221,7 @@ def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
     """Say of each split that is too small what that does, and how many tasks would do."""
 
     def known_to(tasks: int) -> str:
-        """Half of the 95 % interval around a score of 0.5, where it is widest."""
+        # half of the 95 % interval around a score of 0.5, where it is widest
         interval = wilson(0.5, tasks)
         return f"±{(interval.high - interval.low) / 2:.2f}"
 
@@ -239,13 +232,12 @@ def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
         )
     if selection < _ENOUGH:
         yield (
-            f"only {plural(selection, 'selection task')}: with so few, the gate decides largely by "
-            f"chance; a score of 0.5 is known to {known_to(selection)} (95 %), with {_ENOUGH} to "
-            f"{known_to(_ENOUGH)}, with {_PLENTY} to {known_to(_PLENTY)} (see `calibrate`)"
+            f"only {plural(selection, 'selection task')}: the gate decides largely by chance; a "
+            f"score of 0.5 is known to {known_to(selection)} (95 %), with {_PLENTY} tasks to "
+            f"{known_to(_PLENTY)} (see `calibrate`)"
         )
     if test == 0:
-        text = "no test tasks: nothing checks the final score on unseen tasks"
-        yield f"{text}; add {_ENOUGH} or more"
+        yield f"no test tasks: nothing checks the final score; add {_ENOUGH} or more"
     elif test < _ENOUGH:
         yield f"only {plural(test, 'test task')}: the final score is known to {known_to(test)}"
 
@@ -255,13 +247,10 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
     file = loaded.root / name
     try:
         text = read_text(file)
-    except FileNotFoundError:
-        other = existing_skill(loaded.root)
-        meant = "" if other is None else f"\nDid you mean {other}?"
-        yield mend("skill", f"{name}: there is no such file{meant}")
-        return
     except OSError as error:
-        yield mend("skill", f"{name}: {error.strerror}")
+        other = None if file.exists() else existing_skill(loaded.root)
+        meant = "" if other is None else f"\nDid you mean {other}?"
+        yield mend("skill", f"{name}: {error.strerror}{meant}")
         return
     faults = problems(text, file)
     for problem in faults:
@@ -288,7 +277,6 @@ def _check_tools(cwd: Path) -> Iterator[Finding]:
 
 
 def check_git(version: str) -> Finding:
-    """Whether a git that says this of its version knows what the ledger asks of it."""
     numbers = re.search(r"(\d+)\.(\d+)", version)
     known = _MERGING_GIT if numbers is None else tuple(map(int, numbers.groups()))
     if known < _OLDEST_GIT:
@@ -329,7 +317,6 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
 def _check_computers(
     loaded: Loaded, tasks: Splits | None, environ: Mapping[str, str], *, try_graders: bool
 ) -> Iterator[Finding]:
-    """Whether agents can work here: computers, their images, graders, the agent's program."""
     config, root = loaded.config, loaded.root
     pool = open_computer_pool(config, root, environ)
     if tasks is not None:
@@ -351,7 +338,6 @@ def _check_computers(
 def _check_images(
     pool: ComputerPool, tasks: Splits | None, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Whether the images that configuration and tasks name are there."""
     engine, named = Engine(environ), [pool.base.image]
     named += [pool.spec(task).image for task in (() if tasks is None else all_tasks(tasks))]
     for image in filter(None, dict.fromkeys(named)):
@@ -403,10 +389,6 @@ def _try_graders(
 def _check_agent(
     solver: ExternalConfig, pool: ComputerPool, root: Path, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Whether the agent's program is on the computer, in which version, with a key and a network.
-
-    The program is started without any key.
-    """
     yield asyncio.run(_start_agent(solver, pool, root.resolve()))
     if solver.agent == "command":
         return  # a program of one's own may need neither key nor network
@@ -419,6 +401,7 @@ def _check_agent(
 
 
 async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -> Finding:
+    """Whether the agent's program is on the computer, in which version; it gets no key."""
     known = solver.agent != "command"
     program = agent_program(solver, root)
     # what a program of one's own makes of --version, who knows
@@ -490,8 +473,7 @@ def _check_model(
             yield Finding(part, "warning", str(error), blocks=True)
         return
     about = [where, key_source(role), price.text if price.known else ""]
-    if role.provider == "simulated":
-        about = [price.text]
+    about = about if role.provider != "simulated" else [price.text]
     yield Finding(part, "ok", f"{role.model} ({', '.join(filter(None, about))})")
     if not price.known:
         text = f"no price is known: cost will be unknown; set {part}.price to know it"

@@ -29,7 +29,6 @@ from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.text import plural, rounded
 
 _NAME_WIDTH = 11
-_THOUSAND, _MILLION = 1_000, 1_000_000
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -54,11 +53,10 @@ def time_text(seconds: float) -> str:
 class ProgressDisplay:
     """Shows a command's events on ``stream``, as far as ``settings`` ask for them.
 
-    On a terminal each stage under way has a bar, and below the bars stands where the run is and
-    what this command has consumed. A log has lines instead: where a stage starts, and at most one
-    per ``interval`` seconds on what is done. Either way a line is left where a stage ends. Where a
-    person works at the terminal there are only these: what is redrawn would erase what is typed.
-    ``clock`` counts seconds from any origin.
+    On a terminal each stage under way has a bar, with the run's figures below. A log has lines
+    instead: where a stage starts, and at most one per ``interval`` seconds. A line is left where a
+    stage ends. Where a person works at the terminal there are only these: bars would erase what is
+    typed.
     """
 
     def __init__(
@@ -93,7 +91,6 @@ class ProgressDisplay:
         )
 
     def __call__(self, event: Event) -> None:
-        """Show what ``event`` says, unless it is too soon to say more."""
         if isinstance(event, Note):
             warning = event.level == "warning"
             if warning or not self._warns_only:
@@ -116,7 +113,6 @@ class ProgressDisplay:
                     self._show_stage(event)
 
     def close(self) -> None:
-        """Remove the bars and give the terminal back."""
         if self._draws:  # else rich would write an empty line
             self._stages.stop()
 
@@ -167,10 +163,9 @@ class ProgressDisplay:
             self._stream.flush()
 
     def run_line(self, width: int) -> str:
-        """``step 3/12 epoch 1 · skill 0.675 · last merged · 40 calls 4.0/s · $1.20 · 60k tokens``.
+        """``step 3/12 epoch 1 · skill 0.675 · last merged · 40 calls · $1.20 · 9,000 tokens``.
 
-        What does not fit into ``width`` columns is left out as a whole, the least missed first: a
-        figure that is cut off would be another figure.
+        What does not fit is left out whole: a figure that is cut off would be another figure.
         """
         parts: dict[str, str] = {}
         if (step := self._step) is not None:
@@ -184,12 +179,7 @@ class ProgressDisplay:
             parts["calls"] = f"{plural(self._calls, 'call')} {rate}".rstrip()
             if self._cost is not None:
                 parts["cost"] = f"${self._cost:.2f}"
-            tokens = f"{self._tokens}"
-            if self._tokens >= _MILLION:
-                tokens = f"{self._tokens / _MILLION:.1f}M"
-            elif self._tokens >= _THOUSAND:
-                tokens = f"{self._tokens / _THOUSAND:.0f}k"
-            parts["tokens"] = f"{tokens} tokens"
+            parts["tokens"] = f"{self._tokens:,} tokens"
         for spare in ("tokens", "last", "skill", "cost"):
             if len(" · ".join(parts.values())) > width:
                 parts.pop(spare, None)
@@ -197,7 +187,6 @@ class ProgressDisplay:
 
 
 def verdict_style(verdict: str) -> str:
-    """The colour of a verdict: green for what was merged."""
     return "green" if verdict.startswith("merged") else "yellow"
 
 
@@ -214,8 +203,6 @@ _DETAIL = Column(no_wrap=True, overflow="ellipsis", ratio=1)
 
 
 class _Bars(Progress):
-    """Bars with a line of text below, computed at each redraw."""
-
     def __init__(self, text: Callable[[], str], *columns: ProgressColumn, **how: Any) -> None:
         self._text = text
         super().__init__(*columns, **how)
@@ -235,7 +222,6 @@ class _Figures(ProgressColumn):
 
 @contextmanager
 def build_observer(settings: Globals) -> Iterator[Observer]:
-    """Show progress on standard error; tidy the terminal at the end."""
     display = ProgressDisplay(sys.stderr, settings)
     try:
         yield display
@@ -251,7 +237,6 @@ _READABLE = 26
 
 
 def print_rows(settings: Globals, title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Print label and value pairs under a title, where people read."""
     table = _table(title, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -270,8 +255,7 @@ def print_table(
 ) -> None:
     """Print rows under headings, where people read; the last column takes the room that is left.
 
-    Where that is too little to read in, the columns with ``dispensable`` headings are left out,
-    the first of them first.
+    Where that is too little, columns with ``dispensable`` headings go, the first of them first.
     """
     cells = [[harmless(cell) for cell in row] for row in (headings, *rows)]
     width = build_console(settings.people, settings.environ).width
@@ -316,7 +300,7 @@ def print_drawn(
     with console.capture() as drawn:
         for part in parts:
             console.print(part, soft_wrap=soft_wrap)
-    lines = (line.rstrip() for line in drawn.get().splitlines())
+    lines = map(str.rstrip, drawn.get().splitlines())
     # once more as whole lines, for what only comes together in them
     stream.writelines(f"{line if console.is_terminal else harmless(line)}\n" for line in lines)
     stream.flush()

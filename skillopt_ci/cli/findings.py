@@ -29,17 +29,16 @@ class Finding:
 
 
 def failed(part: str, error: SkilloptError) -> Finding:
-    """The finding that ``error`` amounts to."""
     return Finding(part, "error", str(error), error.exit_code)
 
 
 def mend(part: str, text: str) -> Finding:
-    """An error that the user can mend."""
+    """An error that the user can fix."""
     return Finding(part, "error", text, ExitCode.USAGE)
 
 
 def up_to_error(part: str, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings; an error that ends them is the last one."""
+    """The findings, and the error that ends them as one more."""
     try:
         yield from findings
     except SkilloptError as error:
@@ -53,27 +52,25 @@ def exit_code(findings: Sequence[Finding]) -> ExitCode:
 
 
 def print_findings(findings: Sequence[Finding], settings: Globals, *, files: bool = False) -> None:
-    """Print a line for each finding, coloured by its level, and a conclusion."""
     colour = wants_colour(sys.stdout, settings.environ)
     for finding in findings:
         if settings.verbosity >= 0 or finding.level != "ok":
-            mark = f"{finding.level:<7}"
-            mark = click.style(mark, fg=_COLOURS[finding.level]) if colour else mark
+            mark = click.style(f"{finding.level:<7}", fg=_COLOURS[finding.level])
             text = wrapped(harmless(finding.text), sys.stdout, _TEXT_STARTS)
-            click.echo(f"{mark}  {finding.part:<15}  {text}")
+            click.echo(f"{mark}  {finding.part:<15}  {text}", color=colour)
     if settings.verbosity >= 0:
-        ready = "Ready to train", f": skillopt-ci step{settings.same_run}"
-        ready = ("The files are in order", ".") if files else ready
-        click.echo(f"\n{_conclusion(findings, *ready)}")
+        then = "The files are in order", "."
+        if not files:
+            then = "Ready to train", f": skillopt-ci step{settings.same_run}"
+        click.echo(f"\n{_conclusion(findings, *then)}")
 
 
 def _conclusion(findings: Sequence[Finding], ready: str, then: str) -> str:
     levels = [finding.level for finding in findings]
-    errors, warnings = levels.count("error"), levels.count("warning")
+    errors, warnings = levels.count("error"), plural(levels.count("warning"), "warning")
     if errors:
-        return f"{plural(errors, 'error')}, {plural(warnings, 'warning')}."
-    besides = f" ({plural(warnings, 'warning')})" if warnings else ""
-    blocking = dict.fromkeys(finding.part for finding in findings if finding.blocks)
-    if blocking:
+        return f"{plural(errors, 'error')}, {warnings}."
+    besides = f" ({warnings})" if "warning" in levels else ""
+    if blocking := dict.fromkeys(finding.part for finding in findings if finding.blocks):
         return f"Nothing else to fix{besides}, but no step can start: see {', '.join(blocking)}."
     return f"{ready}{besides}{then}"

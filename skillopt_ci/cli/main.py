@@ -8,13 +8,10 @@ import platform
 import re
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
-from importlib import metadata
-from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any, cast
 
@@ -36,9 +33,8 @@ _COMPLETION = "_SKILLOPT_CI_COMPLETE"
 class LazyGroup(click.Group):
     """A group whose commands are imported only when they are asked for.
 
-    ``commands_by_name`` has for each command the module whose ``NAME_command`` it is, its line of
-    help and the group that it stands in, so that ``--help`` and a misspelt name cost no import.
-    ``renamed`` maps former names to the words that stand for them now.
+    ``commands_by_name`` has the module, line of help and group of each, so that ``--help`` and a
+    misspelt name cost no import; ``renamed`` has the words that stand for former names now.
     """
 
     def __init__(
@@ -65,7 +61,6 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that ``args`` start with; for a wrong name, suggest the nearest."""
         typed, *rest = args
         if typed in self.renamed:
             name, *options = now = self.renamed[typed]
@@ -76,7 +71,6 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete a command's name without importing any, or an option."""
         named = [
             CompletionItem(name, help=line)
             for name, (_, line, _) in self.lazy.items()
@@ -105,28 +99,9 @@ _SECRET_TEXT = re.compile(
 
 def crash_report(error: BaseException, words: list[str], redact: Redact = unchanged) -> str:
     """All that a maintainer needs to know of ``error``, which ended the command line ``words``."""
-    facts = [f"skillopt-ci {__version__}", f"Python {sys.version} on {platform.platform()}"]
-    for library in ("click", "GitPython", "httpx2", "openai", "pydantic", "rich"):
-        with suppress(metadata.PackageNotFoundError):
-            facts.append(f"{library} {metadata.version(library)}")
+    facts = [f"skillopt-ci {__version__}, Python {sys.version} on {platform.platform()}"]
     facts += [f"command: skillopt-ci {' '.join(words)}", "", *traceback.format_exception(error)]
     return _SECRET_TEXT.sub("<redacted>", redact("\n".join(facts)))
-
-
-def write_report(report: str, folder: Path | None = None, *, on_runner: bool = False) -> str:
-    """Leave the report in ``folder`` (for temporary files) and return a line that says where.
-
-    On a CI runner, whose files vanish with it, and where no file can be written, the line is
-    followed by the report itself.
-    """
-    try:
-        number, name = tempfile.mkstemp(".txt", "skillopt-ci-crash-", folder)
-        with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(report)
-    except OSError as failure:
-        return f"No report could be written ({failure.strerror}); this is it:\n\n{report}"
-    where = f"Please report it with {name}, which holds no secrets that we know of."
-    return f"{where}\n\n{report}" if on_runner else where
 
 
 # How a command that failed says so: one message, one hint, one exit code.
@@ -134,7 +109,7 @@ def write_report(report: str, folder: Path | None = None, *, on_runner: bool = F
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What ended a command, in words; ``kind`` is the error's name for programs."""
+    """What ended a command, in words; ``kind`` is the error's name in JSON."""
 
     kind: str
     message: str
@@ -153,13 +128,8 @@ _OF_THE_MACHINE = frozenset(
 )
 
 
-def describe(
-    error: BaseException,
-    words: list[str],
-    environ: Mapping[str, str],
-    redact: Redact = unchanged,
-) -> Failure:
-    """Put ``error`` into words; one that nobody foresaw leaves a crash report behind."""
+def describe(error: BaseException, words: list[str], redact: Redact = unchanged) -> Failure:
+    """Put ``error`` into words; one that nobody foresaw is told in full."""
     match error:
         case SkilloptError():
             said = redact(error.message), redact(error.hint)
@@ -181,7 +151,8 @@ def describe(
             hint = "What was done is saved; the same command goes on from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
     message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"
-    hint = write_report(crash_report(error, words, redact), on_runner=bool(environ.get("CI")))
+    report = crash_report(error, words, redact)
+    hint = f"Please report it with this, which holds no secrets that we know of.\n\n{report}"
     return Failure("Defect", message, hint, ExitCode.DEFECT)
 
 
@@ -250,7 +221,6 @@ COMMANDS = {
     renamed={
         "validate": ("check",),
         "doctor": ("check", "--probe"),
-        "epoch-end": ("slow-update",),
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
@@ -283,7 +253,7 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
             _abandon_stdout()
             return ExitCode.CLOSED_PIPE
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer
-            failure = describe(error, words, settings.environ, settings.redact)
+            failure = describe(error, words, settings.redact)
             try:
                 # not from the parsed options: they may be what is wrong
                 tell(failure, as_json="--json" in words, environ=settings.environ)

@@ -32,9 +32,7 @@ class Globals:
     """What the command line and the process say to every command.
 
     ``config`` is as the user typed it, so that messages show it the same way. ``verbosity`` is
-    negative for ``-q`` and counts every ``-v``. Nothing below the command line reads the
-    environment or the working folder by itself: both come from here. ``redact`` is the process's
-    one: whoever learns of a secret tells it.
+    negative for ``-q`` and counts every ``-v``. ``redact`` is the process's one.
     """
 
     environ: Mapping[str, str]
@@ -49,10 +47,7 @@ class Globals:
 
     @property
     def config_file(self) -> Path:
-        """The configuration: the one that is named, else the nearest one here or above.
-
-        Above is up to the repository's top; without any, the one that would be here.
-        """
+        """The configuration that is named, else the nearest one up to the repository's top."""
         here = self.cwd / self.config
         if self.config == DEFAULT_CONFIG and not here.exists():
             for folder in (self.cwd, *self.cwd.parents):
@@ -76,7 +71,6 @@ class Globals:
 
     @classmethod
     def of_process(cls) -> "Globals":
-        """Return the globals of this process, with no option given."""
         environ = whole_environment()
         return cls(environ, Path.cwd(), redact=Redactor(named_secrets(environ)))
 
@@ -90,11 +84,7 @@ def command(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Make a function a command that has the global options too, and gets :class:`Globals` first.
 
-    Its own options stand below, and show their defaults::
-
-        @command()
-        @click.option("--offline", is_flag=True)
-        def doctor_command(settings: Globals, offline: bool) -> ExitCode | None: ...
+    Its own options show their defaults.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
@@ -175,12 +165,11 @@ _OPTIONS = (
 
 
 def print_json(value: object) -> None:
-    """Print ``value`` as one JSON object on a line of standard output."""
     click.echo(json.dumps(value))
 
 
 def nothing_to_do(text: str) -> NoReturn:
-    """End the command: say on standard error that, and why, there is nothing left to do."""
+    """End the command, saying why on standard error."""
     click.echo(text, err=True)
     raise click.exceptions.Exit(ExitCode.NOTHING_TO_DO)
 
@@ -197,17 +186,15 @@ def wrapped(text: str, stream: TextIO, indent: int = 0) -> str:
 
 
 def is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Say whether ``stream`` is a terminal on which lines can be redrawn."""
+    """Whether ``stream`` is a terminal on which lines can be redrawn."""
     return stream.isatty() and environ.get("TERM") != "dumb"
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Say whether to colour ``stream``: a capable terminal, and no ``NO_COLOR``."""
     return is_live(stream, environ) and not environ.get("NO_COLOR")
 
 
 def build_console(stream: TextIO, environ: Mapping[str, str]) -> "Console":
-    """Build the console for messages and progress on ``stream`` (standard error, as a rule)."""
     from rich.console import Console  # noqa: PLC0415 - only commands that draw pay for it
 
     live = is_live(stream, environ)

@@ -2,8 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.cli.build import roles_of
@@ -11,8 +9,7 @@ from skillopt_ci.cli.findings import Finding, failed, mend
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.access import base_url_of
-from skillopt_ci.model.budget import Meter, tariff_of
+from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.redaction import Redact
@@ -31,23 +28,17 @@ _QUESTION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """How one role answered: ``facts`` is what programs get of it, without any secret."""
-
-    role: str
-    findings: tuple[Finding, ...]
-    facts: Mapping[str, object]
-
-
 async def ask_models(
     models: Models, environ: Mapping[str, str], root: Path, redact: Redact
-) -> list[Answer]:
+) -> list[Finding]:
     """Ask every role one question, one after the other: they may be one small server."""
-    return [
-        await _ask_role(name, config, environ, root, redact)
-        for name, config in roles_of(models).items()
-    ]
+    found = []
+    for name, config in roles_of(models).items():
+        try:
+            found += await _ask_role(Role(name), config, environ, root, redact)
+        except SkilloptError as error:
+            found.append(failed(f"model.{name}", error))
+    return found
 
 
 def key_source(config: ModelRole) -> str:
@@ -58,49 +49,8 @@ def key_source(config: ModelRole) -> str:
 
 
 async def _ask_role(
-    name: str, config: ModelRole, environ: Mapping[str, str], root: Path, redact: Redact
-) -> Answer:
-    part, price = f"model.{name}", tariff_of(config)
-    simulated = config.provider == "simulated"
-    served = not simulated and config.preset.protocol != "command"
-    facts: dict[str, object] = {
-        "provider": config.provider,
-        "model": config.model,
-        "address": base_url_of(config) if served else None,
-        "key": key_source(config),
-        "answered": False,
-        "seconds": None,
-        "structured": None,
-        "usage_reported": None,
-        "price": {"source": price.source, "text": price.text},
-    }
-    began = time.monotonic()
-    try:
-        reply = await _ask(Role(name), config, environ, root, redact)
-    except SkilloptError as error:
-        return Answer(name, (failed(part, error),), facts)
-    seconds, usage, structured = time.monotonic() - began, reply.usage, simulated
-    with suppress(WireError):
-        structured = structured or bool(parse_ranking(reply.text, 2, 1))
-    facts |= {
-        "answered": True,
-        "seconds": round(seconds, 3),
-        "structured": structured,
-        "usage_reported": not usage.estimated,
-    }
-    used = f"{plural(usage.tokens, 'token')}, {cost_text(usage.cost_usd)}"
-    found = [Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})")]
-    if not structured:
-        found.append(_misfit(part, name, reply))
-    if usage.estimated:
-        text = "the server reports no usage: tokens are counted from the texts"
-        found.append(Finding(part, "warning", text))
-    return Answer(name, tuple(found), facts)
-
-
-async def _ask(
     role: Role, config: ModelRole, environ: Mapping[str, str], root: Path, redact: Redact
-) -> ChatReply:
+) -> list[Finding]:
     impatient = config.model_copy(
         update={"retries": min(1, config.retries), "timeout": min(_LONGEST_CALL, config.timeout)}
     )
@@ -113,22 +63,30 @@ async def _ask(
     async with open_router(models, environ, root=root, redact=redact) as router:
         request = ChatRequest(role, "doctor", _QUESTION, reply_schema=RANKING)
         client = router.for_work("doctor", Meter(clock=time.monotonic))
-        return await client.complete(request)
+        began = time.monotonic()
+        reply = await client.complete(request)
+    seconds, part, usage = time.monotonic() - began, f"model.{role}", reply.usage
+    used = f"{plural(usage.tokens, 'token')}, {cost_text(usage.cost_usd)}"
+    found = [Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})")]
+    try:
+        if config.provider != "simulated":  # whose mistakes are wanted
+            parse_ranking(reply.text, 2, 1)
+    except WireError:
+        found.append(_misfit(part, role, reply))
+    if usage.estimated:
+        text = "the server reports no usage: tokens are counted from the texts"
+        found.append(Finding(part, "warning", text))
+    return found
 
 
-def _misfit(part: str, role: str, reply: ChatReply) -> Finding:
+def _misfit(part: str, role: Role, reply: ChatReply) -> Finding:
+    told = "its answer was not the JSON object that was asked for"
     hint = "Choose a model that follows instructions, or see structured_output."
-    if reply.finish_reason == "length":
-        why = "was cut off at the token limit: raise max_output_tokens"
-    elif not reply.text.strip():
-        why = "was empty"
+    if reply.finish_reason == "length" or not reply.text.strip():
+        cut = reply.finish_reason == "length"
+        told = "its answer was cut off at the token limit" if cut else "its answer was empty"
         hint = "A reasoning model may spend its tokens before it answers: raise max_output_tokens."
-    else:
-        why = "was not the JSON object that was asked for"
-    if role == "target":
+    if role is Role.TARGET:
         # what the target must be able to write, its tasks and scorers say
-        told = f"its answer {why}; only tasks that want JSON need it"
-        if not reply.text.strip():
-            told = f"its answer was empty\n{hint}"
-        return Finding(part, "warning", told)
-    return mend(part, f"its answer {why}\n{hint}")
+        return Finding(part, "warning", f"{told}; only tasks that want JSON need one\n{hint}")
+    return mend(part, f"{told}\n{hint}")

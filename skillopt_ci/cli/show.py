@@ -54,8 +54,6 @@ from skillopt_ci.training.plan import Sizes, planned, sizes_of
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import pick, write_atomically
 
-#: Events listed unless somebody asks for more, or another number.
-_NEWEST = 40
 #: What the log goes without on a narrow terminal, the least missed first.
 _DISPENSABLE = ("words", "edits", "epoch")
 _COLOURS = MappingProxyType({"+": "green", "-": "red", "@": "cyan"})
@@ -75,9 +73,9 @@ def status_command(settings: Globals) -> None:
     what, commit = "", ""
     if waiting is not None:
         trailers, commit = waiting.trailers, waiting.sha
-        epoch_end = f"end of epoch {trailers.get('Skillopt-Epoch', '?')}"
-        step = f"step {trailers.get('Skillopt-Step', '?')}"
-        what = epoch_end if "Skillopt-Epoch-End" in trailers else step
+        what = f"step {trailers.get('Skillopt-Step', '?')}"
+        if "Skillopt-Epoch-End" in trailers:
+            what = f"end of epoch {trailers.get('Skillopt-Epoch', '?')}"
     run = RunView(reader.state, reader.history, commit=reader.commit)
     if settings.json:
         next_work = {
@@ -108,7 +106,7 @@ def _title(reader: RunReader) -> str:
 
 
 def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
-    """What comes next by configuration and tasks, where both are here."""
+    """What comes next, where configuration and tasks are here too."""
     try:
         loaded = load_configured(settings)
         tasks, train = loaded.config.tasks, loaded.config.train
@@ -153,35 +151,28 @@ def _all_done(coming: Upcoming) -> str:
 
 @command()
 @click.option("-n", "--number", type=click.IntRange(min=1), help="Only the newest N events.")
-@click.option("--all", "whole", is_flag=True, help=f"All events, not only the newest {_NEWEST}.")
-def log_command(settings: Globals, number: int | None, whole: bool) -> None:
-    """List what happened in the run, oldest first, read from git alone.
-
-    Of a long history only the newest events are listed; --json lists all of them.
-    """
-    if whole and number is not None:
-        raise click.UsageError("name either a --number or --all")
+def log_command(settings: Globals, number: int | None) -> None:
+    """List what happened in the run, oldest first, read from git alone."""
     reader = open_reader(settings)
-    count = len(reader.history)
-    entries = reader.history[-(number or (count if whole or settings.json else _NEWEST)) :]
+    entries = reader.history[-(number or 0) :]
     if settings.json:
         for entry in entries:
             click.echo(entry.model_dump_json())
         return
-    title, shown = _title(reader), len(entries)
-    if shown < count:
-        title += f", newest {shown} of {count} events (see --all)"
+    title = _title(reader)
+    if len(entries) < len(reader.history):
+        title += f", newest {len(entries)} of {len(reader.history)} events"
     rows = [log_row(entry, _with_evidence(reader, entry)) for entry in entries]
     print_table(settings, LOG_HEADINGS, rows, title, _DISPENSABLE)
 
 
 def _with_evidence(reader: RunReader, entry: HistoryEntry) -> EventView | None:
-    """A step, or an epoch's end, whose verdict only its evidence can tell from noise."""
-    record: StepRecord | BoundaryRecord | None = None
-    if entry.action == "accept_new_best" and entry.kind == "step":
-        record = reader.folder.read_step(reader.read, entry.step)
-    elif entry.action == "accept_new_best" and entry.kind == "slow_update":
-        record = reader.folder.read_boundary(reader.read, entry.epoch)
+    """A merge, whose gain only its evidence can tell from noise."""
+    if entry.action != "accept_new_best" or entry.kind not in ("step", "slow_update"):
+        return None
+    folder, read = reader.folder, reader.read
+    step, end = folder.read_step, folder.read_boundary
+    record = step(read, entry.step) if entry.kind == "step" else end(read, entry.epoch)
     return None if record is None else event_view(record)
 
 
@@ -250,29 +241,19 @@ def _version(reader: RunReader, word: str, settings: Globals) -> NamedSkill:
 
 
 def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
-    """Print what changed word by word, no line wider than the terminal.
-
-    Changed words have colours on a terminal, and brackets around them elsewhere.
-    """
+    """Print what changed word by word: in colours on a terminal, in brackets elsewhere."""
     rows = diff_rows(old.text, new.text)
-    lines = (*_header(old, new, rows), *_lines(rows, settings))
-    print_drawn(settings, lines, soft_wrap=True)
+    print_drawn(settings, (*_header(old, new, rows), *_lines(rows, settings)), soft_wrap=True)
 
 
 def _header(old: NamedSkill, new: NamedSkill, rows: tuple[DiffRow, ...]) -> Iterator[Text]:
-    before, after = (
-        f"{harmless_line(one.name)}, {plural(word_count(one.text), 'word')}" for one in (old, new)
-    )
+    names = [harmless_line(one.name) for one in (old, new)]
     if not rows:
-        names = f"{harmless_line(old.name)} and {harmless_line(new.name)}"
-        yield Text(f"The skill is the same in {names}.")
+        yield Text(f"The skill is the same in {' and '.join(names)}.")
         return
-    kinds = [row.kind for row in rows]
-    yield Text(f"− {before}", "bold red")
-    yield Text(f"+ {after}", "bold green")
-    removed, added = plural(kinds.count("removed"), "line"), plural(kinds.count("added"), "line")
-    yield Text(f"{removed} removed or changed, {added} added or changed", "dim")
-    yield Text("")
+    before, after = (plural(word_count(one.text), "word") for one in (old, new))
+    yield Text(f"− {names[0]}, {before}", "bold red")
+    yield Text(f"+ {names[1]}, {after}\n", "bold green")
 
 
 def _lines(rows: tuple[DiffRow, ...], settings: Globals) -> Iterator[Text]:
@@ -321,9 +302,6 @@ def best_command(settings: Globals, output: Path | None) -> None:
         click.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
 
 
-# ``skillopt-ci replay``: every verdict again, from what git has recorded.
-
-
 @command()
 def replay_command(settings: Globals) -> None:
     """Recompute every verdict of the gate from the recorded scores, read from git alone.
@@ -345,7 +323,6 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
-    """What was decided on, the verdict, its number of tasks, and what came of replaying it."""
     read = partial(partial, reader.ledger.read)
     for (kind, number), place in sorted(step_places(reader).items(), key=lambda one: one[0][1]):
         ends = kind == "slow_update"
@@ -392,11 +369,8 @@ def _evaluation_of(
 ) -> Evaluation | None:
     """The settings of the gate then, as they are recorded; None for one that is retired."""
     facts: Any = basis.config
-    evaluation, optimizer, gate = (
-        facts["evaluation"],
-        facts["optimizer"],
-        facts["evaluation"]["gate"],
-    )
+    evaluation, optimizer = facts["evaluation"], facts["optimizer"]
+    gate = evaluation["gate"]
     if gate.get("policy", "strict") != "strict":
         return None
     gate = {name: value for name, value in gate.items() if name in GateConfig.model_fields}

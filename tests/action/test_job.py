@@ -81,7 +81,7 @@ def test_an_unknown_command_is_a_usage_error(tmp_path):
 
 def announced(error: BaseException, workspace: Path) -> str:
     stream = io.StringIO()
-    announce(JobLog(stream, lambda: "t"), describe(error, [], {}), error, workspace)
+    announce(JobLog(stream, lambda: "t"), describe(error, []), error, workspace)
     return stream.getvalue()
 
 

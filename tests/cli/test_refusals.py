@@ -15,7 +15,6 @@ NO_REPOSITORY = "not inside a git repository"
         ("trained", "show", "either a STEP or an --epoch"),
         ("trained", "show 1 --epoch 1", "either a STEP or an --epoch"),
         ("trained", "show --epoch 1", "has no record of the end of epoch 1: none was yet"),
-        ("trained", "log -n 1 --all", "either a --number or --all"),
         ("trained", "diff 9", "has no step 9: its steps are 1 to 2"),
         ("trained", "diff inital", "Did you mean 'initial'?"),
         ("trained", "status --config other.yaml", "other.yaml"),
