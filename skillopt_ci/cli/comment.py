@@ -1,7 +1,6 @@
 """``skillopt-ci comment``: bring pull request, comment and check on GitHub up to date.
 
-Publishing again changes nothing. What GitHub refuses becomes a note: the steps are paid for and
-recorded, and nothing about them depends on being seen.
+What GitHub refuses becomes a note: the steps are paid for, and need not be seen to count.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,11 +66,8 @@ def comment_command(settings: Globals, publishing: bool) -> None:
     if not publishing:
         reader = open_reader(settings)
         run = view(reader)
-        told = {
-            "title": title(run),
-            "body": body(run, links),
-            "comment": pinned_comment(run, links),
-        }
+        told = {"title": title(run), "body": body(run, links)}
+        told["comment"] = pinned_comment(run, links)
         settings.tell(told, harmless("\n\n".join(told.values())))
         return
     # Imported late: PyGithub costs half a second.
@@ -91,10 +87,7 @@ def comment_command(settings: Globals, publishing: bool) -> None:
 def publish_run(
     settings: Globals, client: "Client", *, links: Links | None = None, inconclusive: str = ""
 ) -> Published:
-    """Show the run that ``settings`` name, as its record in git says.
-
-    Raises RepositoryError if it has not started; what GitHub refuses is a note, not an error.
-    """
+    """Show the run that ``settings`` name; raises RepositoryError if it has not started."""
     reader, wishes, tasks = open_reader(settings), GitHub(), dict[str, TaskPlace]()
     if settings.config_file.is_file():
         loaded = load_configured(settings)
@@ -165,7 +158,6 @@ def publish(
 
 @contextmanager
 def noting(notes: list[str]) -> Iterator[None]:
-    """Let what GitHub refuses be a note."""
     try:
         yield
     except SkilloptError as error:
@@ -173,10 +165,7 @@ def noting(notes: list[str]) -> Iterator[None]:
 
 
 def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:
-    """Answer the review comments that the newest steps took up, on pull request ``number``.
-
-    Each is answered once, however often asked. Raises what GitHub refuses.
-    """
+    """Answer, once, each review comment that the newest steps took up."""
     from skillopt_ci.github.comments import answer_note, review_notes  # noqa: PLC0415 - see above
 
     answers = {
@@ -213,7 +202,6 @@ def task_places(loaded: Loaded, repository: Path) -> dict[str, TaskPlace]:
 
 
 def links_of(environ: Mapping[str, str]) -> Links:
-    """The addresses that a workflow's environment names; none outside of one."""
     repository = environ.get("GITHUB_REPOSITORY", "")
     if not repository:
         return Links()

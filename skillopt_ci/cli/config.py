@@ -71,8 +71,7 @@ class FoundDocument(NamedTuple):
 def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]:
     """All documents and runs of a repository, and what is wrong with how they fit together.
 
-    Files that git ignores are left out; a configuration that cannot be used is one of the problems.
-    Raises :class:`~skillopt_ci.errors.RepositoryError` outside of a repository.
+    Files that git ignores are left out. Raises RepositoryError outside of a repository.
     """
     top, runs, wrong = toplevel(start), list[FoundRun](), list[str]()
     if top is None:
@@ -82,12 +81,11 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     files = sorted(name for name in listed.split("\0") if name and (top / name).is_file())
     for config in files:
-        name = PurePosixPath(config).name
-        if name in _CONFIGS or name.endswith(_CONFIG_ENDS):
+        file = PurePosixPath(config).name
+        if file in _CONFIGS or file.endswith(_CONFIG_ENDS):
             try:
-                runs += [
-                    _read_run(top, config, run, start) for run in run_names(top / config, start)
-                ]
+                own = run_names(top / config, start)
+                runs += [_read_run(top, config, name, start) for name in own]
             except SkilloptError as error:
                 wrong.append(str(error))
     configs, names = defaultdict[str, list[str]](list), defaultdict[str, dict[str, None]](dict)
@@ -101,20 +99,12 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     ):
         if len(found) > 1:
             wrong.append(f"several runs {said}: {', '.join(found)}")
-    known = dict(documents(files))
-    return (
-        [
-            FoundDocument(
-                path,
-                known[path].reader if path in known else None,
-                _count_words(top / path),
-                tuple(run.run for run in runs if run.skill == path),
-            )
-            for path in dict.fromkeys((*known, *(run.skill for run in runs)))
-        ],
-        runs,
-        wrong,
-    )
+    known, there = dict(documents(files)), list[FoundDocument]()
+    for path in dict.fromkeys((*known, *names)):
+        reader = known[path].reader if path in known else None
+        trained = tuple(one.run for one in runs if one.skill == path)
+        there.append(FoundDocument(path, reader, _count_words(top / path), trained))
+    return there, runs, wrong
 
 
 def _read_run(top: Path, config: str, name: str, cwd: Path) -> FoundRun:

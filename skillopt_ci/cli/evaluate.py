@@ -84,7 +84,6 @@ def eval_command(
 
 
 def evaluation_json(result: Evaluation) -> dict[str, object]:
-    """The evaluation as one object."""
     none, worth = result.baseline, _difference_json(result.worth)
     return {
         **pick(result, "split simulated"),
@@ -120,10 +119,7 @@ def _difference_json(found: PairedDifference | None) -> dict[str, object] | None
 
 
 def print_evaluation(result: Evaluation, settings: Globals) -> None:
-    """Print the scores as a table, what is to be said of them, and the comparison.
-
-    ``-v`` adds task types and the lengths of conversations.
-    """
+    """Print the scores as a table; ``-v`` adds task types and the lengths of conversations."""
     verbose = settings.verbosity > 0
     note = " (simulated models)" if result.simulated else ""
     arms = (*filter(None, [result.baseline]), *result.skills)
@@ -151,9 +147,6 @@ def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
     yield one.skill.name, estimate_text(one.summary.hard) + errors, score(found.soft)
     for bucket in one.summary.by_type if types else ():
         yield f"  {bucket.task_type}", estimate_text(bucket.hard), score(bucket.soft.mean)
-
-
-# ``skillopt-ci rescore``: grade recorded attempts with the scorer as it is now.
 
 
 @command()
@@ -187,17 +180,15 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
             }
             for one in attempts
         ]
-        used = pick(found.usage, "calls cost_usd")
-        print_json({"attempts": objects, "gone": found.gone, **used})
+        print_json({"attempts": objects, "gone": found.gone, **pick(found.usage, "calls cost_usd")})
         return
-    changed = [one for one in attempts if _mean([one.before]) != _mean([one.after])]
-    rows = [
-        (
-            *(one.course.task, one.course.stage, str(one.course.attempt)),
-            *(score(_mean([one.before])), score(_mean([one.after])), one.reason),
-        )
-        for one in (attempts if settings.verbosity > 0 else changed)
-    ]
+    rows, changed = [], 0
+    for one in attempts:
+        then, now = score(_mean([one.before])), score(_mean([one.after]))
+        changed += then != now
+        if then != now or settings.verbosity > 0:
+            place = pick(one.course, "task stage attempt").values()
+            rows.append((*map(str, place), then, now, one.reason))
     if rows:
         print_table(settings, ("task", "stage", "attempt", "then", "now", "why"), rows)
     then = score(_mean(one.before for one in attempts))
@@ -205,7 +196,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""
     click.echo(
         f"{plural(len(attempts), 'attempt')}: solved {then} then, {now} now; "
-        f"{len(changed)} changed{gone}."
+        f"{changed} changed{gone}."
     )
 
 
@@ -225,9 +216,6 @@ def _mean(scores: Iterable[Score | None]) -> float | None:
     return math.fsum(hard) / len(hard) if hard else None
 
 
-# ``skillopt-ci trace``: how an attempt at a task went.
-
-
 @command()
 @click.argument("task")
 @click.option("--attempt", type=click.IntRange(0), help="Which one, counting from 0.")
@@ -244,9 +232,8 @@ def trace_command(
 ) -> None:
     """Show the latest attempt at TASK, step by step, from this machine's record."""
     loaded = load_configured(settings)
-    run = loaded.config.run
-    ledger = Ledger.open(loaded.root, run, loaded.config.git)
-    found, known = None, dict[str, None]()
+    run, git = loaded.config.run, loaded.config.git
+    ledger, found, known = Ledger.open(loaded.root, run, git), None, dict[str, None]()
     for trace in attempt_traces(read_events(events_path(ledger, run))):
         known[trace.task] = None
         if (
@@ -256,8 +243,15 @@ def trace_command(
             and trace.skill_sha256.startswith(skill or "")
         ):
             found = trace
+    if found is None and not known:
+        raise UsageError(
+            f"Nothing is recorded of run '{run}' on this machine.",
+            hint="Attempts are recorded in the clone that makes them, unless `rollout.events` "
+            "is false.",
+        )
     if found is None:
-        raise _no_attempt(run, task, known)
+        meant = "" if task in known else did_you_mean(task, known)
+        raise UsageError(f"No such attempt at task {task!r} is recorded. {meant}".rstrip())
     if settings.json:
         print_json(list(found.events))
         return
@@ -266,21 +260,6 @@ def trace_command(
         head = harmless_line(heading)
         click.echo(click.style(head, bold=True) if colour else head)
         click.echo(textwrap.indent(harmless(text), "  ") + "\n")
-
-
-def _no_attempt(run: str, task: str, known: Iterable[str]) -> UsageError:
-    if not known:
-        return UsageError(
-            f"Nothing is recorded of run '{run}' on this machine.",
-            hint="Attempts are recorded in the clone that makes them, unless `rollout.events` "
-            "is false.",
-        )
-    if task in known:
-        return UsageError(f"No such attempt at task {task!r} is recorded.")
-    return UsageError(f"No attempt at task {task!r} is recorded; {did_you_mean(task, known)}")
-
-
-# ``skillopt-ci calibrate``: how often the gate errs on a run's own tasks.
 
 
 @command()

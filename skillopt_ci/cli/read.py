@@ -42,38 +42,31 @@ class RunReader:
 
     @property
     def read(self) -> Reader:
-        """Reads a file of the commit by its path; None if it is not there."""
         return partial(self.ledger.read, self.commit)
 
     @property
     def folder(self) -> RunFolder:
-        """Where the run's files are."""
         return RunFolder(self.state.run)
 
     @property
     def skill_path(self) -> str:
-        """The skill that is trained, relative to the repository."""
         return self.state.skill
 
     def step(self, number: int) -> StepRecord:
         """The evidence of a step; raises :class:`UsageError` if there is no such step."""
         record = self.folder.read_step(self.read, number)
         if record is None:
-            raise UsageError(
-                f"Run '{self.state.run}' has no step {number}: "
-                f"its steps are 1 to {self.state.step}."
-            )
+            known = f"its steps are 1 to {self.state.step}"
+            raise UsageError(f"Run '{self.state.run}' has no step {number}: {known}.")
         return record
 
     def boundary(self, epoch: int) -> BoundaryRecord:
-        """The evidence of an epoch's end; raises :class:`UsageError` if it was not worked on."""
+        """The same of an epoch's end."""
         record = self.folder.read_boundary(self.read, epoch)
         if record is None:
-            last = self.state.boundary
-            known = f"the last one worked on is that of epoch {last}" if last else "none was yet"
-            raise UsageError(
-                f"Run '{self.state.run}' has no record of the end of epoch {epoch}: {known}."
-            )
+            last = self.state.boundary or "none"
+            known = f"no record of the end of epoch {epoch}"
+            raise UsageError(f"Run '{self.state.run}' has {known}: its last is {last}.")
         return record
 
 
@@ -91,7 +84,17 @@ def open_reader(settings: Globals) -> RunReader:
         loaded = load_configured(settings)
         learn_secrets(settings.redact, loaded, settings.environ)
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
-    name = name or _only_run(settings)
+    if name is None:
+        names = runs(settings.cwd)
+        if len(names) != 1:
+            found = (
+                f"these runs are here: {', '.join(names)}" if names else "no run has started here"
+            )
+            raise RepositoryError(
+                f"Which run? There is no {settings.config}, and {found}.",
+                hint="Name one with --run, or a configuration with --config.",
+            )
+        name = names[0]
     ledger = Ledger.open(start, name, git, read_only=True)
     commit = newest(ledger, lambda text: click.echo(f"warning: {text}", err=True))
     folder, read = RunFolder(name), partial(ledger.read, commit)
@@ -103,17 +106,6 @@ def open_reader(settings: Globals) -> RunReader:
             hint="Start it with `skillopt-ci step`.",
         )
     return RunReader(ledger, commit, state, folder.read_history(read))
-
-
-def _only_run(settings: Globals) -> str:
-    names = runs(settings.cwd)
-    if len(names) == 1:
-        return names[0]
-    found = f"these runs are here: {', '.join(names)}" if names else "no run has started here"
-    raise RepositoryError(
-        f"Which run? There is no {settings.config}, and {found}.",
-        hint="Name one with --run, or a configuration with --config.",
-    )
 
 
 def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
@@ -159,8 +151,7 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
         if entry.kind not in ("step", "slow_update"):
             continue
         key = (str(entry.step), entry.action, entry.skill_sha256, entry.kind == "slow_update")
-        commit = verdicts.get(key)
-        if commit is None:
+        if (commit := verdicts.get(key)) is None:
             continue
         candidates = [
             sha for sha in commit.parents if facts.get(sha, {}).get("Skillopt-Action") == "proposed"
@@ -169,19 +160,14 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
             seconds = float(commit.trailers.get("Skillopt-Seconds", ""))
         except ValueError:
             seconds = None
-        place = StepPlace(commit.sha, candidates[-1] if candidates else "", seconds)
-        if entry.kind == "step":
-            found["step", entry.step] = place
-        else:
-            found["slow_update", entry.epoch] = place
+        number = entry.step if entry.kind == "step" else entry.epoch
+        candidate = candidates[-1] if candidates else ""
+        found[entry.kind, number] = StepPlace(commit.sha, candidate, seconds)
     return found
 
 
 def gather(reader: RunReader) -> RunView:
-    """Read all that git knows of a run: records, skill texts, places.
-
-    A shallow clone is deepened as far as skill texts are missing and the remote can be read.
-    """
+    """Read all that git knows of a run; a shallow clone is deepened for missing skill texts."""
     run = view(reader, newest=max(len(reader.history), 1))
     wanted = {entry.skill_sha256 for entry in run.history}
     wanted |= {record.proposal.skill_after for record in run.steps}
@@ -217,17 +203,12 @@ def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, s
     return commits, {sha256(text): text for text in (*kept, *found) if text is not None}
 
 
-# The skill text that a word on the command line means.
-
 #: Words for texts that the run's folder keeps.
 _KEPT = ("best", "current", "initial")
 
 
 def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
-    """The text that ``word`` names: a kept one, a file, a git ref, or ``REF:path``.
-
-    Raises :class:`UsageError` saying what was looked for.
-    """
+    """The text that ``word`` names: a kept one, a file, a git ref, or ``REF:path``."""
     text: str | None
     if word in _KEPT:
         text = _kept(source, word)

@@ -18,7 +18,7 @@ from skillopt_ci.cli.options import FILE, Globals, command
 from skillopt_ci.cli.read import RunReader, gather, open_reader
 from skillopt_ci.cli.scaffold import write_new
 from skillopt_ci.errors import SkilloptError, UsageError
-from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.ledger.records import BoundaryRecord, ProposalRecord
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
@@ -62,9 +62,8 @@ _MEASURED = tuple(one.value for one in Status if one.measured)
 def report_command(settings: Globals, output: Path, serve: bool, port: int) -> None:
     """Write one self-contained HTML file that shows what the run has learned, read from git alone.
 
-    It needs no network and no server, and shows the learning curve, the tasks, the steps and the
-    origin of each rule of the skill. With --serve it is a page on this machine that follows the run
-    until you interrupt it.
+    It shows the learning curve, the tasks, the steps and the origin of each rule of the skill. With
+    --serve it is a page on this machine that follows the run until you interrupt it.
     """
     if serve:
         _serve(settings, port)
@@ -110,16 +109,11 @@ def export_command(settings: Globals, folder: Path, layout: str) -> None:
         )
 
 
-# What the page shows: records, skill texts, attempts, effects of edits.
-
-
 def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
-    """Read a whole run; a shallow clone is deepened as far as skill texts are missing.
-
-    The attempts come from this machine's record, and pass ``redact``.
-    """
+    """Read a whole run; its attempts come from this machine's record, and pass ``redact``."""
     run = gather(reader)
     attempts, count = recorded_attempts(reader, run, redact)
+    log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
     return Evidence(
         run=run,
         versions=tuple(_versions(run)),
@@ -128,14 +122,9 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
         attempts=attempts,
         count=count,
         effects=edit_effects(run.steps),
-        dates=_dates(reader),
+        # the days of the run's first and newest commits, one if they are the same
+        dates=tuple(dict.fromkeys(one.time[:10] for one in (*log[-1:], *log[:1]))),
     )
-
-
-def _dates(reader: RunReader) -> tuple[str, ...]:
-    """The days of the run's first and newest commits, one if they are the same."""
-    log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
-    return tuple(dict.fromkeys(one.time[:10] for one in (*log[-1:], *log[:1])))
 
 
 def _versions(run: RunView) -> Iterator[Version]:
@@ -146,32 +135,24 @@ def _versions(run: RunView) -> Iterator[Version]:
         if text is None or entry.skill_sha256 == before:
             continue
         before = entry.skill_sha256
-        yield Version(_label(entry), text, "" if entry.kind == "measure" else anchor(entry))
-
-
-def _label(entry: HistoryEntry) -> str:
-    told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
-    return told.get(entry.kind) or event_name(entry).lower()
+        told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
+        label = told.get(entry.kind) or event_name(entry).lower()
+        yield Version(label, text, "" if entry.kind == "measure" else anchor(entry))
 
 
 def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:
-    made = [
-        *(
-            (f"step-{one.step}", one.proposal.skill_before, one.proposal.skill_after)
-            for one in run.steps
-        ),
-        *((f"epoch-{one.epoch}", one.skill_before, one.skill_after) for one in run.epochs),
-    ]
-    for name, before, after in made:
-        if before in run.texts and after in run.texts and before != after:
-            yield name, (run.texts[before], run.texts[after])
+    made: list[tuple[str, ProposalRecord | BoundaryRecord]]
+    made = [(f"step-{one.step}", one.proposal) for one in run.steps]
+    made += [(f"epoch-{end.epoch}", end) for end in run.epochs]
+    for name, what in made:
+        before, after = run.texts.get(what.skill_before), run.texts.get(what.skill_after)
+        if before is not None and after is not None and before != after:
+            yield name, (before, after)
 
 
 def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[Recorded, int]:
-    """The attempts on this machine's record that the report could show, and how many there are.
-
-    Nothing is kept of other attempts, so that memory does not grow with the record.
-    """
+    """The attempts on this machine's record that the report could show, and how many there are."""
+    # one after the other, so that memory does not grow with the record
     wanted = {one for own in wishes(run).values() for one in own}
     count = 0
 
@@ -235,12 +216,9 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
 
 
 def _serve(settings: Globals, port: int) -> None:
-    """Serve until interrupted.
-
-    Raises UsageError if the port is taken, and what reading the run raises.
-    """
-    live = LiveReport(settings)
-    live.page()
+    """Serve until interrupted. Raises UsageError if the port is taken."""
+    live = _LiveReport(settings)
+    live.page()  # or what keeps it from being read
 
     class Handler(_Handler):
         report = live
@@ -259,7 +237,7 @@ def _serve(settings: Globals, port: int) -> None:
             server.serve_forever(poll_interval=0.1)
 
 
-class LiveReport:
+class _LiveReport:
     """The newest page of a run. Safe to use from several threads."""
 
     def __init__(self, settings: Globals) -> None:
@@ -268,11 +246,9 @@ class LiveReport:
         self._page, self._version = b"", ""
 
     def version(self) -> bytes:
-        """The commit that the run has come to; raises SkilloptError if it cannot be told."""
         return open_reader(self._settings).commit.encode()
 
     def page(self) -> bytes:
-        """The page of that commit; raises SkilloptError if the run cannot be read."""
         with self._lock:
             reader = open_reader(self._settings)
             if reader.commit != self._version:
@@ -284,10 +260,9 @@ class LiveReport:
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    report: LiveReport
+    report: _LiveReport
 
     def do_GET(self) -> None:
-        """Answer with the page, or with its version."""
         status, kind, body = HTTPStatus.OK, "text/plain", b""
         try:
             if self.headers.get("Host", "").partition(":")[0] not in (_HOST, "localhost"):

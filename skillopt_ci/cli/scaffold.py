@@ -46,10 +46,7 @@ def _template(name: str) -> str:
 
 
 def write_new(root: Path, files: Mapping[str, str]) -> list[str]:
-    """Write those of ``files`` that do not exist yet, each whole or not at all; return which.
-
-    Raises UsageError where a file cannot be written.
-    """
+    """Write those of ``files`` that do not exist yet, each whole or not at all; return which."""
     try:
         return [name for name, text in files.items() if _write(root / name, text)]
     except OSError as error:
@@ -70,9 +67,6 @@ def _write(file: Path, text: str) -> bool:
         new.unlink()
 
 
-# A run: configuration, tasks and a starter skill.
-
-
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What the user decided; ``target`` and ``optimizer`` are the keys of each model role."""
@@ -84,19 +78,10 @@ class Choices:
 
 
 def scaffold(choices: Choices, config: str) -> dict[str, str]:
-    """The text of each file to write, by its path relative to the configuration's folder.
-
-    ``config`` is the configuration's own file name.
-    """
-    roles = {"target": choices.target, "optimizer": choices.optimizer}
-    values = {
-        "run": json.dumps(choices.run),
-        "skill": _yaml(choices.skill),
-        **{
-            role: "\n".join(f"    {key}: {_yaml(value)}" for key, value in keys.items())
-            for role, keys in roles.items()
-        },
-    }
+    """The text of each file to write, by its path beside ``config``, the configuration's name."""
+    values = {"run": _yaml(choices.run), "skill": _yaml(choices.skill)}
+    for role, keys in (("target", choices.target), ("optimizer", choices.optimizer)):
+        values[role] = "\n".join(f"    {key}: {_yaml(value)}" for key, value in keys.items())
     tasks, skill = task_folder(config, choices.run), PurePosixPath(choices.skill)
     text = Template(_template("skillopt.yaml")).substitute(values, tasks=tasks)
     starter = "AGENTS.md" if skill.name != "SKILL.md" else "SKILL.md"
@@ -119,7 +104,7 @@ def _yaml(value: object) -> str:
 
 
 def unchanged_examples(root: Path, tasks: object) -> list[str]:
-    """Those of a configuration's task files that are still as :func:`scaffold` wrote them."""
+    """The task files that are still as :func:`scaffold` wrote them."""
     found = []
     for split in _SPLITS if isinstance(tasks, GivenSplits) else ():
         name = getattr(tasks, split)
@@ -141,8 +126,7 @@ def workflow_file(
     """The text of the workflow file, by its path in the repository.
 
     ``config`` is relative to the repository's top; ``keys`` are the variables, and secrets, that
-    hold the models' keys. With ``pages`` the report is published on GitHub Pages. Raises
-    UsageError where nothing tells which commit this version is.
+    hold the models' keys. Raises UsageError where nothing tells which commit this version is.
     """
     values = {
         "branch": _quoted(branch),
@@ -158,7 +142,6 @@ def workflow_file(
 
 
 def _own_commit() -> dict[str, str]:
-    """Where GitHub has this version: ``home``, ``commit``, and ``version`` as a comment."""
     with suppress(FileNotFoundError):  # releases are told theirs, .github/workflows/release.yml
         return {"home": _HOME, "commit": _template("commit").strip(), "version": f"v{__version__}"}
     home, commit, version = _HOME, "", f"{__version__}, unreleased"
@@ -187,8 +170,6 @@ def _quoted(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-# An environment, with a test that passes.
-
 #: The files of each kind: where they go, and the template that they are made of.
 ENVIRONMENTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -209,12 +190,8 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 def scaffold_environment(name: str, kind: str, folder: Path) -> dict[str, str]:
     """The text of each file of an environment called ``name``, by its path in ``folder``."""
-    run = slug(name)
-    values = {
-        "name": " ".join(name.split()),
-        "run": run,
-        "folder": shlex.quote(folder.as_posix()),
-    }
+    run, place = slug(name), shlex.quote(folder.as_posix())
+    values = {"name": " ".join(name.split()), "run": run, "folder": place}
     # a name of its own: pytest cannot tell two test files of one name apart
     module = run.replace("-", "_")
     files = {

@@ -96,10 +96,10 @@ def step_command(
     when anything is recorded, merged and reverted alike, and with 3 when nothing is left.
     """
     outcomes = list[Outcome]()
-    tell = _teller(outcomes, settings)
     with opened(settings, notes=notes, locked=True) as run:
         if rollouts:
             take_over(run, [settings.cwd / file for file in rollouts])
+        tell = _teller(outcomes, settings)
         found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
     if isinstance(found, Candidate):
         record, candidate = found.record, found.commit or ""
@@ -148,8 +148,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     if settings.verbosity >= 0:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
-        if ends:
-            done += f" and {ends} {'end of an epoch' if ends == 1 else 'ends of epochs'}"
+        done += f" and {plural(ends, 'epoch end')}" if ends else ""
         over = _why_over(run, outcomes)
         click.echo(f"{over[0].upper()}{over[1:]}: {done} in this run.", err=True)
 
@@ -165,7 +164,7 @@ def _why_over(run: Run, outcomes: Sequence[Outcome]) -> str:
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
-    """Do all that is left, the tests at the end included; ``tell`` hears of each outcome."""
+    """Do all that is left, the tests at the end included."""
     async with prefetching(run) as ready:
         async with aclosing(train(ready)) as outcomes:
             async for outcome in outcomes:
@@ -194,10 +193,7 @@ def finish_command(settings: Globals) -> None:
 
 
 def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
-    """Print the run's summary as a table, beside the JSON if that was asked for.
-
-    ``-q`` leaves the test score.
-    """
+    """Print the run's summary as a table; ``-q`` leaves the test score."""
     found = outcome.summary
     note = " (simulated models)" if found.simulated else ""
     if settings.verbosity >= 0:
@@ -291,9 +287,6 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
     return named[0]
 
 
-# What a step, or the end of an epoch, did.
-
-
 def _teller(outcomes: list[Outcome], settings: Globals) -> Callable[[Outcome], None]:
     def tell(outcome: Outcome) -> None:
         outcomes.append(outcome)
@@ -303,10 +296,7 @@ def _teller(outcomes: list[Outcome], settings: Globals) -> Callable[[Outcome], N
 
 
 def print_outcome(outcome: Outcome, settings: Globals) -> None:
-    """Print the JSON object on stdout if asked for, and a table where people read.
-
-    ``-q`` leaves one line of the table, ``-v`` adds all that `show` tells.
-    """
+    """Print a table, of which ``-q`` leaves one line and to which ``-v`` adds all of `show`."""
     if settings.json or settings.verbosity < 0:
         colour = wants_colour(sys.stdout, settings.environ)
         settings.tell(outcome_json(outcome), summary(outcome, colour=colour))
@@ -324,7 +314,6 @@ def _title(outcome: Outcome) -> str:
 
 
 def summary(outcome: Outcome, *, colour: bool = False) -> str:
-    """What it did, in one line."""
     if isinstance(outcome, StepOutcome):
         verdict, decision = outcome.decision.verdict, outcome.decision
         scores = "" if decision.score_after is None else f", {arrow(decision)}"
@@ -339,16 +328,15 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
     record, usage = outcome.record, outcome.record.usage
     decision: Decision | None
     action: str
-    place: dict[str, object]
     more: dict[str, object]
     if isinstance(outcome, StepOutcome):
+        place = {"kind": "step", **pick(record, "step epoch")}
         decision, action = outcome.decision, outcome.decision.action
-        place = {"kind": "step", "step": record.step, "epoch": record.epoch}
         more = {"edits": outcome.record.proposal.change_count}
     else:
+        place = {"kind": "slow_update", **pick(record, "epoch step")}
         decision, action = outcome.record.decision, outcome.record.action
         slow, meta = outcome.record.slow_update, outcome.record.meta_skill
-        place = {"kind": "slow_update", "epoch": record.epoch, "step": record.step}
         more = {
             "pairs": len(outcome.record.pairs),
             "guidance": slow and slow.action,
@@ -367,9 +355,6 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
         "seconds": round(outcome.seconds, 3),
         "simulated": record.simulated,
     }
-
-
-# The next attempts, for several machines.
 
 
 @command()
@@ -434,17 +419,13 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     )
 
 
-# What is left to do, priced.
-
-
 @command()
 def estimate_command(settings: Globals) -> None:
     """Estimate the calls and the cost of the next step, an epoch and the rest of the run.
 
-    Calls no model and changes nothing. Counts follow from configuration and tasks: the likely
-    number, then the least and the most possible in brackets. Sizes are measured on this run's own
-    calls, or on the texts as long as there are none. You get a warning if the estimate exceeds your
-    `budget`; prices that are not known are shown as unknown.
+    Calls no model and changes nothing. Counts are the likely number, then the least and the most
+    possible in brackets. Sizes are those of this run's own calls, or of the texts as long as there
+    are none. You get a warning if the estimate exceeds your `budget`.
     """
     with opened(settings) as run:
         checkout = find_checkout(run, run.ledger.sync(), publish=False)
@@ -454,13 +435,10 @@ def estimate_command(settings: Globals) -> None:
         print_json({**estimate_json(found), "warnings": warnings})
         return
     parts = (found.step, found.epoch, found.rest) if settings.verbosity >= 0 else (found.rest,)
-    for part in parts:
+    for part in [one for one in parts if one.stages]:
         title = f"{part.name[0].upper()}{part.name[1:]}"
-        if part.stages:
-            # a narrow terminal goes without the sizes
-            print_table(settings, ESTIMATE_HEADINGS, part_rows(part), title, ("tokens a call",))
-        else:
-            click.echo(f"{title}: nothing to call")
+        # a narrow terminal goes without the sizes
+        print_table(settings, ESTIMATE_HEADINGS, part_rows(part), title, ("tokens a call",))
         click.echo()
     for role, tariff in found.tariffs.items():
         click.echo(f"price of the {role}: {tariff.text}")
@@ -473,11 +451,8 @@ def estimate_command(settings: Globals) -> None:
 
 def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
     """Which budgets will likely end the work, when the run has ``spent`` so much already."""
-    scopes = (
-        ("step", budget.step, found.step, Usage()),
-        ("run", budget.run, found.rest, spent),
-    )
-    for scope, limits, part, used in scopes:
+    whole = ("run", budget.run, found.rest, spent)
+    for scope, limits, part, used in (("step", budget.step, found.step, Usage()), whole):
         dollars = part.cost_usd() or (0.0, 0.0, 0.0)
         needs = (
             ("calls", limits.calls, part.calls().likely + used.calls),

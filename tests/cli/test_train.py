@@ -140,7 +140,7 @@ def test_all_steps_are_done_and_then_none_is_left(cli, fresh, git):
 
 def test_the_ends_of_epochs_are_no_steps(cli, fresh):
     done = cli(fresh, "run", "-q", "-v", "-o", "optimizer.use_slow_update=true")
-    assert done.err.endswith("2 steps and 1 end of an epoch in this run.\n")
+    assert done.err.endswith("2 steps and 1 epoch end in this run.\n")
 
 
 def test_json_is_one_object_per_step_and_every_line_of_the_log_names_its_stage(cli, fresh):
