@@ -1,6 +1,7 @@
 """Update: how what analysts propose becomes the next document, and its reminders."""
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -80,8 +81,23 @@ class UpdateMode(Generic[Item]):
 
 async def _applied(skill: str, edits: Sequence[Edit], chat: OptimizerChat) -> Updated:
     """Apply changes of single places, one after the other; no model is asked."""
-    text, reports = apply_edits(skill, edits, chat.refuse)
+
+    def refuse(before: str, after: str) -> str | None:
+        return chat.refuse(before, after) or _nothing_new(before, after)
+
+    text, reports = apply_edits(skill, edits, refuse)
     return Updated(text, reports=reports)
+
+
+def _nothing_new(before: str, after: str) -> str | None:
+    """A reason if all that an edit does is to state lines of the skill once more."""
+    had, has = (
+        Counter(filter(None, (line.strip(" \t-*+") for line in text.split("\n"))))
+        for text in (before, after)
+    )
+    added = has - had
+    repeated = added and not had - has and added.keys() <= had.keys()
+    return "the skill says that already" if repeated else None
 
 
 async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: OptimizerChat) -> Updated:

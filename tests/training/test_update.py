@@ -95,6 +95,25 @@ def test_edits_are_applied_and_nobody_is_asked(scripted, updated):
     assert client.requests == []
 
 
+@pytest.mark.parametrize(
+    ("edit", "applied"),
+    [
+        (Edit("append", content="* Round up."), False),
+        (Edit("insert_after", target="# Old", content="- Round up.\n- Be brief."), False),
+        (Edit("append", content="- Round up.\n- Say why."), True),
+        (Edit("append", content="- Round up by 5."), True),
+        (Edit("replace", target="- Be brief.", content="- Round up."), True),
+    ],
+)
+def test_an_edit_that_only_repeats_lines_of_the_skill_is_refused(scripted, updated, edit, applied):
+    client = scripted(lambda request: "never")
+    found = updated(PATCH, client, Edit("append", content="- Round up.\n- Be brief."), edit)
+    report = found.reports[1]
+    assert report.status.applied is applied
+    assert (found.skill != "# Old\n\n- Round up.\n- Be brief.\n") is applied
+    assert report.reason == ("" if applied else "the skill says that already")
+
+
 def test_the_first_candidate_is_the_new_document(scripted, updated):
     client = scripted(lambda request: "never")
     candidates = (SkillCandidate("# A", "t", ("one",)), SkillCandidate("# B"))
