@@ -92,9 +92,6 @@ def _body(text: str) -> str:
 
 #: How ``git log`` writes what :meth:`Commit.parse` reads.
 COMMIT_FORMAT = "--format=%H%n%P%n%an <%ae>%n%cI%n%B"
-#: Generations between a tip and what a step puts on top of it: at most a candidate, its merge or
-#: revert, and a commit after that.
-_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +120,7 @@ class Commit:
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
     """A commit contains itself."""
-    # Most questions are about a commit just made on top of another: no process is needed for those.
-    generation = {descendant}
-    for _ in range(_NEAR):
-        if ancestor in generation:
-            return True
-        generation = {parent for commit in generation for parent in parents(git, commit)}
-    return ancestor in generation or git.succeeds(
+    return ancestor == descendant or git.succeeds(
         "merge-base", "--is-ancestor", ancestor, descendant
     )
 

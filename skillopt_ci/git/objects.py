@@ -3,7 +3,6 @@
 Every function raises RepositoryError if git cannot read or write its database.
 """
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -22,8 +21,6 @@ _NOT_A_FILE = {
 }
 #: No tree has these names, in whatever case: some file systems ignore it.
 _NO_NAMES = ("", ".", "..", ".git")
-#: Names that mean the same object for ever, unlike those of refs.
-_LASTING = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?(?:\^\{(?:tree|commit)\})?")
 
 #: Writes a commit with a tree, parents and a message, and returns its name.
 CommitWriter = Callable[[Git, str, Sequence[str], str], str]
@@ -48,14 +45,8 @@ def find(git: Git, name: str) -> Object | None:
     """The object that ``name`` means in git's notation, None if it means none."""
     if "\n" in name:  # git would take it for two requests
         return None
-    known: Object | None = git.cache.get(name)
-    if known is not None:
-        return known
     request = name.encode("utf-8", "surrogateescape") + b"\n"
-    found = git.ask("cat-file", "--batch", request=request, read=_read_object)
-    if found is not None and _LASTING.fullmatch(name):
-        git.cache.put(name, found, len(found.content))
-    return found
+    return git.ask("cat-file", "--batch", request=request, read=_read_object)
 
 
 def _read_object(answers: IO[bytes]) -> Object | None:

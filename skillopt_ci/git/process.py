@@ -12,10 +12,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 from skillopt_ci.confinement import git_credentials
 from skillopt_ci.errors import RepositoryError
@@ -56,8 +55,6 @@ _SETTINGS = (
 )
 _COMMAND = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
 
-#: Bytes of objects that are kept in memory.
-_CACHE_BYTES = 4_000_000
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -129,27 +126,6 @@ class BatchProcess:
             self._errors.close()
 
 
-class Cache:
-    """Keeps values while their sizes fit into ``room``, the newest ones. Threads may share it."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._known: dict[str, tuple[Any, int]] = {}
-        self._lock = Lock()
-
-    def get(self, key: str) -> Any:
-        """The value of ``key``, None if it is not kept."""
-        return self._known.get(key, (None, 0))[0]
-
-    def put(self, key: str, value: object, size: int) -> None:
-        with self._lock:
-            self._room += self._known.pop(key, (None, 0))[1] - size
-            self._known[key] = value, size
-            while self._room < 0:
-                _, gone = self._known.pop(next(iter(self._known)))
-                self._room += gone
-
-
 def redact(text: str) -> str:
     """Take user names and tokens out of URLs, and bytes that are not text."""
     return _USERINFO.sub("***@", text.encode("utf-8", "replace").decode("utf-8"))
@@ -177,9 +153,6 @@ class Git:
     env: Mapping[str, str] = field(default_factory=dict)
     batches: dict[tuple[str, ...], BatchProcess] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )
-    cache: Cache = field(
-        default_factory=partial(Cache, _CACHE_BYTES), init=False, repr=False, compare=False
     )
     _remembered: dict[tuple[str, ...], Result] = field(
         default_factory=dict, init=False, repr=False, compare=False

@@ -127,24 +127,17 @@ class Move(NamedTuple):
     new: str | None
 
     def instruction(self) -> bytes:
-        """Return the line for ``git update-ref --stdin -z``; empty for what stays absent."""
-        match self.old, self.new:
-            case None, None:
-                return b""
-            case None, new:
-                return f"create {self.ref}\0{new}\0".encode()
-            case old, None:
-                return f"delete {self.ref}\0{old}\0".encode()
-            case old, new if old == new:
-                return f"verify {self.ref}\0{old}\0".encode()
-            case old, new:
-                return f"update {self.ref}\0{new}\0{old}\0".encode()
+        """For ``git update-ref --stdin -z``, to which zeros are absence; nothing if it stays so."""
+        if not (known := self.old or self.new):
+            return b""
+        absent = "0" * len(known)
+        return f"update {self.ref}\0{self.new or absent}\0{self.old or absent}\0".encode()
 
 
 def read(git: Git, *names: str) -> dict[str, str]:
     """Return the object of each existing ref of ``names``; RepositoryError if one is broken."""
     found = _list(git, *names)
-    return {name: found[name][0] for name in names if name in found}
+    return {name: found[name] for name in names if name in found}
 
 
 def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
@@ -152,27 +145,20 @@ def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
 
     Raises RepositoryError if one of the run's branches is checked out, or broken.
     """
-    found = _list(git, *run_refs.own, *others)
-    if any(found[name][1] for name in run_refs.own if name in found):
-        folder = worktree_of(git, *run_refs.own)
-        if folder is not None:
-            raise RepositoryError(
-                f"{branch(run_refs.skills)} is checked out in {folder}; training would move it "
-                "there",
-                hint="Check out something else first: "
-                f"git -C {folder} switch {branch(run_refs.base)}",
-            )
-    return {name: oid for name, (oid, _) in found.items()}
+    if folder := worktree_of(git, *run_refs.own):
+        raise RepositoryError(
+            f"{branch(run_refs.skills)} is checked out in {folder}; training would move it there",
+            hint=f"Check out something else first: git -C {folder} switch {branch(run_refs.base)}",
+        )
+    return _list(git, *run_refs.own, *others)
 
 
-def _list(git: Git, *patterns: str) -> dict[str, tuple[str, str]]:
-    """The object of each ref that is or begins with a pattern, and a mark if it is checked out."""
-    how = "--format=%(refname) %(objectname) %(if)%(worktreepath)%(then)*%(end)"
-    result = git.run("for-each-ref", how, *patterns)
+def _list(git: Git, *patterns: str) -> dict[str, str]:
+    """The object of each ref that is or begins with a pattern."""
+    result = git.run("for-each-ref", "--format=%(refname) %(objectname)", *patterns)
     for name in _broken(result, patterns):
         raise _broken_here(name)
-    lines = (line.split(" ") for line in result.text.splitlines())
-    return {name: (oid, mark) for name, oid, mark in lines}
+    return dict(line.split(" ") for line in result.text.splitlines())
 
 
 def _broken_here(name: str) -> RepositoryError:

@@ -101,25 +101,6 @@ def test_every_tree_object_is_read_whole(tree, sha256):
     }
 
 
-def test_find_caches_only_names_that_never_change(bench, repository, git):
-    head = git.text("rev-parse", "HEAD")
-    names = ["HEAD", "main", "main^{tree}", head[:39], f"{head}~0", head, f"{head}^{{tree}}"]
-    for name in names:
-        assert objects.find(git, name) is not None
-    assert [name for name in names if git.cache.get(name)] == names[-2:]
-
-
-def test_an_object_is_read_from_the_repository_once(repository):
-    git = Git(repository)
-    oid = objects.write_blob(git, b"text")
-    assert objects.find(git, oid) == objects.find(git, oid)
-    (repository / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
-    found = objects.find(git, oid)
-    assert found is not None
-    assert found.content == b"text"
-    assert objects.find(Git(repository), oid) is None
-
-
 def test_what_is_missing_is_looked_for_again(repository):
     git, other = Git(repository), Git(repository)
     oid = git.run("hash-object", "--stdin", stdin=b"later").text

@@ -11,7 +11,7 @@ import pytest
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git import objects
-from skillopt_ci.git.process import BatchProcess, Cache, Git, redact
+from skillopt_ci.git.process import BatchProcess, Git, redact
 
 
 def read_line(answers: IO[bytes]) -> bytes:
@@ -175,15 +175,3 @@ def test_batch_process_ends_when_we_are_killed(repository):
         trainer.kill()
         assert select.select([git], [], [], 30)[0], "git is still there"
         os.close(git)
-
-
-def test_cache_drops_the_oldest_and_what_is_too_large():
-    known = Cache(room=10)
-    for key in "abc":
-        known.put(key, "another", 4)
-        known.put(key, key, 4)
-    assert [known.get(key) for key in "abc"] == [None, "b", "c"]
-    known.put("large", "x", 11)
-    assert [known.get(key) for key in ("b", "c", "large")] == [None, None, None]
-    known.put("fits", "x", 10)
-    assert known.get("fits") == "x"
