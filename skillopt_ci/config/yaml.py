@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -144,37 +145,30 @@ def reading_order(problem: Problem) -> tuple[bool, str, int]:
 
 
 _TAG = "tag:yaml.org,2002:"
+#: Values that may come from aliases, which can contain one another or themselves.
+_MOST_REPEATED = 100_000
 _SCALARS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null"))
 
 
 class BoundedLoader(yaml.SafeLoader):
     """PyYAML's safe loader, for text of others: aliases cannot make it grow without a limit."""
 
-    _most_repeated = 100_000
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._nodes = self._repeated = 0
-        self._anchored: dict[str, int] = {}
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Read the next node; raises ``ComposerError`` if aliases repeat too much."""
-        before = self._nodes
-        if self.check_event(yaml.AliasEvent):
-            alias: Any = self.peek_event()  # type: ignore[no-untyped-call]
-            size = self._anchored.get(alias.anchor, 1)
-            self._nodes += size
-            self._repeated += size
-            if self._repeated > self._most_repeated:
-                most = f"aliases repeat more than {self._most_repeated:,} values"
-                raise yaml.composer.ComposerError(None, None, most, alias.start_mark)
-            return super().compose_node(parent, index)
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        self._nodes += 1
-        node = super().compose_node(parent, index)
-        if event.anchor is not None:
-            self._anchored[event.anchor] = self._nodes - before
-        return node
+    def get_single_node(self) -> yaml.Node | None:
+        """The document's root; raises ``ComposerError`` if aliases repeat too much."""
+        root = super().get_single_node()
+        repeated, seen, waiting = 0, set[int](), [root] if root else []
+        while waiting:
+            node = waiting.pop()
+            repeated += id(node) in seen
+            seen.add(id(node))
+            if repeated > _MOST_REPEATED:
+                most = f"aliases repeat more than {_MOST_REPEATED:,} values"
+                raise yaml.composer.ComposerError(None, None, most, node.start_mark)
+            if isinstance(node, yaml.MappingNode):
+                waiting += chain.from_iterable(node.value)
+            elif isinstance(node, yaml.SequenceNode):
+                waiting += node.value
+        return root
 
 
 def load_yaml(text: str) -> Any:
@@ -219,7 +213,7 @@ def parse_yaml(text: str, mark: Mark, loading: type[BoundedLoader] = _Loader) ->
     except (yaml.YAMLError, ValueError) as error:
         raise _invalid(mark, None, " ".join(str(error).split())) from error
     except RecursionError as error:
-        raise _invalid(mark, None, "nested too deeply, or an alias that contains itself") from error
+        raise _invalid(mark, None, "nested too deeply") from error
 
 
 def _invalid(mark: Mark, line: int | None, what: str) -> InvalidConfigError:

@@ -7,7 +7,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,12 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A value of a task file, with the lines of its keys; ``name`` is its own key in a mapping."""
+    """A value of a task file and its line; ``name`` is its own key in a mapping."""
 
     value: Any
     file: Path
     line: int
-    key_lines: Callable[[], Mapping[str, int]] = dict
     name: str | None = None
-
-    def line_of(self, key: str) -> int:
-        return self.key_lines().get(key, self.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +123,7 @@ def _json_records(source: SourceText) -> Iterator[Record]:
         places = _starts(text, start)
         items = [(None, value, at) for value, at in zip(document, places, strict=True)]
     for name, value, place in items:
-        lines = partial(_json_key_lines, source, value, place) if isinstance(value, dict) else dict
-        yield Record(value, source.file, source.line_at(place), lines, name)
+        yield Record(value, source.file, source.line_at(place), name)
 
 
 def _jsonl_records(source: SourceText) -> Iterator[Record | Problem]:
@@ -194,10 +188,6 @@ def refuse_constant(name: str) -> object:
 # has judged it before and knows no positions.
 
 
-def _json_key_lines(source: SourceText, value: dict[str, object], start: int) -> dict[str, int]:
-    return dict(zip(value, map(source.line_at, _starts(source.text, start)), strict=True))
-
-
 def _starts(text: str, opening: int) -> list[int]:
     """Where the elements of the array, or the keys of the object, at ``opening`` start."""
     starts = []
@@ -244,8 +234,7 @@ def _yaml_records(source: SourceText) -> Iterator[Record]:
     if root.value and not isinstance(root.value, tuple):
         raise TaskFileError("expected a list of tasks", line=root.mark.line)
     for node in root.value if isinstance(root.value, tuple) else ():
-        lines = {key: value.mark.line or 1 for key, value in node.entries.items()}
-        yield Record(plain(node), source.file, node.mark.line or 1, partial(dict, lines))
+        yield Record(plain(node), source.file, node.mark.line or 1)
 
 
 #: How a task file is read, by the end of its name.

@@ -302,16 +302,13 @@ def to_task(record: Record) -> Task | list[Problem]:
         return [Problem(record.file, record.line, fault)]
     if "gamefile" in record.value and "prompt" not in record.value:
         text = "a game of ALFWorld needs `environment: {type: skillopt, adapter: alfworld}`"
-        return [Problem(record.file, record.line_of("gamefile"), text)]
+        return [Problem(record.file, record.line, text)]
     named = {} if record.name is None else {"id": record.name}
     try:
         entry = TaskEntry.model_validate(from_skillopt({**named, **record.value}))
     except ValidationError as error:
         faults = explain(error, TaskEntry, lambda path: _ELSEWHERE.get(path[0], ""))
-        return [
-            Problem(record.file, record.line_of(str(path[0]) if path else ""), _told(path, text))
-            for path, text in faults
-        ]
+        return [Problem(record.file, record.line, _told(path, text)) for path, text in faults]
     folder, files, key = record.file.parent, entry.files, "files"
     pictures: list[str] = []
     if not isinstance(files, dict):
@@ -326,7 +323,7 @@ def to_task(record: Record) -> Task | list[Problem]:
         if entry.computer is not None:
             computer = ComputerTask(entry.computer, task_files(entry.computer.files, folder))
     except (TaskFileError, ValueError) as error:
-        return [Problem(record.file, record.line_of(key), f"{key}: {error}")]
+        return [Problem(record.file, record.line, f"{key}: {error}")]
     asked = tuple(Message(message.role, message.content) for message in entry.messages or ())
     return Task(
         id=entry.id,

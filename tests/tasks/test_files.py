@@ -47,7 +47,7 @@ def test_source_text_knows_lines_of_positions(write):
 
 
 @given(st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=5))
-def test_json_records_and_keys_know_their_lines(values):
+def test_json_records_know_their_lines(values):
     text = json.dumps(values, indent=1)
     with TemporaryDirectory() as folder:
         file = Path(folder, "tasks.json")
@@ -57,24 +57,17 @@ def test_json_records_and_keys_know_their_lines(values):
     lines = text.split("\n")
     for record in found:
         assert lines[record.line - 1].startswith(" {")
-        for key in record.value:
-            assert lines[record.line_of(key) - 1].startswith(f"  {json.dumps(key)}:")
 
 
 def test_json_data_array_keeps_its_lines(write):
     text = '{"meta": [1, {"data": []}],\n "data": [\n  {"id": 1},\n  {\n  "id": 2}]}'
     found = records(write("t.json", text))
-    assert [(record.line, record.line_of("id")) for record in found] == [(3, 3), (4, 5)]
+    assert [record.line for record in found] == [3, 4]
 
 
 def test_json_mapping_names_its_records(write):
     found = records(write("t.json", '{"a": {"prompt": "x"},\n"b":\n{"prompt": "y"}}'))
     assert [(record.name, record.line) for record in found] == [("a", 1), ("b", 3)]
-
-
-def test_line_of_an_absent_key_is_that_of_the_record(write):
-    (record,) = records(write("t.json", '\n\n[{"a": 1}]'))
-    assert record.line_of("prompt") == 3
 
 
 @pytest.mark.parametrize(
@@ -114,12 +107,9 @@ def test_json_lines_end_with_line_feeds_alone_and_bad_ones_are_skipped(write):
     assert [isinstance(item, Record) for item in found] == [True, False, False, True]
 
 
-def test_yaml_records_and_keys_know_their_lines(write):
+def test_yaml_records_know_their_lines(write):
     file = write("t.yaml", "# tasks\n- id: a\n  prompt: x\n\n-\n  prompt: |\n    y\n  id: b\n")
-    assert [(r.line, r.line_of("id"), r.line_of("prompt")) for r in records(file)] == [
-        (2, 2, 3),
-        (6, 8, 6),
-    ]
+    assert [record.line for record in records(file)] == [2, 6]
 
 
 def test_yaml_types_only_what_json_has(write):

@@ -1,5 +1,4 @@
 from base64 import b64decode
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,7 @@ from skillopt_ci.tasks.task import Task, TaskFile, content_key, task_sha256
 
 
 def record(value: dict[str, object], name: str | None = None) -> Record:
-    lines = {key: number for number, key in enumerate(value, start=2)}
-    return Record(value, Path("t.jsonl"), 1, partial(dict, lines), name)
+    return Record(value, Path("t.jsonl"), 1, name)
 
 
 def task(**value: object) -> Task:
@@ -130,12 +128,6 @@ def test_nested_scorer_is_located_and_its_own_keys_are_offered():
         "scorer.of[0].patern: unknown key; did you mean 'pattern'?",
         "scorer.of[1].answer: 'tga' is not one of tag, last_line, fence, text; did you mean 'tag'?",
     ]
-
-
-def test_problem_points_at_the_line_of_its_key():
-    problems = to_task(record({"id": "t", "prompt": "ask", "metadata": 1}))
-    assert isinstance(problems, list)
-    assert [problem.line for problem in problems] == [4]
 
 
 def test_data_that_contains_itself_is_refused():
