@@ -9,7 +9,6 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.providers import (
     Wire,
-    Words,
     limit_in,
     parsed,
     state_of,
@@ -22,13 +21,6 @@ from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplyS
 
 #: The API wants a limit; this one holds where neither the role nor the stage has any.
 _DEFAULT_LIMIT = 16_384
-WORDS: Words = MappingProxyType(
-    {
-        "temperature": ("temperature",),
-        "reasoning_effort": ("effort", "output_config.effort"),
-        "response_format": ("output_config.format", "output_format", "json_schema", "schema"),
-    }
-)
 _CACHED: Mapping[str, object] = MappingProxyType({"cache_control": {"type": "ephemeral"}})
 _EFFORTS = MappingProxyType({"minimal": "low"})
 
@@ -155,4 +147,4 @@ def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRe
     )
 
 
-MESSAGES = Wire("/v1/messages", anthropic_body, read_message, WORDS)
+MESSAGES = Wire("/v1/messages", anthropic_body, read_message)

@@ -4,14 +4,12 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from types import MappingProxyType
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.providers import (
     ServerError,
     Wire,
-    Words,
     as_sent,
     data_url,
     limit_in,
@@ -47,15 +45,6 @@ def _strict(schema: ReplySchema) -> dict[str, object]:
 
 # Chat completions, which most servers speak.
 
-CHAT_WORDS: Words = MappingProxyType(
-    {
-        "max_completion_tokens": ("max_completion_tokens",),
-        "max_tokens": ("max_tokens",),
-        "temperature": ("temperature",),
-        "reasoning_effort": ("reasoning_effort",),
-        "response_format": ("response_format", "json_schema", "structured output"),
-    }
-)
 _BAD_GATEWAY = 502
 #: MiniMax's own codes for what others say by an HTTP status.
 _STATUS_OF = {
@@ -136,17 +125,10 @@ def _tool_calls(message: JsonObject, carried: Collection[str]) -> tuple[ToolCall
     return tuple(calls)
 
 
-CHAT = Wire("/chat/completions", chat_body, read_reply, CHAT_WORDS)
+CHAT = Wire("/chat/completions", chat_body, read_reply)
 
 # The newer interface, Responses. Nothing is kept there, so what it reasoned comes back with calls.
 
-RESPONSES_WORDS: Words = MappingProxyType(
-    {
-        "temperature": ("temperature",),
-        "reasoning_effort": ("reasoning_effort", "reasoning.effort"),
-        "response_format": ("text.format", "json_schema", "response_format"),
-    }
-)
 _FAULTS = {"rate_limit_exceeded": 429, "server_error": 500}
 _BAD_REQUEST = 400
 
@@ -224,4 +206,4 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     return reply
 
 
-RESPONSES = Wire("/responses", responses_body, read_response, RESPONSES_WORDS)
+RESPONSES = Wire("/responses", responses_body, read_response)

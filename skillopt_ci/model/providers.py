@@ -171,8 +171,19 @@ _UNSUPPORTED_WORDS = re.compile(
 
 _END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
 
-#: By setting, the words in which servers of a protocol complain of it.
-Words = Mapping[str, tuple[str, ...]]
+#: By setting, the words in which servers complain of it.
+_SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
+    "max_completion_tokens": ("max_completion_tokens",),
+    "max_tokens": ("max_tokens",),
+    "temperature": ("temperature",),
+    "reasoning_effort": (
+        *("reasoning_effort", "reasoning.effort", "output_config.effort", "effort"),
+    ),
+    "response_format": (
+        *("response_format", "json_schema", "structured output", "text.format"),
+        *("output_config.format", "output_format"),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +230,7 @@ class ServerError:
             hint="Check the role's parameters, extra_body and base_url.",
         )
 
-    def refused_setting(self, sent: Collection[str], words: Words) -> str | None:
+    def refused_setting(self, sent: Collection[str]) -> str | None:
         """The setting among ``sent`` that the server does not support, if that is its complaint.
 
         A schema counts whatever is said to be wrong with it.
@@ -228,7 +239,7 @@ class ServerError:
             return None
         complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))
         refused = []
-        for name, spoken in words.items():
+        for name, spoken in _SETTING_WORDS.items():
             if name not in sent or not (complains or name == "response_format"):
                 continue
             if self.param in spoken:
@@ -321,12 +332,11 @@ def settings_of(
 
 
 class Wire(NamedTuple):
-    """A protocol. ``words``: the settings it can do without, and what servers call them."""
+    """A protocol: where requests go, how one is put, and how an answer is read."""
 
     path: str
     body: Callable[[ModelRole, ChatRequest, Mapping[str, object]], dict[str, object]]
     read: Callable[[bytes, ChatRequest, ModelRole], ChatReply | ServerError]
-    words: Words
 
 
 def library_of(config: ModelRole) -> Any:
@@ -394,7 +404,7 @@ class ServerClient:
                 answer = wire.read(answer, request, config)
             if isinstance(answer, ChatReply):
                 return answer
-            refused = answer.refused_setting(settings, wire.words)
+            refused = answer.refused_setting(settings)
             if refused is None or not self._can_do_without(refused):
                 raise answer.exception(self._section, config)
 

@@ -53,19 +53,17 @@ class Place:
 
     pattern: str
     reader: str
-    is_skill: bool = False
-    """A folder of its own, loaded when it is needed, not a document that is always read."""
 
 
 #: The first place that fits counts. A pattern matches at any depth, as agents look in any folder.
 PLACES = (
-    Place(".claude/skills/*/SKILL.md", "Claude Code", is_skill=True),
-    Place(".github/skills/*/SKILL.md", "Copilot", is_skill=True),
-    Place(".agents/skills/*/SKILL.md", "agents", is_skill=True),
-    Place(".codex/skills/*/SKILL.md", "Codex", is_skill=True),
-    Place(".cursor/skills/*/SKILL.md", "Cursor", is_skill=True),
-    Place(".gemini/skills/*/SKILL.md", "Gemini CLI", is_skill=True),
-    Place("SKILL.md", "agents", is_skill=True),
+    Place(".claude/skills/*/SKILL.md", "Claude Code"),
+    Place(".github/skills/*/SKILL.md", "Copilot"),
+    Place(".agents/skills/*/SKILL.md", "agents"),
+    Place(".codex/skills/*/SKILL.md", "Codex"),
+    Place(".cursor/skills/*/SKILL.md", "Cursor"),
+    Place(".gemini/skills/*/SKILL.md", "Gemini CLI"),
+    Place("SKILL.md", "agents"),
     Place("AGENTS.md", "agents"),
     Place("CLAUDE.md", "Claude Code"),
     Place("GEMINI.md", "Gemini CLI"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.models import PROVIDERS, Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
-from skillopt_ci.model.openai_provider import CHAT_WORDS, chat_body, read_reply, read_response
+from skillopt_ci.model.openai_provider import chat_body, read_reply, read_response
 from skillopt_ci.model.providers import ServerError, settings_of, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema, Usage
@@ -184,13 +184,13 @@ def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fiel
 )
 def test_the_refused_setting_is_recognised(message, fields, refused):
     used = ("max_tokens", "temperature", "reasoning_effort", "response_format")
-    assert ServerError(400, message, **fields).refused_setting(used, CHAT_WORDS) == refused
+    assert ServerError(400, message, **fields).refused_setting(used) == refused
 
 
 def test_only_bad_requests_and_what_was_sent_count():
     error = ServerError(500, "temperature is not supported")
-    assert error.refused_setting(["temperature"], CHAT_WORDS) is None
-    assert ServerError(400, "temperature is not supported").refused_setting([], CHAT_WORDS) is None
+    assert error.refused_setting(["temperature"]) is None
+    assert ServerError(400, "temperature is not supported").refused_setting([]) is None
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
