@@ -17,7 +17,7 @@ from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import toplevel
 from skillopt_ci.sanitize import harmless
-from skillopt_ci.skill.document import documents, word_count
+from skillopt_ci.skill.document import reader_of, word_count
 from skillopt_ci.util import read_text
 
 
@@ -99,11 +99,11 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     ):
         if len(found) > 1:
             wrong.append(f"several runs {said}: {', '.join(found)}")
-    known, there = dict(documents(files)), list[FoundDocument]()
+    known = [file for file in sorted(set(files)) if reader_of(file)]
+    there = list[FoundDocument]()
     for path in dict.fromkeys((*known, *names)):
-        reader = known[path].reader if path in known else None
         trained = tuple(one.run for one in runs if one.skill == path)
-        there.append(FoundDocument(path, reader, _count_words(top / path), trained))
+        there.append(FoundDocument(path, reader_of(path), _count_words(top / path), trained))
     return there, runs, wrong
 
 

@@ -2,8 +2,6 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 _FRONTMATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(?:.*?\n)??---(?=[ \t]*\r?(?:\n|\Z))", re.DOTALL)
@@ -47,43 +45,31 @@ def ended(text: str) -> str:
     return stripped + "\n" if stripped else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A place for documents: a file name, or a pattern of a path's end, and who reads it."""
-
-    pattern: str
-    reader: str
-
-
-#: The first place that fits counts. A pattern matches at any depth, as agents look in any folder.
-PLACES = (
-    Place(".claude/skills/*/SKILL.md", "Claude Code"),
-    Place(".github/skills/*/SKILL.md", "Copilot"),
-    Place(".agents/skills/*/SKILL.md", "agents"),
-    Place(".codex/skills/*/SKILL.md", "Codex"),
-    Place(".cursor/skills/*/SKILL.md", "Cursor"),
-    Place(".gemini/skills/*/SKILL.md", "Gemini CLI"),
-    Place("SKILL.md", "agents"),
-    Place("AGENTS.md", "agents"),
-    Place("CLAUDE.md", "Claude Code"),
-    Place("GEMINI.md", "Gemini CLI"),
-    Place(".github/copilot-instructions.md", "Copilot"),
-    Place(".github/instructions/*.instructions.md", "Copilot"),
-    Place(".cursor/rules/*.mdc", "Cursor"),
-)
+#: Who reads a document, by a pattern of its path's end; the first that fits counts. A pattern
+#: matches at any depth, as agents look in any folder.
+READERS = {
+    ".claude/skills/*/SKILL.md": "Claude Code",
+    ".github/skills/*/SKILL.md": "Copilot",
+    ".agents/skills/*/SKILL.md": "agents",
+    ".codex/skills/*/SKILL.md": "Codex",
+    ".cursor/skills/*/SKILL.md": "Cursor",
+    ".gemini/skills/*/SKILL.md": "Gemini CLI",
+    "SKILL.md": "agents",
+    "AGENTS.md": "agents",
+    "CLAUDE.md": "Claude Code",
+    "GEMINI.md": "Gemini CLI",
+    ".github/copilot-instructions.md": "Copilot",
+    ".github/instructions/*.instructions.md": "Copilot",
+    ".cursor/rules/*.mdc": "Cursor",
+}
 
 #: The trainer's own memory holds copies of skills.
 _OURS = ".skillopt"
 
 
-def documents(paths: Iterable[str]) -> tuple[tuple[str, Place], ...]:
-    """Those of ``paths`` (relative, POSIX) that agents read, sorted."""
-    found = ((path, place_of(path)) for path in sorted(set(paths)))
-    return tuple((path, place) for path, place in found if place is not None)
-
-
-def place_of(path: str) -> Place | None:
+def reader_of(path: str) -> str | None:
+    """Which agents read the document at ``path`` (relative, POSIX) by themselves, if any do."""
     pure = PurePosixPath(path)
     if pure.parts[:1] == (_OURS,):
         return None
-    return next((place for place in PLACES if pure.match(place.pattern)), None)
+    return next((reader for pattern, reader in READERS.items() if pure.match(pattern)), None)
