@@ -79,7 +79,7 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
     config, root = loaded.config, loaded.root
     keep_secrets(config, root, environ)
     if config.tasks is not None:
-        return load_splits(config.tasks, root, config.train), None
+        return load_splits(config.tasks, root), None
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
     # Imported late: bridges are large, and few runs have one.
     from skillopt_ci.environments.api import split_tasks  # noqa: PLC0415

@@ -21,7 +21,7 @@ from skillopt_ci.cli.options import (
     wants_colour,
 )
 from skillopt_ci.cli.read import RunReader, find_skill, open_reader, step_places
-from skillopt_ci.config.config import Evaluation, GateConfig, GeneratedTasks
+from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.inspect import candidate
@@ -50,7 +50,7 @@ from skillopt_ci.text import plural
 from skillopt_ci.training.confirm import recomputed
 from skillopt_ci.training.gate import replay
 from skillopt_ci.training.offline_eval import NamedSkill
-from skillopt_ci.training.plan import Sizes, planned, sizes_of
+from skillopt_ci.training.plan import planned, sizes_of
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import pick, write_atomically
 
@@ -109,18 +109,13 @@ def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
     """What comes next, where configuration and tasks are here too."""
     try:
         loaded = load_configured(settings)
-        tasks, train = loaded.config.tasks, loaded.config.train
+        tasks = loaded.config.tasks
         # an environment would have to be opened
         if loaded.config.run != reader.state.run or tasks is None:
             return None
-        # no code of the repository runs for a look
-        if isinstance(tasks, GeneratedTasks):
-            config, sizes = loaded.config, Sizes(train.train_size, tasks.selection, tasks.test)
-        else:
-            splits = load_splits(tasks, loaded.root, train)
-            config, splits = planned(loaded.config, splits, reader.state)
-            sizes = sizes_of(config, splits)
-        return upcoming(config, sizes, reader.state, reader.history)
+        splits = load_splits(tasks, loaded.root)
+        config, splits = planned(loaded.config, splits, reader.state)
+        return upcoming(config, sizes_of(config, splits), reader.state, reader.history)
     except SkilloptError:
         return None  # the run is read from git alone; what comes next is an extra
 

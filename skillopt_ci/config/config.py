@@ -9,7 +9,6 @@ from pydantic import (
     Tag,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 from pydantic_core import PydanticKnownError
 
@@ -108,29 +107,11 @@ class SplitDir(Section):
     """Use only the first N tasks of each split; 0 means all."""
 
 
-class GeneratedTasks(Section):
-    """`tasks` as a function that makes them: there is no list, a seed is a batch."""
-
-    generator: str = Field(pattern=r"^[\w./-]+:[A-Za-z_]\w*$")
-    """`path/to/file.py:function` or `package.module:function`. Called as
-    `function(split: str, seed: int, count: int)`, it returns so many tasks as dictionaries with
-    the keys of task files, always the same ones for the same arguments."""
-    selection: int = Field(gt=0)
-    """Number of selection tasks."""
-    test: int = Field(default=0, ge=0)
-    """Number of test tasks."""
-    seed: int = 42
-    """Seed of selection and test; the training batches have the seeds after it."""
-
-
 TasksSpec = Annotated[
     Annotated[GivenSplits, Tag("GivenSplits")]
     | Annotated[RatioSplit, Tag("RatioSplit")]
-    | Annotated[SplitDir, Tag("SplitDir")]
-    | Annotated[GeneratedTasks, Tag("GeneratedTasks")],
-    Discriminator(
-        lambda value: choose_alternative(value, (GivenSplits, RatioSplit, SplitDir, GeneratedTasks))
-    ),
+    | Annotated[SplitDir, Tag("SplitDir")],
+    Discriminator(lambda value: choose_alternative(value, (GivenSplits, RatioSplit, SplitDir))),
 ]
 
 
@@ -140,8 +121,7 @@ class Train(Section):
     num_epochs: int = Field(default=4, gt=0)
     """Passes over the training tasks. Left out in a new run, a budget of calls ends it instead."""
     train_size: int = Field(default=0, ge=0)
-    """0: the number of training tasks; otherwise it must equal that number. Generated tasks need
-    it: a multiple of `batch_size` times `accumulation`."""
+    """0: the number of training tasks; otherwise it must equal that number."""
     batch_size: int = Field(default=40, gt=0)
     """Training tasks rolled out per batch."""
     accumulation: int = Field(default=1, gt=0)
@@ -330,8 +310,7 @@ class Config(Section):
     environment: EnvironmentSpec | None = None
     """Where tasks come from that are no task files: a name, a class, or its type and options."""
     tasks: TasksSpec | None = Field(default=None, validate_default=True)
-    """Three files, one file and its division, a split folder, or a function; not with
-    `environment`."""
+    """Three files, one file and its division, or a split folder; not with `environment`."""
     scorer: ScorerSpec | None = None
     """For tasks that bring none of their own."""
     model: Models
@@ -361,14 +340,3 @@ class Config(Section):
         if value is not None and environment is not None:
             raise ValueError("the tasks come from `environment` already")
         return value
-
-    @model_validator(mode="after")
-    def _generated_tasks_have_a_number(self) -> "Config":
-        step = self.train.batch_size * self.train.accumulation
-        size = self.train.train_size
-        if isinstance(self.tasks, GeneratedTasks) and (size == 0 or size % step):
-            raise ValueError(
-                "generated tasks need train.train_size, a multiple of train.batch_size times "
-                f"train.accumulation ({step}), but it is {size}"
-            )
-        return self

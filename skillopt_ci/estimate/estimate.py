@@ -118,7 +118,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
     # What is done already is taken to be as if it came now.
     as_now = Forecast(config, situation, supposed, made)
     numbers = range(1, situation.total_steps + 1)
-    plans = [plan_step(train, config.train, number, run.first_seed) for number in numbers]
+    plans = [plan_step(train, config.train, number) for number in numbers]
     epochs = config.train.num_epochs
     epoch = min(epochs, (first - 1) // (total_steps(len(train), config.train) // epochs) + 1)
     begin = [] if state else [forecast.start()]

@@ -174,6 +174,7 @@ class Meter:
         self._started = {"step": now, "run": now if command_started is None else command_started}
         self._accounts: dict[Account, Usage] = {}
         self._in_flight: list[Usage] = []
+        self._lent: list[Usage] = []
         self._changed = asyncio.Event()
         self._told = told
         #: Calls that cost nothing because they had been answered before.
@@ -217,6 +218,30 @@ class Meter:
         """Raise :class:`BudgetExhausted` if a limit forbids a call now."""
         await self.reserve()
         self.release()
+
+    @contextmanager
+    def lent(self, parts: int) -> Iterator[Limits]:
+        """Set one of ``parts`` of what the budgets leave apart, for work done elsewhere.
+
+        Charge what it consumed afterwards. Raises :class:`BudgetExhausted` if nothing is left.
+        """
+        if (full := self._without_room(_ONE_CALL)) is not None:
+            raise full
+        rest: dict[str, float] = {}
+        for _, name, limit, used, under_way in self._readings():
+            rest[name] = min(limit - used - under_way, rest.get(name, limit))
+        share = Limits(
+            calls=max(1, int(rest["calls"] / parts)) if "calls" in rest else None,
+            tokens=max(1, int(rest["tokens"] / parts)) if "tokens" in rest else None,
+            cost_usd=rest["cost_usd"] / parts if "cost_usd" in rest else None,
+            minutes=rest.get("minutes"),  # time passes for all at once
+        )
+        lent = Usage(share.calls or 0, share.tokens or 0, cost_usd=share.cost_usd or 0.0)
+        self._lent.append(lent)
+        try:
+            yield share
+        finally:
+            self._lent.remove(lent)
 
     @contextmanager
     def shared(self) -> Iterator[Share]:
@@ -275,11 +300,11 @@ class Meter:
         return None
 
     def _readings(self) -> Iterator[tuple[str, str, float, float, float]]:
-        """Scope and name of each limit, the limit, what is used, and what is under way."""
-        under_way = _amounts(total(self._in_flight))
+        """Scope and name of each limit, the limit, what is used or lent, and what is under way."""
+        lent, under_way = sum(self._lent, Usage()), _amounts(total(self._in_flight))
         for scope, limits in self._limits.items():
             before = Usage() if scope == "step" else self._spent
-            used = _amounts(before + self.total())
+            used = _amounts(before + self.total() + lent)
             used["minutes"] = (self._clock() - self._started[scope]) / 60
             for name, limit in limits:
                 if limit is not None:

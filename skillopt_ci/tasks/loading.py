@@ -6,18 +6,16 @@ from pathlib import Path
 from random import Random
 from typing import Literal, TypeVar
 
-from skillopt_ci.config.config import GeneratedTasks, GivenSplits, RatioSplit, SplitDir, Train
+from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.scorers.code import load_function
-from skillopt_ci.tasks.files import READERS, Problem, Record, location, read_records, refuse
+from skillopt_ci.tasks.files import READERS, Problem, location, read_records, refuse
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Splits, Task, content_key
-from skillopt_ci.util import user_errors
 
 Item = TypeVar("Item")
 SplitName = Literal["train", "selection", "test"]
 NamedSplits = Mapping[SplitName, Sequence[Task]]
-TasksSpec = GivenSplits | RatioSplit | SplitDir | GeneratedTasks
+TasksSpec = GivenSplits | RatioSplit | SplitDir
 
 SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
 
@@ -33,8 +31,8 @@ ALIASES: Mapping[str, str] = {
 }
 
 
-def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Splits:
-    """Read the tasks that ``spec`` names, or make them for ``train``; raises TaskFileError."""
+def load_splits(spec: TasksSpec, root: Path) -> Splits:
+    """Read the tasks that ``spec`` names; raises TaskFileError."""
     match spec:
         case GivenSplits():
             files = {name: getattr(spec, name) for name in SPLIT_NAMES}
@@ -44,11 +42,8 @@ def load_splits(spec: TasksSpec, root: Path, train: Train | None = None) -> Spli
         case SplitDir():
             folder = root / spec.split_dir
             splits = _read_splits({name: _split_file(folder, name) for name in SPLIT_NAMES})
-        case GeneratedTasks():
-            splits = generate_splits(spec, train or Train(), root)
     refuse([*clashes(splits)])
-    limit = None if isinstance(spec, GeneratedTasks) else spec.limit or None
-    kept = {name: tuple(tasks[:limit]) for name, tasks in splits.items()}
+    kept = {name: tuple(tasks[: spec.limit or None]) for name, tasks in splits.items()}
     return Splits(kept["train"], kept["selection"], kept.get("test", ()))
 
 
@@ -153,47 +148,3 @@ def _repeats(
             first = first_with.setdefault(key_of(task), (name, task))
             if first[1] is not task:
                 yield name, task, *first
-
-
-def generate_splits(spec: GeneratedTasks, train: Train, root: Path) -> NamedSplits:
-    """An epoch's training batches stand one after another, by their seeds."""
-    function = load_function(spec.generator, root)
-    file = root / spec.generator.rpartition(":")[0]
-
-    def make(split: str, seed: int, count: int) -> list[Task]:
-        call = f"{spec.generator}({split!r}, {seed}, {count})"
-        with user_errors(f"{call} raised", TaskFileError):
-            returned = function(split, seed, count)
-        if not isinstance(returned, list) or len(returned) != count:
-            got = f"{len(returned)} of them" if isinstance(returned, list) else f"{returned!r:.60}"
-            raise TaskFileError(f"{call} returned {got}, expected a list of {count} tasks")
-        tasks, faults = list[Task](), list[tuple[int, str]]()
-        for n, value in enumerate(returned, 1):
-            if not isinstance(value, dict):
-                faults.append((n, "expected a dictionary with the keys of a task"))
-                continue
-            # numbered by split and seed where the function gives no id, so that each is unique
-            entry = {"id": f"{split}-{seed}-{n}", **value}
-            made = to_task(Record(entry, file, 1))
-            if isinstance(made, Task):
-                tasks.append(made)
-            else:
-                faults += [(n, problem.message) for problem in made]
-        refuse([Problem(None, None, f"{call}, task {n}: {fault}") for n, fault in faults])
-        return tasks
-
-    selection = make("selection", spec.seed, spec.selection)
-    if selection != make("selection", spec.seed, spec.selection):
-        raise TaskFileError(
-            f"{spec.generator} returned different tasks when it was called twice with the same "
-            "arguments",
-            hint="Draw from random.Random(seed), not from a generator of the process.",
-        )
-    seeds = range(spec.seed + 1, spec.seed + train.train_size // train.batch_size + 1)
-    batches = [make("train", seed, train.batch_size) for seed in seeds]
-    test = make("test", spec.seed, spec.test) if spec.test else []
-    return {
-        "train": list(chain.from_iterable(batches)),
-        "selection": selection,
-        **({"test": test} if test else {}),
-    }

@@ -129,15 +129,12 @@ def end_fits(config: Config, sizes: Sizes, state: State) -> bool:
     return calls_left(config, sizes, state) >= most
 
 
-def plan_step(
-    tasks: Sequence[Task], train: Train, step: int, first_seed: int | None = None
-) -> StepPlan:
+def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     """Plan step number ``step`` (1 to :func:`total_steps`) over the training ``tasks``.
 
     The epoch's order is a shuffle by ``seed + epoch * 1000``; batch k (from 0) takes the k-th slice
     and has the seed ``seed + epoch * 1000 + k + 1``. Where nothing is left (few tasks, much
-    accumulation) the batch is drawn from its order by its own seed. Generated tasks are batches
-    from the start, made with ``first_seed`` and the seeds after it: these are shuffled as they are.
+    accumulation) the batch is drawn from its order by its own seed.
     """
     last = total_steps(len(tasks), train)
     if not 1 <= step <= last:
@@ -145,18 +142,9 @@ def plan_step(
     per_epoch = last // train.num_epochs
     epoch, position = divmod(step - 1, per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
-    if first_seed is None:
-        order = _shuffled(tasks, seed)
-    else:
-        made = [
-            Batch(first_seed + number, tuple(tasks[start : start + size]))
-            for number, start in enumerate(range(0, len(tasks), size))
-        ]
-        shuffled = _shuffled(made, seed)
+    order = _shuffled(tasks, seed)
 
     def batch(k: int) -> Batch:
-        if first_seed is not None:
-            return shuffled[k]
         own = seed + k + 1
         drawn = order[k * size : (k + 1) * size] or _shuffled(order, own)[:size]
         return Batch(own, tuple(drawn))

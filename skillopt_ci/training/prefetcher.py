@@ -242,7 +242,7 @@ def _rollout(run: Run, checkout: ScoredCheckout, skill: str, made: Made) -> Outl
     step, each = checkout.state.step + 1, run.config.rollout.attempts
     if step > last_step_of(run, checkout) or learns_nothing(run, checkout):
         return None
-    plan = plan_step(run.splits.train, run.config.train, step, run.first_seed)
+    plan = plan_step(run.splits.train, run.config.train, step)
     drawn = {task.id: task for batch in plan.batches for task in batch.tasks}
     fresh = next_rounds(drawn.values(), made, each)
     return Outlook("rollout", step, rounds(fresh, skill, "rollout", each), checkout.spent)

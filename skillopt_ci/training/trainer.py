@@ -240,7 +240,7 @@ def next_work(
         return None
     if candidate is None:
         refuse_to_learn_nothing(run, checkout)
-    return plan_step(run.splits.train, run.config.train, step, run.first_seed)
+    return plan_step(run.splits.train, run.config.train, step)
 
 
 async def _candidate(

@@ -187,25 +187,11 @@ def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout):
     assert "(simulated models)" not in done.stdout
 
 
-TASKS_MODULE = """
-def make(split, seed, count):
-    numbers = [100 * seed + number for number in range(count)]
-    return [
-        {"id": f"a{n}", "prompt": f"Item {n} of kind a", "references": f"a{n}"} for n in numbers
-    ]
-"""
-
-
 @pytest.mark.parametrize(
     ("file", "text", "setting"),
     [
         ("base.yaml", "train: {batch_size: 3}\n", "_base_: base.yaml"),
         ("prompts/agent.md", "{skill}\n", "prompts: prompts"),
-        (
-            "tasks.py",
-            TASKS_MODULE,
-            "tasks: {generator: tasks.py:make, selection: 4}\ntrain: {train_size: 40}",
-        ),
         (
             "grade.py",
             "def grade(task, answer):\n    return float(answer in task['references'])\n",
@@ -213,7 +199,7 @@ def make(split, seed, count):
         ),
         ("grade.sh", "exit 1\n", "scorer: {type: command, command: [sh, grade.sh]}"),
     ],
-    ids=["base", "prompts", "generator", "scorer", "command"],
+    ids=["base", "prompts", "scorer", "command"],
 )
 def test_step_names_what_was_never_committed(checkout, file, text, setting):
     config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8").splitlines()

@@ -1,5 +1,5 @@
 import asyncio
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -208,6 +208,40 @@ def test_a_budget_can_be_asked_without_a_call():
     meter.charge(ROLLOUT, CALL)
     with pytest.raises(BudgetExhausted):
         asyncio.run(meter.check())
+
+
+def test_what_is_lent_is_nobody_elses_until_it_comes_back():
+    meter = Meter(step=Limits(calls=8, tokens=800), run=Limits(calls=6, cost_usd=3.0))
+    with meter.lent(2) as first:
+        assert first == Limits(calls=3, tokens=400, cost_usd=1.5)
+        with meter.lent(2) as second:
+            assert second == Limits(calls=1, tokens=200, cost_usd=0.75)
+    with meter.lent(1) as again:
+        assert again == Limits(calls=6, tokens=800, cost_usd=3.0)
+
+
+def test_nothing_is_lent_where_nothing_is_limited():
+    with Meter().lent(4) as share:
+        assert share == Limits()
+
+
+def test_calls_are_lent_until_there_are_none():
+    meter = Meter(step=Limits(calls=2))
+    with meter.lent(16) as first, meter.lent(16) as second:
+        assert (first.calls, second.calls) == (1, 1)
+        with pytest.raises(BudgetExhausted), meter.lent(16):
+            pass
+        with pytest.raises(BudgetExhausted):
+            asyncio.run(meter.reserve())
+
+
+@given(limit=st.integers(1, 500), parts=st.integers(1, 40), borrowers=st.integers(1, 60))
+def test_loans_together_never_exceed_what_is_left(limit, parts, borrowers):
+    meter, lent = Meter(run=Limits(calls=limit)), 0
+    with ExitStack() as loans, suppress(BudgetExhausted):
+        for _ in range(borrowers):
+            lent += loans.enter_context(meter.lent(parts)).calls or 0
+    assert 0 < lent <= limit
 
 
 def request(text: str = "x" * 300, stage: str = "rollout", **changes: Any) -> ChatRequest:

@@ -114,22 +114,6 @@ def test_every_epoch_goes_through_all_tasks(n, size, accumulation, epochs, seed)
         assert all(0 < len(batch) == len(set(batch)) <= size for batch in batches)
 
 
-def test_generated_batches_are_shuffled_whole_and_keep_their_seeds(make_task):
-    tasks = [make_task(f"{seed}-{n}") for seed in range(43, 49) for n in range(2)]
-    train = Train(num_epochs=2, batch_size=2, accumulation=3, seed=42, train_size=12)
-    plans = [plan_step(tasks, train, step, first_seed=43) for step in range(1, 5)]
-    for plan in plans:
-        for batch in plan.batches:
-            assert [task.id for task in batch.tasks] == [f"{batch.seed}-{n}" for n in range(2)]
-    seeds = [[batch.seed for plan in plans[at : at + 2] for batch in plan.batches] for at in (0, 2)]
-    expected = []
-    for epoch in (1, 2):
-        order = list(range(43, 49))
-        random.Random(42 + epoch * 1000).shuffle(order)
-        expected.append(order)
-    assert seeds == expected
-
-
 # -- a run within its budget -----------------------------------------------------------------------
 
 SIZES = Sizes(train=128, selection=64, test=10)
