@@ -137,7 +137,7 @@ class Move(NamedTuple):
 def read(git: Git, *names: str) -> dict[str, str]:
     """Return the object of each existing ref of ``names``; RepositoryError if one is broken."""
     found = _list(git, *names)
-    return {name: found[name] for name in names if name in found}
+    return {name: found[name][0] for name in names if name in found}
 
 
 def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
@@ -145,20 +145,24 @@ def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
 
     Raises RepositoryError if one of the run's branches is checked out, or broken.
     """
-    if folder := worktree_of(git, *run_refs.own):
+    found = _list(git, *run_refs.own, *others)
+    checked_out = any(found[name][1] for name in run_refs.own if name in found)
+    if checked_out and (folder := worktree_of(git, *run_refs.own)):
         raise RepositoryError(
             f"{branch(run_refs.skills)} is checked out in {folder}; training would move it there",
             hint=f"Check out something else first: git -C {folder} switch {branch(run_refs.base)}",
         )
-    return _list(git, *run_refs.own, *others)
+    return {name: oid for name, (oid, _) in found.items()}
 
 
-def _list(git: Git, *patterns: str) -> dict[str, str]:
-    """The object of each ref that is or begins with a pattern."""
-    result = git.run("for-each-ref", "--format=%(refname) %(objectname)", *patterns)
+def _list(git: Git, *patterns: str) -> dict[str, tuple[str, str]]:
+    """The object of each ref that is or begins with a pattern, and a mark if it is checked out."""
+    how = "--format=%(refname) %(objectname) %(if)%(worktreepath)%(then)*%(end)"
+    result = git.run("for-each-ref", how, *patterns)
     for name in _broken(result, patterns):
         raise _broken_here(name)
-    return dict(line.split(" ") for line in result.text.splitlines())
+    lines = (line.split(" ") for line in result.text.splitlines())
+    return {name: (oid, mark) for name, oid, mark in lines}
 
 
 def _broken_here(name: str) -> RepositoryError:
