@@ -3,10 +3,7 @@
 import gc
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from copy import copy
-from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,12 +25,6 @@ from pydantic_core import to_jsonable_python
 
 from skillopt_ci.worker import SideError
 
-#: What every evaluation asks programs, package metadata and OpenSSL for, with one answer for all.
-_ASKED_AGAIN = (
-    ("inspect_ai._eval.task.log", "git_context"),
-    ("inspect_ai._util.version", "_installed_version"),
-    ("inspect_ai._util.http_defaults_httpx2", "_default_ssl_context"),
-)
 _ROLES = {"system", "user", "assistant"}
 #: Inspect's limits in our words; others end the sample without being one of ours.
 _LIMITS = {
@@ -63,10 +54,6 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
 
 def _rehearse() -> None:
     """Make Inspect import its modules and read its tables before attempts fork off."""
-    for place, name in _ASKED_AGAIN:
-        with suppress(ImportError, AttributeError):  # they are Inspect's own
-            module = import_module(place)
-            setattr(module, name, cache(getattr(module, name)))
     task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
     with TemporaryDirectory() as folder:
         _evaluate(task, get_model("mockllm/model"), get_model("mockllm/model"), None, Path(folder))
