@@ -17,13 +17,7 @@ _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 @dataclass(slots=True)
 class AgentTranscript:
-    """What a stream tells, gathered from its events in the order in which they come.
-
-    ``response`` is None where the agent gave no answer. ``usage`` is what it reports in all, None
-    where it reports nothing. ``error`` is its own account of a failure, ``trouble`` what the
-    model's server last answered in place of the model, and ``limit`` the limit of its own that it
-    stopped at.
-    """
+    """What a stream tells; ``trouble`` is the server's last answer in the model's place."""
 
     steps: list[Step] = field(default_factory=list)
     response: str | None = None

@@ -73,11 +73,7 @@ def _member(
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Tell whether the symbolic link ``name`` can only ever lead to what is inside as well.
-
-    ``..`` counts at the beginning of the target only, where it goes up through real folders;
-    further on it could go up from wherever another link leads to.
-    """
+    """Whether a symbolic link leads inside; ``..`` after a name could go up from another link."""
     ascents = re.match(r"(?:\.\.(?:/|$))*", target)
     climbs = ascents[0].count("..") if ascents else 0
     return (
@@ -95,10 +91,7 @@ def with_parents(members: Iterable[Member]) -> list[Member]:
 
 
 def _with_folders(paths: Iterable[str]) -> Iterable[str]:
-    """``paths`` and the folders that they are in, each once and after the folder that it is in.
-
-    Time and memory grow with the number of folders, not with the depth of each path.
-    """
+    """``paths`` after the folders that they are in, in time that grows with their number alone."""
     found: dict[str, None] = {}
     for path in paths:
         fresh = []

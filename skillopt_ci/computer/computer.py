@@ -190,10 +190,7 @@ class Computers(Protocol):
 
     @property
     def caveat(self) -> str:
-        """What this kind does not guarantee here, as a sentence for reports, or nothing.
-
-        It is settled once :meth:`check` has returned.
-        """
+        """What this kind does not guarantee here, in a sentence; settled by :meth:`check`."""
 
     def check(self) -> None:
         """Raise ComputerUnavailable, which says what to do, unless these computers can be had."""

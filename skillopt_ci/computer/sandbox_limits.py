@@ -101,13 +101,10 @@ def _passing_on(proc: Path) -> Iterator[Path]:
 
 @contextmanager
 def control_group(groups: Path, spec: ComputerSpec) -> Iterator[Path]:
-    """Make a group with the limits of ``spec``; it must be empty at the end.
-
-    Files are in memory, so their limit and that of memory are one sum to the kernel. Raises
-    ComputerUnavailable if a limit cannot be set.
-    """
+    """Make a group with the limits of ``spec``, which is empty at the end. ComputerUnavailable."""
     group = groups / _name()
     limits = {
+        # files are in memory: to the kernel both limits are one sum
         "memory.max": str((spec.memory_mb + spec.disk_mb) * 1024**2),
         "cpu.max": f"{int(spec.cpus * _PERIOD)} {_PERIOD}",
         "pids.max": str(spec.processes + _MACHINERY),

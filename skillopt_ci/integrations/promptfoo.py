@@ -230,11 +230,7 @@ Given = TypeVar("Given", FileShape, TestShape)
 
 
 def read_tests(file: Path) -> tuple[Task, ...]:
-    """Read the tests of ``file``: each prompt with each test is a task.
-
-    Variables that are lists are spread out. A test with an assertion that no scorer grades is left
-    out with a warning. Raises UsageError for what cannot be read, and if no test is left.
-    """
+    """A task for each prompt with each test; warns of tests that no scorer grades."""
     config = _shaped(FileShape, _data(file), str(file))
     if config.scenarios:
         raise UsageError(f"{file}: scenarios are not supported; write them out as tests")

@@ -172,10 +172,7 @@ class ClusterExecutor:
         return await here(order)
 
     def _known(self, order: AttemptRequest) -> bool:
-        """Whether answers that are here would be paid for again on a worker.
-
-        An agent's attempt that was begun here goes on here: its first question tells.
-        """
+        """Whether a worker would pay again for answers, or for a begun attempt, that are here."""
         if self.attempting.kept(order):
             return True
         match self.attempting.solver:
@@ -240,11 +237,7 @@ class ClusterExecutor:
 
 
 class Worker:
-    """A process of the cluster that makes attempts, side by side.
-
-    Ray starts another one of the same ``name`` after its death, which then finds what was paid for
-    and not handed over yet.
-    """
+    """A process that makes attempts; Ray gives one that it restarts the same ``name``."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name

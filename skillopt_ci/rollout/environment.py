@@ -96,10 +96,7 @@ class Environment(ABC):
         return "inside" if works else "none"
 
     def prompts(self) -> Mapping[str, str]:
-        """Return prompts for training in this environment, by the names of those they replace.
-
-        Files of the configuration's `prompts` folder win over them.
-        """
+        """Prompts by the names of those they replace; the `prompts` folder wins over them."""
         return {}
 
     async def reflect(

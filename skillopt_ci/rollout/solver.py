@@ -54,13 +54,7 @@ class Solver(Protocol):
         """JSON facts that determine what it does, for keys and fingerprints; never a secret."""
 
     def solve(self, task: Task, skill: str, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        """Work on ``task``: yield steps as they happen, and exactly one Attempt, last.
-
-        ``skill`` is the whole document; the target sees what :func:`~.regions.as_read` leaves.
-        Raises :class:`~.steps.AgentError` when the agent itself is at fault, ModelRefusal,
-        ModelUnavailable, ComputerFailure and BudgetExhausted as they come. May be cancelled at any
-        point, and then leaves nothing running.
-        """
+        """Yield steps as they happen, and one Attempt, last; leave nothing running if cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

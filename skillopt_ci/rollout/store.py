@@ -168,12 +168,7 @@ CREATE TABLE IF NOT EXISTS grades (
 
 @dataclass(frozen=True, slots=True)
 class AttemptCache:
-    """What was paid for is not done again: the attempts of one ``scope``, kept in ``store``.
-
-    ``facts`` determine attempts besides task, skill and number, as JSON. ``meter`` is charged once
-    more for what this very scope paid for (in a process that died), and for what another machine
-    obtained and nobody has accounted for. ``used`` is called with the key of every attempt.
-    """
+    """Attempts of one ``scope``: none is paid for twice, nor left out of the ``meter``."""
 
     store: AttemptStore
     facts: Mapping[str, object]
