@@ -101,7 +101,7 @@ class Engine:
     async def call(
         self, *words: str, variables: Mapping[str, str] = {}, timeout: float = _PATIENCE
     ) -> str:
-        """What ``docker`` says, always waited for: it may yet have effect. Raises ComputerFailure."""
+        """What ``docker`` says, once it has ended, even if cancelled. Raises ComputerFailure."""
         done = await shielded(self.run(*words, variables=variables, timeout=timeout))
         if done.exit_code or done.timed_out:
             late = f"no answer within {timeout:g} s"
