@@ -4,7 +4,14 @@ from dataclasses import replace
 
 from skillopt_ci.aio import Begun
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import Action, BoundaryRecord, Decision, Measurement, ProposalRecord
+from skillopt_ci.ledger.records import (
+    Action,
+    BoundaryRecord,
+    Decision,
+    Measurement,
+    ProposalRecord,
+    StepRecord,
+)
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
@@ -31,11 +38,10 @@ async def evaluate(
     decided on by themselves.
     """
     record, skill = candidate.record, candidate.skill
-    evaluation = run.config.evaluation
+    evaluation = _evaluation_of(run, record)
     if isinstance(record, BoundaryRecord):
         if not record.changed:
             return None
-        evaluation = evaluation_at_epoch_end(run, record)
         return await evaluate_text(run, checkout, skill, models, evaluation)
     proposal, notes = record.proposal, record.proposal.notes
     if not proposal.changed:
@@ -59,9 +65,12 @@ async def evaluate(
     return decision.model_copy(update={"notes": alone})
 
 
-def evaluation_at_epoch_end(run: Run, record: BoundaryRecord) -> Evaluation:
+def _evaluation_of(run: Run, record: StepRecord | BoundaryRecord) -> Evaluation:
     """The gate's configuration; it stands open for a placeholder and where updates are forced."""
-    slow, evaluation = record.slow_update, run.config.evaluation
+    evaluation = run.config.evaluation
+    if isinstance(record, StepRecord):
+        return evaluation
+    slow = record.slow_update
     placeholder = slow is not None and slow.action == "inject_placeholder"
     if placeholder or not run.config.optimizer.slow_update_gate_with_selection:
         return evaluation.model_copy(update={"use_gate": False})
@@ -174,18 +183,18 @@ def _setup(
     )
 
 
-# -- the rollouts that the sequential test asks for ----------------------------------------------
-
-
 def first_attempts(
-    run: Run, checkout: ScoredCheckout, skill: str, evaluation: Evaluation
+    run: Run, checkout: ScoredCheckout, candidate: Candidate
 ) -> tuple[AttemptRequest, ...]:
-    """The attempts with which a comparison begins, if nothing is known of the candidate yet."""
-    if known_measurement(run, checkout, skill) is not None:
+    """The attempts with which its comparison begins, if nothing is known of the candidate yet."""
+    record, skill = candidate.record, candidate.skill
+    # reminders alone have a gate of their own, which may ask for other attempts
+    alone = isinstance(record, StepRecord) and not record.proposal.body_changed
+    if alone or known_measurement(run, checkout, skill) is not None:
         return ()
-    first = next(sequential_test(_setup(run, checkout, skill, evaluation), {}))
-    asks = (first, *first.sure({}))
-    return tuple(request for ask in asks for request in _requests(run, (skill, 0), ask))
+    terms = _setup(run, checkout, skill, _evaluation_of(run, record))
+    first = next(sequential_test(terms, {}))
+    return tuple(one for ask in (first, *first.sure({})) for one in _requests(run, (skill, 0), ask))
 
 
 def _requests(run: Run, side: Side, ask: Ask) -> tuple[AttemptRequest, ...]:

@@ -43,8 +43,6 @@ from skillopt_ci.training.state import (
 )
 from skillopt_ci.training.trainer import prepare
 
-# The test at the end of a run: initial, best and last skill on tasks that training never used.
-
 
 def tested_under(run: Run) -> str:
     """Fingerprint of what test scores depend on besides the skill; empty if nothing is tested."""

@@ -95,9 +95,6 @@ def model_facts(role: ModelRole) -> dict[str, object]:
     return {key: fact for key, fact in facts.items() if fact is not None or key not in _LATER}
 
 
-# How this run makes attempts, as facts that scores and stored attempts depend on.
-
-
 class Unasked:
     async def complete(self, request: ChatRequest) -> ChatReply:
         raise AssertionError(f"no model is here to answer {request.stage}")
@@ -132,9 +129,6 @@ def working_facts(
     if environment is not None:
         facts["environment"] = dict(environment.identity())
     return facts
-
-
-# Which secrets a run has: the keys of its models, and what its programs are given.
 
 
 def run_secrets(

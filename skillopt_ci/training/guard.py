@@ -327,8 +327,6 @@ def _complaints(added: str, known: str, context: GuardContext) -> Iterator[str]:
         yield f"it speaks to the optimizer: {what}"
 
 
-# What the guard knows of a run: its skills, its tasks' answers, the keys of its models.
-
 #: What the name of a variable that holds a secret tells of it.
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 

@@ -79,9 +79,6 @@ def next_rounds(
     return [(task, last.get(task.id, -1) // each + 1) for task in tasks]
 
 
-# What attempts at one task came to, and what that counts for in the gate's metric.
-
-
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Mean scores over ``count`` measured attempts at a task under one skill."""

@@ -24,8 +24,6 @@ from skillopt_ci.training.measure import Tally, tallies
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
 
-# Step buffer: what the steps of this epoch tried, told to the next analysts.
-
 #: Characters of one value; what is remembered must not crowd out what is to be looked at.
 MAX_VALUE_CHARS = 600
 

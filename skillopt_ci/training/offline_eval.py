@@ -129,8 +129,6 @@ def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
     return {task: str(name) for task, name in named.items()}
 
 
-# Grade attempts that were made before, without making them again.
-
 #: An attempt that ended so left something to grade.
 _GRADED = (Status.SCORED, Status.LIMIT, Status.GRADER_ERROR)
 

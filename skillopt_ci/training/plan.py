@@ -223,9 +223,6 @@ def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
     return tuple(sorted(tasks, key=lambda task: (places[task.id], task.task_type)))
 
 
-# Epochs: which end of an epoch is due.
-
-
 def last_step_of(run: Run, checkout: Checkout) -> int:
     sizes = sizes_of(run.config, run.splits)
     return last_step(run.config, sizes, checkout.state, checkout.history)
@@ -279,8 +276,6 @@ def edit_budget(optimizer: Optimizer, step: int, total: int) -> int | None:
         return round(top + (bottom - top) * elapsed)
     return round(bottom + 0.5 * (top - bottom) * (1 + math.cos(math.pi * elapsed)))
 
-
-# Learning rate: the optimizer decides how many of the merged changes are applied.
 
 _INTEGER = re.compile(r"-?\d{1,9}", re.ASCII)
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Literal
 
@@ -47,6 +48,10 @@ from skillopt_ci.training.trainer import CandidateProposed, Decided
 
 #: What tells attempts apart: task, skill as it is read, number.
 _Key = tuple[str, str, int]
+
+
+# every attempt asks this of one of two or three skills
+_reading = lru_cache(8)(reading_sha256)
 
 
 @asynccontextmanager
@@ -98,8 +103,8 @@ def may_prefetch(config: Config) -> bool:
 
 def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
     match event:
-        case CandidateProposed(checkout, candidate, evaluation):
-            if first := first_attempts(run, checkout, candidate.skill, evaluation):
+        case CandidateProposed(checkout, candidate):
+            if first := first_attempts(run, checkout, candidate):
                 prefetcher.expect(first)
         case Decided(checkout, after, record):
             # which no commit has yet
@@ -122,7 +127,6 @@ class Prefetcher:
         self._make = make
         self._slots = attempts
         self._known: dict[_Key, _Early] = {}
-        self._names: dict[str, str] = {}
 
     def expect(self, requests: Iterable[AttemptRequest]) -> None:
         """Make ``requests`` from now on; what was expected and is not begun is forgotten."""
@@ -130,7 +134,6 @@ class Prefetcher:
             if not early.begun:
                 self._known.pop(key).task.cancel()
         wanted = {self._key(one): one for one in requests}
-        self._names = {one.skill: key[1] for key, one in wanted.items()}
         for key, one in wanted.items():
             if key not in self._known:
                 self._known[key] = early = _Early()
@@ -164,10 +167,7 @@ class Prefetcher:
             await self._make(request)
 
     def _key(self, request: AttemptRequest) -> _Key:
-        name = self._names.get(request.skill)
-        if name is None:
-            name = self._names[request.skill] = reading_sha256(request.skill)
-        return request.task.id, name, request.attempt
+        return request.task.id, _reading(request.skill), request.attempt
 
 
 # Which rollouts the next piece of work begins with: for `plan`, its shards and the prefetcher.

@@ -28,8 +28,6 @@ from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import Item, Patch, Reflection, WireError, parse_analyst
 from skillopt_ci.training.update import UpdateMode
 
-# Minibatches: the trajectories that one analyst reads together.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Minibatch:

@@ -28,8 +28,6 @@ from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.skill.edits import Edit, Source, Word, clean
 from skillopt_ci.skill.regions import unprotected
 
-# The JSON object in a model's reply, found in spite of fences, prose and slips.
-
 #: Longer objects are not repaired: the repairer's time can grow faster than the text.
 MAX_REPAIRED_CHARS = 100_000
 #: Each beginning of an object that is no JSON may take a pass over the whole reply.
@@ -231,9 +229,6 @@ def _explained(error: ValidationError) -> str:
     key = ".".join(str(part) for part in first["loc"])
     message = _DICTIONARY.sub("JSON object", first["msg"].removeprefix("Value error, "))
     return f"`{key}`: {message}" if key else message
-
-
-# What analysts propose: a patch is a set of edits with the reasoning behind them.
 
 
 @dataclass(frozen=True, slots=True)

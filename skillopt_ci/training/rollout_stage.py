@@ -42,8 +42,6 @@ from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout, basis_of, basis_sha256
 from skillopt_ci.training.update import UpdateMode, notes_from
 
-# Evidence: earlier attempts under the same skill, which analysts look at beside a step's own.
-
 #: Attempts under one skill, oldest first: the task's id and the attempt's number.
 Made = Sequence[tuple[str, int]]
 
@@ -163,8 +161,6 @@ async def _reflect(
     chat.observer(StageFinished("reflect", f"{plural(edits, noun)} proposed"))
     return reflections, [one for one in results if isinstance(one, Lost)]
 
-
-# Accumulate: the batches of a step are worked on at the same time, and keep their order.
 
 Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]
 

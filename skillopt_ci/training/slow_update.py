@@ -18,7 +18,6 @@ from skillopt_ci.ledger.records import (
     BoundaryRecord,
     MetaSkillRecord,
     PairRecord,
-    PairSide,
     SlowUpdateRecord,
 )
 from skillopt_ci.messages import fenced
@@ -40,8 +39,6 @@ from skillopt_ci.training.reflect import conversation, keep_ends
 from skillopt_ci.training.replies import WRITTEN, Shape, parse_as
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import ScoredCheckout
-
-# Comparison pairs: the same tasks under the last epoch's skill and under this one's.
 
 Policy = Literal["mixed", "changed", "unchanged"]
 
@@ -87,12 +84,16 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class Pair:
     task: Task
-    before: Side
-    after: Side
+    previous: Side
+    current: Side
+
+    @property
+    def id(self) -> str:
+        return self.task.id
 
     @property
     def category(self) -> Category:
-        before, after = self.before.solved, self.after.solved
+        before, after = self.previous.solved, self.current.solved
         if before != after:
             return Category.IMPROVED if after > before else Category.REGRESSED
         mostly = after >= Fraction(1, 2)
@@ -181,7 +182,7 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
         hidden = keep_ends(list(filter(None, (listed, pair.task.reference_text))), limit)
         if any(hidden):
             parts += ["##### Hidden Reference", *map(fenced, filter(None, hidden))]
-        sides = (("previous", pair.before), ("current", pair.after))
+        sides = (("previous", pair.previous), ("current", pair.current))
         for (name, side), skill in zip(sides, skills, strict=True):
             rollout = side.telling
             if gradient.trace_to_optimizer and rollout.trace:
@@ -193,7 +194,7 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
 
 
 def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
-    for name, side in (("previous", pair.before), ("current", pair.after)):
+    for name, side in (("previous", pair.previous), ("current", pair.current)):
         shown, solved, made = side.telling, side.solved, len(side.attempts)
         verdict = "PASS" if solved else "FAIL"
         if 0 < solved < 1:
@@ -207,8 +208,6 @@ def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
 def _words(category: Category) -> str:
     return category.value.replace("_", " ")
 
-
-# What the optimizer writes at an epoch's end: guidance for the target, memory for itself.
 
 Stage = Literal["slow_update", "meta_skill"]
 
@@ -273,9 +272,6 @@ async def write(
     return written
 
 
-# What becomes of the texts that the optimizer wrote at an epoch's end.
-
-
 def slow_record(
     skill: str, written: Written, guard: GuardContext, observer: Observer
 ) -> SlowUpdateRecord:
@@ -312,28 +308,15 @@ def _refused(what: str, before: str, after: str, guard: GuardContext, observer: 
     return reason or ""
 
 
-# Comparison pairs as they are recorded: outcomes only, no texts of tasks or answers.
-
-
 def pair_records(pairs: Sequence[Pair]) -> tuple[PairRecord, ...]:
-    return tuple(
-        PairRecord(
-            id=pair.task.id,
-            category=pair.category.value,
-            previous=PairSide.model_validate(pair.before, from_attributes=True),
-            current=PairSide.model_validate(pair.after, from_attributes=True),
-        )
-        for pair in pairs
-    )
+    """Outcomes only, no texts of tasks or answers."""
+    return tuple(PairRecord.model_validate(pair, from_attributes=True) for pair in pairs)
 
 
 def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
     if not pairs:
         return None, None
-    return fmean(pair.before.hard for pair in pairs), fmean(pair.after.hard for pair in pairs)
-
-
-# Compare: the same training tasks under the last epoch's skill and under the current one.
+    return fmean(pair.previous.hard for pair in pairs), fmean(pair.current.hard for pair in pairs)
 
 
 def earlier_skill(run: Run, checkout: ScoredCheckout, epoch: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal, TypeVar
 
-from skillopt_ci.config.config import Config, Evaluation
+from skillopt_ci.config.config import Config
 from skillopt_ci.errors import LostRace, OptimizerUnusable
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.ledger import Position
@@ -32,7 +32,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training.baseline import ensure_scored, no_score_is_higher, refuse_to_learn_nothing
 from skillopt_ci.training.confirm import ensure_confirmed
-from skillopt_ci.training.evaluate import evaluate, evaluation_at_epoch_end
+from skillopt_ci.training.evaluate import evaluate
 from skillopt_ci.training.memory import record_of, step_records
 from skillopt_ci.training.plan import (
     Sizes,
@@ -266,16 +266,11 @@ async def _candidate(
         return candidate
     if isinstance(work, StepPlan):
         candidate = await _propose_step(run, checkout, work, models)
-        evaluation, record = run.config.evaluation, candidate.record
-        # reminders alone have a gate of their own, which may ask for other attempts
-        announced = isinstance(record, StepRecord) and record.proposal.body_changed
     else:
-        candidate, evaluation = await _propose_epoch_end(run, checkout, work, models)
-        announced = candidate.changed
-    if announced:
-        run.listen(CandidateProposed(checkout, candidate, evaluation))
+        candidate = await _propose_epoch_end(run, checkout, work, models)
     if not candidate.changed:
         return candidate
+    run.listen(CandidateProposed(checkout, candidate))
     candidate = await asyncio.to_thread(push_candidate, run, checkout, candidate)
     run.observer(StageFinished("candidate", "recorded"))
     return candidate
@@ -305,7 +300,7 @@ async def _propose_step(
 
 async def _propose_epoch_end(
     run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
-) -> tuple[Candidate, Evaluation]:
+) -> Candidate:
     """After "slow update" and "meta skill" of SkillOpt; here the guidance passes the gate too."""
     if epoch == 1:
         skill, record = first_epoch(run, checkout)
@@ -313,7 +308,7 @@ async def _propose_epoch_end(
         skill, record = await later_epoch(run, checkout, epoch, models)
     stages = {name: rounded(used) for name, used in models.meter.usage_by_stage().items()}
     record = record.model_copy(update={"stages": stages, **_spent(models.meter)})
-    return Candidate(record, skill), evaluation_at_epoch_end(run, record)
+    return Candidate(record, skill)
 
 
 def _scope(run: Run, checkout: ScoredCheckout, work: StepPlan | int) -> str:
@@ -441,7 +436,6 @@ class CandidateProposed:
 
     state: ScoredCheckout
     candidate: Candidate
-    evaluation: Evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,13 +148,13 @@ def test_all_attempts_count(make_task, make_rollout, before, after, category):
     sides = ([make_rollout("a", hard) for hard in scores] for scores in (before, after))
     (pair,) = pair_up([make_task("a")], *sides)
     assert pair.category is category
-    assert pair.before.hard == pytest.approx(sum(before) / len(before))
+    assert pair.previous.hard == pytest.approx(sum(before) / len(before))
 
 
 def test_an_attempt_that_was_not_measured_leaves_the_others(make_task, make_rollout):
     lost = make_rollout("a", status=Status.ERROR)
     (pair,) = pair_up([make_task("a")], [lost, make_rollout("a", 1.0)], [make_rollout("a", 0.0)])
-    assert (pair.before.solved, pair.category) == (1, Category.REGRESSED)
+    assert (pair.previous.solved, pair.category) == (1, Category.REGRESSED)
     assert pair_up([make_task("a")], [lost, lost], [make_rollout("a")]) == ()
 
 

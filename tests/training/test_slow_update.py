@@ -151,7 +151,7 @@ def test_every_attempt_is_made_under_both_skills(checkout):
     events: list[Event] = []
     pairs = compare(checkout, events, "rollout.attempts=3")
     assert events[0] == StageStarted("compare", 48)
-    assert {len(side.attempts) for pair in pairs for side in (pair.before, pair.after)} == {3}
+    assert {len(side.attempts) for pair in pairs for side in (pair.previous, pair.current)} == {3}
 
 
 def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout):
