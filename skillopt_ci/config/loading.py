@@ -358,19 +358,11 @@ class Translation:
     """Where its paths start, if not in the file's folder."""
 
 
-#: Readers of other tools' configuration files, imported only here: each takes the layers, the
-#: overrides and the environment, and returns None for files that are not of its tool.
-_TRANSLATORS = ("skillopt_ci.integrations.skillopt.config:translated",)
-
-
-def _translated(
-    layers: Sequence[Node],
-    overrides: Sequence[Node],
-    environ: Mapping[str, str],
-    cwd: Path | None,
-) -> Translation | None:
-    found = (resolve_name(name)(layers, overrides, environ, cwd) for name in _TRANSLATORS)
-    return next(filter(None, found), None)
+def _translated(layers: Sequence[Node], *given: object) -> Translation | None:
+    """What SkillOpt's integration makes of its own files; None for ours."""
+    translated = resolve_name("skillopt_ci.integrations.skillopt.config:translated")
+    found: Translation | None = translated(layers, *given)
+    return found
 
 
 def load(

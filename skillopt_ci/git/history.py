@@ -119,7 +119,6 @@ class Commit:
 
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
-    """A commit contains itself."""
     return ancestor == descendant or git.succeeds(
         "merge-base", "--is-ancestor", ancestor, descendant
     )
@@ -133,7 +132,6 @@ def parents(git: Git, commit: str) -> tuple[str, ...]:
 
 
 def day(git: Git, commit: str) -> str:
-    """The day on which ``commit`` was made, in UTC."""
     found = objects.find(git, f"{commit}^{{commit}}")
     time = re.search(
         rb"^committer .*> (\d+) ", b"" if found is None else found.content, re.MULTILINE

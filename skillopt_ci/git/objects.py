@@ -68,7 +68,6 @@ def _read_line(answers: IO[bytes]) -> str:
 
 
 def write_blob(git: Git, content: bytes) -> str:
-    """Write ``content`` as it is, without the filters of the checkout."""
     with tempfile.NamedTemporaryFile(prefix="skillopt-ci-") as file:
         file.write(content)
         file.flush()
@@ -78,7 +77,6 @@ def write_blob(git: Git, content: bytes) -> str:
 
 
 def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
-    """What ``tree`` (or a commit's) has at its top, by name."""
     found = _tree(git, tree)
     return parse_tree(found.content, len(found.oid) // 2)
 
@@ -176,7 +174,6 @@ def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
 def _changed(
     git: Git, before: Mapping[str, Entry], changes: Mapping[tuple[str, ...], Entry | None]
 ) -> dict[str, Entry]:
-    """A folder's entries after ``changes``, by their paths' parts; its subfolders are written."""
     entries = dict(before)
     below: dict[str, dict[tuple[str, ...], Entry | None]] = {}
     for (name, *rest), new in changes.items():

@@ -183,7 +183,7 @@ class Git:
         return Result(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))
 
     def remember(self, *args: str) -> Result:
-        """:meth:`attempt` it once only: for settings, which stay while we run."""
+        """For settings, which stay while we run."""
         if args not in self._remembered:
             self._remembered[args] = self.attempt(*args)
         return self._remembered[args]
@@ -207,11 +207,9 @@ class Git:
         return result
 
     def text(self, *args: str, stdin: bytes = b"") -> str:
-        """The standard output of a successful ``git <args>`` without its last newline."""
         return self.run(*args, stdin=stdin).text
 
     def records(self, *args: str) -> tuple[str, ...]:
-        """The NUL-terminated records that a successful ``git <args>`` prints."""
         return tuple(self.text(*args).split("\0")[:-1])
 
     def succeeds(self, *args: str) -> bool:

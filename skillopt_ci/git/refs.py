@@ -89,22 +89,18 @@ class RunRefs(NamedTuple):
 
     @property
     def own(self) -> tuple[str, str]:
-        """The branches that the run moves."""
         return self.skills, self.candidate
 
 
 def for_run(run: str, base: str) -> RunRefs:
-    """Name the refs of ``run``, whose users work on branch ``base``."""
     return RunRefs(HEADS + base, f"{HEADS}skillopt/{run}", f"{HEADS}skillopt-candidate/{run}")
 
 
 def branch(ref: str) -> str:
-    """Return the short name of a branch's ref."""
     return ref.removeprefix(HEADS)
 
 
 def tracking(remote: str, ref: str) -> str:
-    """Name the ref that remembers where ``ref`` was on ``remote``."""
     return f"refs/remotes/{remote}/{branch(ref)}"
 
 
@@ -114,7 +110,6 @@ def deleted(ref: str) -> str:
 
 
 def written(run_refs: RunRefs, remote: str | None) -> tuple[str, ...]:
-    """Name the local refs that training writes: the run's branches, and what tracks a remote."""
     tracked = () if remote is None else tuple(tracking(remote, ref) for ref in run_refs)
     return (*run_refs.own, *tracked)
 
@@ -135,7 +130,7 @@ class Move(NamedTuple):
 
 
 def read(git: Git, *names: str) -> dict[str, str]:
-    """Return the object of each existing ref of ``names``; RepositoryError if one is broken."""
+    """RepositoryError if one is broken."""
     found = _list(git, *names)
     return {name: found[name][0] for name in names if name in found}
 
@@ -156,7 +151,6 @@ def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
 
 
 def _list(git: Git, *patterns: str) -> dict[str, tuple[str, str]]:
-    """The object of each ref that is or begins with a pattern, and a mark if it is checked out."""
     how = "--format=%(refname) %(objectname) %(if)%(worktreepath)%(then)*%(end)"
     result = git.run("for-each-ref", how, *patterns)
     for name in _broken(result, patterns):
@@ -224,7 +218,6 @@ def repair(
 
 
 def _last_in_reflog(git: Git, log: Path) -> str | None:
-    """The newest commit that the reflog names and the repository has."""
     try:
         found: list[bytes] = _REFLOG_LINE.findall(log.read_bytes())
     except (FileNotFoundError, NotADirectoryError):

@@ -101,7 +101,6 @@ _FAILURES: tuple[_Cause, ...] = (
 
 
 def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
-    """Ask the remote for the refs that match ``patterns``."""
     listed = _listed(git, "--refs", remote, *patterns)
     if listed.status != 0:
         raise fetch_error(remote, listed)
@@ -142,7 +141,6 @@ def choose_base(git: Git, remote: str | None, configured: str | None, *, guess: 
 
 
 def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
-    """Fetch branches (full names) into their tracking refs."""
     refspecs = (f"+{name}:{tracking(remote, name)}" for name in names)
     _asked(git, remote, *_FETCH, *options, remote, *refspecs)
 

@@ -103,7 +103,7 @@ def resolved_key_values(
 
 
 def secret_values(names: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of those variables among ``names`` whose names say that they are secret."""
+    """Of those variables among ``names`` whose names say that they are secret."""
     values = (environ.get(name, "").strip() for name in names if _SECRET_NAME.search(name))
     return tuple(filter(None, values))
 

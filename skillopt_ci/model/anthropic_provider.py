@@ -63,7 +63,6 @@ def anthropic_body(
 
 
 def _turns(messages: Iterable[Message]) -> list[dict[str, object]]:
-    """Turns that alternate: results of tools are the user's."""
     said = [message for message in messages if message.role != "system"]
     sides = groupby(said, lambda message: "assistant" if message.role == "assistant" else "user")
     return [

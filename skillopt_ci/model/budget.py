@@ -55,7 +55,7 @@ class Tariff:
         return self.source != "unknown"
 
     def priced(self, usage: Usage) -> float | None:
-        """The cost of one call: the provider's own figure, if it gave one, goes first."""
+        """The provider's own figure goes first."""
         return usage.cost_usd or self.cost_usd(usage)
 
 
@@ -87,13 +87,11 @@ def cost_usd(usage: Usage, price: Price) -> float:
 
 
 def _cached(usage: Usage) -> tuple[int, int]:
-    """Prompt tokens read from a provider's cache and written to it."""
     cached = min(usage.cached_tokens, usage.prompt_tokens)
     return cached, min(usage.cache_write_tokens, usage.prompt_tokens - cached)
 
 
 def _from_table(config: ModelRole) -> Tariff | None:
-    """Look at the role's address, then under the provider's name."""
     # Imported late: offline commands do without the table.
     import genai_prices  # noqa: PLC0415
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
@@ -198,24 +196,20 @@ class Meter:
         self._changed = asyncio.Event()
 
     def pay(self, account: Account, usage: Usage) -> None:
-        """Book a call that was answered just now."""
         self.charge(account, usage)
         self._told(usage)
 
     def charge(self, account: Account, usage: Usage) -> None:
-        """Book a call that was paid for, by whatever process."""
         self._accounts[account] = self._accounts.get(account, Usage()) + usage
         if (share := _SHARE.get()) is not None:
             share.charged += usage
 
     def reuse(self) -> None:
-        """Count a call answered from the cache."""
         self.reused_calls += 1
         if (share := _SHARE.get()) is not None:
             share.reused += 1
 
     async def check(self) -> None:
-        """Raise :class:`BudgetExhausted` if a limit forbids a call now."""
         await self.reserve()
         self.release()
 
@@ -257,7 +251,6 @@ class Meter:
                 whole.reused += share.reused
 
     def accounts(self) -> Accounts:
-        """What this step paid for, whoever answered first."""
         return MappingProxyType(dict(sorted(self._accounts.items())))
 
     def usage_by_stage(self) -> dict[str, Usage]:
@@ -286,7 +279,6 @@ class Meter:
             )
 
     def _without_room(self, expected: Usage) -> BudgetExhausted | None:
-        """What to raise for the first limit that leaves no room for a call."""
         asked = _amounts(expected)
         for scope, name, limit, used, under_way in self._readings() if self._limited else ():
             crowded = self._in_flight and used + under_way + asked[name] > limit
@@ -335,7 +327,6 @@ class Forecast:
     _density: dict[Role, float] = field(default_factory=dict)
 
     def expect(self, request: ChatRequest) -> Usage:
-        """An upper estimate of the call's tokens; its cost is not known here."""
         density = self._density.get(request.role, 1 / _CHARACTERS_PER_TOKEN)
         prompt = math.ceil(_characters(request) * density) + _FRAME
         pictures = sum(len(message.images) for message in request.messages)

@@ -154,7 +154,6 @@ def wire_of(config: ModelRole) -> Wire:
 
 @contextmanager
 def _extra(name: str, section: str) -> Iterator[None]:
-    """Say how to install the extra that the imports of the body need."""
     try:
         yield
     except ModuleNotFoundError as error:

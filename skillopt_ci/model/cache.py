@@ -273,7 +273,7 @@ CREATE TABLE IF NOT EXISTS calls (
         return CachedCall(_outcome(json.loads(row[0]), Usage(**json.loads(row[1]))), row[2])
 
     def put(self, key: str, outcome: ChatReply | ModelRefusal, *, paid_by: str) -> None:
-        """Keep an answer durably; the first answer to a key stands."""
+        """The first answer to a key stands."""
         self._execute(
             "INSERT INTO calls (key, reply, usage, paid_by) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (key) DO NOTHING",
@@ -297,7 +297,6 @@ CREATE TABLE IF NOT EXISTS calls (
 
 
 def _content(outcome: ChatReply | ModelRefusal) -> dict[str, Any]:
-    """An answer as JSON, without its usage."""
     if isinstance(outcome, ModelRefusal):
         return {"refusal": outcome.message, "hint": outcome.hint}
     return {name: value for name, value in asdict(outcome).items() if name != "usage"}
@@ -385,7 +384,6 @@ def export_answers(
 
 
 def import_answers(cache: CallCache, files: Iterable[Path], take: Take) -> int:
-    """As :func:`import_lines`, from files."""
     sources = dict[Path, list[str]]()
     for file in files:
         try:

@@ -94,7 +94,6 @@ def _message(message: JsonObject) -> Message:
 
 
 def reply_body(replies: Sequence[ChatReply]) -> dict[str, object]:
-    """``replies`` as the choices of one completion."""
     usage = sum((reply.usage for reply in replies), Usage())
     choices = []
     for index, reply in enumerate(replies):

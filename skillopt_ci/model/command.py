@@ -140,7 +140,6 @@ class CommandClient:
 
 
 def rendered(messages: Sequence[Message]) -> str:
-    """The messages as one text: the system prompt, the turns, the names of pictures."""
     system = [message.content for message in messages if message.role == "system"]
     turns = [message for message in messages if message.role != "system"]
     named = (f"{turn.role.capitalize()}:\n{turn.content}" for turn in turns)

@@ -176,7 +176,6 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
 
 
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
-    """As :func:`read_reply`."""
     response = parsed(body)
     if error := response.at("error"):
         code = error.text("code")

@@ -40,7 +40,6 @@ def well_formed(text: str) -> str:
 
 
 def state_of(call: ToolCall) -> Iterator[dict[str, object]]:
-    """The items that a provider wants back before ``call``."""
     items = json.loads(call.state) if call.state else []
     return (item for item in items if isinstance(item, dict))
 
@@ -90,7 +89,6 @@ def as_sent(message: Message) -> dict[str, object]:
 
 
 def limit_in(settings: Mapping[str, object]) -> object:
-    """The limit of output tokens among ``settings``, whatever it is called, or None."""
     return next((settings[name] for name in _LIMITS if name in settings), None)
 
 
@@ -288,7 +286,6 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
 
 
 def _reason(error: BaseException) -> str:
-    """The root cause, as far as it says anything."""
     cause = error.__cause__
     return str(error) if cause is None else str(cause) or _reason(cause)
 
@@ -317,7 +314,6 @@ def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> 
 def settings_of(
     config: ModelRole, request: ChatRequest, refused: Collection[str] = ()
 ) -> dict[str, object]:
-    """The settings that are set and were not ``refused``, under OpenAI's names."""
     usual = config.token_limit_field or config.preset.limit_field
     limit_field = usual if usual not in refused else next(n for n in _LIMITS if n != usual)
     wanted = {

@@ -52,7 +52,6 @@ class Throttle:
             self._freed.set()
 
     def answered(self) -> None:
-        """The limit rises by one with each window of answers."""
         self._window = min(self._ceiling, self._window + 1 / self._window)
 
     def overloaded(self, since: int, retry_after: float | None) -> None:
@@ -95,7 +94,6 @@ class TransientFailure(InfrastructureError):
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that a response's headers (names in lower case) ask to wait, from ``now`` on."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
             if 0 <= (number := float(headers.get(name, ""))) < float("inf"):

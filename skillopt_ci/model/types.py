@@ -123,7 +123,6 @@ class JsonObject(dict[str, object]):
         return [JsonObject(one) for one in listed if isinstance(one, dict)]
 
     def text(self, key: str) -> str:
-        """A text; anything else as JSON."""
         return as_text(self.get(key))
 
     def words(self, key: str, between: str = "") -> str:
@@ -236,7 +235,6 @@ class ModelUnavailable(InfrastructureError):
 
 
 def estimated_usage(request: ChatRequest, text: str) -> Usage:
-    """The usage of one call, at four characters a token."""
     asked = sum(len(message.content) for message in request.messages)
     said = len(text)
     return Usage(1, math.ceil(asked / 4), math.ceil(said / 4), cost_usd=None, estimated=True)
@@ -249,13 +247,11 @@ def reply_schema(config: ModelRole, request: ChatRequest) -> ReplySchema | None:
 
 
 def token_limit(config: ModelRole, request: ChatRequest) -> int | None:
-    """The smaller of the role's and the request's limits of output tokens."""
     limits = (config.max_output_tokens, request.max_output_tokens)
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def redacted_message(message: Message, redact: Redact) -> Message:
-    """Pictures stay as they are."""
     calls = _redacted_calls(message.tool_calls, redact)
     return replace(message, content=redact(message.content), tool_calls=calls)
 

@@ -166,7 +166,6 @@ def meta_skill(text: str) -> str:
 
 
 def reviewer_guidance(notes: Sequence[tuple[str, str]]) -> str:
-    """``notes``: a line that introduces each, and its text."""
     shown = [part for told, text in notes for part in (told, fenced(text, "text"))]
     return section("Reviewer Guidance", _REVIEWERS, _NOTE_IDS, *shown) if shown else ""
 

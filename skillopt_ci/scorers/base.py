@@ -99,7 +99,7 @@ def one_line(text: str, limit: int = REASON_CHARS) -> str:
 
 
 def last_words(text: str) -> str:
-    """The end of ``text`` on one line: where programs say what went wrong."""
+    """The end of ``text``: where programs say what went wrong."""
     line = " ".join(text.split())
     return line if len(line) <= REASON_CHARS else f"…{line[1 - REASON_CHARS :]}"
 
@@ -116,7 +116,6 @@ def mismatch(references: Sequence[str], answer: str) -> str:
 
 
 def sentence(parts: Sequence[str]) -> str:
-    """Several reasons as one, each with a fair share of the room."""
     share = max(20, REASON_CHARS // max(1, len(parts)) - 2)
     return one_line("; ".join(one_line(part, share) for part in parts))
 

@@ -34,7 +34,6 @@ NEEDS_COMPUTER = "Set `rollout.computer`, with `type: sandbox` for instance."
 
 
 def parts_of(spec: specs.ScorerSpec) -> Iterator[specs.ScorerSpec]:
-    """The scorers that ``spec`` is made of, those of combinations one by one."""
     if isinstance(spec, specs.Combination):
         for part in spec.of:
             yield from parts_of(part)
@@ -81,7 +80,7 @@ def build_scorer(
 async def grade_parts(
     spec: specs.Combination, parts: Sequence[Scorer], task: Task, response: str
 ) -> Score:
-    """Ask all parts at the same time; the first grader that fails stops the others."""
+    """The first grader that fails stops the others."""
     async with siblings() as group:
         running = [group.create_task(part(task, response)) for part in parts]
     return combined(spec, [done.result() for done in running])
@@ -133,7 +132,6 @@ def check_scorers(
 
 
 def check_spec(spec: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
-    """Why the scorer cannot work for any task."""
     return next(filter(None, (_check_part(part, root, environ) for part in parts_of(spec))), None)
 
 
@@ -154,7 +152,6 @@ def _check_part(part: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) 
 
 
 def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
-    """Why ``task`` lacks what the scorer compares with: references, choices, a rubric."""
     for part in parts_of(spec):
         fault = None
         if isinstance(part, specs.RubricScorer):

@@ -57,7 +57,6 @@ async def run_command(
     response: str,
     answer: str,
 ) -> Score:
-    """The score that the command gives; it runs in ``root``, with a new folder for the material."""
     program = spec.command[0]
     with TemporaryDirectory(prefix="skillopt-grader-", ignore_cleanup_errors=True) as name:
         work = Path(name)
@@ -104,7 +103,6 @@ def _verdict(spec: CommandScorer, done: CommandResult, answer: str) -> Score:
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:
-    """Why the program cannot be run; None if it can."""
     program = spec.command[0]
     if "/" in program:
         executable = (root / program).is_file() and os.access(root / program, os.X_OK)
@@ -239,7 +237,7 @@ def rubric_scorer(spec: RubricScorer, judge: Judge) -> Scorer:
 async def _ask_judge(
     spec: RubricScorer, judge: Judge, task: Task, _response: str, answer: str
 ) -> Score:
-    """The judge's score of ``answer``; a reply that is none costs one more question."""
+    """A reply that is no verdict costs one more question."""
     if fault := check_rubric_task(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
     prompt = rubric_prompt(spec, task, answer)
@@ -284,7 +282,6 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 
 def parse_verdict(reply: str) -> tuple[float, str]:
-    """Score and reason of a judge's reply; raises :class:`ValueError` when it holds none."""
     import json_repair  # noqa: PLC0415 - only this scorer pays for it
 
     parsed = json_repair.loads(reply)

@@ -180,7 +180,7 @@ def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
 
 
 def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
-    """Normalised label to text: the scorer's choices, else the task's; a bare list is A, B, C …"""
+    """A bare list of choices is A, B, C …"""
     given = spec.choices or task.metadata.get("choices") or {}
     if isinstance(given, Mapping):
         return {_label(str(label)): str(text) for label, text in given.items()}
@@ -309,7 +309,6 @@ def _close(spec: specs.NumberScorer, got: Number, expected: Number) -> bool:
 
 
 def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
-    """Solved when the answer satisfies the schema or, without one, equals a reference."""
     try:
         value = _parse(answer)
     except (ValueError, RecursionError) as error:

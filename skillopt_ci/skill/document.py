@@ -16,7 +16,6 @@ def word_count(text: str) -> int:
 
 
 def line_ending(text: str) -> str:
-    r"""Return ``"\r\n"`` if every line of the text ends so, else ``"\n"``."""
     endings = text.count("\n")
     return "\r\n" if endings and text.count("\r\n") == endings else "\n"
 
@@ -28,13 +27,11 @@ def frontmatter_end(text: str) -> int:
 
 
 def frontmatter(text: str) -> str:
-    """The YAML between the ``---`` lines at the very start, or nothing."""
     whole = text[: frontmatter_end(text)].removeprefix("\ufeff")
     return whole.partition("\n")[2].removesuffix("---")
 
 
 def body(text: str) -> str:
-    """What follows the frontmatter, without the blank lines between them."""
     end = frontmatter_end(text)
     return text[end:].lstrip() if end else text
 

@@ -141,7 +141,6 @@ def _apply(text: str, edit: Edit) -> _Outcome:
 
 
 def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
-    """Put ``content`` below the target's line; at the end if that is wanted or there is none."""
     if not content:
         return text, EditStatus.EMPTY
     place = _locate(text, target)

@@ -191,19 +191,16 @@ _INSIGNIFICANT = " .;:,_-"
 
 
 def notes_of(text: str) -> tuple[str, ...]:
-    """The notes of the document's appendix; any line that a person wrote there is one."""
     lines = (region_text(text, APPENDIX) or "").splitlines()
     plain = (line for line in lines if line.strip() != HEADING)
     return tuple(filter(None, map(cleaned, plain)))
 
 
 def cleaned(note: str) -> str:
-    """The note on one line, without list markers and region markers."""
     return _BULLET.sub("", " ".join(strip_markers(note).split()))
 
 
 def merge_notes(existing: Iterable[str], new: Iterable[str] = ()) -> tuple[str, ...]:
-    """Of several notes that say the same in the same words, the first."""
     merged: dict[str, str] = {}
     for note in filter(None, map(cleaned, (*existing, *new))):
         merged.setdefault(note.rstrip(_INSIGNIFICANT).casefold(), note)

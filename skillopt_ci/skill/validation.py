@@ -1,13 +1,12 @@
 """Whether a document is fit to be trained and loaded: its problems, with line numbers."""
 
-import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from skillopt_ci.skill.document import frontmatter, frontmatter_end, word_count
+from skillopt_ci.skill.document import frontmatter, word_count
 from skillopt_ci.skill.regions import REGIONS, markers
 from skillopt_ci.util import is_lfs_pointer
 
@@ -31,8 +30,6 @@ class Problem:
 
 #: The library that checks front matter takes time that grows with the square of its length.
 _MOST_CHECKED = 10_000
-_LINE = re.compile(r"\bline:? (\d+)")
-_FIELD = re.compile(r"\b(name|description|compatibility)\b", re.IGNORECASE)
 _UNKNOWN_FIELDS = "Unexpected fields"
 #: What agents pass a skill by for, though it can be trained.
 _MISSING = ("Missing required field", "SKILL.md must start with YAML frontmatter")
@@ -61,17 +58,15 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
     except ParseError as error:
         metadata = _mapping(frontmatter(text))
         lenient = metadata is not None or str(error).startswith(_MISSING)
-        # The parser counts from the marker `---` that opens the front matter.
-        line = _LINE.search(str(error))
         spoken = (part for part in str(error).splitlines() if not part.startswith(" "))
         severity: Severity = "warning" if lenient else "error"
-        yield Problem(severity, "; ".join(spoken), int(line[1]) if line else 1)
+        yield Problem(severity, "; ".join(spoken), 1)
     if metadata is None:
         return
     for message in validate_metadata(metadata, path.parent if path.parent.name else None):
         lenient = message.startswith((_UNKNOWN_FIELDS, *_MISSING))
         severity = "warning" if lenient else "error"
-        yield Problem(severity, message, _line_of_field(text, message))
+        yield Problem(severity, message, 1)
 
 
 def _mapping(source: str) -> dict[str, object] | None:
@@ -84,13 +79,6 @@ def _mapping(source: str) -> dict[str, object] | None:
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
     return {str(key): each for key, each in value.items()} if isinstance(value, dict) else None
-
-
-def _line_of_field(text: str, message: str) -> int:
-    field = _FIELD.search(message)
-    lines = text[: frontmatter_end(text)].split("\n")
-    wanted = f"{field[1].lower()}:" if field else "---"
-    return next((number for number, line in enumerate(lines, 1) if line.startswith(wanted)), 1)
 
 
 def unloadable(text: str, path: Path) -> str:
@@ -146,7 +134,6 @@ def _unpaired_markers(text: str) -> Iterator[Problem]:
 
 
 def _unseen_characters(text: str) -> Iterator[Problem]:
-    """One problem per kind of character that people do not see but models read."""
     places: dict[str, list[int]] = {}
     for position, character in enumerate(text):
         plain = character.isprintable() or character in _PLAIN_CONTROLS + _JOINERS

@@ -70,7 +70,6 @@ class SourceText:
 
 
 def read_source(file: Path) -> SourceText:
-    """Read UTF-8 text, with or without a byte order mark; raises :class:`TaskFileError`."""
     try:
         data = read_file(file).removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
@@ -189,7 +188,6 @@ def refuse_constant(name: str) -> object:
 
 
 def _starts(text: str, opening: int) -> list[int]:
-    """Where the elements of the array, or the keys of the object, at ``opening`` start."""
     starts = []
     position = _skip(text, opening + 1)
     while text[position] not in "]}":

@@ -32,7 +32,6 @@ ALIASES: Mapping[str, str] = {
 
 
 def load_splits(spec: TasksSpec, root: Path) -> Splits:
-    """Read the tasks that ``spec`` names; raises TaskFileError."""
     match spec:
         case GivenSplits():
             files = {name: getattr(spec, name) for name in SPLIT_NAMES}
@@ -48,7 +47,6 @@ def load_splits(spec: TasksSpec, root: Path) -> Splits:
 
 
 def read_entries(file: Path) -> tuple[Task, ...]:
-    """The tasks of a task file; raises :class:`TaskFileError`."""
     tasks, problems = load_tasks(file)
     refuse(problems)
     return tasks
@@ -125,7 +123,6 @@ def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
 
 
 def clashes(splits: NamedSplits) -> Iterator[Problem]:
-    """Tasks whose id was taken before, and those that ask what another split asks already."""
     for _, task, _, first in _repeats(splits, lambda task: task.id):
         where = location(first.file, first.line)
         yield Problem(task.file, task.line, f"id {task.id!r} is already used at {where}")

@@ -56,8 +56,6 @@ References = Annotated[tuple[str, ...], BeforeValidator(_reference_texts)]
 
 
 class MessageEntry(Section):
-    """One message of a conversation that the target continues."""
-
     role: Literal["system", "user", "assistant"]
     content: Text
 
@@ -126,7 +124,6 @@ def _checked(names: Iterable[str]) -> list[str]:
 
 
 def _inside(name: str, folder: Path) -> Path:
-    """Raises ValueError if the file lies, links followed, outside of ``folder``."""
     if not (folder / name).resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{name!r} leads out of the task file's folder")
     return folder / name
@@ -146,7 +143,6 @@ MOST_PICTURES = 20
 
 
 def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
-    """As :func:`task_files`, for pictures."""
     paths = _checked(names)
     if len(paths) > MOST_PICTURES:
         raise ValueError(
@@ -156,7 +152,6 @@ def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
 
 
 def media_type(content: bytes) -> str | None:
-    """What kind of picture ``content`` is; None if it is none."""
     found = _MAGIC.match(content)
     return f"image/{found.lastgroup}" if found else None
 
@@ -297,7 +292,6 @@ _ELSEWHERE: Mapping[str | int, str] = {
 
 
 def to_task(record: Record) -> Task | list[Problem]:
-    """The task that ``record`` describes, or everything that is wrong with it."""
     if fault := _unwritable(record.value):
         return [Problem(record.file, record.line, fault)]
     if "gamefile" in record.value and "prompt" not in record.value:

@@ -105,7 +105,7 @@ def lessons_sha256(tasks: Iterable[Task]) -> str:
 
 
 def _workspace(task: Task) -> list[object]:
-    """What the work begins with: the same words about another workspace ask something else."""
+    """The same words about another workspace ask something else."""
     if task.computer is None:
         return []
     files = sorted((file.name, file.content) for file in task.computer.files)

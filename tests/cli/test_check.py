@@ -205,7 +205,7 @@ def test_independent_faults_are_all_found_in_one_look(fresh, edit):
         file.write("{not json\n")
     found = look(fresh, "git.base=trunk", "prompts=none")
     assert set(errors(found)) == {"skill", "tasks", "git", "prompts"}
-    assert "SKILL.md:2" in errors(found)["skill"]
+    assert "SKILL.md:1" in errors(found)["skill"]
     assert "train.jsonl:49" in errors(found)["tasks"]
 
 

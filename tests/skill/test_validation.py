@@ -36,9 +36,9 @@ def test_an_empty_document_is_a_warning(path):
     ("text", "line", "words"),
     [
         ("---\nname: pdf\n", 1, "not properly closed"),
-        ("---\ndescription: d\nname: PDF\n---\n", 3, "must be lowercase"),
-        ("---\nname: pdf\ndescription: ''\n---\n", 3, "must be a non-empty string"),
-        ("---\nname: pdf\n\tdescription: d\n---\n", 3, "Invalid YAML"),
+        ("---\ndescription: d\nname: PDF\n---\n", 1, "must be lowercase"),
+        ("---\nname: pdf\ndescription: ''\n---\n", 1, "must be a non-empty string"),
+        ("---\nname: pdf\n\tdescription: d\n---\n", 1, "Invalid YAML"),
         ("---\n- a\n---\n", 1, "must be a YAML mapping"),
     ],
 )
@@ -100,7 +100,7 @@ def test_fields_beyond_the_standard_are_a_warning():
 def test_yaml_that_only_the_standard_refuses_is_a_warning():
     text = GOOD.replace("name:", "allowed-tools: [Read]\nname:")
     problem = only(problems(text, SKILL))
-    assert (problem.severity, problem.line) == ("warning", 2)
+    assert (problem.severity, problem.line) == ("warning", 1)
     assert "\n" not in problem.message
 
 
