@@ -23,8 +23,7 @@ from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
 from skillopt_ci.report.html_charts import Outcome, anchor, outcome_of
-from skillopt_ci.report.html_page import build_page
-from skillopt_ci.report.html_skill import Evidence, Version
+from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.terminal import course_lines, shortened
 from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import event_name

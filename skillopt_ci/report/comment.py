@@ -15,18 +15,16 @@ from skillopt_ci.report.sections import (
     event_section,
     fact_cells,
 )
-from skillopt_ci.report.view import Fact, RunView, run_facts
+from skillopt_ci.report.view import EventView, Fact, RunView, lessons, run_facts
 from skillopt_ci.report.words import (
     Fate,
     NoteOutcome,
     detailed,
     edit_text,
     note_outcomes,
-    notes_gist,
-    rules,
 )
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.text import difference_text, plural, score, within_noise
+from skillopt_ci.text import difference_text, plural, score
 
 #: Belongs to every simulated number.
 SIMULATED = (
@@ -35,7 +33,6 @@ SIMULATED = (
 _MOST_EDITS = 10
 _TITLE = 120
 _UNSCORED = "to be scored again, since a step was taken back"
-#: Characters of a rule.
 _RULE = 200
 _REVIEW = """\
 - **Files changed** shows what the skill would become; the folder `.skillopt` is the trainer's \
@@ -118,61 +115,12 @@ def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
 # What was learned.
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """Rules that stay together, and what they were measured to add."""
-
-    rules: tuple[str, ...]
-    gain: float
-    error: float | None
-    tasks: int
-    name: str
-    commit: str
-
-    @property
-    def text(self) -> str:
-        """``+0.225 ± 0.135 (95 %) on 40 tasks``, and whether chance alone could have brought it."""
-        noise = within_noise(self.gain, self.error, self.tasks)
-        gain = difference_text(self.gain, self.error, self.tasks)
-        return f"**{gain}** on {plural(self.tasks, 'task')}{', within noise' if noise else ''}"
-
-
-def lessons(run: RunView) -> list[Lesson]:
-    """What the branch learned that base has not, what brought most first."""
-    found, events = [], run.history[run.base_events :]
-    taken = {(entry.step, entry.edit) for entry in events if entry.kind == "revert"}
-    for entry in events:
-        gone = set[int]()
-        notes = entry.kind == "notes"
-        view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
-        if view is None or not entry.stays or (not notes and (entry.step, 0) in taken):
-            continue
-        record, told = view.record, tuple[str, ...]()
-        if isinstance(record, StepRecord):
-            proposal = record.proposal
-            words = (notes_gist(proposal, _RULE),) if notes else rules(proposal, _RULE)
-            gone = {edit for step, edit in taken if step == entry.step and not notes}
-            kept = (one for number, one in enumerate(words, 1) if number not in gone)
-            told = tuple(filter(md.single_line, kept))
-        elif record.slow_update and record.slow_update.content:
-            told = (record.gist,)
-        gain = (entry.score_after or 0.0) - (entry.score_before or 0.0)
-        decision = record.decision.notes if notes and record.decision else record.decision
-        gate = None if decision is None else decision.gate
-        error = None if gate is None else gate.standard_error
-        if told:
-            name = f"{view.name.lower()}{', a rule of it taken back' if gone else ''}"
-            found.append(Lesson(told, gain, error, entry.tasks, name, view.place.verdict))
-    return sorted(found, key=lambda one: -one.gain)
-
-
 def lessons_text(run: RunView, links: Links) -> str:
     learned = lessons(run)
     lines = [
         "\n  - ".join(
             (
-                f"- {one.text} · "
-                + (links.commit(one.commit, one.name) if one.commit else one.name),
+                f"- **{one.gain_text}** on {one.tasks_text} · {_where(one.view, links)}",
                 *(md.inline(rule, _RULE) for rule in one.rules[:_MOST_EDITS]),
             )
         )
@@ -181,6 +129,11 @@ def lessons_text(run: RunView, links: Links) -> str:
     if len(learned) > len(lines):
         lines.append(f"- and {plural(len(learned) - len(lines), 'more step')}")
     return "\n".join(lines)
+
+
+def _where(view: EventView, links: Links) -> str:
+    name, verdict = view.name.lower(), view.place.verdict
+    return links.commit(verdict, name) if verdict else name
 
 
 def _gain(run: RunView, *, sure: bool = True) -> str:

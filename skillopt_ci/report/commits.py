@@ -302,7 +302,7 @@ def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
         scores = f"best {score(one.best_score)}, current {score(one.current_score)}"
         yield f"epoch {one.epoch}", f"{plural(one.steps, 'step')}: {steps}; {scores}"
     yield "used", f"{usage_text(summary.usage)}, {seconds:.1f} s"
-    yield from account_rows(summary.accounts, summary.usage, summary.stages)
+    yield from account_rows(summary.accounts)
 
 
 def _final_scores(skill: FinalSkill) -> str:

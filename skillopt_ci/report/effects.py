@@ -6,42 +6,65 @@ the rules that its candidate brought in or took out.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from statistics import NormalDist
+from typing import NamedTuple
 
 from skillopt_ci.ledger.records import EditRecord, StepRecord
 from skillopt_ci.text import one_line
-
-#: What an edit adds to the mean score, by the step that proposed it and its number from 0.
-Effects = Mapping[tuple[int, int], "Effect"]
 
 #: How far from 0 a rule's effect on the mean score is thought to be before it was tried.
 _PRIOR_SD = 0.08
 #: The variance of a score is never believed to be less, for want of attempts to show it.
 _LEAST_VARIANCE = 0.04
-#: Beyond so many rules only the newest steps are looked at: each evaluation takes their square.
-_MOST_RULES = 120
+#: Older steps are not looked at: each evaluation takes the square of the number of rules.
+_NEWEST_STEPS = 40
+
+
+class Effect(NamedTuple):
+    """What is believed of an effect: a normal distribution."""
+
+    mean: float
+    sd: float
+
+    @property
+    def helpful(self) -> float:
+        """The probability that the effect is above zero."""
+        return NormalDist().cdf(self.mean / self.sd) if self.sd else 0.5
+
+
+#: What an edit adds to the mean score, by the step that proposed it and its number from 0.
+Effects = Mapping[tuple[int, int], Effect]
 
 
 def edit_effects(steps: Sequence[StepRecord]) -> Effects:
     """What evaluations of the newest steps say of every edit."""
-    rules, start = set[str](), len(steps)
-    for record in reversed(steps):
-        rules |= {rule for edit in record.proposal.edits for rule in _rules_of(edit)}
-        if len(rules) > _MOST_RULES:
-            break
-        start -= 1
-    known = believe(list(_evaluations(steps[start:])), _PRIOR_SD)
-    return {
-        (record.step, number): known.effect(_rules_of(edit))
-        for record in steps[start:]
-        for number, edit in enumerate(record.proposal.edits)
-        if any(rule in known.means for rule in _rules_of(edit))
-    }
+    newest = steps[-_NEWEST_STEPS:]
+    means, shared = believe(list(_evaluations(newest)), _PRIOR_SD)
+    found = dict[tuple[int, int], Effect]()
+    for record in newest:
+        for number, edit in enumerate(record.proposal.edits):
+            known = {rule: sign for rule, sign in _rules_of(edit).items() if rule in means}
+            variance = sum(
+                sign * other_sign * shared[rule][other]
+                for rule, sign in known.items()
+                for other, other_sign in known.items()
+            )
+            if known:
+                mean = sum(sign * means[rule] for rule, sign in known.items())
+                found[record.step, number] = Effect(mean, math.sqrt(max(variance, 0.0)))
+    return found
 
 
-def _evaluations(records: Iterable[StepRecord]) -> Iterator["Observation"]:
+class Observation(NamedTuple):
+    """``value`` is the sum of effects in their weights, measured with the given ``variance``."""
+
+    weights: Mapping[str, float]
+    value: float
+    variance: float
+
+
+def _evaluations(records: Iterable[StepRecord]) -> Iterator[Observation]:
     """What complete evaluations say of the sum of the rules that they tried."""
     for record in records:
         decision = record.decision
@@ -67,52 +90,10 @@ def _rules_of(edit: EditRecord) -> dict[str, float]:
     return rules
 
 
-# Bayesian linear regression with a Gaussian prior: what each part of a sum is worth.
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """``value`` is the sum of effects in their weights, measured with the given ``variance``."""
-
-    weights: Mapping[str, float]
-    value: float
-    variance: float
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What is believed of an effect: a normal distribution."""
-
-    mean: float
-    sd: float
-
-    @property
-    def helpful(self) -> float:
-        """The probability that the effect is above zero."""
-        return NormalDist().cdf(self.mean / self.sd) if self.sd else 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Belief:
-    """A joint normal distribution of named effects: their means and covariances."""
-
-    means: Mapping[str, float]
-    covariances: Mapping[str, Mapping[str, float]]
-
-    def effect(self, weights: Mapping[str, float]) -> Effect:
-        """That of all effects in their ``weights``; unknown ones count nothing."""
-        known = {name: weight for name, weight in weights.items() if name in self.means}
-        mean = sum(weight * self.means[name] for name, weight in known.items())
-        variance = sum(
-            weight * other_weight * self.covariances[name][other]
-            for name, weight in known.items()
-            for other, other_weight in known.items()
-        )
-        return Effect(mean, math.sqrt(max(variance, 0.0)))
-
-
-def believe(observations: Sequence[Observation], prior_sd: float) -> Belief:
-    """The posterior of effects with a normal prior around 0, one observation after the other.
+def believe(
+    observations: Sequence[Observation], prior_sd: float
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Means and covariances of effects with a normal prior around 0, after all ``observations``.
 
     The conjugate update of normal beliefs by normal measurements (Bishop, Pattern Recognition and
     Machine Learning, 2006, 3.3), in the form that inverts no matrix (Kalman's).
@@ -132,4 +113,4 @@ def believe(observations: Sequence[Observation], prior_sd: float) -> Belief:
             means[name] += gain * surprise
             for other in names:
                 shared[name][other] -= gain * with_sum[other]
-    return Belief(means, shared)
+    return means, shared

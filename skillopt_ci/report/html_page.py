@@ -3,7 +3,8 @@
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -12,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from skillopt_ci import __version__
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.model.types import by_role
-from skillopt_ci.report.effects import Effect
-from skillopt_ci.report.html_attempts import Viewer, section_name, viewer
+from skillopt_ci.report.effects import Effect, Effects
+from skillopt_ci.report.html_attempts import Recorded, Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import (
     Column,
     OutcomeMap,
@@ -21,14 +22,13 @@ from skillopt_ci.report.html_charts import (
     curve,
     outcome_map,
 )
-from skillopt_ci.report.html_skill import Evidence, learned, passages
-from skillopt_ci.report.view import EventView, RunView, failures
+from skillopt_ci.report.view import EventView, RunView, failures, lessons
 from skillopt_ci.report.words import (
     edit_evidence,
     edit_fate,
     effect_text,
     event_name,
-    follows,
+    gist,
     note_outcomes,
     reservations,
     usage_text,
@@ -37,6 +37,35 @@ from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
 from skillopt_ci.stats import Interval, wilson
 from skillopt_ci.text import cost_text, difference_text, plural, score, score_text
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A text of the skill. ``anchor`` is the section of the report that tells how it came about."""
+
+    label: str
+    text: str
+    anchor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A run with every step's evidence, the skill's ``versions`` oldest first (the last is now).
+
+    ``candidates`` has the text before and after each candidate, by the anchor of its section; a
+    candidate whose commits cannot be reached any more is missing there. ``attempts`` are some of
+    the ``count`` that this machine has on record, ``dates`` are the days of the run's first and its
+    newest commit.
+    """
+
+    run: RunView
+    versions: tuple[Version, ...]
+    candidates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    meta_skill: str = ""
+    attempts: Recorded = field(default_factory=dict)
+    count: int = 0
+    effects: Effects = field(default_factory=dict)
+    dates: tuple[str, ...] = ()
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:
@@ -62,7 +91,7 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             curve=curve(run.history),
             history=[_event(run, entry) for entry in reversed(run.history)],
             map=drawn,
-            learned=learned(evidence, {view.anchor: view for view in views}, found),
+            learned=lessons(run),
             blame=[(evidence.versions[origin], lines) for origin, lines in found],
             views=views[::-1],
             marks={anchor(entry): run.mark(entry) for entry in run.history if entry.stays},
@@ -190,7 +219,7 @@ def _environment() -> Environment:
         edit_evidence,
         edit_fate,
     )
-    told = (effect_text, follows, wishes, diff_rows, effect_kind)
+    told = (effect_text, gist, wishes, diff_rows, effect_kind)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment
 
@@ -268,3 +297,29 @@ def wishes(record: StepRecord) -> Iterator[str]:
         place = f" on {note.path}{line}" if note.path else ""
         edits = f"{plural(note.proposed, 'edit')} proposed for it, {note.taken} taken"
         yield f"{note.author or 'somebody'}{place}: “{note.text}” – {one.fate}, {edits}"
+
+
+def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The last of ``texts`` in runs of lines of one origin, each with the index of its text.
+
+    A line is as old as it is unchanged, matched as diffs match them, text by text; a blank line
+    belongs to the one before it.
+    """
+    origins: list[int] = []
+    lines: list[str] = []
+    for index, text in enumerate(texts):
+        before, lines = lines, text.split("\n")
+        found = [index] * len(lines)
+        for block in SequenceMatcher(None, before, lines, autojunk=False).get_matching_blocks():
+            found[block.b : block.b + block.size] = origins[block.a : block.a + block.size]
+        origins = found
+    if lines and lines[-1] == "":
+        lines.pop()
+    for index, line in enumerate(lines[1:], start=1):
+        if not line.strip():
+            origins[index] = origins[index - 1]
+    start = 0
+    for end in range(1, len(lines) + 1):
+        if end == len(lines) or origins[end] != origins[start]:
+            yield origins[start], tuple(lines[start:end])
+            start = end

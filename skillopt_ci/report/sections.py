@@ -15,7 +15,6 @@ from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts, failu
 from skillopt_ci.report.words import (
     edit_evidence,
     event_name,
-    follows,
     note_outcomes,
     rules,
 )
@@ -125,11 +124,10 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
     """
     applied = proposal.applied_edits
     for number, edit in enumerate(applied[:_MOST_EDITS], start=1):
-        wishes = md.inline(follows(edit, proposal), 500)
         kept = _prefixed(" ", edit.target) if edit.op == "insert_after" else ""
         removed = _prefixed("-", edit.target) if edit.op in ("replace", "delete") else ""
         added = "" if edit.op == "delete" else _prefixed("+", edit.content)
-        yield md.join(f"**Edit {number}**", edit_evidence(edit), wishes, by=" · ")
+        yield f"**Edit {number}** · {edit_evidence(edit)}"
         yield md.block(md.join(kept, removed, added, by="\n"), "diff", lines=_DIFF_LINES)
     if len(applied) > _MOST_EDITS:
         yield f"And {plural(len(applied) - _MOST_EDITS, 'more edit')}."

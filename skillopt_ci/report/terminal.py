@@ -21,7 +21,6 @@ from skillopt_ci.report.words import (
     account_rows,
     edit_fate,
     edit_text,
-    follows,
     gist,
     notes_gist,
     refusal_lines,
@@ -101,8 +100,6 @@ def _step_rows(record: StepRecord) -> Iterator[tuple[str, str]]:
     yield from (("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns)
     for number, edit in enumerate(proposal.edits, start=1):
         yield f"edit {number}", f"{edit_fate(edit)}: {edit_text(edit)}"
-        if wishes := follows(edit, proposal):
-            yield "", wishes
 
 
 def _epoch_rows(record: BoundaryRecord) -> Iterator[tuple[str, str]]:
@@ -140,7 +137,7 @@ def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
         ("best", _snapshot(state.best)),
         *((("fresh attempts", run.claim),) if run.claim else ()),
         ("used", usage_text(state.usage)),
-        *account_rows(state.accounts, state.usage),
+        *account_rows(state.accounts),
     )
 
 

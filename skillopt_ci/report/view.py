@@ -19,7 +19,6 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     Summary,
 )
-from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.report.words import (
     account_rows,
     after_text,
@@ -27,9 +26,11 @@ from skillopt_ci.report.words import (
     arrow,
     boundary_verdict,
     categories,
+    notes_gist,
     refusal_lines,
     reminders,
     reservations,
+    rules,
     suggestion_rows,
     tasks_text,
     training_score,
@@ -38,10 +39,13 @@ from skillopt_ci.report.words import (
     with_pessimistic,
 )
 from skillopt_ci.rollout.types import FAILURE_BELOW
-from skillopt_ci.text import plural, score, score_text
+from skillopt_ci.sanitize import visible
+from skillopt_ci.text import difference_text, plural, score, score_text, within_noise
 
 #: How the edits were chosen, where there were more than the budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
+#: Characters of a rule.
+_RULE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,7 @@ def event_view(
             extras=tuple(extra_facts(proposal)),
             reasoning=(proposal.reasoning.strip(),) if proposal.reasoning.strip() else (),
             failed=tuple(dict.fromkeys(failed)),
-            accounts=tuple(account_rows(record.accounts, record.usage, proposal.usage)),
+            accounts=tuple(account_rows(record.accounts)),
         )
     parts = (record.slow_update, record.meta_skill)
     return EventView(
@@ -167,7 +171,7 @@ def event_view(
         extras=(),
         reasoning=tuple(one.reasoning.strip() for one in parts if one and one.reasoning.strip()),
         failed=tuple(pair.id for pair in record.pairs if pair.current.hard < FAILURE_BELOW),
-        accounts=tuple(account_rows(record.accounts, record.usage, record.stages)),
+        accounts=tuple(account_rows(record.accounts)),
     )
 
 
@@ -394,19 +398,6 @@ class RunView:
                 return event_view(end, self.place(end.epoch, "slow_update"))
         return None
 
-    @property
-    def moments(self) -> tuple[Moment, ...]:
-        return tuple(timeline(self.history))
-
-    @property
-    def config(self) -> Mapping[str, object]:
-        return {} if self.state.basis is None else self.state.basis.config
-
-    def skills(self) -> dict[int, str]:
-        """The current skill after each step (0: before the first), where its text is known."""
-        hashes = {entry.step: entry.skill_sha256 for entry in self.history}
-        return {step: self.texts[key] for step, key in hashes.items() if key in self.texts}
-
 
 def run_facts(run: RunView) -> Iterator[Fact]:
     state, first, since = run.state, run.origin, run.base_events
@@ -436,21 +427,66 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     yield Fact("used by the whole run" if since else "used", usage_text(state.usage))
 
 
-def failures(patterns: Sequence[PatternRecord]) -> tuple[PatternRecord, ...]:
-    """Patterns of one description together, the most frequent first.
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Rules that stay together in the skill, and the step or epoch's end that brought them."""
 
-    Analysts of several minibatches may name the same.
-    """
+    rules: tuple[str, ...]
+    entry: HistoryEntry
+    view: EventView
+    decision: Decision | None
+
+    @property
+    def gain(self) -> float:
+        return (self.entry.score_after or 0.0) - (self.entry.score_before or 0.0)
+
+    @property
+    def gain_text(self) -> str:
+        """``+0.225 ± 0.135 (95 %)``."""
+        return difference_text(self.gain, self._error, self.entry.tasks)
+
+    @property
+    def tasks_text(self) -> str:
+        """``40 tasks``, and whether chance alone could have brought the gain."""
+        noise = within_noise(self.gain, self._error, self.entry.tasks)
+        return f"{plural(self.entry.tasks, 'task')}{', within noise' if noise else ''}"
+
+    @property
+    def _error(self) -> float | None:
+        gate = None if self.decision is None else self.decision.gate
+        return None if gate is None else gate.standard_error
+
+
+def lessons(run: RunView) -> list[Lesson]:
+    """What the branch learned that base has not, what brought most first."""
+    found, events = [], run.history[run.base_events :]
+    taken = {entry.step for entry in events if entry.kind == "revert"}
+    for entry in events:
+        notes = entry.kind == "notes"
+        view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
+        if view is None or not entry.stays or (entry.kind == "step" and entry.step in taken):
+            continue
+        record, told = view.record, tuple[str, ...]()
+        if isinstance(record, StepRecord):
+            proposal = record.proposal
+            words = (notes_gist(proposal, _RULE),) if notes else rules(proposal, _RULE)
+            told = tuple(word for word in words if visible(word).strip())
+        elif record.slow_update and record.slow_update.content:
+            told = (record.gist,)
+        if told:
+            decision = record.decision.notes if notes and record.decision else record.decision
+            found.append(Lesson(told, entry, view, decision))
+    return sorted(found, key=lambda one: -one.gain)
+
+
+def failures(patterns: Sequence[PatternRecord]) -> list[PatternRecord]:
+    """Patterns of one description together, as analysts may name it, the most frequent first."""
     found: dict[str, PatternRecord] = {}
     for one in patterns:
-        known = found.get(one.description)
-        found[one.description] = (
-            one
-            if known is None
-            else PatternRecord(
-                description=one.description,
-                count=known.count + one.count,
-                task_ids=tuple(dict.fromkeys((*known.task_ids, *one.task_ids))),
-            )
+        same = found.setdefault(
+            one.description, PatternRecord(description=one.description, count=0)
         )
-    return tuple(sorted(found.values(), key=lambda one: -one.count))
+        tasks = tuple(dict.fromkeys((*same.task_ids, *one.task_ids)))
+        told = {"count": same.count + one.count, "task_ids": tasks}
+        found[one.description] = same.model_copy(update=told)
+    return sorted(found.values(), key=lambda one: -one.count)

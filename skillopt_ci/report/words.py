@@ -4,10 +4,9 @@ Text of models in them is cut and made inert for one line (:func:`~skillopt_ci.s
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
@@ -20,7 +19,7 @@ from skillopt_ci.ledger.records import (
     ReviewerNoteRecord,
     StepRecord,
 )
-from skillopt_ci.model.types import Accounts, Usage, by_role, total
+from skillopt_ci.model.types import Accounts, Usage, by_role
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import (
@@ -36,7 +35,6 @@ from skillopt_ci.text import (
 #: The normal distribution has 95 % within so many standard deviations.
 _NORMAL_95 = 1.959964
 _MOST_REASONS = 5
-_MOST_FOLLOWED = 5
 _ENDS = {
     "certain": "no outcome of the rest could have changed the verdict",
     "futile": "a gain was unlikely to be shown",
@@ -79,27 +77,13 @@ def detailed(usage: Usage) -> str:
     return f"{usage_text(usage)}{f' ({told})' if told else ''}"
 
 
-def account_rows(
-    accounts: Accounts,
-    whole: Usage,
-    stages: Mapping[str, Usage] = MappingProxyType({}),
-) -> Iterator[tuple[str, str]]:
-    """A row for each role, and below it one for each of its stages.
-
-    What no account has of ``whole`` is from before accounts were kept. A record without any
-    accounts may have ``stages`` instead.
-    """
-    if not accounts:
-        yield from ((f"  {stage}", detailed(used)) for stage, used in stages.items())
-        return
+def account_rows(accounts: Accounts) -> Iterator[tuple[str, str]]:
+    """A row for each role, and below it one for each of its stages."""
     for role, usage in by_role(accounts).items():
         own = {one.stage: used for one, used in accounts.items() if one.role == role}
         yield f"  {role}", detailed(usage)
         if list(own) != [role]:
             yield from ((f"    {stage}", detailed(used)) for stage, used in sorted(own.items()))
-    missing = whole.calls - total(accounts.values()).calls
-    if missing > 0:
-        yield "  earlier", f"{plural(missing, 'call')} before roles were told apart"
 
 
 # Scores and the gate's arithmetic.
@@ -348,18 +332,6 @@ def note_outcomes(record: StepRecord) -> Iterator[NoteOutcome]:
             fate = Fate.MERGED if decision.stays else Fate.REVERTED
         edits = tuple(edit for edit in proposal.edits if note.id in edit.note_ids)
         yield NoteOutcome(note, fate, edits)
-
-
-def follows(edit: EditRecord, proposal: ProposalRecord) -> str:
-    """Whose notes an edit follows, in plain words of one line; empty if nobody's."""
-    authors = {note.id: one_line(note.author, 60) for note in proposal.reviewer_notes}
-    told = [
-        f"{authors.get(name) or 'somebody'} ({one_line(name, 100)})"
-        for name in edit.note_ids[:_MOST_FOLLOWED]
-    ]
-    if more := len(edit.note_ids) - len(told):
-        told.append(f"{more} more")
-    return f"follows {', '.join(told)}" if told else ""
 
 
 # The end of an epoch.

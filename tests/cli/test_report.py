@@ -206,11 +206,8 @@ def test_without_comparisons_nothing_is_believed():
 
 
 def test_a_long_run_is_told_by_its_newest_steps():
-    steps = [compared_step(number, f"Rule {number}.", 0.1) for number in range(1, 141)]
-    found = edit_effects(steps)
-    assert (140, 0) in found
-    assert (1, 0) not in found
-    assert len(found) == 120
+    steps = [compared_step(number, f"Rule {number}.", 0.1) for number in range(1, 61)]
+    assert list(edit_effects(steps)) == [(number, 0) for number in range(21, 61)]
 
 
 @pytest.fixture

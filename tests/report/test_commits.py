@@ -325,7 +325,6 @@ def test_all_rows(make_end):
     assert (rows["guidance"], rows["old guidance"]) == (SLOW.content, "- Old.")
     assert (rows["improved"], rows["persistent fail"]) == ("t1", "t2")
     assert rows["meta skill"] == META.content
-    assert rows["  slow_rollout"].startswith("4 calls")
     assert rows["selection tasks"].startswith("0.500 → 0.750")
 
 

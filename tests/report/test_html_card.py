@@ -16,9 +16,8 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.report.effects import Effect
-from skillopt_ci.report.html_page import build_page, wishes
-from skillopt_ci.report.html_skill import Effects, Evidence, Version
+from skillopt_ci.report.effects import Effect, Effects
+from skillopt_ci.report.html_page import Evidence, Version, build_page, wishes
 from skillopt_ci.report.view import Fact, event_view
 
 GATE = GateRecord(

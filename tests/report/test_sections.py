@@ -196,20 +196,6 @@ def test_every_edit_is_a_diff(change, diff):
     assert f"```diff\n{diff}\n```" in parts(change)
 
 
-def test_an_edit_names_the_reviewers_that_it_follows():
-    note = ReviewerNoteRecord(id="review-7", author="@ada", text="Be kind")
-    kind = edit("append", content="Be kind").model_copy(update={"note_ids": ("review-7", "#1*x*")})
-    text = parts(kind, reviewer_notes=(note,))
-    assert "· follows (at)ada (review-7), somebody (no. 1&#42;x&#42;)" in text
-    assert "follows" not in parts(edit("append", content="Be kind"), reviewer_notes=(note,))
-
-
-def test_an_edit_that_follows_many_notes_names_the_first_ones():
-    ids = tuple(f"review-{number}" for number in range(9))
-    eager = edit("append", content="x").model_copy(update={"note_ids": ids})
-    assert "somebody (review-4), 4 more" in parts(eager)
-
-
 def test_what_was_not_applied_is_told_with_its_reason():
     missing = EditRecord(op="replace", target="gone", status="skipped_target_not_found")
     refused = EditRecord(op="append", content="answer 42", status="refused", reason="gives it away")

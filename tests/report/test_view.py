@@ -49,4 +49,4 @@ def pattern(description: str, count: int, *tasks: str) -> PatternRecord:
 
 def test_what_several_analysts_name_is_one_pattern_and_the_commonest_comes_first():
     found = failures([pattern("date", 2, "a"), pattern("tax", 2, "a", "b"), pattern("tax", 1, "c")])
-    assert found == (pattern("tax", 3, "a", "b", "c"), pattern("date", 2, "a"))
+    assert found == [pattern("tax", 3, "a", "b", "c"), pattern("date", 2, "a")]

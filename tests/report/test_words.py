@@ -45,23 +45,11 @@ ACCOUNTS = booked(
 
 
 def test_each_role_is_followed_by_its_stages():
-    assert tuple(account_rows(ACCOUNTS, Usage(calls=7))) == (
+    assert tuple(account_rows(ACCOUNTS)) == (
         ("  judge", "1 call, 11 tokens, cost unknown (no price known) (1 of reasoning)"),
         ("  target", "6 calls, 660 tokens, cost $0.7500 (100 cached)"),
         ("    rollout", "4 calls, 440 tokens, cost $0.5000"),
         ("    selection", "2 calls, 220 tokens, cost $0.2500 (100 cached)"),
-    )
-
-
-def test_what_was_used_before_roles_were_told_apart_is_said():
-    rows = dict(account_rows(ACCOUNTS, Usage(calls=9)))
-    assert rows["  earlier"] == "2 calls before roles were told apart"
-
-
-def test_a_record_of_an_earlier_version_tells_its_stages():
-    used = Usage(calls=2, prompt_tokens=5)
-    assert tuple(account_rows({}, used, {"rollout": used})) == (
-        ("  rollout", "2 calls, 5 tokens, cost $0.00"),
     )
 
 

@@ -16,7 +16,7 @@ from skillopt_ci.ledger.records import (
     SuggestionRecord,
     Summary,
 )
-from skillopt_ci.ledger.timeline import Moment
+from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.view import RunView
 from skillopt_ci.util import pick
@@ -61,7 +61,8 @@ def _written(name: str, content: object) -> str:
 
 
 def _files(evidence: RunView, root: str) -> _Files:
-    last, state = evidence.moments[-1], evidence.state
+    *_, last = timeline(evidence.history)
+    state = evidence.state
     yield "config.json", flat_config(evidence)
     runtime = {
         "last_completed_step": state.step,
@@ -72,8 +73,10 @@ def _files(evidence: RunView, root: str) -> _Files:
         "best_origin": last.best_origin,
     }
     yield "runtime_state.json", _known(runtime)
-    for step, text in evidence.skills().items():
-        yield _skill_file(step), text
+    # what came last in a step has its skill
+    for step, key in {entry.step: entry.skill_sha256 for entry in evidence.history}.items():
+        if key in evidence.texts:
+            yield _skill_file(step), evidence.texts[key]
     if (best := evidence.texts.get(state.best.sha256)) is not None:
         yield "best_skill.md", best
     if evidence.baseline is not None:
@@ -125,7 +128,7 @@ def flat_config(evidence: RunView) -> dict[str, object]:
 
 def _steps(evidence: RunView) -> _Files:
     kinds = ("step", "notes")
-    moments = {one.entry.step: one for one in evidence.moments if one.entry.kind in kinds}
+    moments = {one.entry.step: one for one in timeline(evidence.history) if one.entry.kind in kinds}
     done = [(record, moments[record.step]) for record in evidence.steps if record.step in moments]
     entries = [_step_record(evidence, record, moment) for record, moment in done]
     yield "history.json", entries
@@ -350,9 +353,10 @@ def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
         "current_score_at_epoch_end=current_score"
     )
     steps = {epoch.epoch: list[int]() for epoch in epochs}
-    for moment in evidence.moments:
-        if moment.entry.kind == "step":
-            steps.setdefault(moment.entry.epoch, []).append(moment.entry.step)
+    for entry in evidence.history:
+        if entry.kind == "step":
+            steps.setdefault(entry.epoch, []).append(entry.step)
+    *_, last = timeline(evidence.history)
     return _known(
         {
             "version": f"skillopt-ci-{__version__}",
@@ -364,7 +368,7 @@ def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
                 "final_selection_hard=current.measurement.hard "
                 "final_selection_soft=current.measurement.soft best_step=best.step",
             ),
-            **pick(evidence.moments[-1], "current_origin best_origin"),
+            **pick(last, "current_origin best_origin"),
             "total_steps": summary.total_steps,
             "total_accepts": sum(epoch.accepts for epoch in epochs),
             "total_rejects": sum(epoch.rejects for epoch in epochs),

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.report.html_skill import passages
+from skillopt_ci.report.html_page import passages
 
 TEXTS = st.lists(
     st.lists(st.sampled_from(["one", "two", "three", "", "four"]), max_size=8).map("\n".join),
