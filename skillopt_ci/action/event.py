@@ -29,10 +29,9 @@ _REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASC
 
 
 def requested(comment: str) -> tuple[str, str]:
-    """Return the word after `/skillopt` and what stands behind it in its line.
+    """The word after `/skillopt`, one of :data:`REQUESTS` or :data:`UNKNOWN`, and what follows it.
 
-    The word is one of :data:`REQUESTS`, or else :data:`UNKNOWN`: all but a note, a revert and
-    `apply anyway` stand alone in their line, and these say something. Empty if the comment does
+    All but a note, a revert and `apply anyway` stand alone in their line. Empty if the comment does
     not begin with `/skillopt`.
     """
     first, *rest = comment.splitlines() or [""]
@@ -59,10 +58,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment in the conversation of an issue or a pull request, and what it requests.
-
-    ``said`` is what stands in its first line after the command.
-    """
+    """A comment in a conversation; ``said`` follows the ``request`` in its first line."""
 
     id: int
     number: int
@@ -75,7 +71,10 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened: ``actor`` did it. Parts that the event does not have are empty."""
+    """What happened: ``actor`` did it, ``group_sha`` is the head of a merge group.
+
+    Parts that the event does not have are empty.
+    """
 
     name: str
     action: str = ""
@@ -87,14 +86,10 @@ class Event:
     pull: Pull | None = None
     comment: Comment | None = None
     group_sha: str = ""
-    """Head of a merge group."""
 
 
 def read_event(name: str, file: Path) -> Event:
-    """Read the payload of the event called ``name``.
-
-    Raises UsageError if it is not what GitHub sends.
-    """
+    """Raises UsageError if the payload is not what GitHub sends."""
     try:
         return _event(name, json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -166,8 +161,6 @@ class Perform:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Compare a pull request's skill with its base."""
-
     number: int
     head_sha: str
     comment: Comment | None = None
@@ -175,10 +168,7 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class Conclude:
-    """Post the evaluation's check, which may be required, on a commit that is not evaluated.
-
-    Without a conclusion it goes on waiting.
-    """
+    """Post the evaluation's check on a commit that is not evaluated; None: it goes on waiting."""
 
     head_sha: str
     conclusion: Literal["success", "neutral"] | None
@@ -187,10 +177,7 @@ class Conclude:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Do what a comment asks for without any model, and say in the thread what came of it.
-
-    ``head_then`` is the pull request's head when the comment was made.
-    """
+    """Do what a comment asks for without any model, and say in the thread what came of it."""
 
     comment: Comment
     head_then: str | None = None
@@ -198,10 +185,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Do nothing now, for a reason that the log tells, and with ``answer`` the thread as well.
-
-    ``reaction`` is for the comment that asked.
-    """
+    """Do nothing now, for a reason that the log tells, and with ``answer`` the thread as well."""
 
     reason: str
     comment: Comment | None = None

@@ -61,10 +61,7 @@ def repositories(workspace: Path, folder: Path) -> list[Path]:
 
 @contextmanager
 def owner_kept(workspace: Path, user: int) -> Iterator[None]:
-    """Give what ``user`` (ours) creates below ``workspace`` inside the block to its owner.
-
-    Does nothing where we own the workspace ourselves or may not give files away.
-    """
+    """Give what ``user`` (ours) creates below ``workspace`` inside the block to its owner."""
     found = workspace.stat()
     if user != 0 or found.st_uid == user:
         yield

@@ -70,10 +70,7 @@ class Inputs:
 
 
 def read_inputs(environ: Mapping[str, str]) -> Inputs:
-    """Read the inputs from the runner's variables; an empty value counts as not given.
-
-    Raises UsageError that names every input that cannot be.
-    """
+    """Raises UsageError that names every input that cannot be; an empty one is not given."""
     given: dict[str, Any] = {}
     for entry in fields(Inputs):
         default = str(entry.default or "")

@@ -24,8 +24,6 @@ from skillopt_ci.sanitize import harmless
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """The job's surroundings, from the variables that every runner sets."""
-
     workspace: Path
     event_name: str
     event_path: Path
@@ -78,7 +76,7 @@ class Job:
 
     @property
     def page(self) -> Path:
-        """The run's page. Its name is that of the artifact too, so each run has its own."""
+        """Its name is that of the artifact too, so each run has its own."""
         run = f"-{self.inputs.run}" if self.inputs.run else ""
         return self.keep / f"skillopt-report{run}.html"
 
@@ -105,10 +103,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an activity came to: outputs, the report in Markdown, and an exit status.
-
-    ``notes`` say what GitHub would not do, such as the permission that it takes.
-    """
+    """The report is Markdown; ``notes`` say what GitHub would not do, and why."""
 
     outputs: Outputs = field(default_factory=Outputs)
     report: str = ""
@@ -145,11 +140,7 @@ class Ended:
 
 
 def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | None = None) -> Ended:
-    """Run a command line inside of the job: its results as values, its talk in the log.
-
-    ``on_result`` gets each object as soon as it is printed. Nothing that the command says on the
-    way can be taken for a workflow command.
-    """
+    """Run a command line inside of the job; ``on_result`` gets each object when it is printed."""
     results: list[Result] = []
 
     def take(result: Result) -> None:

@@ -27,7 +27,6 @@ _new_token = partial(secrets.token_hex, 16)
 
 
 def main() -> int:
-    """Do what the event asks for; return the job's exit status."""
     log = JobLog(sys.stdout, _new_token)
     close_process()
     environ = whole_environment()
@@ -71,7 +70,6 @@ def run(job: Job) -> int:
 
 
 def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables with which git works in the workspace and may push."""
     folders = git_access.repositories(runner.workspace, runner.workspace / inputs.directory)
     settings = [
         *git_access.trust(folders),
@@ -84,10 +82,7 @@ def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) 
 
 
 def gather(job: Job, event: Event) -> Facts:
-    """Ask GitHub and the configuration what ``event`` leaves open, and only what is needed.
-
-    Raises the errors of GitHub if it cannot tell who may write.
-    """
+    """Ask GitHub and the configuration what ``event`` leaves open, and only what is needed."""
     if event.name == "issue_comment" and (said := event.comment) is not None:
         may = bool(said.request) and _may_write(job, event.actor)
         head = None

@@ -55,7 +55,7 @@ def _text(value: Any) -> str:
 
 
 def fold(results: Sequence[Result]) -> Outputs:
-    """The outputs of a job in which a command printed ``results``, in this order."""
+    """The outputs of a job in which a command printed ``results``."""
     last: Result = results[-1] if results else {}
     said: dict[str, Any] = {}
     if not results or "bytes" in last:
@@ -92,11 +92,7 @@ def fold(results: Sequence[Result]) -> Outputs:
 
 
 def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], str]) -> None:
-    """Set the step's outputs, each between delimiters that its value does not contain.
-
-    Empty ones are left out: reading them gives the same. ``token`` makes words that nobody can
-    guess, a new one for every call.
-    """
+    """Set each between delimiters that it does not contain; ``token`` makes unguessable words."""
     with file.open("a", encoding="utf-8", newline="\n") as stream:
         for name, value in outputs.items():
             if not value:
@@ -107,16 +103,12 @@ def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], s
 
 
 def append_summary(file: Path, markdown: str) -> None:
-    """Add to the step's summary; reports keep to far less than the megabyte that GitHub takes."""
     with file.open("a", encoding="utf-8", newline="\n") as stream:
         stream.write(markdown.rstrip("\n") + "\n")
 
 
 def command(name: str, text: str = "", **properties: str) -> str:
-    """A workflow command: a line by which a job speaks to the runner that reads its log.
-
-    Properties without a value are left out.
-    """
+    """A line by which a job speaks to the runner that reads its log."""
     given = [
         f"{key}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}"
         for key, value in properties.items()

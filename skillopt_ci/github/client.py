@@ -50,10 +50,7 @@ class Access:
 
 
 def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
-    """Read what a workflow's environment says; ``token`` goes before `GITHUB_TOKEN`, `GH_TOKEN`.
-
-    Raises UsageError if it does not name a repository or has no token.
-    """
+    """``token`` goes before `GITHUB_TOKEN` and `GH_TOKEN`. Raises UsageError without."""
     repository = environ.get("GITHUB_REPOSITORY", "")
     if not repository:
         raise UsageError(
@@ -72,11 +69,7 @@ def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a request is sent again, and how long that is waited for; times in seconds.
-
-    A rate limit that asks for more than ``longest`` ends the attempt; ``between_writes`` is what
-    GitHub advises against its secondary limits, which only its own hosts have.
-    """
+    """Times in seconds; a rate limit that asks for more than ``longest`` ends the attempt."""
 
     wait: Callable[[float], None] = time.sleep
     retries: int = 5
@@ -135,10 +128,7 @@ _PAUSES = (1.0, 5.0)
 
 @dataclass(frozen=True)
 class Client:
-    """A repository as PyGithub sees it, never fetched before something is asked of it.
-
-    ``name`` is its `owner/name`. ``redact`` takes secrets out of all texts that are published.
-    """
+    """A repository (`owner/name`); ``redact`` takes secrets out of all that is published."""
 
     hub: Github
     repo: Repository
@@ -147,14 +137,14 @@ class Client:
     redact: Redact = unchanged
 
     def send(self, method: str, path: str, content: object = None) -> Any:
-        """Ask for ``path`` below the repository and return the answer, as PyGithub raises it."""
+        """The answer to a request below the repository."""
         _, answer = self.repo.requester.requestJsonAndCheck(
             method, self.repo.url + path, input=content
         )
         return answer
 
     def listing(self, path: str, repository: str = "", **wanted: str) -> Iterator[Any]:
-        """Yield what a list below the repository, or another one, has, over all pages."""
+        """A list below the repository, or another one, over all pages."""
         other = self.repo.url.removesuffix(self.name) + repository
         url: str | None = (other if repository else self.repo.url) + path
         parameters: dict[str, object] | None = {"per_page": 100, **wanted}
@@ -166,10 +156,7 @@ class Client:
             parameters = None
 
     def create_idempotent(self, create: Callable[[], T], find: Callable[[], T | None]) -> T:
-        """Create something; after a lost answer look whether it is there before asking again.
-
-        Raises AnswerLost after three attempts, and whatever else ``create`` and ``find`` raise.
-        """
+        """After a lost answer look before asking again. Raises AnswerLost after three attempts."""
         for pause in _PAUSES:
             try:
                 return create()
@@ -210,7 +197,6 @@ class Client:
 def connect(
     access: Access, policy: RetryPolicy | None = None, redact: Redact = unchanged
 ) -> Client:
-    """Return a client; nothing is sent yet."""
     policy = policy or RetryPolicy()
     host = urlsplit(access.api_url).hostname or ""
     has_secondary_limits = host == urlsplit(PUBLIC_API).hostname or host.endswith(".ghe.com")
@@ -240,5 +226,5 @@ def connect(
 
 
 def same_text(one: str | None, other: str) -> bool:
-    """Say whether GitHub, which turns line ends into its own and trims, has this text already."""
+    """GitHub turns line ends into its own and trims."""
     return (one or "").replace("\r\n", "\n").strip() == other.replace("\r\n", "\n").strip()

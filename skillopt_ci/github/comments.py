@@ -19,19 +19,13 @@ _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
 
 
 def keep_comment(client: Client, number: int, body: str) -> Change:
-    """Post or edit our one comment on pull request ``number`` whose first line is that of ``body``.
-
-    Raises ValueError if it is no HTML comment.
-    """
+    """Post or edit our comment that begins with the marker of ``body``: ValueError without one."""
     there = f"/issues/{number}/comments"
     return _keep(client, number, body, lambda: _conversation(client, number), there)
 
 
 def answer_note(client: Client, number: int, note: Comment, body: str) -> Change:
-    """Post or edit our one answer to a note: in its thread, or in the conversation.
-
-    ``body`` begins with a marker of its own.
-    """
+    """Post or edit our one answer to a note: in its thread, or in the conversation."""
     if note.thread is None:
         return keep_comment(client, number, body)
 

@@ -23,10 +23,7 @@ _SUBMODULE = "160000"
 
 @dataclass(frozen=True, slots=True)
 class ApiCommits:
-    """Writes commits through the API; ``remote`` is the same repository as git calls it.
-
-    To be used as the ledger's ``write_commit``.
-    """
+    """The ledger's ``write_commit``; ``remote`` is the same repository as git calls it."""
 
     client: Client
     remote: str

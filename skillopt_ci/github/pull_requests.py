@@ -45,7 +45,6 @@ _OBSTACLES = {
 
 
 def get_pull_request(client: Client, number: int) -> PullRequest:
-    """Raises NotFound if there is none of that number."""
     with asking(f"show pull request #{number}", _READ):
         return client.repo.get_pull(number).complete()
 
@@ -72,7 +71,7 @@ def head_before(client: Client, number: int, moment: str) -> str | None:
 
 
 def find_open(client: Client, head: str, base: str) -> int | None:
-    """Return the number of our branch's open pull request, preferably that into ``base``."""
+    """The number of our branch's open pull request, preferably that into ``base``."""
     found = _open_one(_of_branch(client, head, base))
     return None if found is None else found.number
 
@@ -133,10 +132,7 @@ def merge_pull_request(
 
 
 def changed_paths(client: Client, number: int) -> frozenset[str] | None:
-    """The files that a pull request changes, renamed ones by both names.
-
-    None if there are more than GitHub lists (3,000): any file may be one of them.
-    """
+    """Renamed files by both names; None if there are more than GitHub lists (3,000)."""
     with asking(f"list the files of #{number}", _READ):
         pull = client.repo.get_pull(number).complete()
         files = list(pull.get_files())

@@ -14,11 +14,7 @@ Line = tuple[Literal["ok", "warning", "error"], str]
 
 
 def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Line]:
-    """A line for each thing that training needs there, with the remedy where it is missing.
-
-    ``secrets`` are the keys that a job needs, ``branch`` is the skills branch. Raises the errors of
-    GitHub if it does not show the repository.
-    """
+    """Whether there is what training needs: the secrets, rights to push ``branch``, a workflow."""
     with asking(f"show the repository {client.name}"):
         default = client.send("GET", "")["default_branch"]
     there = [each["name"] for each in _seen(client, f"/contents/{_PLACE}") or ()]
@@ -53,7 +49,7 @@ def _line(holds: bool | None, what: str, remedy: str) -> Line:
 
 
 def _seen(client: Client, path: str) -> Any:
-    """What GitHub answers; None where there is nothing, or the token may not see it."""
+    """None where there is nothing, or the token may not see it."""
     try:
         with asking(f"show {path}"):
             return client.send("GET", path)

@@ -21,11 +21,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WantedPullRequest:
-    """How the one rolling pull request of a run is to look.
-
-    ``head`` is the skills branch. A ``draft`` is made ready when that is False; what a person made
-    ready is never made a draft again. ``labels`` are added where missing; others are left alone.
-    """
+    """The one rolling pull request; ``labels`` are added, what a person made ready stays ready."""
 
     head: str
     base: str
@@ -37,7 +33,7 @@ class WantedPullRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeptPullRequest:
-    """The pull request's number after it was kept, and notes on what GitHub would not do to it."""
+    """``notes`` say what GitHub would not do to it."""
 
     number: int | None
     change: Change
@@ -82,7 +78,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class WantedCheck:
-    """A check on a commit as it is to look. Without a conclusion it is in progress."""
+    """Without a conclusion it is in progress."""
 
     name: str
     head_sha: str

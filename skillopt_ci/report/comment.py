@@ -10,19 +10,9 @@ from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.markdown import Links
-from skillopt_ci.report.sections import (
-    event_body,
-    event_section,
-    fact_cells,
-)
-from skillopt_ci.report.view import EventView, Fact, RunView, lessons, run_facts
-from skillopt_ci.report.words import (
-    Fate,
-    NoteOutcome,
-    detailed,
-    edit_text,
-    note_outcomes,
-)
+from skillopt_ci.report.sections import event_body, event_section, fact_cells
+from skillopt_ci.report.view import Fact, Lesson, RunView, lessons, run_facts
+from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, note_outcomes
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import difference_text, plural, score
 
@@ -58,11 +48,7 @@ def marker(run: str, part: str = "") -> str:
 def pinned_comment(
     run: RunView, links: Links, *, inconclusive: str = "", limit: int = md.COMMENT_BYTES
 ) -> str:
-    """What happened last and a folded section for every event, in at most ``limit`` bytes.
-
-    What was learned and what it cost stands in the pull request's :func:`body`.
-    ``inconclusive`` says why the newest job came to no verdict.
-    """
+    """What happened last, and a folded section for every event, in at most ``limit`` bytes."""
     head = md.join(marker(run.state.run), _standing(run, inconclusive))
     told = run.history[run.base_events :]
     sections = [event_section(run, links, entry) for entry in reversed(told)]
@@ -79,7 +65,6 @@ def step_comment(run: RunView, links: Links, *, inconclusive: str = "") -> str:
 
 
 def title(run: RunView) -> str:
-    """What was learned, in the words of what brought most, and what all of it brought."""
     name, learned = md.clip(md.single_line(run.skill_name), _TITLE - 80), lessons(run)
     more = sum(len(one.rules) for one in learned) - 1
     words = one_line(learned[0].rules[0], 60) if learned else "nothing learned yet"
@@ -91,7 +76,6 @@ def title(run: RunView) -> str:
 
 
 def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
-    """The pull request's text: what was learned, how sure that is, and how to deal with it."""
     branch = f"skillopt/{run.state.run}"
     log = links.compare(run.base, branch, "all that it changed") if run.base else ""
     text = md.join(
@@ -120,7 +104,7 @@ def lessons_text(run: RunView, links: Links) -> str:
     lines = [
         "\n  - ".join(
             (
-                f"- **{one.gain_text}** on {one.tasks_text} · {_where(one.view, links)}",
+                f"- **{one.gain_text}** on {one.tasks_text} · {_where(one, links)}",
                 *(md.inline(rule, _RULE) for rule in one.rules[:_MOST_EDITS]),
             )
         )
@@ -131,9 +115,9 @@ def lessons_text(run: RunView, links: Links) -> str:
     return "\n".join(lines)
 
 
-def _where(view: EventView, links: Links) -> str:
-    name, verdict = view.name.lower(), view.place.verdict
-    return links.commit(verdict, name) if verdict else name
+def _where(lesson: Lesson, links: Links) -> str:
+    verdict = lesson.view.place.verdict
+    return links.commit(verdict, lesson.name) if verdict else lesson.name
 
 
 def _gain(run: RunView, *, sure: bool = True) -> str:
@@ -172,7 +156,6 @@ def _claim(run: RunView) -> str:
 
 
 def interruption(why: str) -> str:
-    """The notice of a job that ended without a verdict; empty without a reason."""
     if not why:
         return ""
     return (
@@ -183,7 +166,6 @@ def interruption(why: str) -> str:
 
 
 def results(run: RunView) -> str:
-    """Scores with their intervals, and what they cost."""
     roles = by_role(run.state.accounts)
     used = (Fact(f"↳ {role}", detailed(usage)) for role, usage in roles.items())
     rescaled = "<sub>The way of measuring changed under way; scores are shown since.</sub>"
@@ -228,11 +210,7 @@ def step_check(
     inconclusive: str = "",
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
-    """The check on the tip of the skills branch.
-
-    Green is only what was measured to be better; what was reverted, or came to no verdict, is
-    neutral.
-    """
+    """The check on the tip: green only for what was measured to be better, else neutral."""
     newest = run.newest
     judged = newest is not None and not inconclusive and not run.unscored
     decision = newest.record.decision if newest is not None and judged else None
@@ -293,7 +271,7 @@ def confirmation_check(run: RunView, links: Links) -> WantedCheck | None:
 def annotations(
     remarks: Iterable[tuple[str, str, str]], tasks: Mapping[str, TaskPlace]
 ) -> Iterator[Annotation]:
-    """Remarks on tasks, where these are defined: a task's name, what became of it, a sentence."""
+    """For each remark on a task: its name, what became of it, a sentence."""
     placed = [remark for remark in remarks if remark[0] in tasks]
     for task, word, text in placed[:_MOST_ANNOTATIONS]:
         place = tasks[task]
@@ -311,10 +289,7 @@ def annotations(
 
 
 def note_answers(run: str, record: StepRecord, commit: str, links: Links) -> dict[str, str]:
-    """The answer to each note that a step was given, by the note's id.
-
-    ``commit`` is the step's verdict. Answers begin with a marker of their own.
-    """
+    """The answer to each note by its id; ``commit`` is the step's verdict."""
     return {
         one.note.id: md.cut(
             md.join(

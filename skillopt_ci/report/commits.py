@@ -15,24 +15,7 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     Summary,
 )
-from skillopt_ci.report.words import (
-    account_rows,
-    arithmetic,
-    arrow,
-    categories,
-    edit_text,
-    gist,
-    headline,
-    note_outcomes,
-    notes_gist,
-    notes_verdict,
-    refusal_lines,
-    reminders,
-    reservations,
-    rewriting,
-    unusable_lines,
-    usage_text,
-)
+from skillopt_ci.report import words as say
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import difference_text, plural, score, score_text
@@ -46,7 +29,7 @@ _Words = tuple[str, Iterable[str]]
 
 
 def event(event: Event, candidate: str | None) -> CommitText:
-    """The message of an event's commit; ``candidate`` is the commit that it decides on."""
+    """``candidate`` is the commit that the event decides on."""
     entry, record, summary = event.entry, event.record, event.summary
     facts, last = {"Skillopt-Action": entry.action}, dict[str, str]()
     scores = _scores(entry.score_before, entry.score_after, entry.tasks)
@@ -68,9 +51,9 @@ def event(event: Event, candidate: str | None) -> CommitText:
         facts |= scores
     elif entry.kind == "revert":
         proposal, number = record.proposal, entry.edit
-        rule = gist(proposal.applied_edits[number - 1 : number]) if number else ""
+        rule = say.gist(proposal.applied_edits[number - 1 : number]) if number else ""
         words = _said(
-            f"Take back {entry.reason}: {rule or headline(proposal)}",
+            f"Take back {entry.reason}: {rule or say.headline(proposal)}",
             f"This reverts {f'edit {number} of ' if number else ''}commit {event.work}.",
             "The skill is measured again before the next step, if its text was not measured yet.",
         )
@@ -91,16 +74,16 @@ def candidate(record: StepRecord | BoundaryRecord) -> CommitText:
         return _text(record, words, facts, record.skill_after, record.config_sha256)
     proposal = record.proposal
     when = "One version earlier" if proposal.skill_attempted else "Before this change"
-    edits = map(edit_text, proposal.applied_edits)
+    edits = map(say.edit_text, proposal.applied_edits)
     words = _said(
-        f"Step {record.step}: {headline(proposal)}",
+        f"Step {record.step}: {say.headline(proposal)}",
         f"{when} the model scored {score(proposal.rollout.hard)} on "
         f"{plural(proposal.rollout.n, 'training task')}.",
-        _list("", edits if proposal.mode == "patch" else rewriting(proposal)),
-        _list("", reminders(proposal)),
+        _list("", edits if proposal.mode == "patch" else say.rewriting(proposal)),
+        _list("", say.reminders(proposal)),
         f"Why: {one_line(proposal.reasoning, 600)}" if proposal.reasoning else "",
         _guidance(record),
-        _list("Refused by the guard:", refusal_lines(proposal)),
+        _list("Refused by the guard:", say.refusal_lines(proposal)),
         _changed(record.changes),
     )
     facts["Skillopt-Edits"] = str(proposal.change_count)
@@ -108,7 +91,6 @@ def candidate(record: StepRecord | BoundaryRecord) -> CommitText:
 
 
 def base(base: str, skill: str) -> CommitText:
-    """The message of a merge of ``base``, which changed the skill or the run's folder."""
     return CommitText(
         subject=f"Take in {base}: {skill} changed there",
         body=f"Merged without conflict, so that this branch can still be merged into {base}.",
@@ -149,7 +131,6 @@ def _said(subject: str, *paragraphs: str) -> _Words:
 
 
 def _measured(event: Event) -> _Words:
-    """The current skill was measured, or a candidate became outdated before the gate decided."""
     measured, entry = event.state.current.measurement, event.entry
     why = entry.reason
     if entry.kind == "set_aside":
@@ -165,18 +146,17 @@ def _measured(event: Event) -> _Words:
             f"Start training {event.state.skill}: {found}",
             f"The skill as it stands {scores}. From here on every training step is a commit: "
             "merged if it scored higher on the same tasks, reverted otherwise.",
-            *reservations(measured),
+            *say.reservations(measured),
         )
     return _said(
         f"Measure again: {found}, {why}",
         f"Reason: {why}. The current skill {scores}; the next candidates are compared with that.",
-        *reservations(measured),
+        *say.reservations(measured),
         _changed(event.changes),
     )
 
 
 def _confirmation(entry: HistoryEntry) -> _Words:
-    """Fresh attempts told the current skill from the last confirmed one, or did not yet."""
     told = {
         "confirmed": ("Confirm", "It claims this gain: chance rarely shows one such in a run."),
         "refuted": ("Refute", "It is worse than the last confirmed one: see what it brought."),
@@ -189,7 +169,7 @@ def _confirmation(entry: HistoryEntry) -> _Words:
         f"The skill was compared on selection tasks drawn at random, by attempts that no decision "
         f"had seen. {meaning}",
         _sentence(changed) if changed else "",
-        f"Used {usage_text(entry.usage)}.",
+        f"Used {say.usage_text(entry.usage)}.",
     )
 
 
@@ -199,7 +179,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
     assert decision is not None  # noqa: S101 - a step that is recorded was decided on
     known = decision.reused_from
     did = "Merge" if decision.stays else "Revert"
-    subject = f"{did} step {record.step} ({arrow(decision)}): {headline(proposal)}"
+    subject = f"{did} step {record.step} ({say.arrow(decision)}): {say.headline(proposal)}"
     if candidate is None:
         subject = f"Step {record.step}: {decision.reason}"
     return _said(
@@ -207,14 +187,14 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
         "" if candidate is None or decision.stays else f"This reverts commit {candidate}.",
         f"Verdict: {decision.verdict}. {_sentence(decision.reason)}",
         "" if decision.measurement is None else _flips(decision),
-        arithmetic(decision),
-        *reservations(decision.measurement),
+        say.arithmetic(decision),
+        *say.reservations(decision.measurement),
         _guidance(record),
-        notes_verdict(proposal, decision),
-        "" if proposal.changed else _list("Refused by the guard:", refusal_lines(proposal)),
-        _list("Replies of the optimizer that could not be used:", unusable_lines(proposal)),
+        say.notes_verdict(proposal, decision),
+        "" if proposal.changed else _list("Refused by the guard:", say.refusal_lines(proposal)),
+        _list("Replies of the optimizer that could not be used:", say.unusable_lines(proposal)),
         "" if known is None else f"Measured in step {known}, not again.",
-        f"Used {usage_text(record.usage)}.",
+        f"Used {say.usage_text(record.usage)}.",
         _changed(record.changes),
     )
 
@@ -223,10 +203,10 @@ def _notes(record: StepRecord) -> _Words:
     decision = record.decision and (record.decision.notes or record.decision)
     assert decision is not None  # noqa: S101 - see above
     return _said(
-        f"Step {record.step} ({arrow(decision)}): {notes_gist(record.proposal)}",
+        f"Step {record.step} ({say.arrow(decision)}): {say.notes_gist(record.proposal)}",
         f"The edits of step {record.step} did not stay, its reminders do. "
         f"{_sentence(decision.reason)}",
-        _list("", reminders(record.proposal)),
+        _list("", say.reminders(record.proposal)),
         _flips(decision),
     )
 
@@ -236,20 +216,20 @@ def _epoch_end(record: BoundaryRecord, candidate: str | None) -> _Words:
     subject = f"End of epoch {record.epoch}: {record.gist}"
     if candidate is not None and (decision := record.decision) is not None:
         did = "Merge" if decision.stays else "Revert"
-        subject = f"{did} end of epoch {record.epoch} ({arrow(decision)}): {record.gist}"
+        subject = f"{did} end of epoch {record.epoch} ({say.arrow(decision)}): {record.gist}"
         verdict = (
             "" if decision.stays else f"This reverts commit {candidate}.",
             f"Verdict: {decision.action}. {decision.reason}",
-            arithmetic(decision),
+            say.arithmetic(decision),
         )
-    used = f"Used {usage_text(record.usage)}."
+    used = f"Used {say.usage_text(record.usage)}."
     return _said(subject, *verdict, *_evidence(record), used)
 
 
 def _evidence(record: BoundaryRecord) -> Iterator[str]:
     if record.pairs:
         yield (
-            f"Compared on {plural(len(record.pairs), 'training task')}: {categories(record)}; "
+            f"Compared on {plural(len(record.pairs), 'training task')}: {say.categories(record)}; "
             f"{score(record.previous_hard)} under the last epoch's skill, "
             f"{score(record.current_hard)} under this one's."
         )
@@ -301,8 +281,8 @@ def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
         steps = f"{one.accepts} merged, {one.rejects} reverted, {one.skips} without a proposal"
         scores = f"best {score(one.best_score)}, current {score(one.current_score)}"
         yield f"epoch {one.epoch}", f"{plural(one.steps, 'step')}: {steps}; {scores}"
-    yield "used", f"{usage_text(summary.usage)}, {seconds:.1f} s"
-    yield from account_rows(summary.accounts)
+    yield "used", f"{say.usage_text(summary.usage)}, {seconds:.1f} s"
+    yield from say.account_rows(summary.accounts)
 
 
 def _final_scores(skill: FinalSkill) -> str:
@@ -344,7 +324,7 @@ def _guidance(record: StepRecord) -> str:
     told = (
         f"{one_line(one.note.author, 60)} ({one.note.id}): “{one_line(one.note.text, 200)}” "
         f"({one.fate})"
-        for one in note_outcomes(record)
+        for one in say.note_outcomes(record)
     )
     return _list("Reviewer guidance:", told)
 

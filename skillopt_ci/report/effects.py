@@ -22,7 +22,7 @@ _NEWEST_STEPS = 40
 
 
 class Effect(NamedTuple):
-    """What is believed of an effect: a normal distribution."""
+    """A normal distribution."""
 
     mean: float
     sd: float

@@ -113,7 +113,7 @@ def evaluation_check(
     fail_on: str = "regression",
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
-    """The check on the head of the pull request; with ``fail_on: never`` it cannot be red."""
+    """With ``fail_on: never`` it cannot be red."""
     conclusion: Conclusion = "neutral"
     if view.finding is Finding.IMPROVEMENT:
         conclusion = "success"

@@ -21,10 +21,7 @@ class Turn(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """One attempt at a task with the skill of that SHA-256; ``told`` says how it ended.
-
-    ``reason`` is the grader's.
-    """
+    """One attempt with the skill of that SHA-256; ``told`` says how it ended, ``reason`` why."""
 
     task: str
     stage: str
@@ -116,10 +113,7 @@ _STAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An attempt on the page: ``section`` is where the skill that it was made with is told of.
-
-    ``change`` is what that section's verdict said of the task.
-    """
+    """An attempt; ``section`` tells of its skill, and its verdict made ``change`` of the task."""
 
     id: str
     attempt: Trajectory

@@ -40,7 +40,7 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The whole drawing: ``labels`` are (x, text), ``epochs`` (x, number)."""
+    """``labels`` are (x, text), ``epochs`` (x, number)."""
 
     stretches: tuple[Stretch, ...]
     marks: tuple[Mark, ...]
@@ -51,7 +51,6 @@ class Curve:
 
 
 def curve(history: Sequence[HistoryEntry]) -> Curve:
-    """Draw the score of the current skill with its 95 % interval, and every candidate."""
     moments = [one for one in timeline(history) if one.entry.kind in _DRAWN]
     placed = [
         (moment, round(100 * (index + 0.5) / len(moments), 2))
@@ -70,7 +69,6 @@ def curve(history: Sequence[HistoryEntry]) -> Curve:
 
 
 def anchor(entry: HistoryEntry) -> str:
-    """The id of the section that tells of an event."""
     if entry.kind == "slow_update":
         return f"epoch-{entry.epoch}"
     return f"step-{entry.step}" if entry.kind in ("step", "notes") else ""
@@ -166,7 +164,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeMap:
-    """The drawing: a path for each outcome, cells of ``cell`` by ``row`` units."""
+    """A path for each outcome, cells of ``cell`` by ``row`` units."""
 
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from skillopt_ci import __version__
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.model.types import by_role
+from skillopt_ci.report import words as say
 from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_attempts import Recorded, Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import (
@@ -23,16 +24,6 @@ from skillopt_ci.report.html_charts import (
     outcome_map,
 )
 from skillopt_ci.report.view import EventView, RunView, failures, lessons
-from skillopt_ci.report.words import (
-    edit_evidence,
-    edit_fate,
-    effect_text,
-    event_name,
-    gist,
-    note_outcomes,
-    reservations,
-    usage_text,
-)
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
 from skillopt_ci.stats import Interval, wilson
@@ -69,12 +60,7 @@ class Evidence:
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:
-    """Return the whole HTML document; nothing in it is fetched from anywhere.
-
-    All texts of models, tasks and people are escaped; characters that nobody sees are left out. A
-    content security policy lets only our own script run. With ``live`` the page asks the server
-    that it came from for a newer one.
-    """
+    """One HTML document that fetches nothing; ``live`` lets it ask its server for a newer one."""
     # the page tells of all training, whatever base has of it already
     run = replace(evidence.run, base_events=0)
     views = [view for entry in run.history if (view := run.told(entry)) is not None]
@@ -111,12 +97,11 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
 
 
 def _event(run: RunView, entry: HistoryEntry) -> tuple[HistoryEntry, str, str, str]:
-    """An event with its name, its anchor, and what became of it."""
     view = run.told(entry)
     told = [entry.verdict if view is None else view.verdict, run.mark(entry)]
     if entry.kind == "confirm":
         told = [f"{entry.action}: {entry.reason}"]
-    return entry, event_name(entry), anchor(entry), ", ".join(filter(None, told))
+    return entry, say.event_name(entry), anchor(entry), ", ".join(filter(None, told))
 
 
 class Result(NamedTuple):
@@ -145,14 +130,13 @@ def _results(run: RunView) -> Iterator[Result]:
         kept = score_text(best.measurement.score, best.measurement.n)
         told.append(f"best so far: {kept} ({best.origin})")
     told += [run.claim] if run.claim else []
-    told += reservations(current.measurement)
+    told += say.reservations(current.measurement)
     now = (current.origin, current.measurement.score, current.measurement.n)
     first = () if origin is None else (("at the start", run.first_score, origin.tasks),)
     yield Result("Selection", (*first, now), tuple(told))
 
 
 def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Models, settings, tasks and what it took, as far as the run's records know."""
     state, tested = run.state, run.summary and run.summary.best.test
     basis = state.basis.config if state.basis else {}
 
@@ -193,7 +177,7 @@ def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[st
     spent = by_role(state.accounts).items()
     roles = {role: f"{plural(one.calls, 'call')}, {cost_text(one.cost_usd)}" for role, one in spent}
     days = dict(zip(("began", "newest") if len(dates) > 1 else ("date",), dates, strict=False))
-    yield "Time and cost", {**days, "used": usage_text(state.usage), **roles}
+    yield "Time and cost", {**days, "used": say.usage_text(state.usage), **roles}
 
 
 def _environment() -> Environment:
@@ -216,10 +200,10 @@ def _environment() -> Environment:
         cost_text,
         section_name,
         failures,
-        edit_evidence,
-        edit_fate,
+        say.edit_evidence,
+        say.edit_fate,
     )
-    told = (effect_text, gist, wishes, diff_rows, effect_kind)
+    told = (say.effect_text, say.gist, wishes, diff_rows, effect_kind)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment
 
@@ -245,7 +229,6 @@ def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]:
-    """The skill at the start and every candidate whose tasks are on record, oldest first."""
     if (first := evidence.run.baseline) is not None:
         yield Column("at the start", "", "measured", first, "start")
     for view in views:
@@ -290,8 +273,7 @@ def effect_kind(effect: Effect) -> str:
 
 
 def wishes(record: StepRecord) -> Iterator[str]:
-    """What reviewers asked for, and what became of it."""
-    for one in note_outcomes(record):
+    for one in say.note_outcomes(record):
         note = one.note
         line = f":{note.line}" if note.line is not None else ""
         place = f" on {note.path}{line}" if note.path else ""

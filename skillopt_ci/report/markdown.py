@@ -52,7 +52,6 @@ def inline(text: str, limit: int = 200) -> str:
 
 
 def code(text: str, limit: int = 80) -> str:
-    """``text`` set as code: a name, a path."""
     return f"<code>{inline(text, limit) or '–'}</code>"
 
 
@@ -66,7 +65,6 @@ def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
 
 
 def quote(text: str, limit: int = 1_000) -> str:
-    """``text`` as a block quotation, paragraph by paragraph."""
     lines = (single_line(line) for line in clip(_clean(text).strip(), limit).split("\n"))
     return "\n>\n".join(f"> {inline(line, limit)}" for line in lines if line)
 
@@ -179,10 +177,7 @@ def size(text: str) -> int:
 
 
 def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMMENT_BYTES) -> str:
-    """Join ``head``, ``sections`` and ``tail`` within ``limit`` bytes.
-
-    Sections stand in the order of their importance; those that do not fit become a number.
-    """
+    """Join them within ``limit`` bytes; the last sections, if they do not fit, become a number."""
     room, shown = limit - size(head) - size(tail) - 100, list[str]()
     for section in sections:
         room -= size(section) + 2

@@ -12,12 +12,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts, failures
-from skillopt_ci.report.words import (
-    edit_evidence,
-    event_name,
-    note_outcomes,
-    rules,
-)
+from skillopt_ci.report.words import edit_evidence, event_name, note_outcomes, rules
 from skillopt_ci.text import cost_text, plural, rounded, score
 
 _MOST_EDITS = 10
@@ -118,10 +113,7 @@ def _step_parts(record: StepRecord, links: Links) -> Iterator[str]:
 
 
 def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
-    """Each edit with its diff, or a rewritten document with its own; then what else there was.
-
-    The text of a refused edit is not repeated.
-    """
+    """Edits as diffs, or the new document's; the text of a refused edit is not repeated."""
     applied = proposal.applied_edits
     for number, edit in enumerate(applied[:_MOST_EDITS], start=1):
         kept = _prefixed(" ", edit.target) if edit.op == "insert_after" else ""
@@ -150,7 +142,6 @@ def _epoch_parts(record: BoundaryRecord) -> Iterator[str]:
 
 
 def pair_table(pairs: Sequence[PairRecord]) -> str:
-    """The pairs, those that changed first; nothing without pairs."""
     rank = {category: number for number, category in enumerate(_ORDER)}
     ordered = sorted(pairs, key=lambda pair: (rank.get(pair.category, len(rank)), pair.id))
     rows = [

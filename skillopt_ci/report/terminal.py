@@ -16,20 +16,8 @@ from skillopt_ci.ledger.records import (
     State,
     StepRecord,
 )
+from skillopt_ci.report import words as say
 from skillopt_ci.report.view import EventView, Fact, RunView
-from skillopt_ci.report.words import (
-    account_rows,
-    edit_fate,
-    edit_text,
-    gist,
-    notes_gist,
-    refusal_lines,
-    rewriting,
-    training_score,
-    unusable_lines,
-    usage_text,
-    with_pessimistic,
-)
 from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import Estimate, Summary
 from skillopt_ci.stats import Interval
@@ -67,16 +55,16 @@ def rows_at_a_glance(view: EventView, state: State) -> Rows:
     edits = "none proposed"
     if proposal.n_edits_merged:
         edits = f"{proposal.change_count} of {plural(proposal.n_edits_merged, 'proposal')}"
-    notes = notes_gist(proposal)
+    notes = say.notes_gist(proposal)
     return (
         *verdict,
         flips,
-        ("training tasks", training_score(proposal) + lost),
+        ("training tasks", say.training_score(proposal) + lost),
         ("edits", edits),
-        *(("", gist((edit,))) for edit in proposal.applied_edits),
-        *(("", words) for words in rewriting(proposal) if proposal.mode != "patch"),
-        *(("refused", words) for words in refusal_lines(proposal)),
-        *(("unusable reply", words) for words in unusable_lines(proposal)),
+        *(("", say.gist((edit,))) for edit in proposal.applied_edits),
+        *(("", words) for words in say.rewriting(proposal) if proposal.mode != "patch"),
+        *(("refused", words) for words in say.refusal_lines(proposal)),
+        *(("unusable reply", words) for words in say.unusable_lines(proposal)),
         *((("notes", notes),) if notes else ()),
         ("best so far", f"{score(best.measurement.score)} ({best.origin})"),
         *_told([view.used]),
@@ -99,7 +87,7 @@ def _step_rows(record: StepRecord) -> Iterator[tuple[str, str]]:
     proposal = record.proposal
     yield from (("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns)
     for number, edit in enumerate(proposal.edits, start=1):
-        yield f"edit {number}", f"{edit_fate(edit)}: {edit_text(edit)}"
+        yield f"edit {number}", f"{say.edit_fate(edit)}: {say.edit_text(edit)}"
 
 
 def _epoch_rows(record: BoundaryRecord) -> Iterator[tuple[str, str]]:
@@ -136,8 +124,8 @@ def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
         ("current", _snapshot(state.current)),
         ("best", _snapshot(state.best)),
         *((("fresh attempts", run.claim),) if run.claim else ()),
-        ("used", usage_text(state.usage)),
-        *account_rows(state.accounts),
+        ("used", say.usage_text(state.usage)),
+        *say.account_rows(state.accounts),
     )
 
 
@@ -161,7 +149,7 @@ def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]
 
 def _snapshot(snapshot: Snapshot) -> str:
     measured = snapshot.measurement
-    text = with_pessimistic(score_text(measured.score, measured.n), measured)
+    text = say.with_pessimistic(score_text(measured.score, measured.n), measured)
     return f"{text} ({snapshot.origin})"
 
 
@@ -281,7 +269,7 @@ def estimate_text(found: Estimate) -> str:
 
 
 def remarks(summary: Summary, *, all_of_them: bool = False) -> Iterator[str]:
-    """What is to be said besides the means, a sentence a line; the usual only on demand."""
+    """A sentence a line; the usual only on demand."""
     lost = summary.attempts - summary.measured
     if not summary.complete:
         yield (

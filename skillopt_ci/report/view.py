@@ -11,6 +11,7 @@ from typing import Literal
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
+    EditRecord,
     HistoryEntry,
     Measurement,
     PatternRecord,
@@ -19,25 +20,7 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     Summary,
 )
-from skillopt_ci.report.words import (
-    account_rows,
-    after_text,
-    arithmetic,
-    arrow,
-    boundary_verdict,
-    categories,
-    notes_gist,
-    refusal_lines,
-    reminders,
-    reservations,
-    rules,
-    suggestion_rows,
-    tasks_text,
-    training_score,
-    unusable_lines,
-    usage_text,
-    with_pessimistic,
-)
+from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW
 from skillopt_ci.sanitize import visible
 from skillopt_ci.text import difference_text, plural, score, score_text, within_noise
@@ -50,7 +33,7 @@ _RULE = 200
 
 @dataclass(frozen=True, slots=True)
 class StepPlace:
-    """Where a step is in git: the commit that merged or reverted it, and its candidate."""
+    """The commit that merged or reverted a step, and its candidate."""
 
     verdict: str = ""
     candidate: str = ""
@@ -89,7 +72,6 @@ class EventView:
 
     @property
     def anchor(self) -> str:
-        """The id of the section of a page that tells of it."""
         record = self.record
         return f"step-{record.step}" if isinstance(record, StepRecord) else f"epoch-{record.epoch}"
 
@@ -98,7 +80,7 @@ class EventView:
         decision = self.record.decision
         if decision is None or decision.score_after is None:
             return f"{self.name}: {self.verdict}"
-        return f"{self.name} {self.verdict}: {arrow(decision)} on {tasks_text(decision)}"
+        return f"{self.name} {self.verdict}: {say.arrow(decision)} on {say.tasks_text(decision)}"
 
     @property
     def gain(self) -> float | None:
@@ -129,13 +111,13 @@ class EventView:
         if decision.beats_best:
             yield Fact("best", "the candidate is better than the best skill so far")
         if (alone := decision.notes) is not None:
-            told = f"{alone.verdict}, {arrow(alone)}: {alone.reason}. {arithmetic(alone)}"
+            told = f"{alone.verdict}, {say.arrow(alone)}: {alone.reason}. {say.arithmetic(alone)}"
             yield Fact("reminders alone", told.rstrip())
 
     @property
     def used(self) -> Fact:
         took = "" if self.place.seconds is None else f", {self.place.seconds:,.1f} s"
-        return Fact("used", usage_text(self.record.usage) + took)
+        return Fact("used", say.usage_text(self.record.usage) + took)
 
 
 def event_view(
@@ -157,7 +139,7 @@ def event_view(
             extras=tuple(extra_facts(proposal)),
             reasoning=(proposal.reasoning.strip(),) if proposal.reasoning.strip() else (),
             failed=tuple(dict.fromkeys(failed)),
-            accounts=tuple(account_rows(record.accounts)),
+            accounts=tuple(say.account_rows(record.accounts)),
         )
     parts = (record.slow_update, record.meta_skill)
     return EventView(
@@ -165,23 +147,23 @@ def event_view(
         place,
         name=f"End of epoch {record.epoch}",
         heading=f"slow update after step {record.step}",
-        verdict=boundary_verdict(record),
+        verdict=say.boundary_verdict(record),
         reason=record.reason,
         work=tuple(_epoch_work(record)),
         extras=(),
         reasoning=tuple(one.reasoning.strip() for one in parts if one and one.reasoning.strip()),
         failed=tuple(pair.id for pair in record.pairs if pair.current.hard < FAILURE_BELOW),
-        accounts=tuple(account_rows(record.accounts)),
+        accounts=tuple(say.account_rows(record.accounts)),
     )
 
 
 def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     known = decision.reused_from
     reused = "" if known is None else f", as measured in step {known}: the text was the same"
-    metric = with_pessimistic(decision.metric, measured)
-    told = f"{score(decision.score_before)} → {after_text(decision)} ({metric}){reused}"
+    metric = say.with_pessimistic(decision.metric, measured)
+    told = f"{score(decision.score_before)} → {say.after_text(decision)} ({metric}){reused}"
     yield Fact("selection tasks", told)
-    if sentences := arithmetic(decision):
+    if sentences := say.arithmetic(decision):
         yield Fact("arithmetic", sentences)
     if decision.gate is not None and decision.gate.rounds > 1:
         yield Fact("rounds", f"{decision.gate.rounds}")
@@ -189,13 +171,13 @@ def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     yield Fact("broken", names=decision.broken)
     if measured.errors:
         yield Fact("not measured", names=measured.errors)
-    yield from (Fact("beware", sentence) for sentence in reservations(measured))
+    yield from (Fact("beware", sentence) for sentence in say.reservations(measured))
 
 
 def _step_work(record: StepRecord) -> Iterator[Fact]:
     proposal = record.proposal
     tasks = proposal.rollout.tasks
-    yield Fact("training tasks", training_score(proposal))
+    yield Fact("training tasks", say.training_score(proposal))
     yield Fact("failed", names=tuple(dict.fromkeys(task.id for task in tasks if task.failed)))
     if lost := tuple(task.id for task in tasks if not task.status.measured):
         yield Fact("not measured", names=lost)
@@ -219,19 +201,18 @@ def _step_work(record: StepRecord) -> Iterator[Fact]:
 
 
 def extra_facts(proposal: ProposalRecord) -> Iterator[Fact]:
-    """What a proposal says and does besides its edits, and what the guard kept out."""
-    yield from (Fact(label, words) for label, words in suggestion_rows(proposal))
+    yield from (Fact(label, words) for label, words in say.suggestion_rows(proposal))
     yield from (Fact("change", words) for words in proposal.change_summary)
-    yield from (Fact("reminder", words) for words in reminders(proposal))
-    yield from (Fact("refused", words) for words in refusal_lines(proposal, edits=False))
-    yield from (Fact("unusable reply", words) for words in unusable_lines(proposal))
+    yield from (Fact("reminder", words) for words in say.reminders(proposal))
+    yield from (Fact("refused", words) for words in say.refusal_lines(proposal, edits=False))
+    yield from (Fact("unusable reply", words) for words in say.unusable_lines(proposal))
 
 
 def _epoch_work(record: BoundaryRecord) -> Iterator[Fact]:
     told = "nothing to compare"
     if record.pairs:
         change = f"{score(record.previous_hard)} → {score(record.current_hard)}"
-        told = f"{change} on {plural(len(record.pairs), 'training task')}: {categories(record)}"
+        told = f"{change} on {plural(len(record.pairs), 'training task')}: {say.categories(record)}"
     yield Fact("compared", told)
     for label, part in (("guidance", record.slow_update), ("memory", record.meta_skill)):
         if part is not None and part.refused:
@@ -316,7 +297,6 @@ class RunView:
 
     @property
     def rescaled(self) -> bool:
-        """Whether the way of measuring changed in what is told."""
         return self._rescaled_at > max(self.base_events - 1, 0)
 
     @property
@@ -340,7 +320,6 @@ class RunView:
 
     @property
     def improved(self) -> bool:
-        """Whether the branch has something better that base has not."""
         return not self.unscored and any(entry.better for entry in self.history[self.base_events :])
 
     @property
@@ -375,7 +354,6 @@ class RunView:
         return ". ".join(told)
 
     def mark(self, entry: HistoryEntry) -> str:
-        """Whether what ``entry`` merged is confirmed, or provisional."""
         if self.state.confirmed is None or not entry.stays:
             return ""
         return "provisional" if entry in self.provisional else "confirmed"
@@ -385,11 +363,9 @@ class RunView:
         return event_view(self.steps[-1], self.place(self.steps[-1].step)) if self.steps else None
 
     def place(self, number: int, kind: EventKind = "step") -> StepPlace:
-        """Where a step, or an epoch's end, is in git; nowhere if its commits are out of reach."""
         return self.places.get((kind, number), StepPlace())
 
     def told(self, entry: HistoryEntry) -> EventView | None:
-        """The step or epoch's end that ``entry`` records, if its evidence was read."""
         for step in self.steps:
             if entry.kind == "step" and step.step == entry.step:
                 return event_view(step, self.place(step.step))
@@ -403,7 +379,7 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     state, first, since = run.state, run.origin, run.base_events
     current, best = state.current.measurement, state.best.measurement
     started = "–" if first is None else score_text(run.first_score, first.tasks)
-    now = with_pessimistic(score_text(current.score, current.n), current)
+    now = say.with_pessimistic(score_text(current.score, current.n), current)
     if (found := run.summary) is not None:
         told = [
             score_text(one.test.hard, one.test.n)
@@ -417,21 +393,23 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     yield Fact("score", f"{started} → {now} ({state.current.origin})")
     if run.claim:
         yield Fact("fresh attempts", run.claim)
-    yield from (Fact("beware", sentence) for sentence in reservations(current))
+    yield from (Fact("beware", sentence) for sentence in say.reservations(current))
     if run.unscored:
         yield Fact("beware", "a step was taken back since: the next step scores the skill again")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
     yield Fact("steps", run.counts_text)
     yield Fact("epoch", f"{state.epoch}")
-    yield Fact("used by the whole run" if since else "used", usage_text(state.usage))
+    yield Fact("used by the whole run" if since else "used", say.usage_text(state.usage))
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Rules that stay together in the skill, and the step or epoch's end that brought them."""
+    """Rules that came into the skill together and stay; the first are those of the ``edits``."""
 
-    rules: tuple[str, ...]
+    name: str
+    rules: Sequence[str]
+    edits: Sequence[EditRecord]
     entry: HistoryEntry
     view: EventView
     decision: Decision | None
@@ -460,22 +438,32 @@ class Lesson:
 def lessons(run: RunView) -> list[Lesson]:
     """What the branch learned that base has not, what brought most first."""
     found, events = [], run.history[run.base_events :]
-    taken = {entry.step for entry in events if entry.kind == "revert"}
+    taken = {(entry.step, entry.edit) for entry in events if entry.kind == "revert"}
     for entry in events:
         notes = entry.kind == "notes"
         view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
-        if view is None or not entry.stays or (entry.kind == "step" and entry.step in taken):
+        if view is None or not entry.stays or (not notes and (entry.step, 0) in taken):
             continue
-        record, told = view.record, tuple[str, ...]()
-        if isinstance(record, StepRecord):
-            proposal = record.proposal
-            words = (notes_gist(proposal, _RULE),) if notes else rules(proposal, _RULE)
-            told = tuple(word for word in words if visible(word).strip())
+        record, told, edits = view.record, list[str](), list[EditRecord]()
+        name = view.name.lower()
+        if isinstance(record, StepRecord) and notes:
+            told = [say.notes_gist(record.proposal, _RULE)]
+        elif isinstance(record, StepRecord):
+            proposal, gone = (
+                record.proposal,
+                {edit - 1 for step, edit in taken if step == entry.step},
+            )
+            rules = enumerate(say.rules(proposal, _RULE))
+            told = [rule for number, rule in rules if number not in gone]
+            if proposal.mode == "patch":
+                numbered = enumerate(proposal.applied_edits)
+                edits = [edit for number, edit in numbered if number not in gone]
+            name += ", a rule of it taken back" if gone else ""
         elif record.slow_update and record.slow_update.content:
-            told = (record.gist,)
-        if told:
+            told = [record.gist]
+        if told := [words for words in told if visible(words).strip()]:
             decision = record.decision.notes if notes and record.decision else record.decision
-            found.append(Lesson(told, entry, view, decision))
+            found.append(Lesson(name, told, edits, entry, view, decision))
     return sorted(found, key=lambda one: -one.gain)
 
 

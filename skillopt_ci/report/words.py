@@ -78,7 +78,6 @@ def detailed(usage: Usage) -> str:
 
 
 def account_rows(accounts: Accounts) -> Iterator[tuple[str, str]]:
-    """A row for each role, and below it one for each of its stages."""
     for role, usage in by_role(accounts).items():
         own = {one.stage: used for one, used in accounts.items() if one.role == role}
         yield f"  {role}", detailed(usage)
@@ -99,7 +98,7 @@ def after_text(decision: Decision) -> str:
 
 
 def arrow(decision: Decision) -> str:
-    """The scores before and after: ``0.500 → 0.750``."""
+    """``0.500 → 0.750``."""
     after = score(decision.score_after, estimated=decision.partial)
     return f"{score(decision.score_before)} → {after}"
 
@@ -113,7 +112,7 @@ def tasks_text(decision: Decision) -> str:
 
 
 def training_score(proposal: ProposalRecord) -> str:
-    """The score on training tasks, and under which skill if that was not the current one."""
+    """Also under which skill, if that was not the current one."""
     rollout = proposal.rollout
     when = ", one version earlier" if proposal.skill_attempted else ""
     return score_text(rollout.hard, rollout.n) + when
@@ -216,7 +215,6 @@ def edit_fate(edit: EditRecord) -> str:
 
 
 def headline(proposal: ProposalRecord) -> str:
-    """What a step did to the document, in a few words of the model's own."""
     return "; ".join(rules(proposal)) or "no change"
 
 
@@ -260,7 +258,6 @@ def notes_gist(proposal: ProposalRecord, limit: int = 60) -> str:
 
 
 def reminders(proposal: ProposalRecord) -> Iterator[str]:
-    """One line per new reminder, and one if the list was condensed."""
     notes = proposal.notes
     if notes is None:
         return
@@ -321,7 +318,6 @@ class NoteOutcome:
 
 
 def note_outcomes(record: StepRecord) -> Iterator[NoteOutcome]:
-    """What became of each note that the step was given."""
     proposal, decision = record.proposal, record.decision
     for note in proposal.reviewer_notes:
         if not note.taken or not proposal.changed:
