@@ -76,7 +76,8 @@ def status_command(settings: Globals) -> None:
         what = f"step {trailers.get('Skillopt-Step', '?')}"
         if "Skillopt-Epoch-End" in trailers:
             what = f"end of epoch {trailers.get('Skillopt-Epoch', '?')}"
-    run = RunView(reader.state, reader.history, commit=reader.commit)
+    summary = reader.folder.read_summary(reader.read)
+    run = RunView(reader.state, reader.history, summary=summary, commit=reader.commit)
     if settings.json:
         next_work = {
             "steps": coming and coming.total,

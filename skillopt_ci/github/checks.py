@@ -5,8 +5,7 @@ from typing import Any
 
 from github.CheckRun import CheckRun
 
-from skillopt_ci.github.client import Client, same_text
-from skillopt_ci.github.errors import asking
+from skillopt_ci.github.client import Client, asking, same_text
 from skillopt_ci.github.types import Annotation, Change, WantedCheck
 from skillopt_ci.text import one_line
 

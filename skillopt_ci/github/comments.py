@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from skillopt_ci.github.client import Client, same_text
-from skillopt_ci.github.errors import NotFound, asking
+from skillopt_ci.github.client import Client, NotFound, asking, same_text
 from skillopt_ci.github.types import Change, Comment, Reaction
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"

@@ -14,8 +14,7 @@ from typing import Any
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.remote import fetch_object
-from skillopt_ci.github.client import Client
-from skillopt_ci.github.errors import NotFound, Refused, Unavailable, asking
+from skillopt_ci.github.client import Client, NotFound, Refused, Unavailable, asking
 
 _WRITE = "contents: write"
 _SUBMODULE = "160000"

@@ -12,8 +12,7 @@ from dataclasses import replace
 from github.GithubObject import NotSet
 from github.PullRequest import PullRequest
 
-from skillopt_ci.github.client import Client, same_text
-from skillopt_ci.github.errors import NotFound, Refused, Unavailable, asking
+from skillopt_ci.github.client import Client, NotFound, Refused, Unavailable, asking, same_text
 from skillopt_ci.github.types import (
     Change,
     KeptPullRequest,

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 from urllib.parse import quote
 
-from skillopt_ci.github.client import Client
-from skillopt_ci.github.errors import Refused, asking
+from skillopt_ci.github.client import Client, Refused, asking
 
 _PLACE = ".github/workflows"
 #: Rules that keep Actions from moving a branch on, unless they let it pass.

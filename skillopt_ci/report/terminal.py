@@ -12,16 +12,15 @@ from skillopt_ci.estimate.estimate import Part
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     HistoryEntry,
-    Snapshot,
     State,
     StepRecord,
 )
 from skillopt_ci.report import words as say
-from skillopt_ci.report.view import EventView, Fact, RunView
+from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
 from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import Estimate, Summary
 from skillopt_ci.stats import Interval
-from skillopt_ci.text import cost_text, names_text, percent, plural, rounded, score, score_text
+from skillopt_ci.text import cost_text, names_text, percent, plural, rounded, score
 from skillopt_ci.util import pick
 
 Rows = tuple[tuple[str, str], ...]
@@ -55,17 +54,14 @@ def rows_at_a_glance(view: EventView, state: State) -> Rows:
     edits = "none proposed"
     if proposal.n_edits_merged:
         edits = f"{proposal.change_count} of {plural(proposal.n_edits_merged, 'proposal')}"
-    notes = say.notes_gist(proposal)
     return (
         *verdict,
         flips,
         ("training tasks", say.training_score(proposal) + lost),
         ("edits", edits),
-        *(("", say.gist((edit,))) for edit in proposal.applied_edits),
-        *(("", words) for words in say.rewriting(proposal) if proposal.mode != "patch"),
+        *(("", words) for words in say.rules(proposal)),
         *(("refused", words) for words in say.refusal_lines(proposal)),
         *(("unusable reply", words) for words in say.unusable_lines(proposal)),
-        *((("notes", notes),) if notes else ()),
         ("best so far", f"{score(best.measurement.score)} ({best.origin})"),
         *_told([view.used]),
     )
@@ -111,20 +107,12 @@ def _told(facts: Iterable[Fact]) -> Iterator[tuple[str, str]]:
 
 def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
     """The run at a glance; ``coming`` are rows about what is under way and what comes next."""
-    run = replace(run, base_events=0)
-    state, first = run.state, run.start
+    state = run.state
     return (
         ("skill", state.skill),
         ("branch at", run.commit[:10]),
-        ("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet"),
-        ("steps", run.counts_text),
-        *((("last epoch end", f"epoch {state.boundary}"),) if state.boundary else ()),
         *coming,
-        ("started at", "–" if first is None else score_text(first.score_after or 0.0, first.tasks)),
-        ("current", _snapshot(state.current)),
-        ("best", _snapshot(state.best)),
-        *((("fresh attempts", run.claim),) if run.claim else ()),
-        ("used", say.usage_text(state.usage)),
+        *_told(run_facts(replace(run, base_events=0))),
         *say.account_rows(state.accounts),
     )
 
@@ -145,12 +133,6 @@ def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]
         **({} if run.state.confirmed is None else {"provisional": run.state.provisional}),
         **coming,
     }
-
-
-def _snapshot(snapshot: Snapshot) -> str:
-    measured = snapshot.measurement
-    text = say.with_pessimistic(score_text(measured.score, measured.n), measured)
-    return f"{text} ({snapshot.origin})"
 
 
 def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ...]:

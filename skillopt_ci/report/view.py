@@ -398,8 +398,8 @@ def run_facts(run: RunView) -> Iterator[Fact]:
         yield Fact("beware", "a step was taken back since: the next step scores the skill again")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
-    yield Fact("steps", run.counts_text)
-    yield Fact("epoch", f"{state.epoch}")
+    last = f", the last one is {state.step} in epoch {state.epoch}" if state.step else ""
+    yield Fact("steps", f"{run.counts_text}{last}")
     yield Fact("used by the whole run" if since else "used", say.usage_text(state.usage))
 
 

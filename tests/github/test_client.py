@@ -9,19 +9,17 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import (
     Access,
+    AnswerLost,
+    NotFound,
+    PermissionMissing,
+    Refused,
     RetryPolicy,
+    Unavailable,
     connect,
     from_environ,
     same_text,
 )
 from skillopt_ci.github.comments import keep_comment
-from skillopt_ci.github.errors import (
-    AnswerLost,
-    NotFound,
-    PermissionMissing,
-    Refused,
-    Unavailable,
-)
 from skillopt_ci.github.pull_requests import changed_paths, get_pull_request, keep_pull_request
 from skillopt_ci.github.types import Annotation, WantedCheck, WantedPullRequest
 

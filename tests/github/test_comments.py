@@ -4,8 +4,8 @@ import pytest
 from github_server.scene import SKILL, Scene
 from github_server.state import ACTIONS
 
+from skillopt_ci.github.client import AnswerLost, PermissionMissing, Refused
 from skillopt_ci.github.comments import answer_note, keep_comment, react, review_notes
-from skillopt_ci.github.errors import AnswerLost, PermissionMissing, Refused
 from skillopt_ci.github.types import Change
 
 MARKER = "<!-- skillopt-ci:v1 key=demo -->"

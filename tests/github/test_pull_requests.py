@@ -6,7 +6,7 @@ from github_server import pulls
 from github_server.scene import SKILL, WANTED, Scene
 
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.errors import NotFound, PermissionMissing, Refused
+from skillopt_ci.github.client import NotFound, PermissionMissing, Refused
 from skillopt_ci.github.pull_requests import (
     changed_paths,
     file_at,

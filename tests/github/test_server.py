@@ -12,7 +12,7 @@ from github_server.description import find, request_problems
 from github_server.scene import SKILL, Scene
 from github_server.state import Fault, Hub
 
-from skillopt_ci.github.errors import NotFound
+from skillopt_ci.github.client import NotFound
 from skillopt_ci.github.pull_requests import get_pull_request
 from skillopt_ci.github.settings import setup_of
 
