@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-BOT_NAME = "github-actions[bot]"
-BOT_EMAIL = "41898282+github-actions[bot]@users.noreply.github.com"
-
-
-def trust(folders: Sequence[Path]) -> list[tuple[str, str]]:
-    """Settings that let git work in these folders, whoever owns them."""
-    return [("safe.directory", str(folder)) for folder in folders]
+#: Who commits where nobody is set up.
+BOT = [
+    ("user.name", "github-actions[bot]"),
+    ("user.email", "41898282+github-actions[bot]@users.noreply.github.com"),
+]
 
 
 def authorize(server_url: str, token: str) -> list[tuple[str, str]]:
@@ -25,10 +23,6 @@ def authorize(server_url: str, token: str) -> list[tuple[str, str]]:
     key = f"http.{server_url.rstrip('/')}/.extraheader"
     # the empty value forgets what checkout may have kept: GitHub refuses two authorizations
     return [(key, ""), (key, f"Authorization: Basic {basic(token)}")]
-
-
-def identify() -> list[tuple[str, str]]:
-    return [("user.name", BOT_NAME), ("user.email", BOT_EMAIL)]
 
 
 def basic(token: str) -> str:

@@ -72,12 +72,13 @@ def run(job: Job) -> int:
 def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
     folders = git_access.repositories(runner.workspace, runner.workspace / inputs.directory)
     settings = [
-        *git_access.trust(folders),
+        # whoever owns them
+        *(("safe.directory", str(folder)) for folder in folders),
         *git_access.authorize(runner.server_url, inputs.token),
     ]
     trusted = git_access.as_environment(settings, environ)
     if not Git(folders[-1], trusted).attempt("config", "--get", "user.email").text:
-        settings += git_access.identify()
+        settings += git_access.BOT
     return git_access.as_environment(settings, environ)
 
 

@@ -24,7 +24,7 @@ from skillopt_ci.cli.build import (
     skill_path,
     unconfined_programs,
 )
-from skillopt_ci.cli.comment import links_of, note_id, noting, publish_run, task_places
+from skillopt_ci.cli.comment import links_of, note_id, publish_run, task_places
 from skillopt_ci.cli.console import build_observer
 from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.errors import (
@@ -37,7 +37,7 @@ from skillopt_ci.errors import (
 )
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.client import Client
+from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
 from skillopt_ci.github.pull_requests import file_at, find_open, merge_pull_request, why_closed
 from skillopt_ci.github.types import Reaction

@@ -3,8 +3,7 @@
 What GitHub refuses becomes a note: the steps are paid for, and need not be seen to count.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,6 +110,7 @@ def publish(
     ``inconclusive`` says why the newest job came to no verdict, ``tasks`` where tasks are defined.
     """
     from skillopt_ci.github.checks import keep_check  # noqa: PLC0415 - see above
+    from skillopt_ci.github.client import noting  # noqa: PLC0415
     from skillopt_ci.github.comments import keep_comment  # noqa: PLC0415
     from skillopt_ci.github.pull_requests import (  # noqa: PLC0415
         keep_pull_request,
@@ -154,14 +154,6 @@ def publish(
         with noting(notes):
             merge_pull_request(client, read, run.commit, wishes.merge_method, title(run))
     return Published(report, number, tuple(notes))
-
-
-@contextmanager
-def noting(notes: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except SkilloptError as error:
-        notes.append(str(error))
 
 
 def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:

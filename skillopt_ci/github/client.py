@@ -24,7 +24,7 @@ from requests.utils import parse_header_links
 from urllib3.response import BaseHTTPResponse
 
 from skillopt_ci import __version__
-from skillopt_ci.errors import InfrastructureError, UsageError
+from skillopt_ci.errors import InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.util import stray_character
 
@@ -95,6 +95,15 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
             f"could not {what}: GitHub's answer is not usable: {error}",
             hint="Is GITHUB_API_URL the API of the server that holds the repository?",
         ) from error
+
+
+@contextmanager
+def noting(notes: list[str]) -> Iterator[None]:
+    """Let what GitHub refuses be a note."""
+    try:
+        yield
+    except SkilloptError as error:
+        notes.append(" ".join(str(error).split()))
 
 
 def _translate(error: GithubException, what: str, permission: str) -> Refused | Unavailable:

@@ -5,14 +5,12 @@ deleting the branch, or merging, makes room for a new one.
 """
 
 from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from github.GithubObject import NotSet
 from github.PullRequest import PullRequest
 
-from skillopt_ci.github.client import Client, NotFound, Refused, Unavailable, asking, same_text
+from skillopt_ci.github.client import Client, NotFound, Refused, asking, noting, same_text
 from skillopt_ci.github.types import (
     Change,
     KeptPullRequest,
@@ -235,25 +233,17 @@ def _finish(
     known, notes = {label.name for label in pull.labels}, list[str]()
     missing = [label for label in wanted.labels if label not in known]
     done = change if change != Change.UNCHANGED else Change.UPDATED
-    with _noted(notes):
+    with noting(notes):
         if pull.draft and not wanted.draft:
             with asking(f"mark #{pull.number} as ready for review", _WRITE):
                 pull.mark_ready_for_review()
             change = done
-    with _noted(notes):
+    with noting(notes):
         if missing:
             with asking(f"label #{pull.number}", _WRITE):
                 client.send("POST", f"/issues/{pull.number}/labels", {"labels": missing})
             change = done
     return KeptPullRequest(pull.number, change, tuple(notes))
-
-
-@contextmanager
-def _noted(notes: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except (Refused, Unavailable) as failure:
-        notes.append(" ".join(str(failure).split()))
 
 
 def _merge_now(

@@ -11,7 +11,7 @@ from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import event_body, event_section, fact_cells
-from skillopt_ci.report.view import Fact, Lesson, RunView, lessons, run_facts
+from skillopt_ci.report.view import Fact, RunView, lessons, run_facts
 from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, note_outcomes
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import difference_text, plural, score
@@ -77,7 +77,6 @@ def title(run: RunView) -> str:
 
 def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
     branch = f"skillopt/{run.state.run}"
-    log = links.compare(run.base, branch, "all that it changed") if run.base else ""
     text = md.join(
         marker(run.state.run, "pull-request"),
         f"### What {md.code(run.skill_name)} learned: {_gain(run)}",
@@ -90,7 +89,7 @@ def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
         f"[skillopt-ci](https://pypi.org/project/skillopt-ci/) trains on this branch, "
         f"{md.code(branch)}: a model works on tasks, edits are proposed from what went wrong, and "
         "an edit stays only if it solves more of the tasks that it was not made from. The model "
-        f"itself never changes.{f' See {log}.' if log else ''}",
+        "itself never changes.",
         footer(run, links),
     )
     return md.cut(text, md.COMMENT_BYTES)
@@ -104,7 +103,7 @@ def lessons_text(run: RunView, links: Links) -> str:
     lines = [
         "\n  - ".join(
             (
-                f"- **{one.gain_text}** on {one.tasks_text} · {_where(one, links)}",
+                f"- {one.text} · {links.commit(one.view.place.verdict, one.name)}",
                 *(md.inline(rule, _RULE) for rule in one.rules[:_MOST_EDITS]),
             )
         )
@@ -113,11 +112,6 @@ def lessons_text(run: RunView, links: Links) -> str:
     if len(learned) > len(lines):
         lines.append(f"- and {plural(len(learned) - len(lines), 'more step')}")
     return "\n".join(lines)
-
-
-def _where(lesson: Lesson, links: Links) -> str:
-    verdict = lesson.view.place.verdict
-    return links.commit(verdict, lesson.name) if verdict else lesson.name
 
 
 def _gain(run: RunView, *, sure: bool = True) -> str:

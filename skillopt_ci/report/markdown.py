@@ -8,7 +8,6 @@ the same in Markdown, in a table's cell and between HTML tags.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote as parse_quote
 
 from skillopt_ci.sanitize import visible
 
@@ -147,13 +146,11 @@ class Links:
 
     def commit(self, sha: str, words: str = "") -> str:
         """A commit, linked; its short hash unless ``words`` say it better."""
+        if not sha:
+            return words
         if not self.repository:
             return f"{words} <code>{sha[:7]}</code>".strip()
         return f"[{words or sha[:7]}]({self.repository}/commit/{sha})"
-
-    def compare(self, base: str, head: str, words: str) -> str:
-        both = "...".join(parse_quote(name, safe="") for name in (base, head))
-        return f"[{words}]({self.repository}/compare/{both})" if self.repository else words
 
     def within(self, address: str, words: str) -> str:
         """A page of the repository, linked; an ``address`` from a record may be anything."""

@@ -171,13 +171,13 @@ def course_lines(course: AttemptTrace, *, whole: bool = False) -> Iterator[tuple
     made = f"task {course.task}, attempt {course.attempt}, stage {course.stage}"
     yield "attempt", f"{made}, solver {course.solver}, skill {course.skill_sha256[:12]}"
     for event in course.events:
-        for heading, text in (*_turn_lines(event), *_end_lines(event)):
+        for heading, text in _event_lines(event):
             yield heading, text if whole else shortened(text, SHORT)
     if course.end is None:
         yield "unfinished", "the record ends here"
 
 
-def _turn_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _event_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     match event.get("type"):
         case "asked":
             for message in event.get("messages", ()):
@@ -201,10 +201,6 @@ def _turn_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         case "step_graded":
             found = event.get("score", {})
             yield "score so far", f"{score(found.get('soft'))}: {found.get('reason', '')}"
-
-
-def _end_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    match event.get("type"):
         case "try_failed":
             yield f"try {int(event.get('retry', 0)) + 1} failed", str(event.get("reason", ""))
         case "work_ended":

@@ -398,8 +398,8 @@ def run_facts(run: RunView) -> Iterator[Fact]:
         yield Fact("beware", "a step was taken back since: the next step scores the skill again")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
-    last = f", the last one is {state.step} in epoch {state.epoch}" if state.step else ""
-    yield Fact("steps", f"{run.counts_text}{last}")
+    yield Fact("steps", run.counts_text)
+    yield Fact("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet")
     yield Fact("used by the whole run" if since else "used", say.usage_text(state.usage))
 
 
@@ -419,20 +419,12 @@ class Lesson:
         return (self.entry.score_after or 0.0) - (self.entry.score_before or 0.0)
 
     @property
-    def gain_text(self) -> str:
-        """``+0.225 ± 0.135 (95 %)``."""
-        return difference_text(self.gain, self._error, self.entry.tasks)
-
-    @property
-    def tasks_text(self) -> str:
-        """``40 tasks``, and whether chance alone could have brought the gain."""
-        noise = within_noise(self.gain, self._error, self.entry.tasks)
-        return f"{plural(self.entry.tasks, 'task')}{', within noise' if noise else ''}"
-
-    @property
-    def _error(self) -> float | None:
-        gate = None if self.decision is None else self.decision.gate
-        return None if gate is None else gate.standard_error
+    def text(self) -> str:
+        """``**+0.225 ± 0.135 (95 %)** on 40 tasks``, and whether that may be chance."""
+        gate, tasks = self.decision and self.decision.gate, self.entry.tasks
+        error = gate.standard_error if gate else None
+        noise = ", within noise" if within_noise(self.gain, error, tasks) else ""
+        return f"**{difference_text(self.gain, error, tasks)}** on {plural(tasks, 'task')}{noise}"
 
 
 def lessons(run: RunView) -> list[Lesson]:

@@ -7,13 +7,11 @@ import pytest
 from github_server.state import Hub
 
 from skillopt_ci.action.git_access import (
-    BOT_NAME,
+    BOT,
     as_environment,
     authorize,
-    identify,
     owner_kept,
     repositories,
-    trust,
 )
 from skillopt_ci.git.process import Git
 
@@ -63,8 +61,8 @@ def test_settings_are_added_to_those_that_are_there(tmp_path):
 
 
 def test_the_last_of_two_names_counts(tmp_path):
-    env = as_environment(identify(), {"GIT_CONFIG_COUNT": "nonsense"})
-    assert Git(tmp_path, env).text("config", "user.name") == BOT_NAME
+    env = as_environment(BOT, {"GIT_CONFIG_COUNT": "nonsense"})
+    assert Git(tmp_path, env).text("config", "user.name") == BOT[0][1]
 
 
 def test_the_workspace_and_a_repository_inside_it_are_trusted(tmp_path):
@@ -79,7 +77,6 @@ def test_a_repository_around_the_workspace_is_not_trusted(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "workspace").mkdir()
     assert repositories(tmp_path / "workspace", tmp_path / "workspace") == [tmp_path / "workspace"]
-    assert ("safe.directory", "*") not in trust(repositories(tmp_path, tmp_path))
 
 
 RUNNER = 1001

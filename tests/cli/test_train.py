@@ -221,7 +221,6 @@ def test_an_end_that_is_due_is_done_once(cli, due):
     assert "End of epoch 1, after step 2 (simulated models)" in done.out
     assert "make room for guidance" in done.out
     assert "end of epoch: merged" in cli(due, "log").out
-    assert "last epoch end  epoch 1" in cli(due, "status").out
     assert cli(due, "status", "--json").json["epoch_end"] == 1
 
 

@@ -98,11 +98,6 @@ def test_commits_are_linked_by_their_short_hash():
     assert Links(REPOSITORY).commit(SHA) == f"[{SHA[:7]}]({REPOSITORY}/commit/{SHA})"
 
 
-def test_branches_are_compared_whatever_their_names():
-    link = Links(REPOSITORY).compare("a b", "skillopt/x", "changes")
-    assert link == f"[changes]({REPOSITORY}/compare/a%20b...skillopt%2Fx)"
-
-
 @pytest.mark.parametrize(
     ("address", "linked"),
     [
@@ -120,7 +115,6 @@ def test_an_address_from_a_record_is_linked_only_within_the_repository(address, 
 def test_nothing_is_linked_without_an_address():
     links = Links()
     assert links.commit(SHA) == f"<code>{SHA[:7]}</code>"
-    assert links.compare("a", "b", "changes") == "changes"
     assert links.run("workflow run") == ""
 
 

@@ -159,7 +159,8 @@ def test_the_run_at_a_glance(state, make_entry):
         ("skill", "SKILL.md"),
         ("branch at", "0123456789"),
         ("score", "0.500 [0.15, 0.85] n=4 → 0.750 [0.30, 0.95] n=4 (step 3)"),
-        ("steps", "1 merged, 0 reverted, the last one is 3 in epoch 2"),
+        ("steps", "1 merged, 0 reverted"),
+        ("last step", "3 (epoch 2)"),
         ("used", "20 calls, 4,100 tokens, cost unknown (no price known)"),
     )
 
@@ -167,10 +168,10 @@ def test_the_run_at_a_glance(state, make_entry):
 def test_before_the_first_step_there_is_none(state, make_entry):
     rows = dict(status_rows(run_of(state.model_copy(update={"step": 0}))))
     assert rows["score"].startswith("– → 0.750")
-    assert rows["steps"] == "0 merged, 0 reverted"
+    assert rows["last step"] == "none yet"
     entry = make_entry(action="skip_no_patches", score_after=None)
     rows = dict(status_rows(run_of(state, entry)))
-    assert rows["steps"].startswith("0 merged, 0 reverted, 1 without a candidate")
+    assert rows["steps"] == "0 merged, 0 reverted, 1 without a candidate"
 
 
 def test_programs_get_the_same_as_numbers(state, make_entry):
