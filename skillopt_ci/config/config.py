@@ -24,8 +24,7 @@ class GateConfig(Section):
     early_stop: bool = True
     """Stop measuring a candidate when its rejection is certain."""
     look_every: int = Field(default=16, gt=0)
-    """Tasks measured between two looks at the results: at best as many as are worked on at once
-    (`model.target.max_concurrency`), fewer to save calls, more to save time."""
+    """Tasks evaluated between two looks at the results: fewer save calls, more save time."""
     max_type_loss: float | None = Field(default=None, ge=0, le=1)
     """Largest loss of the mean score that an accepted skill may bring to any type of task."""
 
@@ -50,8 +49,7 @@ class GitHub(Section):
     threshold: float = Field(default=0.0, ge=0, le=1)
     """Smallest change of the mean score that is called better or worse."""
     baseline: Literal["none"] | None = None
-    """`none`: an evaluation also works on the tasks without any skill, and says what head's adds.
-    The answers are kept in the cache: later evaluations pay for them again only if it is lost."""
+    """`none`: an evaluation also tries the tasks without a skill, and says what head's adds."""
 
     @field_validator("comments", mode="before")
     @classmethod
@@ -138,8 +136,7 @@ class Gradient(Section):
     max_minibatch_chars: int = Field(default=200_000, ge=500)
     """Fewer go into a call where they would be longer together."""
     evidence: int = Field(default=80, ge=0)
-    """Most attempts that a step learns from: beside its own, the latest ones of earlier steps
-    under the same skill; 0 means its own alone."""
+    """Most attempts a step learns from, earlier ones under the same skill included; 0: its own."""
     merge_batch_size: int = Field(default=8, ge=2)
     """Patches per merge call."""
     analyst_workers: int = Field(default=16, gt=0)
@@ -171,8 +168,7 @@ class Optimizer(Section):
     rewrite_max_completion_tokens: int = Field(default=64_000, gt=0)
     """Token limit of replies that hold a whole document."""
     use_slow_update: bool = True
-    """Compare the skill with the last epoch's at each epoch's end and write strategic guidance
-    into a protected block of the document."""
+    """Compare epochs at their ends, and write guidance into a protected block of the document."""
     slow_update_samples: int = Field(default=20, gt=0)
     """Training tasks on which the two skills are compared."""
     slow_update_gate_with_selection: bool = True
@@ -218,9 +214,8 @@ class Evaluation(Section):
     max_error_rate: float = Field(default=0.2, ge=0, le=1)
     """Share of tasks that may end in infrastructure or grader errors before a step stops."""
     confirm: float = Field(default=0.1, ge=0, le=1)
-    """Share of the run's attempts that may be spent on confirming what was merged, by fresh
-    attempts at the ends of epochs and of the run; 0: nothing is confirmed. Holds for runs that
-    began with it."""
+    """Share of the run's attempts that may go into confirming merges with fresh attempts, when an
+    epoch or the run ends; 0: none. Holds for runs that began with it."""
     gate: GateConfig = GateConfig()
     """How a candidate is compared with the current skill, and at what expense."""
 
@@ -248,9 +243,8 @@ class Schedule(Section):
     slow_update: Literal["inline", "scheduled"] = "inline"
     """`step` and `run` do it when it is due, or leave it to `skillopt-ci slow-update`."""
     ahead: Literal["none", "sure"] = "sure"
-    """Rollouts that `run` prefetches: none, or those that are sure to be needed, while a candidate
-    or a decision is recorded. Nothing is prefetched with a budget of calls, tokens or dollars,
-    without the cache, on Ray, or where people make the attempts."""
+    """Rollouts that `run` prefetches: none, or those sure to be needed. Nothing is prefetched with
+    a budget of calls, tokens or dollars, without the cache, on Ray, or with people as solvers."""
 
 
 class Limits(Section):

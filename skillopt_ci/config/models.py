@@ -133,8 +133,8 @@ class ModelRole(Section):
     `codex` and `cursor`: an agent on the command line; `command`: a program that reads the prompt
     and prints the answer; `simulated`: no model at all."""
     model: str = Field(min_length=1)
-    """The model's name as its server knows it. For a command, a name for reports: answers are kept
-    under it, so change it (a version will do) when the program changes."""
+    """The model's name as its server knows it. Answers of a command are kept under it: change it
+    when the program changes."""
     command: tuple[Argument, ...] = ()
     """Program and arguments of `provider: command`; never a shell line. The prompt is on standard
     input, the answer on standard output; the end of standard error is the trace that analysts see.
@@ -154,8 +154,7 @@ class ModelRole(Section):
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable that holds the key (never the key itself)."""
     api_key_file: FileName | None = None
-    """A file that holds the key and nothing else, such as a mounted secret, instead of a variable.
-    A relative path starts at the configuration's folder; `~` is the home folder."""
+    """A file that holds nothing but the key, instead of a variable; `~` is the home folder."""
     temperature: float | None = Field(default=None, ge=0, le=2)
     """Left out of the request if absent: many models accept only their own default."""
     max_output_tokens: int | None = Field(default=None, gt=0)

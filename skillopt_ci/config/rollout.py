@@ -213,9 +213,6 @@ class LimitChanges(Section):
     cost_usd: float | None = Field(default=None, gt=0)
     """US dollars."""
 
-    def named(self) -> dict[str, object]:
-        return self.model_dump(exclude_none=True)
-
 
 class Submission(Section):
     """How a submission is looked at before the agent may end."""
@@ -275,7 +272,8 @@ class AttemptLimits(Section):
     """US dollars, as far as prices are known; null: no limit."""
 
     def changed(self, changes: LimitChanges | None) -> "AttemptLimits":
-        return self if changes is None else self.model_copy(update=changes.named())
+        given = {} if changes is None else changes.model_dump(exclude_none=True)
+        return self.model_copy(update=given)
 
 
 class LocalExecutor(Section):

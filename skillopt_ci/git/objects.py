@@ -135,7 +135,10 @@ def read_file(git: Git, tree: str, path: str) -> str | None:
     found = file_entry(git, tree, path)
     if found is None:
         return None
-    content = _read_blob(git, found.oid)
+    blob = find(git, found.oid)
+    if blob is None:
+        raise RepositoryError(f"{found.oid} is missing in the repository {git.folder}")
+    content = blob.content
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -144,13 +147,6 @@ def read_file(git: Git, tree: str, path: str) -> str | None:
             f"{path}:{line}: not UTF-8 in commit {tree[:12]} (byte {error.start})",
             hint="Save the file as UTF-8 and commit it.",
         ) from error
-
-
-def _read_blob(git: Git, oid: str) -> bytes:
-    found = find(git, oid)
-    if found is None:
-        raise RepositoryError(f"{oid} is missing in the repository {git.folder}")
-    return found.content
 
 
 def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:

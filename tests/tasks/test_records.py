@@ -151,7 +151,7 @@ def test_a_computer_block_reaches_the_task():
     assert made.computer.files == (TaskFile("src/a.py", "x = 1\n"),)
     assert made.computer.block.setup == (("sh", "-c", "git init -q"), ("touch", "b"))
     assert made.computer.block.limits is not None
-    assert made.computer.block.limits.named() == {"steps": 3}
+    assert made.computer.block.limits.model_dump(exclude_none=True) == {"steps": 3}
 
 
 def test_listed_files_are_read_from_the_folder(tmp_path, write):
