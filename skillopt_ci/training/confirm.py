@@ -33,7 +33,7 @@ from skillopt_ci.skill.regions import reading
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
-from skillopt_ci.training.measure import Scores, Tally, worth_in
+from skillopt_ci.training.measure import Scores, worth_in
 from skillopt_ci.training.plan import boundary_due, calls_left, sizes_of, steps_per_epoch
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -309,6 +309,6 @@ def _pairs(
     for (task, draw), *attempts in sides:
         if all(one.status.measured for one in attempts):
             current, confirmed = (
-                round(float(worth(Tally(one.hard, one.soft))), _DIGITS) for one in attempts
+                round(float(worth((one.hard, one.soft))), _DIGITS) for one in attempts
             )
             yield FreshPair(id=task.id, draw=draw, current=current, confirmed=confirmed)

@@ -18,15 +18,12 @@ from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural, score
 from skillopt_ci.training.gate import Ask, Outcome, Setup, Test, decide, sequential_test, setup
-from skillopt_ci.training.measure import Scores, measurement_of, rounds, tallies, text_of
-from skillopt_ci.training.memory import measured_before, past_tallies
+from skillopt_ci.training.measure import Scores, TaskScores, measurement_of, rounds, text_of
+from skillopt_ci.training.memory import measured_before, past_scores
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Candidate, ScoredCheckout
 
 STAGE = "selection"
-
-#: A skill in a comparison, and the number of the first round of attempts that counts.
-Side = tuple[str, int]
 
 
 async def evaluate(
@@ -112,14 +109,14 @@ async def evaluate_text(
     """Roll out the text ``skill`` as far as the decision needs it, and decide."""
     reused, known = known_measurement(run, checkout, skill) or (None, None)
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
-    first, found_before = 0, {}
+    found_before: TaskScores = {}
     if known is not None:
-        first, found_before = known.first_attempt, tallies(known)
+        found_before = known.tasks
         if known.asked >= set(terms.order):
             terms = replace(terms, stop=False)
     planned = len(terms.order)
     test = sequential_test(terms, found_before)
-    outcome, scores = await _roll_out(run, models, test, (skill, first), planned)
+    outcome, scores = await _roll_out(run, models, test, skill, planned)
     asked, tallied = set(outcome.asked), outcome.candidate
     names = [task.id for task in run.selection if task.id in asked]
     found = measurement_of(
@@ -128,7 +125,6 @@ async def evaluate_text(
         evaluation,
         skill,
         planned if len(names) < planned else 0,
-        first,
     )
     if scores.made:
         found = scores.described(found, models.runner.caveat)
@@ -177,7 +173,7 @@ def _setup(
         [task.id for task in run.selection],
         checkout.state.current.measurement,
         checkout.state.best.measurement,
-        past_tallies(run, checkout),
+        past_scores(run, checkout),
         evaluation,
         notes_only=notes_only,
     )
@@ -194,17 +190,17 @@ def first_attempts(
         return ()
     terms = _setup(run, checkout, skill, _evaluation_of(run, record))
     first = next(sequential_test(terms, {}))
-    return tuple(one for ask in (first, *first.sure({})) for one in _requests(run, (skill, 0), ask))
+    return tuple(one for ask in (first, *first.sure({})) for one in _requests(run, skill, ask))
 
 
-def _requests(run: Run, side: Side, ask: Ask) -> tuple[AttemptRequest, ...]:
-    (skill, number), tasks = side, {task.id: task for task in run.selection}
-    numbered = ((tasks[name], number) for name in ask.tasks)
-    return rounds(numbered, skill, STAGE, run.config.rollout.attempts)
+def _requests(run: Run, skill: str, ask: Ask) -> tuple[AttemptRequest, ...]:
+    tasks = {task.id: task for task in run.selection}
+    first = ((tasks[name], 0) for name in ask.tasks)
+    return rounds(first, skill, STAGE, run.config.rollout.attempts)
 
 
 async def _roll_out(
-    run: Run, models: OpenModels, test: Test, side: Side, planned: int
+    run: Run, models: OpenModels, test: Test, skill: str, planned: int
 ) -> tuple[Outcome, Scores]:
     """Make what ``test`` asks for until it ends, and early what it is sure to ask for next."""
     run.observer(StageStarted(STAGE, planned))
@@ -217,7 +213,7 @@ async def _roll_out(
         look()
 
     async def put(asked: Ask) -> tuple[Rollout, ...]:
-        return await models.runner.carry_out(_requests(run, side, asked), done)
+        return await models.runner.carry_out(_requests(run, skill, asked), done)
 
     def look(*, first: bool = False) -> None:
         # each look costs as much as some answers: it is worth it where few answers are out

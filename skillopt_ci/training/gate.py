@@ -17,18 +17,16 @@ from skillopt_ci.config.config import Evaluation
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.records import Action, Decision, GateRecord, Measurement, State
 from skillopt_ci.text import plural
-from skillopt_ci.training.measure import Tallies, Tally, Worth, exact, gate_score, tallies, worth_in
+from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth_in
 
 #: Why a test ended: all was measured, or no outcome could have led to acceptance.
 End = Literal["measured", "certain"]
-#: (Hard, soft) scores by task; a task that could not be measured is not there.
-Scores = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     tasks: tuple[str, ...]
-    sure: Callable[[Scores], tuple["Ask", ...]] = field(
+    sure: Callable[[TaskScores], tuple["Ask", ...]] = field(
         default=lambda _: (), repr=False, compare=False
     )
     """What is asked next, in that order, whatever comes of the rest: it may be begun now. It is
@@ -45,14 +43,14 @@ class Setup:
 
     order: tuple[str, ...]
     eligible: frozenset[str]
-    current: Tallies
+    current: TaskScores
     worth: Worth
     look_every: int
     stop: bool = True
     bonus: Fraction = Fraction()
     tie_wins: bool = False
 
-    def differences(self, candidate: Tallies) -> list[Fraction]:
+    def differences(self, candidate: TaskScores) -> list[Fraction]:
         """Candidate minus current, of the tasks that count and are measured."""
         return [
             self.worth(candidate[task]) - self.worth(self.current[task])
@@ -63,22 +61,22 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a test ended: the candidate's tallies, the tasks it was asked and how many attempted."""
+    """How a test ended: the candidate's scores, the tasks it was asked and how many attempted."""
 
     end: End
-    candidate: Tallies
+    candidate: TaskScores
     asked: tuple[str, ...] = ()
     attempts: int = 0
 
 
-Test = Generator[Ask, Scores, Outcome]
+Test = Generator[Ask, TaskScores, Outcome]
 
 
-def sequential_test(setup: Setup, known: Tallies) -> Test:
+def sequential_test(setup: Setup, known: TaskScores) -> Test:
     """Measure a candidate in lots, looking at the results after each; ``known`` is not asked."""
     size = setup.look_every if setup.stop else max(1, len(setup.order))
     lots = [setup.order[start : start + size] for start in range(0, len(setup.order), size)]
-    candidate: Tallies = {}
+    candidate: TaskScores = {}
     asked: tuple[str, ...] = ()
     attempts = 0
     for number, lot in enumerate(lots):
@@ -86,7 +84,7 @@ def sequential_test(setup: Setup, known: Tallies) -> Test:
         asked += lot
         if tasks := tuple(task for task in lot if task not in known):
             scores = yield Ask(tasks, partial(_sure, setup, known, candidate, lots[number:]))
-            candidate = {**candidate, **{task: Tally(*one) for task, one in scores.items()}}
+            candidate = {**candidate, **scores}
             attempts += len(tasks)
         if setup.stop and _out_of_reach(setup, candidate, lots[number + 1 :]):
             return Outcome("certain", candidate, asked, attempts)
@@ -95,16 +93,16 @@ def sequential_test(setup: Setup, known: Tallies) -> Test:
 
 def _sure(
     setup: Setup,
-    known: Tallies,
-    candidate: Tallies,
+    known: TaskScores,
+    candidate: TaskScores,
     lots: Sequence[Sequence[str]],
-    found: Scores,
+    found: TaskScores,
 ) -> tuple[Ask, ...]:
     """Of the lots after the first, those that no result of the ones before can spare."""
-    seen = {**known, **{task: Tally(*one) for task, one in found.items()}}
+    seen = {**known, **found}
     asks: list[Ask] = []
     for number, (lot, following) in enumerate(pairwise(lots), start=1):
-        failed = {task: seen.get(task, Tally(0.0, 0.0)) for task in lot}
+        failed = {task: seen.get(task, (0.0, 0.0)) for task in lot}
         candidate = {**candidate, **failed}
         if setup.stop and _out_of_reach(setup, candidate, lots[number:]):
             break
@@ -113,7 +111,7 @@ def _sure(
     return tuple(asks)
 
 
-def _out_of_reach(setup: Setup, candidate: Tallies, lots: Sequence[Sequence[str]]) -> bool:
+def _out_of_reach(setup: Setup, candidate: TaskScores, lots: Sequence[Sequence[str]]) -> bool:
     """Whether no outcome of the ``lots`` that are left leads to acceptance.
 
     Any of their tasks may also end in an error and count for neither side.
@@ -137,7 +135,7 @@ def setup(
     planned: Sequence[str],
     current: Measurement,
     best: Measurement,
-    past: Sequence[Tallies],
+    past: Sequence[TaskScores],
     evaluation: Evaluation,
     *,
     notes_only: bool = False,
@@ -148,14 +146,13 @@ def setup(
     least come first: there a candidate shows soonest that it gains nothing. ``notes_only`` needs to
     do no harm; an open gate wants to know the whole score.
     """
-    worth, (density, words), known = worth_in(evaluation), text, tallies(current)
+    worth, (density, words), known = worth_in(evaluation), text, current.tasks
     mean = float(sum(map(worth, known.values())) / max(1, len(known)))
 
     def rate(task: str) -> float:
         """How often it was solved; the mean of all tasks counts like one more attempt."""
-        found = [one[task] for one in (known, *past) if task in one]
-        total = sum(float(worth(one)) * one.count for one in found)
-        return (total + mean) / (sum(one.count for one in found) + 1)
+        found = [float(worth(one[task])) for one in (known, *past) if task in one]
+        return (sum(found) + mean) / (len(found) + 1)
 
     eligible = frozenset(task for task in planned if task in known and task in best.tasks)
     shorter = evaluation.ties == "prefer_shorter" and words < current.words
@@ -217,7 +214,7 @@ def replay(
     rest = tuple(task for task in current.tasks if task not in found.asked)
     text, order = (found.density, found.words), (*seen, *rest)
     terms = setup(text, order, current, best, (), evaluation, notes_only=notes_only)
-    known = tallies(found)
+    known = found.tasks
     if rest and not (terms.stop and _out_of_reach(terms, known, [rest])):
         return None
     outcome = Outcome("certain" if rest else "measured", known, seen)
@@ -336,7 +333,7 @@ def _partial_rejection(
 
 
 def losses(
-    candidate: Tallies, setup: Setup, types: Mapping[str, str], allowed: float | None
+    candidate: TaskScores, setup: Setup, types: Mapping[str, str], allowed: float | None
 ) -> dict[str, float]:
     if allowed is None:
         return {}

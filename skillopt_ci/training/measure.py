@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, TypeVar
@@ -79,33 +78,16 @@ def next_rounds(
     return [(task, last.get(task.id, -1) // each + 1) for task in tasks]
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Mean scores over ``count`` measured attempts at a task under one skill."""
+#: Mean (hard, soft) scores by task under one skill; a task that could not be measured is not there.
+TaskScores = Mapping[str, tuple[float, float]]
 
-    hard: float
-    soft: float
-    count: int = 1
-
-
-#: Tallies by task; a task that could not be measured is not there.
-Tallies = Mapping[str, Tally]
-
-#: What a tally is worth in the gate's metric, from 0 to 1.
-Worth = Callable[[Tally], Fraction]
+#: What such scores are worth in the gate's metric, from 0 to 1.
+Worth = Callable[[tuple[float, float]], Fraction]
 
 
 def worth_in(evaluation: Evaluation) -> Worth:
-    """What a tally is worth in the metric of the gate, as an exact number."""
     metric, weight = evaluation.gate_metric, exact(evaluation.gate_mixed_weight)
-    return lambda tally: gate_score(exact(tally.hard), exact(tally.soft), metric, weight)
-
-
-def tallies(measurement: Measurement) -> dict[str, Tally]:
-    return {
-        task: Tally(hard, soft, measurement.attempts.get(task, 1))
-        for task, (hard, soft) in measurement.tasks.items()
-    }
+    return lambda scores: gate_score(exact(scores[0]), exact(scores[1]), metric, weight)
 
 
 def text_of(skill: str, evaluation: Evaluation) -> tuple[float, int]:
@@ -146,7 +128,7 @@ async def measure(
         run.observer(note)
     found = scores.measurement(evaluation, skill, runner.caveat)
     run.observer(StageFinished(stage, score_text(found.score, found.n)))
-    return found.model_copy(update={"first_attempt": attempt})
+    return found
 
 
 #: So many different reasons are recorded, the commonest ones.
@@ -189,9 +171,8 @@ class Scores:
         }
 
     def measurement(self, evaluation: Evaluation, skill: str = "", caveat: str = "") -> Measurement:
-        found = {task: Tally(*means) for task, means in self.means().items()}
         errors = tuple(task for task, scores in self._measured.items() if not scores)
-        return self.described(measurement_of(found, errors, evaluation, skill), caveat)
+        return self.described(measurement_of(self.means(), errors, evaluation, skill), caveat)
 
     def described(self, found: Measurement, caveat: str) -> Measurement:
         """``found`` with what is to be said of the attempts that it stands on."""
@@ -216,15 +197,14 @@ class Scores:
 
 
 def measurement_of(
-    tallies: Mapping[str, Tally],
+    scores: TaskScores,
     errors: Sequence[str],
     evaluation: Evaluation,
     skill: str,
     planned: int = 0,
-    first_attempt: int = 0,
 ) -> Measurement:
     density, words = text_of(skill, evaluation)
-    rows = [(one.hard, one.soft) for one in tallies.values()]
+    rows = list(scores.values())
     hard, soft = _means(rows)
     mean = gate_score(hard, soft, evaluation.gate_metric, evaluation.gate_mixed_weight)
     pessimistic = _means([*rows, *[(0.0, 0.0)] * len(errors)]) if errors else (None, None)
@@ -234,11 +214,9 @@ def measurement_of(
         score=mean + evaluation.semantic_density_weight * density,
         density=density,
         words=words,
-        tasks=dict(zip(tallies, rows, strict=True)),
+        tasks=dict(scores),
         errors=tuple(errors),
         planned=planned,
-        attempts={task: one.count for task, one in tallies.items() if one.count > 1},
-        first_attempt=first_attempt,
         pessimistic_hard=pessimistic[0],
         pessimistic_soft=pessimistic[1],
     )

@@ -20,7 +20,7 @@ from skillopt_ci.prompts import library
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.text import one_line
-from skillopt_ci.training.measure import Tally, tallies
+from skillopt_ci.training.measure import TaskScores
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
 
@@ -155,11 +155,11 @@ def measured_before(
     return None
 
 
-def past_tallies(run: Run, checkout: Checkout) -> list[dict[str, Tally]]:
+def past_scores(run: Run, checkout: Checkout) -> list[TaskScores]:
     gated = [one for one in checkout.history if one.kind in ("step", "slow_update") and one.tasks]
     found = (_valid(run, checkout, entry) for entry in gated[-_REMEMBERED:])
     return [
-        tallies(decision.measurement)
+        decision.measurement.tasks
         for decision in found
         if decision is not None and decision.measurement is not None
     ]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.records import Decision, Measurement
 from skillopt_ci.training.gate import Setup, compare, losses, setup
-from skillopt_ci.training.measure import Tally, gate_score, worth_in
+from skillopt_ci.training.measure import gate_score, worth_in
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")
@@ -173,7 +173,7 @@ AFTER = {"a": 1.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": 1.0}
 )
 def test_types_that_lost_more_than_allowed_are_named(allowed, lost):
     before, after = (
-        {task: Tally(score, score) for task, score in side.items()} for side in (BEFORE, AFTER)
+        {task: (score, score) for task, score in side.items()} for side in (BEFORE, AFTER)
     )
     terms = Setup(tuple(BEFORE), frozenset(BEFORE), before, worth_in(Evaluation()), look_every=16)
     assert losses(after, terms, TYPES, allowed) == lost
@@ -193,7 +193,7 @@ CURRENT = measured(a=1.0, b=0.0, c=1.0, d=0.0)
 
 
 def test_tasks_that_are_seldom_solved_come_first():
-    past = [{"d": Tally(1.0, 1.0), "c": Tally(0.0, 0.0)}]
+    past = [{"d": (1.0, 1.0), "c": (0.0, 0.0)}]
     terms = setup(TEXT, PLANNED, CURRENT, CURRENT, past, Evaluation())
     assert terms.order == ("b", "c", "d", "a")
 

@@ -19,7 +19,7 @@ from skillopt_ci.training.gate import (
     sequential_test,
     setup,
 )
-from skillopt_ci.training.measure import Tally, measurement_of, tallies, worth_in
+from skillopt_ci.training.measure import measurement_of, worth_in
 from skillopt_ci.training.offline_eval import accepted_share, lifted
 
 Scores = dict[str, float | None]
@@ -33,7 +33,7 @@ def terms(current: Mapping[str, float], **changes: object) -> Setup:
     values: dict[str, object] = {
         "order": tuple(current),
         "eligible": frozenset(current),
-        "current": {task: Tally(one, one) for task, one in current.items()},
+        "current": {task: (one, one) for task, one in current.items()},
         "worth": worth_in(HARD),
         "look_every": 3,
     }
@@ -43,7 +43,7 @@ def terms(current: Mapping[str, float], **changes: object) -> Setup:
 def run_test(
     terms: Setup,
     candidate: Callable[[str], float | None],
-    known: Mapping[str, Tally] | None = None,
+    known: Mapping[str, tuple[float, float]] | None = None,
 ) -> tuple[Outcome, list[Ask]]:
     """Run a test whose attempts come to what the function says of the task."""
     asked: list[Ask] = []
@@ -147,10 +147,10 @@ def test_tasks_that_do_not_count_decide_nothing():
 
 
 def test_known_results_take_the_place_of_attempts():
-    known = {"t0": Tally(1.0, 1.0), "t3": Tally(0.0, 0.0)}
+    known = {"t0": (1.0, 1.0), "t3": (0.0, 0.0)}
     outcome, asked = run_test(terms(named([0, 0, 1, 1])), lambda _: 1.0, known=known)
     assert [task for ask in asked for task in ask.tasks] == ["t1", "t2"]
-    assert (outcome.candidate["t3"], outcome.attempts) == (Tally(0.0, 0.0), 2)
+    assert (outcome.candidate["t3"], outcome.attempts) == ((0.0, 0.0), 2)
     assert outcome.asked == ("t0", "t1", "t2", "t3")
 
 
@@ -184,8 +184,8 @@ def test_replay_makes_the_verdict_of_the_recorded_scores(pairs, notes):
 def test_replay_knows_a_rejection_that_was_not_certain():
     current = side(named([0, 0, 0, 1]), 0.0)
     state, about = state_of(current), terms(named([0, 0, 0, 1]))
-    found = measurement_of({"t0": Tally(0.0, 0.0)}, (), HARD, "", 4)
-    outcome = Outcome("certain", tallies(found), ("t0",), 1)
+    found = measurement_of({"t0": (0.0, 0.0)}, (), HARD, "", 4)
+    outcome = Outcome("certain", found.tasks, ("t0",), 1)
     decision = decide(about, outcome, found, state, {}, HARD)
     assert replay(decision.model_copy(update={"measurement": found}), state, HARD) is None
 
