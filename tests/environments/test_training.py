@@ -112,8 +112,8 @@ def test_promptfoos_tests(workshop):
     assert_learned(checkout)
 
 
-def learn_with_searchqa(workshop: Workshop, prompts: dict[str, str], **options: str) -> Checkout:
-    """Train on SkillOpt's adapter for SearchQA with ``prompts`` of its own."""
+def with_searchqa(workshop: Workshop, prompts: dict[str, str], **options: str) -> Checkout:
+    """A repository that trains on SkillOpt's adapter for SearchQA with ``prompts`` of its own."""
     answer_questions(workshop.server)
     checkout = workshop.checkout()
     files = {f"data/{split}/items.json": json.dumps(items(n)) for split, n in SPLITS.items()}
@@ -127,18 +127,20 @@ def learn_with_searchqa(workshop: Workshop, prompts: dict[str, str], **options: 
         **options,
     }
     configure(checkout, environment, files)
-    assert_learned(checkout)
     return checkout
 
 
 @pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
 def test_skillopts_own_searchqa_adapter(workshop):
-    learn_with_searchqa(workshop, {"analyst_error": "SearchQA's analyst. Stage: analyst_error."})
+    own = {"analyst_error": "SearchQA's analyst. Stage: analyst_error."}
+    checkout = with_searchqa(workshop, own)
+    checkout.step()
+    assert RULES["a"] in checkout.show("skillopt/demo")
     prompts = workshop.server.prompts
     assert any(prompt.startswith("SearchQA's analyst") for prompt in prompts)
     assert any("## Question\nItem" in prompt for prompt in prompts)
     assert workshop.server.keys == {"Bearer sk-demo-key"}
-    assert workshop.server.most_answers <= 2  # a later step attempts a task afresh, no other does
+    assert workshop.server.most_answers == 1
 
 
 ANALYST = "SearchQA's analyst. Stage: {name}. Reply with JSON: `patch`, in it `edits`."
@@ -147,7 +149,8 @@ ANALYST = "SearchQA's analyst. Stage: {name}. Reply with JSON: `patch`, in it `e
 @pytest.mark.skipif(find_spec("skillopt") is None, reason="the extra `skillopt` is not installed")
 def test_searchqa_reflecting_with_skillopts_own_analysts(workshop):
     prompts = {name: ANALYST.format(name=name) for name in ("analyst_error", "analyst_success")}
-    checkout = learn_with_searchqa(workshop, prompts, reflect="adapter")
+    checkout = with_searchqa(workshop, prompts, reflect="adapter")
+    assert_learned(checkout)
     asked = [prompt for prompt in workshop.server.prompts if "Failed Trajectories" in prompt]
     assert asked
     for prompt in asked:

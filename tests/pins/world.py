@@ -20,10 +20,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
+
+from http_server import Handler, http_server
 
 from tests.support import forked
 
@@ -163,72 +164,41 @@ class Models:
     """A server of both models, and how often it was asked."""
 
     script: Script
-    port: int = 0
+    url: str = ""
     asked: int = 0
     trouble: Callable[[str, str], int] = lambda system, prompt: 0
     """What is done before each answer; returns the status of an error in place of one, or 0."""
     lock: Lock = field(default_factory=Lock)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
+class _Handler(Handler):
     models: Models
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def respond(self) -> None:
+        body = json.loads(self.content())
         if not self.path.endswith("/v1/chat/completions"):
-            return self._send(404, {"error": {"message": f"no such path: {self.path}"}})
+            return self._send({"error": {"message": f"no such path: {self.path}"}}, 404)
         texts = [message["content"] or "" for message in body["messages"]]
         with self.models.lock:
             self.models.asked += 1
         if status := self.models.trouble(texts[0], texts[-1]):
-            return self._send(status, {"error": {"message": "out of order"}})
+            return self._send({"error": {"message": "out of order"}}, status)
         message = self.models.script.answer(body)
         end = "tool_calls" if "tool_calls" in message else "stop"
-        return self._send(
-            200,
-            {
-                "model": "m",
-                "choices": [{"message": message, "finish_reason": end}],
-                "usage": {"prompt_tokens": 10, "completion_tokens": 5},
-            },
-        )
+        choices = [{"message": message, "finish_reason": end}]
+        usage = {"prompt_tokens": 10, "completion_tokens": 5}
+        return self._send({"model": "m", "choices": choices, "usage": usage})
 
-    def _send(self, status: int, body: object) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-class _QuietServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        pass  # who asked was killed
+    def _send(self, body: object, status: int = 200) -> None:
+        self.answer(json.dumps(body).encode(), status)
 
 
 @contextmanager
 def serving(script: Script) -> Iterator[Models]:
     """Run the scripted models on a port that is free."""
-    with _QuietServer(("127.0.0.1", 0), _Handler) as http:
-        models = Models(script, http.server_address[1])
-        http.RequestHandlerClass = type("Handler", (_Handler,), {"models": models})
-        thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield models
-        finally:
-            http.shutdown()
-            thread.join()
+    models = Models(script)
+    with http_server(_Handler, models=models) as models.url:
+        yield models
 
 
 @dataclass(frozen=True)
@@ -262,7 +232,7 @@ class Place:
 
     def via(self, models: Models) -> Place:
         """The same place, from which these models are reached."""
-        return Place(self.folder, f"http://127.0.0.1:{models.port}")
+        return Place(self.folder, models.url)
 
     def git(self, *args: str, at: str = "repository") -> str:
         done = subprocess.run(
