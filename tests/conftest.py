@@ -7,6 +7,7 @@ nor, among what earlier steps of the epoch tried, the step buffer.
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -46,11 +47,21 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _work_in_memory()
     # a busy machine is no fault of a test; what 40 examples do not show, runs of tomorrow may
     settings.register_profile(
         "busy", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("busy")
+
+
+def _work_in_memory() -> None:
+    """Put tests' folders into memory where there is room: git and SQLite wait for disks."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK):
+        about = os.statvfs(memory)
+        if not about.f_flag & os.ST_NOEXEC and about.f_bavail * about.f_frsize > 4 << 30:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

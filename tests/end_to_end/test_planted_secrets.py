@@ -226,39 +226,6 @@ def test_no_secret_that_an_agent_reads_is_left_anywhere(planted, workshop, githu
 KEY = "planted-3c9f1e77-secret"
 
 
-def everything(checkout: Checkout) -> bytes:
-    """All objects of the repository, and all of its files, the call cache among them."""
-    objects = checkout.git("cat-file", "--batch-all-objects", "--batch", "--buffer")
-    files = (path.read_bytes() for path in checkout.folder.rglob("*") if path.is_file())
-    return objects.encode("utf-8", "surrogateescape") + b"".join(files)
-
-
-def test_key_is_sent_and_kept_nowhere(checkout, command, model_server):
-    done = command(checkout, "run", "-v", DEMO_KEY=KEY)
-    assert done.returncode == 0, done.stderr
-    assert model_server.keys == {f"Bearer {KEY}"}
-    assert b"Kind a" in everything(checkout)
-    assert KEY.encode() not in everything(checkout)
-    assert KEY not in done.stdout + done.stderr
-
-
-def test_key_that_a_server_echoes_in_its_errors_is_not_recorded(checkout, command, model_server):
-    echoed = (500, f"cannot serve Bearer {KEY}")
-    model_server.trouble = lambda prompt: echoed if prompt.endswith("Item 3 of kind d") else None
-    done = command(
-        checkout,
-        "step",
-        "-o",
-        "train.batch_size=8",
-        "-o",
-        "gradient.minibatch_size=8",
-        DEMO_KEY=KEY,
-    )
-    assert done.returncode == 0, done.stderr
-    assert checkout.record(1).proposal.rollout.errors == 1
-    assert KEY.encode() not in everything(checkout)
-
-
 @pytest.mark.parametrize(("status", "code"), [(401, 2), (404, 2), (500, 5)])
 def test_key_that_a_server_echoes_is_not_told(checkout, command, model_server, status, code):
     model_server.trouble = lambda prompt: (status, f"no such key: {KEY}")

@@ -62,7 +62,7 @@ def http_server(handler: Any, **shared: object) -> Iterator[str]:
     """Let ``handler``, with ``shared`` as its attributes, answer; the value is the address."""
     made = type("Handler", (handler,), shared) if shared else handler
     with _Server(("127.0.0.1", 0), made) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.005})
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
