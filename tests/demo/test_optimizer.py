@@ -1,4 +1,4 @@
-"""The simulated optimizer: each stage by itself; ``test_stages`` puts it to the real ones."""
+"""The simulated optimizer, stage by stage; whole runs with it are in training/test_update.py."""
 
 import json
 from collections.abc import Callable

@@ -1,23 +1,17 @@
-"""The test server itself: it refuses what GitHub refuses, and sees what GitHub would not take."""
+"""The test server sees what GitHub would not take; what a repository lacks is told."""
 
-import os
-import subprocess
-from base64 import b64encode
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from github.GithubException import GithubException
 from github_server.description import find, request_problems
-from github_server.scene import SKILL, Scene
+from github_server.scene import Scene
 from github_server.state import Fault, Hub
 
 from skillopt_ci.github.client import NotFound
-from skillopt_ci.github.pull_requests import get_pull_request
 from skillopt_ci.github.settings import setup_of
 
 CHECK = {"name": "x", "head_sha": "0" * 40}
-ANNOTATION = {"path": "x", "start_line": 1, "end_line": 1, "annotation_level": "notice"}
 
 
 def problems(request: str, body: object = None, **query: str) -> list[str]:
@@ -41,56 +35,10 @@ def test_wrong_requests_are_seen(request_line, body, words):
     assert words in " ".join(problems(request_line, body))
 
 
-def test_more_than_fifty_annotations_are_seen():
-    annotations = [ANNOTATION | {"message": "m"}] * 51
-    output = {"title": "t", "summary": "s", "annotations": annotations}
-    assert "is too long" in " ".join(problems("POST /check-runs", CHECK | {"output": output}))
-
-
-def test_unknown_parameters_are_seen():
-    assert problems("GET /pulls", state="all", label="x") == ["unknown parameter label"]
-
-
-def test_what_is_not_described_is_not_found():
-    assert find("GET", "/repos/octo/skills/nonsense") is None
-
-
 def test_a_body_that_is_too_long_is_refused(scene):
     scene.pull()
     with pytest.raises(GithubException, match="body is too long"):
         scene.client().send("POST", "/issues/1/comments", {"body": "x" * 65_537})
-
-
-def push(scene: Scene, folder: Path, token: str) -> subprocess.CompletedProcess[bytes]:
-    """Push a new branch, with the token where the action puts it."""
-    url = f"{scene.hub.url}/{scene.hub.name}.git"
-    subprocess.run(["git", "clone", "--quiet", url, str(folder)], check=True)
-    basic = b64encode(f"x-access-token:{token}".encode()).decode()
-    env = {
-        **os.environ,
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": "http.extraheader",
-        "GIT_CONFIG_VALUE_0": f"Authorization: Basic {basic}",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
-    command = ["git", "-C", str(folder), "push", "--quiet", "origin", "HEAD:refs/heads/new"]
-    return subprocess.run(command, env=env, capture_output=True, check=False)
-
-
-def test_git_pushes_with_the_token_alone(scene, tmp_path):
-    assert push(scene, tmp_path / "clone", "job").returncode == 0
-    assert scene.hub.bare.tip("new") == scene.hub.bare.tip("main")
-
-
-def test_git_does_not_push_with_a_wrong_token(scene, tmp_path):
-    assert push(scene, tmp_path / "clone", "wrong").returncode != 0
-    assert scene.hub.bare.tip("new") is None
-
-
-def test_a_pull_request_follows_pushes(scene):
-    scene.pull()
-    head = scene.hub.bare.save("skillopt/demo", SKILL, "pushed\n")
-    assert get_pull_request(scene.client(), 1).head.sha == head
 
 
 # What `check --github` tells of a repository: the real client on the test server.

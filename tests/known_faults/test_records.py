@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import socket
-from dataclasses import replace
 
 import pytest
 from command_line import in_process, overrides
@@ -89,62 +88,6 @@ def test_the_end_of_a_run_says_what_plus_and_minus_mean(checkout):
     end = told[told.index("Run demo") :]
     assert "±" in end
     assert LABEL.search(end)
-
-
-def test_the_comment_on_a_pull_request_says_what_plus_and_minus_mean():
-    text = compared(broken=6)
-    assert "±" in text
-    assert LABEL.search(text)
-
-
-def test_what_is_rare_is_not_said_to_happen_in_no_case():
-    text = compared(broken=12)
-    assert "of all cases" in text
-    assert "in 0% of" not in text
-
-
-def compared(broken: int, confidence: float = 0.95) -> str:
-    """The comment on a change that fails so many of sixteen tasks which were solved."""
-    from run_views import REPOSITORY, SHA
-
-    from skillopt_ci.ledger.records import Measurement
-    from skillopt_ci.report.evaluation import EvaluationView, Finding, evaluation_comment
-    from skillopt_ci.report.markdown import Links
-    from skillopt_ci.rollout.metrics import paired
-
-    base = {f"t{number}": 1.0 for number in range(16)}
-    head = {f"t{number}": float(number >= broken) for number in range(16)}
-    before, after = (
-        (SHA, Measurement(hard=mean, soft=mean, score=mean, tasks=tasks))
-        for tasks, mean in (
-            ({name: (score, score) for name, score in scores.items()}, sum(scores.values()) / 16)
-            for scores in (base, head)
-        )
-    )
-    view = EvaluationView(
-        run="demo",
-        skill=SKILL,
-        split="selection",
-        finding=Finding.REGRESSION,
-        sides=(before, after),
-        difference=paired(base, head),
-        confidence=confidence,
-    )
-    return evaluation_comment(view, Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7"))
-
-
-def test_a_confidence_close_to_one_is_not_said_to_be_certain():
-    text = compared(broken=12, confidence=0.999)
-    assert "below 0.1% counts as clear" in text
-
-
-def test_the_title_of_a_pull_request_rounds_half_up():
-    from run_views import plain_run, state
-
-    from skillopt_ci.report.comment import title
-
-    run = replace(plain_run(1), state=state(39 / 40, 1))
-    assert "+0.875" in title(run)
 
 
 def test_an_evaluation_that_measured_nothing_says_so_in_json(checkout, model_server):

@@ -151,18 +151,6 @@ def test_what_is_but_a_part_says_so(tree, fragment):
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "default"),
-    [
-        ("gradient", "minibatch_size", 8),
-        ("optimizer", "lr_scheduler", "cosine"),
-    ],
-)
-def test_what_is_not_stated_has_skillopts_default(plain, section, key, default):
-    plain.write("c.yaml", f"env: {{name: a, skill_init: skill.md, split_dir: d}}\n{SCORER}")
-    assert plain.config("c.yaml")[section][key] == default
-
-
-@pytest.mark.parametrize(
     ("lines", "section", "key", "value"),
     [
         ('train: {batch_size: "40"}', "train", "batch_size", 40),
@@ -229,13 +217,6 @@ def test_a_benchmark_that_needs_its_own_code_gets_its_adapter(tree, name):
     assert "tasks" not in loaded
     tree.write("c.yaml", f"{text}scorer: {{type: exact}}\n")
     assert tree.config("c.yaml")["tasks"] == {"split_dir": "data/searchqa_split", "limit": 0}
-
-
-def test_calls_of_the_target_have_skillopts_limits(plain):
-    plain.write("c.yaml", "env: {name: searchqa, skill_init: skill.md, split_dir: d}\n")
-    model = plain.config("c.yaml")["model"]
-    assert (model["target"]["timeout"], model["target"]["max_output_tokens"]) == (120, 16384)
-    assert model["optimizer"]["reasoning_effort"] == "medium"
 
 
 # --- items --------------------------------------------------------------------------------------
