@@ -15,7 +15,7 @@ from skillopt_ci.ledger.records import (
     UnusableReply,
     rounded,
 )
-from skillopt_ci.progress import Observer
+from skillopt_ci.progress import Note, Observer
 from skillopt_ci.redaction import redacted_values
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.skill.diff import unified_diff
@@ -67,6 +67,12 @@ async def propose(
 
     worked = await work_on(plan.batches, learn_from, run.observer)
     rollouts = [rollout for one in worked for rollout in one.rollouts]
+    if plan.step == 1 and rollouts and all(one.succeeded for one in rollouts):
+        text = (
+            f"All {len(rollouts)} training tasks of the first step were solved without training: "
+            "there are no failures to learn from. Harder tasks would show some."
+        )
+        run.observer(Note(text, level="warning"))
     reflections = [reflection for one in worked for reflection in one.reflections]
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
     limit, rate, undecided = edit_budget(optimizer, plan.step, total), None, None
