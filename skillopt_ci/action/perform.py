@@ -412,7 +412,6 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
     view = EvaluationView(
         run=run.config.run,
         skill=run.skill_path,
-        split="selection",
         finding=Finding.INCONCLUSIVE,
         confidence=wishes.confidence,
         simulated=run.simulated,

@@ -67,17 +67,15 @@ def chance(fixed: int, broken: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationView:
-    """What an evaluation found.
+    """What an evaluation on the selection tasks found.
 
-    ``why`` says what kept it from measuring, if something did: with a regression, that head has no
-    skill any more. ``sides`` are commit and measurement of base and of head,
-    none where nothing could be measured; ``difference`` is head minus base over the tasks that both
-    measured. ``worth`` is head minus ``baseline``, the work without any skill, if that was wanted.
+    ``why`` says what kept it from measuring: with a regression, that head has no skill any more.
+    ``sides`` are commit and measurement of base and of head; ``difference`` is head minus base over
+    the tasks that both measured, ``worth`` is head minus ``baseline``, the work without any skill.
     """
 
     run: str
     skill: str
-    split: str
     finding: Finding
     sides: tuple[tuple[str, Measurement], ...] = ()
     difference: PairedDifference | None = None
@@ -174,8 +172,7 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
         rows.append((f"{name}{commit}", solved, score(found.soft)))
         caveats += [f"- {name}: {md.inline(one, 900)}" for one in reservations(found)]
     if rows:
-        split = f"{md.inline(view.split, 20)} tasks"
-        yield md.table((split, "solved (95 % interval)", "soft"), rows)
+        yield md.table(("selection tasks", "solved (95 % interval)", "soft"), rows)
         yield "\n".join(caveats)
     if view.difference is not None:
         yield _flips(view.difference, view.confidence)

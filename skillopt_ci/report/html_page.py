@@ -23,7 +23,7 @@ from skillopt_ci.report.html_charts import (
     curve,
     outcome_map,
 )
-from skillopt_ci.report.view import EventView, RunView, failures, lessons
+from skillopt_ci.report.view import EventView, RunView, lessons
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
 from skillopt_ci.stats import Interval, wilson
@@ -83,7 +83,6 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
             marks={anchor(entry): run.mark(entry) for entry in run.history if entry.stays},
             candidates=evidence.candidates,
             effects=evidence.effects,
-            versions=evidence.versions,
             meta_skill=evidence.meta_skill,
             viewer=shown,
             sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
@@ -199,7 +198,7 @@ def _environment() -> Environment:
         plural,
         cost_text,
         section_name,
-        failures,
+        say.failures,
         say.edit_evidence,
         say.edit_fate,
     )

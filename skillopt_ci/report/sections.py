@@ -11,8 +11,8 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.markdown import Links
-from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts, failures
-from skillopt_ci.report.words import edit_evidence, event_name, note_outcomes, rules
+from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts
+from skillopt_ci.report.words import edit_evidence, event_name, failures, note_outcomes, rules
 from skillopt_ci.text import cost_text, plural, rounded, score
 
 _MOST_EDITS = 10

@@ -14,7 +14,6 @@ from skillopt_ci.ledger.records import (
     EditRecord,
     HistoryEntry,
     Measurement,
-    PatternRecord,
     ProposalRecord,
     State,
     StepRecord,
@@ -257,8 +256,7 @@ class RunView:
     def _rescaled_at(self) -> int:
         """The index of the first event whose score can be compared with today's.
 
-        A skill that was measured again without a change was measured in another way: tasks,
-        scorers or model had changed.
+        Where an unchanged skill was measured again, tasks, scorers or model had changed.
         """
         pairs = enumerate(pairwise(self.history), start=1)
         return max(
@@ -457,16 +455,3 @@ def lessons(run: RunView) -> list[Lesson]:
             decision = record.decision.notes if notes and record.decision else record.decision
             found.append(Lesson(name, told, edits, entry, view, decision))
     return sorted(found, key=lambda one: -one.gain)
-
-
-def failures(patterns: Sequence[PatternRecord]) -> list[PatternRecord]:
-    """Patterns of one description together, as analysts may name it, the most frequent first."""
-    found: dict[str, PatternRecord] = {}
-    for one in patterns:
-        same = found.setdefault(
-            one.description, PatternRecord(description=one.description, count=0)
-        )
-        tasks = tuple(dict.fromkeys((*same.task_ids, *one.task_ids)))
-        told = {"count": same.count + one.count, "task_ids": tasks}
-        found[one.description] = same.model_copy(update=told)
-    return sorted(found.values(), key=lambda one: -one.count)

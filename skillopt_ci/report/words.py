@@ -15,6 +15,7 @@ from skillopt_ci.ledger.records import (
     GateRecord,
     HistoryEntry,
     Measurement,
+    PatternRecord,
     ProposalRecord,
     ReviewerNoteRecord,
     StepRecord,
@@ -328,6 +329,22 @@ def note_outcomes(record: StepRecord) -> Iterator[NoteOutcome]:
             fate = Fate.MERGED if decision.stays else Fate.REVERTED
         edits = tuple(edit for edit in proposal.edits if note.id in edit.note_ids)
         yield NoteOutcome(note, fate, edits)
+
+
+# What went wrong.
+
+
+def failures(patterns: Sequence[PatternRecord]) -> list[PatternRecord]:
+    """Patterns of one description together, as analysts may name it, the most frequent first."""
+    found: dict[str, PatternRecord] = {}
+    for one in patterns:
+        same = found.setdefault(
+            one.description, PatternRecord(description=one.description, count=0)
+        )
+        tasks = tuple(dict.fromkeys((*same.task_ids, *one.task_ids)))
+        told = {"count": same.count + one.count, "task_ids": tasks}
+        found[one.description] = same.model_copy(update=told)
+    return sorted(found.values(), key=lambda one: -one.count)
 
 
 # The end of an epoch.

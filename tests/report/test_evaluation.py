@@ -32,7 +32,6 @@ def view(base: dict[str, float], head: dict[str, float], finding: Finding) -> Ev
     return EvaluationView(
         run="demo",
         skill="skills/ledger/SKILL.md",
-        split="selection",
         finding=finding,
         sides=(side(base), side(head)),
         difference=paired(base, head),
@@ -45,7 +44,7 @@ WORSE = view(
     Finding.REGRESSION,
 )
 
-UNMEASURED = EvaluationView("demo", "SKILL.md", "selection", Finding.INCONCLUSIVE, why="no budget")
+UNMEASURED = EvaluationView("demo", "SKILL.md", Finding.INCONCLUSIVE, why="no budget")
 
 
 def test_it_compares_pair_by_pair():
@@ -102,7 +101,7 @@ def test_broken_tasks_are_annotated_where_they_are_defined():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_and_reasons_are_inert(text):
     names = {f"{text}{n}": float(n % 2) for n in range(3)}
-    hostile = replace(view(names, names, Finding.UNCLEAR), skill=text, split=text, why=text)
+    hostile = replace(view(names, names, Finding.UNCLEAR), skill=text, why=text)
     assert problems(evaluation_comment(hostile, LINKS)) == []
 
 

@@ -4,7 +4,8 @@ import pytest
 from run_views import entry, plain_run
 
 from skillopt_ci.ledger.records import PatternRecord
-from skillopt_ci.report.view import StepPlace, failures
+from skillopt_ci.report.view import StepPlace
+from skillopt_ci.report.words import failures
 
 MEASURE = {"kind": "measure", "action": "measure", "score_after": 0.5}
 
