@@ -146,15 +146,12 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
         image = pool.spec(task).image
         if image and computer.type != "docker":
             raise UsageError(
-                f"task {task.id!r} names the image {image}, and `rollout.computer.type: "
-                f"{computer.type}` makes no containers",
+                f"task {task.id!r} names the image {image}, and `{computer.type}` has no images",
                 hint="Set `rollout.computer.type: docker`, or leave out `image`.",
             )
         if not image and computer.type == "docker":
-            raise UsageError(
-                f"{needing} needs a container, and no image is named for task {task.id!r}",
-                hint="Set `rollout.computer.image`, or `image` in the task's `computer` block.",
-            )
+            hint = "Set `rollout.computer.image`, or `image` in the task's `computer` block."
+            raise UsageError(f"no image is named for task {task.id!r}", hint=hint)
 
 
 # The run, and where its parts are in the repository.
@@ -189,26 +186,16 @@ def as_begun(run: Run) -> Run:
 
 def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
     """What a training command uses, or leaves, that is not what is committed."""
-    config = run.config
-    named = [] if config.tasks is None else [str(one) for one in config.tasks.model_dump().values()]
-    if config.environment is not None:
-        environment = config.environment
-        named.append(environment if isinstance(environment, str) else environment.type)
-    for part in () if config.scorer is None else parts_of(config.scorer):
-        if isinstance(part, PythonScorer):
-            named.append(part.entry)
-        elif isinstance(part, ComputerScorer):
-            named.append(part.folder or "")
-        elif isinstance(part, CommandScorer):
-            named += [word for word in part.command if os.path.isfile(run.root / word)]  # noqa: PTH113 - any text
+    skill, top = run.ledger.root / run.skill_path, run.ledger.root.resolve()
+    sections = {"tasks", "environment", "scorer", "prompts"}
+    texts = _texts(run.config.model_dump(mode="json", include=sections))
     # of `file.py:function`, the file
-    files = [name.partition(":")[0] for name in (*named, config.prompts or "") if name]
+    names = filter(None, dict.fromkeys(text.partition(":")[0] for text in texts))
     used = [
         *(layer.mark.file.resolve() for layer in read_layers(config_file) if layer.mark.file),
-        *((run.root / name).resolve() for name in files),
+        *((run.root / name).resolve() for name in names if os.path.exists(run.root / name)),  # noqa: PTH110 - any text
     ]
-    skill, top = run.ledger.root / run.skill_path, run.ledger.root.resolve()
-    inside = [path for path in used if path.is_relative_to(top) and path.exists()]
+    inside = [path for path in used if path.is_relative_to(top) and path not in (top, run.root)]
     status = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "--ignored", "-z")
     for entry in run.ledger.git.records(*status, "--", *map(str, (*inside, skill))):
         name = entry[3:]
@@ -216,6 +203,14 @@ def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
             yield f"{name} has changes that are not committed: the committed skill is trained"
         else:
             yield f"{name} differs from what is committed: this run uses it as it is here"
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
 
 
 def open_run(settings: Globals, observer: Observer) -> Run:
@@ -289,14 +284,13 @@ def skill_path(loaded: Loaded, repository: Path) -> str:
     """The skill's path inside the repository, as git spells it."""
     # not by Path.resolve, which fails on links that lead to each other
     file = Path(os.path.realpath(loaded.root / loaded.config.skill))
-    try:
-        return file.relative_to(repository.resolve()).as_posix()
-    except ValueError:
-        raise ConfigError(
-            f"skill: {loaded.config.skill} is outside of the repository {repository}",
-            file=loaded.file,
-            hint="Paths start at the folder of the configuration file.",
-        ) from None
+    if file.is_relative_to(top := repository.resolve()):
+        return file.relative_to(top).as_posix()
+    raise ConfigError(
+        f"skill: {loaded.config.skill} is outside of the repository {repository}",
+        file=loaded.file,
+        hint="Paths start at the folder of the configuration file.",
+    )
 
 
 def _cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:

@@ -38,7 +38,6 @@ from skillopt_ci.cli.options import Globals, command, print_json
 from skillopt_ci.cli.probe import ask_models, key_source
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.computer.computer import Network
-from skillopt_ci.computer.docker import Engine
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import ExternalConfig
@@ -191,9 +190,6 @@ def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:
         yield Finding(part, "ok", text)
 
 
-# Files and configuration.
-
-
 def _check_tasks(loaded: Loaded, tasks: Splits) -> Iterator[Finding]:
     config, tasks = planned(loaded.config, tasks, None)
     train, selection, test = map(len, (tasks.train, tasks.selection, tasks.test))
@@ -267,9 +263,6 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
         yield Finding("skill", "ok", name)
 
 
-# The machine.
-
-
 def _check_tools(cwd: Path) -> Iterator[Finding]:
     python = f"Python {platform.python_version()} on {platform.platform(terse=True)}"
     yield Finding("program", "ok", f"skillopt-ci {__version__}, {python}")
@@ -326,26 +319,11 @@ def _check_computers(
         yield Finding("computer", "ok", f"{pool.computers.name} works here")
         if pool.computers.caveat:
             yield Finding("computer", "warning", pool.computers.caveat)
-        if pool.computers.name == "docker":
-            yield from _check_images(pool, tasks, environ)
     if tasks is not None and try_graders:
         yield from _try_graders(tasks, loaded, environ, pool)
     solver = config.rollout.solver
     if pool is not None and isinstance(solver, ExternalConfig):
         yield from _check_agent(solver, pool, root, environ)
-
-
-def _check_images(
-    pool: ComputerPool, tasks: Splits | None, environ: Mapping[str, str]
-) -> Iterator[Finding]:
-    engine, named = Engine(environ), [pool.base.image]
-    named += [pool.spec(task).image for task in (() if tasks is None else all_tasks(tasks))]
-    for image in filter(None, dict.fromkeys(named)):
-        if asyncio.run(engine.has(image)):
-            yield Finding("computer", "ok", f"the image {image} is there")
-        else:
-            text = f"the image {image} is not there: the first attempt pulls it"
-            yield Finding("computer", "warning", text)
 
 
 def _try_graders(
@@ -415,14 +393,12 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
             asked, timeout=_LONGEST_START, environ=agent_environ(solver, root, {})
         )
     if result.exit_code in _NOT_FOUND if known else result.exit_code:
-        remedy = (
-            "Build an image that has it, and set rollout.computer.image."
-            if pool.computers.name == "docker"
-            else "Install it below /usr, or set rollout.solver.command to its full path and add "
-            "its folder to rollout.computer.readable."
+        return mend(
+            "agent",
+            f"{program} is not on the task's computer ({pool.computers.name})\nIn a container, set "
+            "rollout.computer.image to one that has it; else install it below /usr, or set "
+            "rollout.solver.command to its full path, its folder in rollout.computer.readable.",
         )
-        where = f"is not on the task's computer ({pool.computers.name})"
-        return mend("agent", f"{program} {where}\n{remedy}")
     said = next(filter(str.strip, f"{result.stdout}\n{result.stderr}".splitlines()), "")
     said = said.strip()[:120]
     if known and (result.exit_code or result.timed_out):

@@ -178,7 +178,7 @@ def note_id(said: Comment) -> str:
 
 
 def task_places(loaded: Loaded, repository: Path) -> dict[str, TaskPlace]:
-    """Where each task is defined in the repository; nothing if they cannot be read (any more)."""
+    """Where each task is defined in the repository; nothing if they cannot be read."""
     if loaded.config.tasks is None:
         return {}
     try:

@@ -243,7 +243,7 @@ def print_rows(settings: Globals, title: str, rows: Sequence[tuple[str, str]]) -
     for label, value in rows:
         style = verdict_style(value) if label == "verdict" else ""
         table.add_row(Text(harmless(label)), Text(harmless(value), style))
-    print_drawn(settings, [table])
+    _print(settings, table)
 
 
 def print_table(
@@ -273,7 +273,7 @@ def print_table(
     table.add_column(Text(cells[0][-1]), overflow="fold")
     for head, row in zip(heads[1:], cells[1:], strict=True):
         table.add_row(Text(head), Text(row[-1]))
-    print_drawn(settings, [table])
+    _print(settings, table)
 
 
 def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
@@ -291,15 +291,12 @@ def _table(title: str, *, show_header: bool) -> Table:
     )
 
 
-def print_drawn(
-    settings: Globals, parts: Iterable[RenderableType], *, soft_wrap: bool | None = None
-) -> None:
-    """Print ``parts`` where people read, without the spaces that rich puts at the end of lines."""
+def _print(settings: Globals, table: Table) -> None:
+    """Print ``table`` where people read, without the spaces that rich puts at the end of lines."""
     stream = settings.people
     console = build_console(stream, settings.environ)
     with console.capture() as drawn:
-        for part in parts:
-            console.print(part, soft_wrap=soft_wrap)
+        console.print(table)
     lines = map(str.rstrip, drawn.get().splitlines())
     # once more as whole lines, for what only comes together in them
     stream.writelines(f"{line if console.is_terminal else harmless(line)}\n" for line in lines)

@@ -146,14 +146,12 @@ def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
 
 
 def _workflow(place: Path, config: Path, keys: list[str], *, pages: bool) -> dict[str, str]:
-    """The workflow file for a run whose repository, or folder, is ``place``."""
     folder = PurePosixPath(config.parent.resolve().relative_to(place))
     branch = Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
     return workflow_file(folder / config.name, branch=branch or "main", keys=keys, pages=pages)
 
 
 def run_name(text: str) -> str:
-    """``text``, if the configuration allows it as the name of a run."""
     rule: TypeAdapter[str] = TypeAdapter(Annotated[str, Config.model_fields["run"]])
     try:
         return rule.validate_python(text)
@@ -164,14 +162,12 @@ def run_name(text: str) -> str:
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """``name`` as a slug, with a number behind it where a run is called so."""
     others, own = {one.casefold() for one in taken}, slug(name)
     numbered = (f"{own[:60]}-{number}" for number in count(2))
     return next(one for one in chain([own], numbered) if one not in others)
 
 
 def document(root: Path, skill: str) -> str:
-    """The path of the skill's document, where ``skill`` names its folder."""
     return (PurePosixPath(skill) / "SKILL.md").as_posix() if (root / skill).is_dir() else skill
 
 
@@ -180,8 +176,6 @@ Decide = Callable[..., str]
 
 
 def decider(given: Mapping[str, str | None], *, asking: bool) -> Decide:
-    """Build what decides, from the options ``given`` by name; it may raise UsageError."""
-
     def decide(key: str, question: str, default: str, kind: Any = None) -> str:
         value = given[key]
         if value is None and asking:
@@ -199,8 +193,6 @@ Look = Callable[[Preset, str, str], Collection[str]]
 
 
 def ask_server(environ: Mapping[str, str]) -> Look:
-    """Build what asks a server for its models, and says what came of it."""
-
     def look(preset: Preset, address: str, variable: str) -> Collection[str]:
         key = environ.get(variable, "")
         if variable != _NO_KEY and not key:
@@ -234,8 +226,7 @@ def choose(
 ) -> Choices:
     """Decide what a run in the folder ``root`` is about, by default a skill not yet ``trained``.
 
-    With ``look``, no model is a default unless its server has it; that of a provider whose models
-    everybody gets may be.
+    With ``look``, a model that only some servers have is no default unless this one has it.
     """
     run = decide("run", "Name of the run", usual, run_name)
     found = existing_skill(root, trained) or f"skills/{slug(run)}/SKILL.md"
@@ -300,7 +291,7 @@ def _next_steps(
 
 
 def _github_steps(place: Path, keys: Iterable[str], *, pages: bool) -> Iterator[str]:
-    """What is left to do once all is committed; ``gh`` puts in owner and repository itself."""
+    # `gh` puts in owner and repository itself
     if not Git(place).attempt("remote").text:
         yield f"gh repo create --private --source {shlex.quote(str(place))}"
     for key in keys:
@@ -324,7 +315,6 @@ def _tell(
     files: Mapping[str, str],
     next_steps: Sequence[str],
 ) -> ExitCode:
-    """Say which of ``files``, by their paths in ``folder``, were written, and what to do next."""
     left = [name for name in files if name not in written]
     if settings.json:
         print_json({"written": written, "left": left})
@@ -366,8 +356,6 @@ def new_env_command(settings: Globals, /, name: str, folder: Path | None, kind: 
     return _tell(settings, target, written, files, next_steps)
 
 
-# ``skillopt-ci quickstart``: a whole training run on the bundled example.
-
 #: The example is the same on every machine: nobody's name, signature or hooks are in it.
 _GIT_SETTINGS = (
     ("user.name", "Quickstart"),
@@ -396,10 +384,8 @@ def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> N
     report = target / "skillopt-report.html"
     write_atomically(report, build_page(page_evidence(open_reader(inside), settings.redact)))
     if settings.verbosity >= 0:
-        click.echo("\nWhere to look next:", file=settings.people)
-        for line in _where_next(run.config.run, settings.environ, target):
-            click.echo(f"  {line}", file=settings.people)
-        click.echo(file=settings.people)
+        lines = "\n  ".join(_where_next(run.config.run, settings.environ, target))
+        click.echo(f"\nWhere to look next:\n  {lines}\n", file=settings.people)
     if finished is not None:
         print_finish(finished, inside)
     if settings.verbosity >= 0:
@@ -409,7 +395,6 @@ def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> N
 
 
 def make_repository(target: Path) -> None:
-    """Write the example into ``target`` and commit it, whatever git knows of the user."""
     write_example(target)
     git = Git(target)
     git.run("init", "--quiet", "--initial-branch=main")

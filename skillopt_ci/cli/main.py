@@ -118,14 +118,9 @@ class Failure:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
-#: What an OSError can only mean of its file's name, and what only of the machine.
+#: What an OSError can only mean of its file's name, and what is rather a defect of ours.
 _IMPOSSIBLE_NAMES = frozenset((errno.ENAMETOOLONG, errno.ELOOP))
-_OF_THE_MACHINE = frozenset(
-    (
-        *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-        *(errno.EBADF, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
-    )
-)
+_OURS = frozenset((None, errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL))
 
 
 def describe(error: BaseException, words: list[str], redact: Redact = unchanged) -> Failure:
@@ -138,7 +133,7 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
             ctx = getattr(error, "ctx", None)
             hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
             return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
-        case OSError() if error.errno in _IMPOSSIBLE_NAMES | _OF_THE_MACHINE:
+        case OSError() if error.errno not in _OURS:
             place = redact(str(error.filename or "standard output or a file"))
             named = error.errno in _IMPOSSIBLE_NAMES
             code = ExitCode.USAGE if named else ExitCode.INFRASTRUCTURE
@@ -264,10 +259,8 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
 
 
 def open_streams() -> None:
-    """Make the standard streams writable: none is closed, and none refuses a character.
-
-    A closed one would also give its number to the next file, and that to programs that we start.
-    """
+    """Make the standard streams writable: none is closed, and none refuses a character."""
+    # a closed one would also give its number to the next file, and that to programs that we start
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

@@ -8,14 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 import click
-from rich.text import Text
 
 from skillopt_ci.cli.build import load_configured
-from skillopt_ci.cli.console import print_drawn, print_rows, print_table
+from skillopt_ci.cli.console import print_rows, print_table
 from skillopt_ci.cli.options import (
     FILE,
     Globals,
-    build_console,
     command,
     print_json,
     wants_colour,
@@ -56,11 +54,11 @@ from skillopt_ci.util import pick, write_atomically
 
 #: What the log goes without on a narrow terminal, the least missed first.
 _DISPENSABLE = ("words", "edits", "epoch")
-_COLOURS = MappingProxyType({"+": "green", "-": "red", "@": "cyan"})
-_STYLES = MappingProxyType({"same": "default", "removed": "red", "added": "green", "gap": "dim"})
-#: What git puts around changed words where there are no colours.
+_COLOURS = MappingProxyType(
+    {"+": "green", "-": "red", "@": "cyan", "added": "green", "removed": "red"}
+)
+#: What git puts around changed words.
 _BRACKETS = MappingProxyType({"removed": ("[-", "-]"), "added": ("{+", "+}")})
-_MARGIN = 2
 _MOST_DIGITS = 6
 
 
@@ -237,40 +235,25 @@ def _version(reader: RunReader, word: str, settings: Globals) -> NamedSkill:
 
 
 def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
-    """Print what changed word by word: in colours on a terminal, in brackets elsewhere."""
-    rows = diff_rows(old.text, new.text)
-    print_drawn(settings, (*_header(old, new, rows), *_lines(rows, settings)), soft_wrap=True)
-
-
-def _header(old: NamedSkill, new: NamedSkill, rows: tuple[DiffRow, ...]) -> Iterator[Text]:
-    names = [harmless_line(one.name) for one in (old, new)]
+    """Print what changed word by word, with brackets around changed words."""
+    rows, names = diff_rows(old.text, new.text), [harmless_line(one.name) for one in (old, new)]
     if not rows:
-        yield Text(f"The skill is the same in {' and '.join(names)}.")
+        click.echo(f"The skill is the same in {' and '.join(names)}.", file=settings.people)
         return
     before, after = (plural(word_count(one.text), "word") for one in (old, new))
-    yield Text(f"− {names[0]}, {before}", "bold red")
-    yield Text(f"+ {names[1]}, {after}\n", "bold green")
-
-
-def _lines(rows: tuple[DiffRow, ...], settings: Globals) -> Iterator[Text]:
-    console = build_console(settings.people, settings.environ)
+    lines = [("removed", f"− {names[0]}, {before}"), ("added", f"+ {names[1]}, {after}\n")]
     colour = wants_colour(settings.people, settings.environ)
-    for row in rows:
-        style = _STYLES[row.kind]
-        whole = Text(style=style)
-        # brackets tell a part of a line; a line that changed as a whole has its sign
-        partly = any(not span.changed for span in row.spans)
-        for span in row.spans:
-            changed = span.changed and partly
-            opening, closing = _BRACKETS[row.kind] if changed and not colour else ("", "")
-            emphasis = "bold underline" if changed else ""
-            whole.append(f"{opening}{harmless(span.text)}{closing}", emphasis)
-        whole.expand_tabs(4)
-        folded = whole.wrap(console, max(console.width - _MARGIN, _MARGIN)) if whole else [whole]
-        for number, part in enumerate(folded):
-            # the sign again: a line that was folded is to be told from one that is the same
-            sign = row.sign if number == 0 or row.kind in _BRACKETS else " "
-            yield Text(f"{sign} ", style).append_text(part)
+    for kind, line in lines + [(row.kind, _line(row)) for row in rows]:
+        shown = click.style(line, fg=_COLOURS.get(kind)) if colour else line
+        click.echo(shown, file=settings.people)
+
+
+def _line(row: DiffRow) -> str:
+    # brackets tell a part of a line; a line that changed as a whole has its sign
+    partly = any(not span.changed for span in row.spans)
+    opening, closing = _BRACKETS.get(row.kind, ("", "")) if partly else ("", "")
+    spans = (f"{opening}{one.text}{closing}" if one.changed else one.text for one in row.spans)
+    return f"{row.sign} {harmless(''.join(spans))}"
 
 
 @command()

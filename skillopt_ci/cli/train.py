@@ -102,12 +102,10 @@ def step_command(
         tell = _teller(outcomes, settings)
         found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
     if isinstance(found, Candidate):
-        record, candidate = found.record, found.commit or ""
-        facts = {"kind": "candidate", "step": record.step, "candidate": candidate}
-        settings.tell(
-            {**facts, "cost_usd": record.usage.cost_usd},
-            f"Step {record.step}: the candidate waits to be measured.",
-        )
+        step, cost = found.record.step, found.record.usage.cost_usd
+        facts = {"kind": "candidate", "step": step, "candidate": found.commit or ""}
+        told = f"Step {step}: the candidate waits to be measured."
+        settings.tell({**facts, "cost_usd": cost}, told)
     elif not outcomes:
         nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
 
@@ -232,10 +230,7 @@ def revert_command(settings: Globals, what: str) -> None:
     with opened(settings, locked=True) as run:
         checkout = find_checkout(run, run.ledger.sync())
         if checkout.state is None:
-            raise RepositoryError(
-                "There is nothing to take back: training has not started.",
-                hint="Start it with `skillopt-ci step`.",
-            )
+            raise RepositoryError("There is nothing to take back: training has not started.")
         reader = RunReader(run.ledger, checkout.commit, checkout.state, checkout.history)
         step, edit = _named(reader, what)
         place = step_places(reader).get(("step", step))

@@ -1,8 +1,7 @@
 """How many calls a run makes: arithmetic on the plan of its steps and epochs.
 
-The stages' rules give the least and the most. What is likely between them follows from what is
-assumed of candidates: expected values are carried from step to step, since a skill that stays
-gathers evidence, and one that is new has everything yet to be attempted.
+The stages' rules give the least and the most; what is likely follows from what is assumed of
+candidates, since a skill that stays gathers evidence, and a new one has none yet.
 """
 
 import math
@@ -30,10 +29,8 @@ SLOW_UPDATE = Account("optimizer", "slow_update")
 META_SKILL = Account("optimizer", "meta_skill")
 
 #: Before there is any history: the shares of candidates that are accepted, and of steps that
-#: propose nothing.
-_ACCEPTED, _EMPTY = 0.5, 0.1
-#: How many observations these are worth.
-_WEIGHT = 4
+#: propose nothing; and how many observations these are worth.
+_ACCEPTED, _EMPTY, _WEIGHT = 0.5, 0.1, 4
 #: An accepted candidate closes this share of the gap to a perfect score.
 _GAIN = 0.4
 #: Answers of an agent on a task, as long as none was seen; and the most where nothing limits them.
@@ -63,11 +60,7 @@ Calls = Mapping[Account, Range]
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What counts depend on besides the configuration: how many tasks and steps there are.
-
-    ``judged`` is how many questions to the judge an attempt asks. A trajectory is shown with about
-    ``trajectory_chars`` characters.
-    """
+    """How many tasks and steps there are, and how many questions to the judge an attempt asks."""
 
     train: int
     selection: int
@@ -79,10 +72,9 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """What is taken for granted. ``solved`` is the score that the current skill starts from.
+    """What is taken for granted of the current skill's score, candidates, and steps without one.
 
-    Of the steps the share ``empty`` proposes nothing, and of the candidates the share ``accepted``
-    is kept. ``calls`` is how many calls of the target an attempt takes: least, likely, most.
+    ``calls`` is how many calls of the target an attempt takes: least, likely, most.
     """
 
     solved: float = 0.5
@@ -125,10 +117,9 @@ def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> tuple[int,
 
 
 class Forecast:
-    """The calls of a run's steps and epochs' ends, to be asked for in the order of the run.
+    """Attempts and optimizer's calls of a run's steps and epochs' ends, asked for in order.
 
-    The methods count attempts of the target, and calls of the optimizer; :func:`in_calls` turns
-    attempts into calls. ``made`` training attempts were made under the current skill so far.
+    ``made`` training attempts were made under the current skill so far.
     """
 
     def __init__(
@@ -145,12 +136,11 @@ class Forecast:
         return {SELECTION: Range(count, count, count)}
 
     def step(self, plan: StepPlan) -> Calls:
-        """One training step. In the first epoch no attempt was made before."""
-        config = self.config
-        each = config.rollout.attempts
+        config, each = self.config, self.config.rollout.attempts
         sizes = [len(batch.tasks) * each for batch in plan.batches]
         tasks = len({task.id for batch in plan.batches for task in batch.tasks})
         attempts = tasks * each
+        # in the first epoch no attempt was made before
         rollout = Range(attempts if plan.epoch == 1 else 0, attempts, attempts)
         if analyst_budget(config.optimizer) == 0:
             return {ROLLOUT: rollout, SELECTION: self._selection(0.0)}
@@ -188,32 +178,30 @@ class Forecast:
         return {TEST: Range(count, 2 * count, 3 * count)}
 
     def _reflection(self, sizes: Sequence[int]) -> Calls:
-        """Analysts of all minibatches, and the calls that merge their patches.
-
-        Of the attempts some may be lost; the first batch may be joined by earlier ones as evidence.
-        """
+        """Analysts of all minibatches, and the calls that merge their patches."""
         gradient, chars = self.config.gradient, self.situation.trajectory_chars
         usual, narrow = fitting(gradient, chars), fitting(gradient, 2 * chars)
         lost, (first, *others) = self.config.evaluation.max_error_rate, sizes
-        low = high = alone = 0
-        for size, full in zip(sizes, (max(first, gradient.evidence), *others), strict=True):
-            least = size - math.floor(lost * size)
-            low += min(sum(minibatch_counts(least, f, gradient)) for f in range(least + 1))
-            high += 2 * max(sum(minibatch_counts(full, f, narrow)) for f in range(full + 1))
-            # each side never has more minibatches than if all attempts were on it
-            alone += math.ceil(full / narrow.minibatch_size)
+        # some attempts may be lost, and the first batch may be joined by earlier ones
+        least = [size - math.floor(lost * size) for size in sizes]
+        low = 0 if gradient.failure_only else _batches(least, gradient.minibatch_size)
+        # each side never has more minibatches than if all attempts were on it
+        full = [max(first, gradient.evidence), *others]
+        high = alone = _batches(full, narrow.minibatch_size)
+        if not gradient.failure_only:
+            # one failure leaves the most minibatches that are not full
+            high = len(full) + _batches([count - 1 for count in full], narrow.minibatch_size)
         shown = [first + round(max(0, min(gradient.evidence - first, self._made))), *others]
         counts = [minibatch_counts(n, round((1 - self._solved) * n), usual) for n in shown]
         failures, successes = (sum(side) for side in zip(*counts, strict=True))
         analysts = failures + successes
         merges = merged(failures, math.ceil(successes * _SUCCESS_PATCHES), usual)
         return {
-            ANALYST: _between(low, analysts, high),
+            ANALYST: _between(low, analysts, 2 * high),
             MERGE: _between(0, merges, 2 * merged(alone, alone, gradient)),
         }
 
     def _candidate(self, plan: StepPlan) -> Calls:
-        """What choosing, writing and measuring the candidate takes, if the step has one."""
         optimizer, proposed = self.config.optimizer, 1 - self.assumed.empty
         control = lr_control(optimizer)
         budget = edit_budget(optimizer, plan.step, self.situation.total_steps)
@@ -259,6 +247,10 @@ def _between(low: int, likely: float, high: int) -> Range:
     return Range(low, min(max(low, likely), high), high)
 
 
+def _batches(sizes: Iterable[int], batch: int) -> int:
+    return sum(math.ceil(size / batch) for size in sizes)
+
+
 def joined(parts: Iterable[Calls]) -> dict[Account, Range]:
     calls: dict[Account, Range] = {}
     for part in parts:
@@ -268,10 +260,7 @@ def joined(parts: Iterable[Calls]) -> dict[Account, Range]:
 
 
 def in_calls(attempts: Calls, calls: tuple[int, float, int], judged: int = 0) -> Calls:
-    """The same in whole calls: an attempt takes ``calls`` of the target (least, likely, most).
-
-    Each attempt asks the judge ``judged`` questions, and each of them may be asked twice.
-    """
+    """The same in whole calls; each of an attempt's ``judged`` questions may be asked twice."""
     least, usual, most = calls
     found, asked = {}, Range()
     for account, count in attempts.items():
@@ -298,7 +287,6 @@ def minibatch_counts(attempts: int, failed: int, gradient: Gradient) -> tuple[in
 
 
 def merged(failures: int, successes: int, gradient: Gradient) -> int:
-    """Calls that merge so many patches of each side, and both sides in the end."""
     size = gradient.merge_batch_size
     both = bool(failures and successes)
     return merge_calls(failures, size) + merge_calls(successes, size) + both

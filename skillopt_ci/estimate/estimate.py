@@ -41,7 +41,7 @@ _RUBRIC = 350
 
 @dataclass(frozen=True, slots=True)
 class CallSize:
-    """The mean call of a stage; ``measured`` says that this run made such calls before."""
+    """The mean call of a stage; ``measured`` on this run's own calls, or supposed."""
 
     usage: Usage
     measured: bool = False
@@ -73,20 +73,19 @@ class Part:
 
     def cost_usd(self) -> tuple[float, float, float] | None:
         """Least, likely and most dollars; None as soon as one price is unknown."""
-        priced = [(one.calls, one.cost_usd) for one in self.stages if one.cost_usd is not None]
-        if len(priced) < len(self.stages):
-            return None
-        low = sum((calls.low * cost for calls, cost in priced), 0.0)
-        likely = sum((calls.likely * cost for calls, cost in priced), 0.0)
-        return low, likely, sum((calls.high * cost for calls, cost in priced), 0.0)
+        low = likely = high = 0.0
+        for one in self.stages:
+            if one.cost_usd is None:
+                return None
+            low += one.calls.low * one.cost_usd
+            likely += one.calls.likely * one.cost_usd
+            high += one.calls.high * one.cost_usd
+        return low, likely, high
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The next ``step``, a whole ``epoch``, and the ``rest`` of the run with its end.
-
-    ``assumptions`` are sentences on what is not known yet.
-    """
+    """The next ``step``, the ``epoch`` it is in, as far as it is left, and the run's ``rest``."""
 
     step: Part
     epoch: Part
@@ -96,7 +95,7 @@ class Estimate:
 
 
 def estimate(run: Run, checkout: Checkout) -> Estimate:
-    """Estimate what the run has still to do from ``checkout``; no model is asked."""
+    """Estimate what the run has still to do from ``checkout``."""
     config, state, train = run.config, checkout.state, run.splits.train
     sizes = _sizes(run, checkout)
     if state is None:
@@ -115,25 +114,20 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
     )
 
     forecast = Forecast(config, situation, supposed, made)
-    # What is done already is taken to be as if it came now.
-    as_now = Forecast(config, situation, supposed, made)
-    numbers = range(1, situation.total_steps + 1)
-    plans = [plan_step(train, config.train, number) for number in numbers]
     epochs = config.train.num_epochs
     epoch = min(epochs, (first - 1) // (total_steps(len(train), config.train) // epochs) + 1)
     begin = [] if state else [forecast.start()]
-    steps, of_epoch, ends = list[Calls](), list[Calls](), list[Calls]()
-    for plan in plans:
-        if plan.step >= first:
-            steps.append(forecast.step(plan))
-        if plan.epoch == epoch:
-            of_epoch.append(steps[-1] if plan.step >= first else as_now.step(plan))
-        if plan.is_last_of_epoch:
-            end = (forecast if plan.epoch > done else as_now).epoch_end(plan.epoch)
-            ends += [end] if plan.epoch > done else []
-            of_epoch += [end] if plan.epoch == epoch else []
-
-    prices, works = tariffs(config.model), [*begin, *steps, *ends]
+    steps, of_epoch, works = list[Calls](), list[Calls](), [*begin]
+    for number in range(1, situation.total_steps + 1):
+        plan, own = plan_step(train, config.train, number), list[Calls]()
+        if number >= first:
+            own.append(forecast.step(plan))
+            steps += own
+        if plan.is_last_of_epoch and plan.epoch > done:
+            own.append(forecast.epoch_end(plan.epoch))
+        works += own
+        of_epoch += own if plan.epoch == epoch else []
+    prices = tariffs(config.model)
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         calls = in_calls(joined(works), supposed.calls, situation.judged)
@@ -184,7 +178,6 @@ def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
 
 
 def _judged(run: Run) -> int:
-    """Questions to the judge that the scorer of an attempt asks at most."""
     tasks = (*run.splits.train, *run.selection)
     return max((_rubrics(task.scorer or run.config.scorer) for task in tasks), default=0)
 

@@ -204,8 +204,8 @@ DOCKER = "rollout.computer={type: docker}"
     [
         (None, [AGENT], "rollout.solver: agent needs a computer"),
         (ComputerBlock(), [], "task 'greet' needs a computer"),
-        (None, [AGENT, DOCKER], "agent needs a container, and no image is named for task 'greet'"),
-        (ComputerBlock(), [DOCKER], "task 'greet' needs a container, and no image is named"),
+        (None, [AGENT, DOCKER], "no image is named for task 'greet'"),
+        (ComputerBlock(), [DOCKER], "no image is named for task 'greet'"),
         (None, [], None),
         (None, [DOCKER], None),
         (ComputerBlock(image="own:1"), [AGENT, DOCKER], None),

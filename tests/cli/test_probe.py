@@ -1,6 +1,5 @@
 import asyncio
 import json
-import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -265,13 +264,6 @@ def test_an_engine_that_does_not_answer_is_told_once(cli, bare, tmp_path, monkey
     assert "DOCKER_HOST" in error
     assert found(done, "agent") == found(done, "computer", "ok") == []
     assert done.code in (2, 5)
-
-
-def test_an_image_that_is_there_is_told(cli, bare):
-    computers("docker")  # or skip
-    there = os.environ["SKILLOPT_CI_TEST_IMAGE"]
-    done = look(cli, bare, f"rollout.computer={{type: docker, image: '{there}'}}")
-    assert f"the image {there} is there" in found(done, "computer", "ok")
 
 
 @pytest.mark.parametrize(
