@@ -228,12 +228,13 @@ def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
         )
     if selection < _ENOUGH:
         yield (
-            f"only {plural(selection, 'selection task')}: the gate decides largely by chance; a "
-            f"score of 0.5 is known to {known_to(selection)} (95 %), with {_PLENTY} tasks to "
-            f"{known_to(_PLENTY)} (see `calibrate`)"
+            f"only {plural(selection, 'selection task')}: with so few, the gate decides largely by "
+            f"chance; a score of 0.5 is known to {known_to(selection)} (95 %), with {_ENOUGH} to "
+            f"{known_to(_ENOUGH)}, with {_PLENTY} to {known_to(_PLENTY)} (see `calibrate`)"
         )
     if test == 0:
-        yield f"no test tasks: nothing checks the final score; add {_ENOUGH} or more"
+        text = "no test tasks: nothing checks the final score on unseen tasks"
+        yield f"{text}; add {_ENOUGH} or more"
     elif test < _ENOUGH:
         yield f"only {plural(test, 'test task')}: the final score is known to {known_to(test)}"
 
