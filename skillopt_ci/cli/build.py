@@ -214,7 +214,6 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def open_run(settings: Globals, observer: Observer) -> Run:
-    """Assemble the run on the repository that holds the configuration."""
     loaded, environ, redact = load_configured(settings), settings.environ, settings.redact
     config, root = loaded.config, loaded.root
     learn_secrets(redact, loaded, environ)

@@ -214,7 +214,6 @@ def _check_tasks(loaded: Loaded, tasks: Splits) -> Iterator[Finding]:
 
 
 def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
-    """Say of each split that is too small what that does, and how many tasks would do."""
 
     def known_to(tasks: int) -> str:
         # half of the 95 % interval around a score of 0.5, where it is widest
@@ -330,7 +329,6 @@ def _check_computers(
 def _try_graders(
     splits: Splits, loaded: Loaded, environ: Mapping[str, str], pool: ComputerPool | None
 ) -> Iterator[Finding]:
-    """Whether the scorers that are programs can grade an empty submission."""
 
     async def fault(one: tuple[ScorerSpec, Task]) -> str:
         part, task = one

@@ -173,7 +173,6 @@ def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> N
 
 
 def note_id(said: Comment) -> str:
-    """How a review comment is known in records."""
     return f"{said.kind}-{said.id}"
 
 

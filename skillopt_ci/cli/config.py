@@ -1,8 +1,9 @@
 """``skillopt-ci config`` and ``discover``: a configuration as understood, all of a repository."""
 
 import json
+import re
 from collections import defaultdict
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -47,8 +48,7 @@ config_command.add_command(schema_command)
 # The skills of a repository, and the runs that train them.
 
 #: How configurations are called; `configs/base.yaml` and the like are bases, no runs.
-_CONFIGS = ("skillopt.yaml", "skillopt.yml")
-_CONFIG_ENDS = (".skillopt.yaml", ".skillopt.yml")
+_CONFIG = re.compile(r"(.*[/.])?skillopt\.ya?ml")
 
 
 class FoundRun(NamedTuple):
@@ -81,8 +81,7 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     files = sorted(name for name in listed.split("\0") if name and (top / name).is_file())
     for config in files:
-        file = PurePosixPath(config).name
-        if file in _CONFIGS or file.endswith(_CONFIG_ENDS):
+        if _CONFIG.fullmatch(config):
             try:
                 own = run_names(top / config, start)
                 runs += [_read_run(top, config, name, start) for name in own]

@@ -33,7 +33,6 @@ def failed(part: str, error: SkilloptError) -> Finding:
 
 
 def mend(part: str, text: str) -> Finding:
-    """An error that the user can fix."""
     return Finding(part, "error", text, ExitCode.USAGE)
 
 

@@ -61,7 +61,6 @@ class RunReader:
         return record
 
     def boundary(self, epoch: int) -> BoundaryRecord:
-        """The same of an epoch's end."""
         record = self.folder.read_boundary(self.read, epoch)
         if record is None:
             last = self.state.boundary or "none"
@@ -193,7 +192,6 @@ def gather(reader: RunReader) -> RunView:
 
 
 def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:
-    """The run's commits, newest first, and every skill text that is in them."""
     ledger, folder = reader.ledger, reader.folder
     commits = ledger.log(reader.commit, paths=(folder.path,))
     kept = (reader.read(path) for path in (folder.initial_skill, folder.best_skill))

@@ -127,7 +127,6 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
 
 
 def _versions(run: RunView) -> Iterator[Version]:
-    """Each text that was the current one, as far as commits with it can still be reached."""
     before = ""
     for entry in run.history:
         text = run.texts.get(entry.skill_sha256)

@@ -189,7 +189,6 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def scaffold_environment(name: str, kind: str, folder: Path) -> dict[str, str]:
-    """The text of each file of an environment called ``name``, by its path in ``folder``."""
     run, place = slug(name), shlex.quote(folder.as_posix())
     values = {"name": " ".join(name.split()), "run": run, "folder": place}
     # a name of its own: pytest cannot tell two test files of one name apart

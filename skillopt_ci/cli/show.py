@@ -235,7 +235,6 @@ def _version(reader: RunReader, word: str, settings: Globals) -> NamedSkill:
 
 
 def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
-    """Print what changed word by word, with brackets around changed words."""
     rows, names = diff_rows(old.text, new.text), [harmless_line(one.name) for one in (old, new)]
     if not rows:
         click.echo(f"The skill is the same in {' and '.join(names)}.", file=settings.people)

@@ -162,7 +162,6 @@ def _why_over(run: Run, outcomes: Sequence[Outcome]) -> str:
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
-    """Do all that is left, the tests at the end included."""
     async with prefetching(run) as ready:
         async with aclosing(train(ready)) as outcomes:
             async for outcome in outcomes:
@@ -416,7 +415,7 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
 
 @command()
 def estimate_command(settings: Globals) -> None:
-    """Estimate the calls and the cost of the next step, an epoch and the rest of the run.
+    """Estimate the calls and the cost of the next step, and of what is left of its epoch and run.
 
     Calls no model and changes nothing. Counts are the likely number, then the least and the most
     possible in brackets. Sizes are those of this run's own calls, or of the texts as long as there

@@ -106,7 +106,6 @@ class SimulatedClient:
     """Answers as the simulated model that ``config`` names, by content and seed alone."""
 
     def __init__(self, config: ModelRole, role: Role) -> None:
-        """Raise ``ModelSetupError`` when there is no model of that name."""
         find_model(config.model, where=f"model.{role}.model")
         self._config = config
 

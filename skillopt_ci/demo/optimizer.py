@@ -90,7 +90,6 @@ def _malformed(reply: Reply, dice: Dice) -> str:
 
 
 def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
-    """How many trajectories break each convention, the most broken first."""
     counts: Counter[str] = Counter()
     for one in trajectories:
         if (note := read_note(one.prompt)) is not None:
@@ -206,7 +205,6 @@ def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
 
 
 def topic(text: str, otherwise: str) -> str:
-    """The convention that ``text`` is about, if it is about one."""
     about = subject(text)
     return about[0] if about else otherwise
 
@@ -236,7 +234,6 @@ def rank(prompt: str, dice: Dice) -> Reply:
 
 
 def condense(prompt: str) -> Reply:
-    """The reminders that the prompt lists, one for each subject."""
     kept: dict[str, str] = {}
     for note in re.findall(r"^- (.*\S)", read_section(prompt, "Reminders"), re.MULTILINE):
         kept.setdefault(topic(note, note), note.removeprefix("Before you answer, look again: "))

@@ -34,7 +34,6 @@ class Section:
 
     @property
     def text(self) -> str:
-        """All text without the fences themselves."""
         return "\n".join(self.lines).strip()
 
     @property
@@ -45,8 +44,6 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One conversation as an analyst is shown it."""
-
     references: tuple[str, ...]
     prompt: str
     answer: str
@@ -173,7 +170,6 @@ def _parsed(text: str) -> object:
 
 
 def _objects(value: object, key: str) -> Iterator[dict[str, Any]]:
-    """Find every object with ``key`` in ``value``, however deep."""
     if isinstance(value, dict) and key in value:
         yield value
     elif isinstance(value, list | dict):

@@ -62,7 +62,6 @@ class Convention:
     harmful: str
 
     def stances(self, text: str) -> frozenset[Stance]:
-        """What ``text`` says on this convention: only its own sentences are understood."""
         said = text.casefold()
         found: set[Stance] = {"for"} if any(one.casefold() in said for one in self.rules) else set()
         return frozenset(found | ({"against"} if self.harmful.casefold() in said else set()))
@@ -80,7 +79,6 @@ CONVENTIONS: Mapping[str, Convention] = MappingProxyType(_read_conventions())
 
 
 def stances(text: str) -> dict[str, frozenset[Stance]]:
-    """For each convention, what ``text`` says on it."""
     return {name: convention.stances(text) for name, convention in CONVENTIONS.items()}
 
 
@@ -91,7 +89,6 @@ def subject(text: str) -> tuple[str, Stance] | None:
 
 
 def conflicting_line(skill: str, name: str) -> str | None:
-    """The first line of ``skill`` that goes against the named convention."""
     lines = skill.splitlines()
     return next((one for one in lines if "against" in CONVENTIONS[name].stances(one)), None)
 

@@ -178,7 +178,6 @@ class Forecast:
         return {TEST: Range(count, 2 * count, 3 * count)}
 
     def _reflection(self, sizes: Sequence[int]) -> Calls:
-        """Analysts of all minibatches, and the calls that merge their patches."""
         gradient, chars = self.config.gradient, self.situation.trajectory_chars
         usual, narrow = fitting(gradient, chars), fitting(gradient, 2 * chars)
         lost, (first, *others) = self.config.evaluation.max_error_rate, sizes

@@ -95,7 +95,6 @@ class Estimate:
 
 
 def estimate(run: Run, checkout: Checkout) -> Estimate:
-    """Estimate what the run has still to do from ``checkout``."""
     config, state, train = run.config, checkout.state, run.splits.train
     sizes = _sizes(run, checkout)
     if state is None:
@@ -196,7 +195,6 @@ def _stage(
 
 
 def _rubrics(spec: object) -> int:
-    """Questions to the judge that a scorer asks for an attempt."""
     match spec:
         case RubricScorer():
             return 1
