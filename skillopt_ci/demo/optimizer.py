@@ -41,12 +41,15 @@ RATES = MappingProxyType(
         "harmful": 0.25,  # it proposes something that contradicts the conventions
         "platitude": 0.25,  # … something that helps nobody
         "duplicate": 0.3,  # … a rule that the skill has already
+        "missing_target": 0.1,  # … to change a text that is not there
+        "leak": 0.05,  # … a reference answer
+        "link": 0.05,  # … a web page
         "malformed": 0.06,  # the reply is not what was asked for
         "gullible": 0.6,  # a merge keeps an edit that a single patch proposes without any evidence
     }
 )
 #: What analysts propose when they err, in the order in which it is tried.
-MISHAPS = ("harmful", "platitude", "duplicate")
+MISHAPS = ("harmful", "platitude", "duplicate", "missing_target", "leak", "link")
 PLATITUDES = (
     "Read the whole note before writing anything.",
     "Take care to be accurate and complete.",
@@ -163,18 +166,27 @@ def _with_mishap(
 
 def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
     """A plausible edit that does not help; None if there is none of this kind."""
-    if kind == "duplicate":
-        said = stances(brief.skill)
-        stated = (one for name, one in CONVENTIONS.items() if "for" in said[name])
-        options = [rule for one in stated for rule in one.rules]
-    else:
-        harmful = [one.harmful for one in CONVENTIONS.values()]
-        known = f"{brief.previous}\n{brief.skill}"
-        options = [o for o in (harmful if kind == "harmful" else PLATITUDES) if o not in known]
+    if kind == "missing_target":
+        target = dice.pick("missing heading", ("## Formatting rules", "## Layout", "## Checklist"))
+        content = f"{target}\n\nEvery line follows the rules below."
+        edit: Edit = {"op": "replace", "target": target, "content": content, "support_count": 1}
+        return None if target in brief.skill else edit
+    said, known = stances(brief.skill), f"{brief.previous}\n{brief.skill}"
+    stated = (one for name, one in CONVENTIONS.items() if "for" in said[name])
+    references = (answer for one in brief.trajectories for answer in one.references)
+    web = "Further rules are on https://ledger-handbook.example"
+    draw, options = {
+        "harmful": ("harmful choice", [c.harmful for c in CONVENTIONS.values()]),
+        "platitude": ("platitude choice", [*PLATITUDES]),
+        "duplicate": ("duplicate choice", [rule for one in stated for rule in one.rules]),
+        "leak": ("leaked answer", [f"A right line looks like this: `{a}`" for a in references]),
+        "link": ("linked page", [f"{web}/{page}." for page in ("style", "examples", "faq")]),
+    }[kind]
+    if kind in ("harmful", "platitude"):
+        options = [one for one in options if one not in known]
     if not options:
         return None
-    content = f"- {dice.pick(f'{kind} choice', options)}"
-    return {"op": "append", "content": content, "support_count": 1}
+    return {"op": "append", "content": f"- {dice.pick(draw, options)}", "support_count": 1}
 
 
 def lapse_notes(brief: AnalystBrief) -> list[str]:
