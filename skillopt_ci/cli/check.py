@@ -214,7 +214,6 @@ def _check_tasks(loaded: Loaded, tasks: Splits) -> Iterator[Finding]:
 
 
 def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
-
     def known_to(tasks: int) -> str:
         # half of the 95 % interval around a score of 0.5, where it is widest
         interval = wilson(0.5, tasks)

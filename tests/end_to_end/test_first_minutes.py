@@ -121,7 +121,7 @@ def test_three_tasks_only(checkout, command):
     three_tasks(checkout)
     told = command(checkout, "check").stdout
     assert "only 3 selection tasks" in told
-    assert "known to ±0.37 (95 %), with 100 tasks to ±0.10" in told
+    assert "known to ±0.37 (95 %), with 20 to ±0.20" in told
     assert "only 3 training tasks" in told
     assert "only 3 test tasks" in told
 
