@@ -124,7 +124,7 @@ def _reply(job: Job, asked: Reply) -> Outcome:
         elif comment.request == "apply":
             text = _apply(job, view(reader), asked)
         else:
-            text = _told(reader, comment.request, links_of(job.environ))
+            text = _told(reader, comment.request, links_of(job.environ), page=bool(page))
     except SkilloptError as error:
         text = inline(f"Nothing was done: {error}", 1_000)
         return _answer(job, comment, text, _skipped(job, str(error)))
@@ -132,7 +132,7 @@ def _reply(job: Job, asked: Reply) -> Outcome:
     return _answer(job, comment, text, Outcome(outputs, text + "\n", notes=notes))
 
 
-def _told(reader: RunReader, word: str, links: Links) -> str:
+def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
     run, path = view(reader), reader.skill_path
     if word == "diff":
         # what is checked out is the default branch
@@ -141,6 +141,8 @@ def _told(reader: RunReader, word: str, links: Links) -> str:
         text = block(change, "diff", lines=200) if change else "Nothing: base has this skill."
     elif word == "report":
         text = lessons_text(run, links) or "Nothing was learned yet that base has not."
+        where = links.run("this job's run") if page else ""
+        text = join(text, f"The page is an artifact of {where}." if where else "")
     else:
         text = join(event_line(run.history[-1]), results(run))
     return cut(join(f"### {code(run.skill_name)}: {word}", text, footer(run, links)), COMMENT_BYTES)

@@ -6,7 +6,7 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from skillopt_ci.cli.findings import (
 )
 from skillopt_ci.cli.options import Globals, command, print_json
 from skillopt_ci.cli.probe import ask_models, key_source
+from skillopt_ci.cli.read import RunReader, open_reader
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.config.loading import Loaded
@@ -136,7 +137,11 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     except SkilloptError as error:
         told.append(failed("tasks", error))
     if tasks is not None:
-        check("tasks", _check_tasks(loaded, tasks))
+        reader = None
+        if not files:
+            with suppress(SkilloptError):  # not begun, or no repository
+                reader = open_reader(settings)
+        check("tasks", _check_tasks(loaded, tasks, reader))
     if (folder := config.prompts) is not None:
         check("prompts", _ok("prompts", folder, lambda: Prompts.load(root / folder)))
     graded = environment is not None and environment.grades
@@ -190,8 +195,9 @@ def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:
         yield Finding(part, "ok", text)
 
 
-def _check_tasks(loaded: Loaded, tasks: Splits) -> Iterator[Finding]:
-    config, tasks = planned(loaded.config, tasks, None)
+def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Iterator[Finding]:
+    state, history = (reader.state, reader.history) if reader else (None, ())
+    config, tasks = planned(loaded.config, tasks, state)
     train, selection, test = map(len, (tasks.train, tasks.selection, tasks.test))
     sizes = f"{train} train, {selection} selection, {test} test"
     yield Finding("tasks", "ok", f"{sizes}; no task stands in two splits")
@@ -203,9 +209,14 @@ def _check_tasks(loaded: Loaded, tasks: Splits) -> Iterator[Finding]:
         text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
         yield Finding("tasks", "warning", text)
     try:
-        last, whole = last_step(config, used_sizes, None, ()), total_steps(train, config.train)
+        last, whole = (
+            last_step(config, used_sizes, state, history),
+            total_steps(train, config.train),
+        )
         steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
         told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
+        if state is not None:
+            told += f", {state.step} done"
         if used < selection:
             told += f"; candidates are compared on {used} of the {selection} selection tasks"
         yield Finding("plan", "ok", told)

@@ -87,7 +87,6 @@ def init_command(
         raise click.UsageError("--pages belongs to --github: its workflow publishes the report.")
     config, root = settings.cwd / settings.config, (settings.cwd / settings.config).parent
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
-    look = ask_server(settings.environ) if asking else None
     given["run"] = None if settings.run is None else run_name(settings.run)
     repository = toplevel(root) if root.is_dir() else None
     names, trained = _known_runs(root, repository)
@@ -100,7 +99,9 @@ def init_command(
         own_name = config.name.partition(".")[0]
         usual = root.resolve().name if own_name == "skillopt" else own_name
         decide = decider(given, asking=asking)
-        choices = choose(root, decide, _free(usual, names), trained, look=look)
+        choices = choose(
+            root, decide, _free(usual, names), trained, look=ask_server(settings.environ)
+        )
         files = scaffold(choices, config.name)
     place, keys = repository or root.resolve(), list[str]()
     written = write_new(root, files)
@@ -182,7 +183,9 @@ def decider(given: Mapping[str, str | None], *, asking: bool) -> Decide:
             value = click.prompt(question, default=default or None, type=kind, err=True)
         value = (value or default).strip()
         if not value:
-            raise click.UsageError(f"--{key.replace('_', '-')} is needed here.")
+            raise click.UsageError(
+                f"There is no safe default here: give --{key.replace('_', '-')}."
+            )
         return value
 
     return decide

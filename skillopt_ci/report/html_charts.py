@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillopt_ci.ledger.records import HistoryEntry, Measurement
@@ -50,7 +51,13 @@ class Curve:
     epoch_bottom: int = 100
 
 
-def curve(history: Sequence[HistoryEntry]) -> Curve:
+def curve(
+    history: Sequence[HistoryEntry], verdicts: Mapping[str, str] = MappingProxyType({})
+) -> Curve:
+    """Draw the score of the current skill with its 95 % interval, and every candidate.
+
+    ``verdicts`` has those by anchor that only the evidence can tell from noise.
+    """
     moments = [one for one in timeline(history) if one.entry.kind in _DRAWN]
     placed = [
         (moment, round(100 * (index + 0.5) / len(moments), 2))
@@ -60,7 +67,7 @@ def curve(history: Sequence[HistoryEntry]) -> Curve:
     steps = [(x, str(one.entry.step)) for one, x in placed if one.entry.kind == "step"]
     return Curve(
         stretches=tuple(_stretches(placed)),
-        marks=tuple(_mark(moment, x) for moment, x in placed),
+        marks=tuple(_mark(moment, x, verdicts) for moment, x in placed),
         labels=tuple(steps[:: -(-len(steps) // _MOST_LABELS) or 1]),
         epochs=tuple(ends),
         crowded=len(moments) > _CROWD,
@@ -117,10 +124,11 @@ def _points(pairs: Iterator[tuple[float, float]] | Sequence[tuple[float, float]]
     return " ".join(f"{x:g},{y:g}" for x, y in pairs)
 
 
-def _mark(moment: Moment, x: float) -> Mark:
+def _mark(moment: Moment, x: float, verdicts: Mapping[str, str]) -> Mark:
     entry = moment.entry
     plain = entry.kind in ("start", "measure")
-    told = "the skill as it stands" if plain else entry.verdict
+    known = entry.verdict if entry.kind == "notes" else verdicts.get(anchor(entry), entry.verdict)
+    told = "the skill as it stands" if plain else known
     title = f"{event_name(entry)}: {told}"
     if entry.score_after is None:
         return Mark(x, _y(0), "none", title, anchor(entry))

@@ -142,9 +142,11 @@ def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ..
         what = entry.reason if entry.action.startswith("skip") else verdict
     elif entry.kind == "notes":
         what = f"notes of step {entry.step} kept"
+    elif entry.kind == "confirm":  # the scores stand beside it
+        told = "provisional" if entry.action == "open" else entry.action
+        what = f"{told}, {plural(entry.tasks, 'fresh pair')}"
     elif entry.kind != "slow_update":
-        named = "still provisional" if entry.action == "open" else entry.action.replace("_", " ")
-        what = f"{named}: {entry.reason}"
+        what = f"{entry.action.replace('_', ' ')}: {entry.reason}"
     elif entry.score_after is None:
         what = f"end of epoch: {entry.reason}"
     else:

@@ -38,9 +38,21 @@ def init(folder: Path, *words: str) -> Result:
 
 @pytest.mark.parametrize("provider", PRESETS)
 def test_every_provider_makes_a_configuration_that_loads(provider, tmp_path):
-    result = init(tmp_path, "--provider", provider, "--base-url", "http://localhost:1/v1")
+    words = ("--provider", provider, "--base-url", "http://localhost:1/v1")
+    models = ("--target-model", "small", "--optimizer-model", "large")
+    result = init(tmp_path, *words, *models)
     assert result.return_value == 0, result.output
-    assert load(tmp_path / "skillopt.yaml").config.model.target.model == PRESETS[provider].target
+    assert load(tmp_path / "skillopt.yaml").config.model.optimizer.model == "large"
+
+
+def test_what_may_not_exist_is_no_default_where_nobody_is_asked(tmp_path):
+    words = ("--yes", "--provider", "ollama", "--base-url", "http://localhost:1/v1")
+    result = init(tmp_path, *words)
+    assert isinstance(result.exception, click.UsageError)
+    assert "give --target-model" in result.exception.format_message()
+    assert "does not say which models it has" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert "OPENAI_API_KEY is not set: whether the models exist" in init(tmp_path, "--yes").stderr
 
 
 def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path):
@@ -54,7 +66,7 @@ def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path):
 
 def test_existing_files_are_left_and_listed(tmp_path):
     (tmp_path / "AGENTS.md").write_text("mine", encoding="utf-8")
-    told = json.loads(init(tmp_path, "--json").output)
+    told = json.loads(init(tmp_path, "--json").stdout)
     assert (told["left"], "skillopt.yaml" in told["written"]) == (["AGENTS.md"], True)
     assert (tmp_path / "AGENTS.md").read_text(encoding="utf-8") == "mine"
     again = init(tmp_path)
@@ -68,7 +80,7 @@ def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path):
     assert isinstance(told, UsageError)
     assert "init -c NAME.skillopt.yaml" in told.hint
     own = ("-c", "two.skillopt.yaml")
-    done = json.loads(init(tmp_path, *own, "--skill", "two.md", "--json").output)
+    done = json.loads(init(tmp_path, *own, "--skill", "two.md", "--json").stdout)
     assert "tasks/two/train.jsonl" in done["written"]
     config = load(tmp_path / "two.skillopt.yaml").config
     assert (config.run, config.skill) == ("two", "two.md")
@@ -84,7 +96,7 @@ def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--provider", "compatible"], "--base-url is needed"),
+        (["--provider", "compatible"], "give --base-url"),
         (["--run", "a b"], "'a b' is not made of letters"),
         (["--provider", "opena"], "'opena' is not one of"),
     ],

@@ -125,3 +125,9 @@ def test_the_paths_cover_every_cell_exactly_once(measured):
         for start in range(int(x), int(x) + int(width), drawn.cell)
     ]
     assert len(cells) == len(set(cells)) == len(drawn.rows) * len(drawn.columns)
+
+
+def test_a_mark_says_what_only_the_evidence_can_tell_from_noise():
+    history = [START, entry("step", 1, "accept_new_best", 0.5)]
+    assert "merged, new best" in curve(history).marks[1].title
+    assert "new best" not in curve(history, {"step-1": "merged, within noise"}).marks[1].title
