@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from markdown_it import MarkdownIt
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Playwright, sync_playwright
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, DIMMED_MONOKAI
 from rich.text import Text
@@ -124,16 +124,27 @@ def terminal(said: str, dark: bool) -> str:
     return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
-def shoot(browser: Browser, html: str, scheme: Scheme, height: int | None = None) -> bytes:
+def launch(playwright: Playwright) -> Browser:
+    """The machine's own Chromium, if it has one."""
+    browsers = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, browsers)), None)
+    return playwright.chromium.launch(
+        executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+    )
+
+
+def shoot(
+    browser: Browser, html: str, scheme: Scheme, height: int | None = None, width: int = WIDTH
+) -> bytes:
     """A page as WebP, twice as fine as its pixels: the first ``height`` of them, or all."""
     page = browser.new_page(
-        viewport={"width": WIDTH, "height": height or 800},
+        viewport={"width": width, "height": height or 800},
         color_scheme=scheme,
         device_scale_factor=2,
     )
     page.set_content(html)
     full = page.evaluate("document.documentElement.scrollHeight")
-    clip = {"x": 0, "y": 0, "width": WIDTH, "height": height or full, "scale": 1}
+    clip = {"x": 0, "y": 0, "width": width, "height": height or full, "scale": 1}
     wanted = {"format": "webp", "quality": 80, "clip": clip, "captureBeyondViewport": True}
     taken = page.context.new_cdp_session(page).send("Page.captureScreenshot", wanted)
     page.close()
@@ -164,12 +175,8 @@ def main(arguments: list[str]) -> None:
         if chosen.report:
             chosen.report.write_text(report(folder), encoding="utf-8")
             return
-        browsers = ("chromium", "chromium-browser", "google-chrome")
-        program = next(filter(None, map(shutil.which, browsers)), None)
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-            )
+            browser = launch(playwright)
             PICTURES.mkdir(exist_ok=True)
             for name, data in pictures(browser, folder, said):
                 file = PICTURES / name
