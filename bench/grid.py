@@ -73,6 +73,11 @@ def _world(at: Sequence[float]) -> dict[str, Any]:
     }
 
 
+def idle(world: Mapping[str, Any]) -> dict[str, Any]:
+    """The world with rules that do nothing: an A/A test of the gate and of confirmation."""
+    return {**world, "weights": (0.0,) * len(world["weights"]), "harm": 0.0, "clutter": 0.0}
+
+
 def _logit(share: float) -> float:
     return math.log(share / (1 - share))
 
@@ -92,7 +97,10 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of it: ``ceiling`` is the true score of the skill that states all right rules."""
+    """What came of it: ``ceiling`` is the true score of the skill that states all right rules.
+
+    ``false`` of the ``confirmed`` skills are no better than the last one that was confirmed.
+    """
 
     system: str
     world: int
@@ -101,6 +109,9 @@ class Row:
     start: float
     true: float
     ceiling: float
+    confirmed: int = 0
+    refuted: int = 0
+    false: int = 0
 
 
 def run(contest: Contest) -> Row:
@@ -113,8 +124,18 @@ def run(contest: Contest) -> Row:
         shutil.rmtree(folder, ignore_errors=True)
     world = make_world(contest.seed, Parameters(**contest.world))
     ceiling = world.true_score(world.best_skill())
-    paid = cost_of(found.calls)
-    return Row(contest.system, contest.number, contest.seed, paid, found.start, found.true, ceiling)
+    tests = found.confirmations
+    return Row(
+        contest.system,
+        contest.number,
+        contest.seed,
+        cost_of(found.calls),
+        found.start,
+        found.true,
+        ceiling,
+        *(sum(one.action == action for one in tests) for action in ("confirmed", "refuted")),
+        sum(one.false for one in tests),
+    )
 
 
 def _outcome(contest: Contest, folder: Path) -> Outcome:
@@ -150,6 +171,7 @@ def main() -> None:
     add("--processes", type=int, default=2)
     add("--others", nargs="*", default=[], help="skillopt, gepa3, gepa8")
     add("--ours", action="append", metavar="NAME=JSON", default=[], help="settings of ours")
+    add("--idle", action="store_true", help="rules do nothing: each confirmation is a false one")
     given = parser.parse_args()
     systems: dict[str, dict[str, Any]] = {name: {} for name in given.others}
     for text in given.ours or ["ours={}"]:
@@ -157,7 +179,7 @@ def main() -> None:
         systems[name] = json.loads(settings or "{}")
     contests = [
         Contest(system, settings, number, world, seed, given.cost, given.envs)
-        for number, world in enumerate(worlds(given.worlds))
+        for number, world in enumerate(map(idle if given.idle else dict, worlds(given.worlds)))
         for seed in range(given.seeds)
         for system, settings in systems.items()
     ]
@@ -198,7 +220,10 @@ def table(rows: Sequence[Row]) -> str:
         if len(leads) > 1:
             lead, least = statistics.mean(leads), min(leads)
             margin = 2 * statistics.stdev(leads) / math.sqrt(len(leads))
-        lines.append([*line, lead, margin, least])
+        tests = [
+            sum(one) for one in zip(*((r.confirmed, r.refuted, r.false) for r in own), strict=True)
+        ]
+        lines.append([*line, lead, margin, least, *tests])
     heads = [
         "system",
         "runs",
@@ -210,6 +235,9 @@ def table(rows: Sequence[Row]) -> str:
         "lead",
         "margin",
         "least",
+        "confirmed",
+        "refuted",
+        "false",
     ]
     return aligned(heads, lines)
 

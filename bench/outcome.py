@@ -108,6 +108,23 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmation:
+    """A test of the current skill against the last confirmed one, and the truth of it.
+
+    The truth is that of the selection tasks: what the test is about.
+    """
+
+    action: str
+    before: float
+    after: float
+
+    @property
+    def false(self) -> bool:
+        """Whether a skill that is no better was confirmed."""
+        return self.action == "confirmed" and self.after <= self.before + _EPSILON
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """One system on one seed.
 
@@ -116,7 +133,7 @@ class Outcome:
     of ``rejected`` were; ``worse_ungated`` of ``ungated`` changes that no gate saw were not
     either. ``calls`` and ``tokens`` are the server's, by phase. ``curve`` has, where the system
     tells, the calls made so far and the true score of the skill that then stood, ``timed`` the
-    least that its calls could have taken.
+    least that its calls could have taken, ``confirmations`` the tests of what was merged.
     """
 
     system: str
@@ -134,6 +151,7 @@ class Outcome:
     seconds: float
     curve: tuple[tuple[int, float], ...] = ()
     timed: Timed = UNTIMED
+    confirmations: tuple[Confirmation, ...] = ()
 
     @property
     def paid(self) -> int:
@@ -156,6 +174,7 @@ def judged(
     *,
     curve: tuple[tuple[int, float], ...] = (),
     timed: Timed = UNTIMED,
+    confirmations: tuple[Confirmation, ...] = (),
 ) -> Outcome:
     """The outcome of a run that ended with the text ``final``."""
     verdicts = [(_better(world, trial), trial) for trial in trials if trial.gated]
@@ -176,6 +195,7 @@ def judged(
         seconds=seconds,
         curve=curve,
         timed=timed,
+        confirmations=confirmations,
     )
 
 

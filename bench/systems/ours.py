@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from bench.outcome import UNTIMED, Outcome, Timed, Trial, judged, refuse_misunderstood
+from bench.outcome import UNTIMED, Confirmation, Outcome, Timed, Trial, judged, refuse_misunderstood
 from bench.serving import ROOT, served
 from bench.world.answering import Oracle
 from bench.world.world import INITIAL_SKILL, SPLITS, Parameters, World, make_world
@@ -206,8 +206,26 @@ def outcome_of(
     texts, history = _texts(root), _history(root)
     curve = _curve(world, history, texts)
     return judged(
-        world, name, best, trials(history, texts), stats, seconds, curve=curve, timed=timed
+        world,
+        name,
+        best,
+        trials(history, texts),
+        stats,
+        seconds,
+        curve=curve,
+        timed=timed,
+        confirmations=tuple(_confirmations(world, root, texts)),
     )
+
+
+def _confirmations(world: World, root: Path, texts: Mapping[str, str]) -> Iterator[Confirmation]:
+    folder = f".skillopt/{RUN}/confirmations/"
+    for name in _git(root, "ls-tree", "--name-only", TIP, folder).splitlines():
+        record = json.loads(_git(root, "show", f"{TIP}:{name}"))
+        before, after = (
+            world.true_score(texts[record[side]], "selection") for side in ("confirmed", "current")
+        )
+        yield Confirmation(record["action"], before, after)
 
 
 def _history(root: Path) -> list[dict[str, Any]]:
