@@ -185,12 +185,7 @@ async def run_program(
         arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
     )
     done = await execute(
-        command,
-        stdin=stdin,
-        environ=variables,
-        cwd=cwd,
-        timeout=timeout,
-        output_bytes=output_bytes,
+        command, stdin=stdin, environ=variables, cwd=cwd, timeout=timeout, output_bytes=output_bytes
     )
     if done.timed_out:
         raise TimeoutError

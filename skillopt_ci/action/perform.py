@@ -5,15 +5,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from skillopt_ci.action.event import (
-    Activity,
-    Comment,
-    Conclude,
-    Evaluate,
-    Nothing,
-    Perform,
-    Reply,
-)
+from skillopt_ci.action.event import Activity, Comment, Conclude, Evaluate, Nothing, Perform, Reply
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Ended, Job, Outcome, announce, command_line, execute, meaning
 from skillopt_ci.action.outputs import Outputs, Result, fold

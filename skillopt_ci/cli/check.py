@@ -26,14 +26,7 @@ from skillopt_ci.cli.build import (
     skill_path,
     unconfined_programs,
 )
-from skillopt_ci.cli.findings import (
-    Finding,
-    exit_code,
-    failed,
-    mend,
-    print_findings,
-    up_to_error,
-)
+from skillopt_ci.cli.findings import Finding, exit_code, failed, mend, print_findings, up_to_error
 from skillopt_ci.cli.options import Globals, command, print_json
 from skillopt_ci.cli.probe import ask_models, key_source
 from skillopt_ci.cli.read import RunReader, open_reader
@@ -48,12 +41,7 @@ from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.model.access import (
-    api_key,
-    headers_of,
-    required_variables,
-    resolved_key_values,
-)
+from skillopt_ci.model.access import api_key, headers_of, required_variables, resolved_key_values
 from skillopt_ci.model.budget import Meter, tariff_of
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import can_be_hidden

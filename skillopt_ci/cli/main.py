@@ -213,10 +213,7 @@ COMMANDS = {
     cls=LazyGroup,
     commands_by_name=COMMANDS,
     # for one release more
-    renamed={
-        "validate": ("check",),
-        "doctor": ("check", "--probe"),
-    },
+    renamed={"validate": ("check",), "doctor": ("check", "--probe")},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
     epilog="Exit codes: 0 done, 1 a defect of skillopt-ci, 2 usage, 3 nothing left to do, "

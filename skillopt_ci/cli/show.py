@@ -11,13 +11,7 @@ import click
 
 from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.console import print_rows, print_table
-from skillopt_ci.cli.options import (
-    FILE,
-    Globals,
-    command,
-    print_json,
-    wants_colour,
-)
+from skillopt_ci.cli.options import FILE, Globals, command, print_json, wants_colour
 from skillopt_ci.cli.read import RunReader, find_skill, open_reader, step_places
 from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError

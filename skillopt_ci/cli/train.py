@@ -15,14 +15,7 @@ import click
 
 from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.console import print_rows, print_table, verdict_style
-from skillopt_ci.cli.options import (
-    FILE,
-    Globals,
-    command,
-    nothing_to_do,
-    print_json,
-    wants_colour,
-)
+from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json, wants_colour
 from skillopt_ci.cli.read import RunReader, step_places
 from skillopt_ci.config.config import Budget, Limits
 from skillopt_ci.errors import RepositoryError, UsageError

@@ -19,10 +19,7 @@ _PERIOD = 100_000
 #: Processes that a command is started with.
 _MACHINERY = 4
 #: In which file, and under which key, the kernel counts what was asked for beyond a limit.
-_COUNTS = {
-    "memory": ("memory.events", "oom_kill"),
-    "processes": ("pids.events", "max"),
-}
+_COUNTS = {"memory": ("memory.events", "oom_kill"), "processes": ("pids.events", "max")}
 
 
 def _numbers(table: str) -> dict[str, tuple[int, int]]:

@@ -2,14 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
 from pydantic_core import PydanticKnownError
 
 from skillopt_ci.config.base import Argument, FileName, Section, choose_alternative

@@ -24,11 +24,7 @@ RATES = MappingProxyType(
         "heedless": 0.2,  # of a slip also where guidance or a note reminds it
     }
 )
-_OPENINGS = (
-    "Here is the ledger line.",
-    "The line for this note:",
-    "This is how I would book it.",
-)
+_OPENINGS = ("Here is the ledger line.", "The line for this note:", "This is how I would book it.")
 
 
 def answer(messages: Sequence[Message], dice: Dice) -> str:

@@ -182,10 +182,7 @@ def _judged(run: Run) -> int:
 
 
 def _stage(
-    account: Account,
-    count: Range,
-    sizes: Mapping[Account, CallSize],
-    prices: Mapping[str, Tariff],
+    account: Account, count: Range, sizes: Mapping[Account, CallSize], prices: Mapping[str, Tariff]
 ) -> StageEstimate:
     size = sizes[account]
     cost = prices[account.role].cost_usd(replace(size.usage, reasoning_tokens=0, cost_usd=0.0))

@@ -314,11 +314,7 @@ class Ledger:
     # Writing commits and moving the run's branches.
 
     def commit(
-        self,
-        parents: Sequence[str],
-        tree_of: str,
-        changes: Mapping[str, str | None],
-        message: str,
+        self, parents: Sequence[str], tree_of: str, changes: Mapping[str, str | None], message: str
     ) -> str:
         """Write a commit: the tree of ``tree_of`` with new texts (None removes); no ref moves."""
         # a skill must stay, to the last byte, the text that was measured

@@ -32,11 +32,7 @@ from skillopt_ci.model.types import (
 
 
 def _function(tool: Tool) -> dict[str, object]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-    }
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
 
 
 def _strict(schema: ReplySchema) -> dict[str, object]:

@@ -344,7 +344,7 @@ def connection_pool(config: ModelRole, size: int) -> Any:
     library = library_of(config)
     limits = type(library.DEFAULT_CONNECTION_LIMITS)
     return library.DefaultAioHttpClient(
-        limits=limits(max_connections=size, max_keepalive_connections=size),
+        limits=limits(max_connections=size, max_keepalive_connections=size)
     )
 
 

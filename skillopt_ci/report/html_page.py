@@ -16,13 +16,7 @@ from skillopt_ci.model.types import by_role
 from skillopt_ci.report import words as say
 from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_attempts import Recorded, Viewer, section_name, viewer
-from skillopt_ci.report.html_charts import (
-    Column,
-    OutcomeMap,
-    anchor,
-    curve,
-    outcome_map,
-)
+from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
 from skillopt_ci.report.view import EventView, RunView, lessons
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows

@@ -9,12 +9,7 @@ from typing import Any
 from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import Estimate as CostEstimate
 from skillopt_ci.estimate.estimate import Part
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    HistoryEntry,
-    State,
-    StepRecord,
-)
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.report import words as say
 from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
 from skillopt_ci.rollout.events import AttemptTrace

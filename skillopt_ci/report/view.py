@@ -119,10 +119,7 @@ class EventView:
         return Fact("used", say.usage_text(self.record.usage) + took)
 
 
-def event_view(
-    record: StepRecord | BoundaryRecord,
-    place: StepPlace = StepPlace(),
-) -> EventView:
+def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace()) -> EventView:
     decision = record.decision
     if isinstance(record, StepRecord):
         proposal = record.proposal

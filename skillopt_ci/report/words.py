@@ -23,15 +23,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.types import Accounts, Usage, by_role
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.text import (
-    cost_text,
-    difference_text,
-    percent,
-    plural,
-    rounded,
-    score,
-    score_text,
-)
+from skillopt_ci.text import cost_text, difference_text, percent, plural, rounded, score, score_text
 
 #: The normal distribution has 95 % within so many standard deviations.
 _NORMAL_95 = 1.959964

@@ -31,9 +31,7 @@ class Runner:
         return "" if pool is None else pool.computers.caveat
 
     async def carry_out(
-        self,
-        requests: Iterable[AttemptRequest],
-        done: Callable[[Rollout], None] | None = None,
+        self, requests: Iterable[AttemptRequest], done: Callable[[Rollout], None] | None = None
     ) -> tuple[Rollout, ...]:
         """Make the attempts; results are in the order of ``requests``, ``done`` hears of each."""
 

@@ -180,12 +180,7 @@ async def select(
 
 
 async def _ranked(
-    skill: str,
-    patch: Patch[Item],
-    budget: int,
-    *,
-    mode: UpdateMode[Item],
-    chat: OptimizerChat,
+    skill: str, patch: Patch[Item], budget: int, *, mode: UpdateMode[Item], chat: OptimizerChat
 ) -> Selected[Item]:
     pool, ranking = patch.edits, None
     how: Literal["ranked", "truncated"] = "ranked"

@@ -36,13 +36,7 @@ from skillopt_ci.text import plural, score, signed
 from skillopt_ci.training.measure import Scores, worth_in
 from skillopt_ci.training.plan import boundary_due, calls_left, sizes_of, steps_per_epoch
 from skillopt_ci.training.run_context import OpenModels, Run
-from skillopt_ci.training.state import (
-    Event,
-    ScoredCheckout,
-    charged,
-    history_entry,
-    record_events,
-)
+from skillopt_ci.training.state import Event, ScoredCheckout, charged, history_entry, record_events
 
 STAGE = "confirmation"
 #: Chance that a run ever confirms a skill that is no better.
@@ -169,10 +163,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     state = checkout.state.model_copy(update=changes)
     before, after = (
         math.fsum(side) / max(1, len(record.pairs))
-        for side in (
-            [one.confirmed for one in record.pairs],
-            [one.current for one in record.pairs],
-        )
+        for side in ([one.confirmed for one in record.pairs], [one.current for one in record.pairs])
     )
     since = f"the skill of step {due.confirmed.step}" if due.confirmed.step else "the initial skill"
     told = f"{signed(after - before)} over {since} on {plural(len(record.pairs), 'fresh pair')}"

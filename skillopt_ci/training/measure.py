@@ -197,11 +197,7 @@ class Scores:
 
 
 def measurement_of(
-    scores: TaskScores,
-    errors: Sequence[str],
-    evaluation: Evaluation,
-    skill: str,
-    planned: int = 0,
+    scores: TaskScores, errors: Sequence[str], evaluation: Evaluation, skill: str, planned: int = 0
 ) -> Measurement:
     density, words = text_of(skill, evaluation)
     rows = list(scores.values())

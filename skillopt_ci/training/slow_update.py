@@ -14,12 +14,7 @@ from pydantic import Field
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.config import Gradient
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    MetaSkillRecord,
-    PairRecord,
-    SlowUpdateRecord,
-)
+from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairRecord, SlowUpdateRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts import library

@@ -145,11 +145,7 @@ def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:
 
 
 async def update(
-    skill: str,
-    edits: Sequence[Any],
-    *,
-    mode: UpdateMode[Any],
-    chat: OptimizerChat,
+    skill: str, edits: Sequence[Any], *, mode: UpdateMode[Any], chat: OptimizerChat
 ) -> Updated:
     """``skill`` with ``edits`` carried out, its protected parts byte for byte as before."""
     updated = await mode.carry_out(skill, edits, chat)

@@ -22,10 +22,7 @@ from skillopt_ci.report.view import RunView
 from skillopt_ci.util import pick
 
 _PREVIEW = 200
-_PAYLOAD: Mapping[str, str] = {
-    "patch": "edits",
-    "rewrite_from_suggestions": "revise_suggestions",
-}
+_PAYLOAD: Mapping[str, str] = {"patch": "edits", "rewrite_from_suggestions": "revise_suggestions"}
 _FLAT = {key: flat for flat, (home, key) in {**FLAT_NAMES, **MOVED}.items() if home in SHARED}
 #: By provider; to SkillOpt, the others speak OpenAI's protocol.
 _BACKENDS: Mapping[str, str] = {
