@@ -30,11 +30,13 @@ from skillopt_ci.computer.computer import (
     probe,
 )
 from skillopt_ci.computer.sandbox_limits import (
+    ControlGroup,
+    Hierarchy,
     control_group,
-    groups_folder,
     seccomp_filter,
     sweep,
     times_exceeded,
+    usable_hierarchies,
 )
 from skillopt_ci.confinement import FIRST_USER, USERS, system_view
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
@@ -106,8 +108,15 @@ exec 3<&0
 cat <&3 > /dev/null &
 wait "$!"
 """
-#: Puts itself into the group that is named first, if any, then becomes the rest of the words.
-_JOIN = '[ -z "$1" ] || echo 0 > "$1/cgroup.procs" || exit 125; shift; exec "$@"'
+#: Puts itself into the groups that are named first, then becomes the rest of the words.
+_JOIN = """\
+number=$1; shift
+while [ "$number" -gt 0 ]; do
+  echo 0 > "$1/cgroup.procs" || exit 125
+  shift; number=$((number - 1))
+done
+exec "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +124,12 @@ class Sandboxes:
     """Computers made with bubblewrap; without control groups each process is limited alone."""
 
     search_path: str
-    groups: Callable[[], Path | None] = groups_folder
+    hierarchies: Callable[[], tuple[Hierarchy, ...] | None] = usable_hierarchies
     name: str = "sandbox"
 
     @property
     def caveat(self) -> str:
-        if self.groups() is not None:
+        if self.hierarchies() is not None:
             return ""
         return (
             "Memory was limited for each process by itself, processors were limited to a whole"
@@ -130,11 +139,10 @@ class Sandboxes:
     def check(self) -> None:
         find_programs(self.search_path)
         seccomp_filter(platform.machine(), counted=True)
-        groups = self.groups()
-        if groups is not None:
-            sweep(groups)
+        hierarchies = self.hierarchies()
+        sweep(hierarchies or ())
         kernel = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
-        if groups is None and kernel < _COUNTING_KERNEL:
+        if hierarchies is None and kernel < _COUNTING_KERNEL:
             raise ComputerUnavailable(
                 "This Linux cannot limit the number of processes in a sandbox without root.",
                 hint="Linux 5.14 can. Or run as root, or set `rollout.computer.type: docker`.",
@@ -154,11 +162,11 @@ class Sandboxes:
         programs = find_programs(self.search_path)
         # Root never goes inside: it becomes a user that owns nothing, a different one each time.
         user = FIRST_USER + secrets.randbelow(USERS) if os.geteuid() == 0 else None
-        groups = self.groups()
+        hierarchies = self.hierarchies()
         with ExitStack() as limits:
-            group = groups and limits.enter_context(control_group(groups, spec))
+            group = hierarchies and limits.enter_context(control_group(hierarchies, spec))
             async with _namespace_holder(programs, user, spec) as holder:
-                yield Computer(SandboxShell(spec, programs, user, holder, group))
+                yield Computer(SandboxShell(spec, programs, user, holder, group or None))
 
 
 def find_programs(search_path: str) -> Mapping[str, str]:
@@ -226,7 +234,7 @@ class SandboxShell:
     programs: Mapping[str, str]
     user: int | None
     holder: int
-    group: Path | None
+    group: ControlGroup | None
 
     async def __call__(self, command: Command) -> CommandResult:
         before = self._counts()
@@ -244,9 +252,8 @@ class SandboxShell:
         return replace(done, exit_code=status or 0, limit=limit)
 
     def _counts(self) -> dict[str, int]:
-        if self.group is None:
-            return {}
-        return {limit: times_exceeded(self.group, limit) for limit in ("memory", "processes")}
+        group = self.group or ()
+        return {limit: times_exceeded(group, limit) for limit in ("memory", "processes")}
 
     def _disk_is_full(self) -> bool:
         stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")
@@ -284,6 +291,7 @@ class SandboxShell:
     def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:
         """Join the groups, then the holder's namespaces as the agent, then run bubblewrap."""
         programs, spaces = self.programs, f"/proc/{self.holder}/ns"
+        folders = self.group or ()
         as_root = self.user is not None
         user = () if as_root else (f"--user={spaces}/user", "--preserve-credentials")
         become = (programs["setpriv"], f"--reuid={self.user}", f"--regid={self.user}")
@@ -298,7 +306,7 @@ class SandboxShell:
                 f"--fsize={self.spec.disk_mb * 1024**2}",
             )
         return (
-            *("/bin/sh", "-c", _JOIN, "sh", str(self.group or "")),
+            *("/bin/sh", "-c", _JOIN, "sh", str(len(folders)), *map(str, folders)),
             *(programs["nsenter"], *user, f"--mount={spaces}/mnt"),
             *(f"--pid={spaces}/pid_for_children", "--"),
             *((*become, "--clear-groups", "--") if as_root else ()),

@@ -1,4 +1,4 @@
-"""What the kernel lets a sandbox have: control groups (version 2), and a filter of calls."""
+"""What the kernel lets a sandbox have: control groups (versions 1 and 2), and a filter of calls."""
 
 import contextlib
 import errno
@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.computer.computer import ComputerSpec
@@ -18,8 +19,11 @@ _PREFIX = "skillopt-ci_"
 _PERIOD = 100_000
 #: Processes that a command is started with.
 _MACHINERY = 4
-#: In which file, and under which key, the kernel counts what was asked for beyond a limit.
-_COUNTS = {"memory": ("memory.events", "oom_kill"), "processes": ("pids.events", "max")}
+#: In which files, and under which key, the kernel counts what was asked for beyond a limit.
+_COUNTS = {
+    "memory": (("memory.events", "memory.oom_control"), "oom_kill"),
+    "processes": (("pids.events",), "max"),
+}
 
 
 def _numbers(table: str) -> dict[str, tuple[int, int]]:
@@ -58,77 +62,128 @@ _X32 = 0x4000_0000
 _MACHINES = {"x86_64": (0, 0xC000_003E), "aarch64": (1, 0xC000_00B7)}
 
 
-def times_exceeded(group: Path, limit: str) -> int:
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A folder of the control group file system in which we may make groups, and what it limits."""
+
+    version: int
+    folder: Path
+    controllers: frozenset[str]
+
+
+#: The folders of one computer's control group; its limits hold for every process that joins.
+ControlGroup = tuple[Path, ...]
+
+
+def times_exceeded(group: ControlGroup, limit: str) -> int:
     """How often "memory" or "processes" was asked for beyond the limit."""
-    file, key = _COUNTS[limit]
-    lines = (group / file).read_text().splitlines() if (group / file).exists() else ()
-    return sum(int(count) for name, count in map(str.split, lines) if name == key)
+    files, key = _COUNTS[limit]
+    paths = [folder / name for folder in group for name in files]
+    lines = [line for path in paths if path.exists() for line in path.read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.split()[0] == key)
 
 
-def groups_folder(proc: Path = Path("/proc/self")) -> Path | None:
+def usable_hierarchies(proc: Path = Path("/proc/self")) -> tuple[Hierarchy, ...] | None:
     """Where groups with all controllers can be made, None if that is not allowed here."""
-    folder = next(_passing_on(proc), None)
+    lines = [line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines()]
+    # our own group in each hierarchy, by its controllers: none for version 2
+    own = {frozenset(filter(None, names.split(","))): Path(path) for _, names, path in lines}
+    found = list(_version_2(proc, own)) or list(_version_1(proc, own))
+    if frozenset[str]().union(*(one.controllers for one in found)) != CONTROLLERS:
+        return None
     try:
-        if folder is not None:
-            trial = folder / _name()
+        for one in found:
+            trial = one.folder / _name()
             trial.mkdir()
             trial.rmdir()
     except OSError:
         return None
-    return folder
+    return tuple(found)
 
 
-def _passing_on(proc: Path) -> Iterator[Path]:
-    """The nearest group at or above our own that passes all controllers on, see proc(5)."""
-    lines = (proc / "cgroup").read_text().splitlines()
-    own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
-    for line in (proc / "mountinfo").read_text().splitlines():
-        mount, _, system = line.partition(" - ")
-        if system.split()[0] != "cgroup2":
-            continue
-        root, point = map(Path, mount.split()[3:5])
-        folder = point / Path(own).relative_to(root) if Path(own).is_relative_to(root) else point
+def _version_1(proc: Path, own: dict[frozenset[str], Path]) -> Iterator[Hierarchy]:
+    for root, point, options in _mounts(proc, "cgroup"):
+        for controllers, group in own.items():
+            if controllers & CONTROLLERS and controllers <= options:
+                yield Hierarchy(1, _inside(root, point, group), controllers & CONTROLLERS)
+
+
+def _version_2(proc: Path, own: dict[frozenset[str], Path]) -> Iterator[Hierarchy]:
+    """The nearest group at or above our own that passes all controllers on."""
+    for root, point, _ in _mounts(proc, "cgroup2"):
+        folder = _inside(root, point, own.get(frozenset()) or root)
         for candidate in (folder, *folder.parents):
             passed_on = candidate / "cgroup.subtree_control"
             if not passed_on.exists():
                 break
             if set(passed_on.read_text().split()) >= CONTROLLERS:
-                yield candidate
+                yield Hierarchy(2, candidate, CONTROLLERS)
+                return
+
+
+def _mounts(proc: Path, kind: str) -> Iterator[tuple[Path, Path, frozenset[str]]]:
+    """Yield root, mount point and options of the file systems of a kind, see proc(5)."""
+    for line in (proc / "mountinfo").read_text().splitlines():
+        mount, _, system = line.partition(" - ")
+        if system.split()[0] == kind:
+            fields = mount.split()
+            yield Path(fields[3]), Path(fields[4]), frozenset(system.split()[2].split(","))
+
+
+def _inside(root: Path, point: Path, group: Path) -> Path:
+    folder = point / group.relative_to(root) if group.is_relative_to(root) else point
+    return folder if folder.is_dir() else point
 
 
 @contextmanager
-def control_group(groups: Path, spec: ComputerSpec) -> Iterator[Path]:
+def control_group(hierarchies: tuple[Hierarchy, ...], spec: ComputerSpec) -> Iterator[ControlGroup]:
     """Make a group with the limits of ``spec``, which is empty at the end. ComputerUnavailable."""
-    group = groups / _name()
-    limits = {
-        # files are in memory: to the kernel both limits are one sum
-        "memory.max": str((spec.memory_mb + spec.disk_mb) * 1024**2),
-        "cpu.max": f"{int(spec.cpus * _PERIOD)} {_PERIOD}",
-        "pids.max": str(spec.processes + _MACHINERY),
-    }
+    name = _name()
+    group = tuple(one.folder / name for one in hierarchies)
     try:
         try:
-            group.mkdir()
-            if (group / "memory.swap.max").exists():  # not every kernel counts swap
-                limits["memory.swap.max"] = "0"
-            for file, value in limits.items():
-                (group / file).write_text(value)
+            for one, folder in zip(hierarchies, group, strict=True):
+                folder.mkdir()
+                for file, value, needed in _limits(one, spec):
+                    if needed or (folder / file).exists():
+                        (folder / file).write_text(value)
         except OSError as error:
             raise ComputerUnavailable(
                 f"{error.filename}: `rollout.computer`: a limit cannot be set: {error.strerror}."
             ) from error
         yield group
     finally:
-        with contextlib.suppress(OSError):  # the next sweep gets what is still busy
-            group.rmdir()
-
-
-def sweep(groups: Path) -> None:
-    """Remove the empty groups of processes that have ended without doing so."""
-    for folder in groups.glob(f"{_PREFIX}*"):
-        if is_gone(folder.name.removeprefix(_PREFIX).rpartition("_")[0]):
-            with contextlib.suppress(OSError):
+        for folder in group:
+            with contextlib.suppress(OSError):  # the next sweep gets what is still busy
                 folder.rmdir()
+
+
+def _limits(hierarchy: Hierarchy, spec: ComputerSpec) -> Iterator[tuple[str, str, bool]]:
+    """Yield file, value and whether the limit is void without it."""
+    # files are in memory: to the kernel both limits are one sum
+    memory = str((spec.memory_mb + spec.disk_mb) * 1024**2)
+    quota = int(spec.cpus * _PERIOD)
+    first = hierarchy.version == 1
+    if "memory" in hierarchy.controllers:
+        yield "memory.limit_in_bytes" if first else "memory.max", memory, True
+        swap = ("memory.memsw.limit_in_bytes", memory) if first else ("memory.swap.max", "0")
+        yield *swap, False
+    if "cpu" in hierarchy.controllers and first:
+        yield "cpu.cfs_period_us", str(_PERIOD), True
+        yield "cpu.cfs_quota_us", str(quota), True
+    elif "cpu" in hierarchy.controllers:
+        yield "cpu.max", f"{quota} {_PERIOD}", True
+    if "pids" in hierarchy.controllers:
+        yield "pids.max", str(spec.processes + _MACHINERY), True
+
+
+def sweep(hierarchies: tuple[Hierarchy, ...]) -> None:
+    """Remove the empty groups of processes that have ended without doing so."""
+    for one in hierarchies:
+        for folder in one.folder.glob(f"{_PREFIX}*"):
+            if is_gone(folder.name.removeprefix(_PREFIX).rpartition("_")[0]):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
 
 
 def _name() -> str:

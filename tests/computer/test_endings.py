@@ -18,7 +18,7 @@ from computer_kinds import CONFINED, EVERY, SPEC, computers, desk, eventually, p
 
 import skillopt_ci
 from skillopt_ci.computer.docker import LABEL
-from skillopt_ci.computer.sandbox_limits import groups_folder
+from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 from skillopt_ci.program import is_gone, this_process
 
 pytestmark = pytest.mark.integration
@@ -42,7 +42,8 @@ asyncio.run(run_on())
 def groups_of(pid: int) -> list[Path]:
     return [
         folder
-        for folder in (groups_folder() or Path("/nowhere")).glob("skillopt-ci_*")
+        for hierarchy in usable_hierarchies() or ()
+        for folder in hierarchy.folder.glob("skillopt-ci_*")
         if f"-{pid}-" in folder.name
     ]
 
@@ -209,7 +210,7 @@ import asyncio, json, os
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.sandbox import Sandboxes
 
-sandboxes = Sandboxes(os.defpath, groups=lambda: None)
+sandboxes = Sandboxes(os.defpath, hierarchies=lambda: None)
 sandboxes.check()
 ATTEMPTS = {
     "works": "echo x > file && cat file",

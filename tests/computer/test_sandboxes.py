@@ -17,9 +17,11 @@ from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Net
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.computer.sandbox import Sandboxes, find_programs
 from skillopt_ci.computer.sandbox_limits import (
+    CONTROLLERS,
+    Hierarchy,
     control_group,
-    groups_folder,
     times_exceeded,
+    usable_hierarchies,
 )
 from skillopt_ci.errors import ComputerUnavailable
 
@@ -104,8 +106,9 @@ def test_variables_are_not_in_the_list_of_processes():
 
 
 def test_what_does_not_hold_is_said():
-    assert "each process by itself" in Sandboxes("", groups=lambda: None).caveat
-    assert Sandboxes("", groups=Path).caveat == ""
+    here = tuple[Hierarchy, ...]()
+    assert "each process by itself" in Sandboxes("", hierarchies=lambda: None).caveat
+    assert Sandboxes("", hierarchies=lambda: here).caveat == ""
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -126,13 +129,32 @@ def test_version_2_groups_are_made_where_all_controllers_are_passed_on(tmp_path)
     write(root / "user/run", cgroup__subtree_control="memory pids")
     write(root / "user/run/job", cgroup__subtree_control="")
     at = proc(tmp_path, "0::/user/run/job\n", f"/ {root} rw - cgroup2 cgroup2 rw")
-    assert groups_folder(at) == root / "user"
+    assert usable_hierarchies(at) == (Hierarchy(2, root / "user", CONTROLLERS),)
 
 
 def test_version_2_without_a_controller_is_no_use(tmp_path):
     root = write(tmp_path / "fs", cgroup__subtree_control="memory pids")
     at = proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")
-    assert groups_folder(at) is None
+    assert usable_hierarchies(at) is None
+
+
+def test_version_1_groups_are_made_below_our_own(tmp_path):
+    memory, cpu = tmp_path / "memory", tmp_path / "cpu,cpuacct"
+    write(memory / "job")
+    write(cpu)
+    write(tmp_path / "pids")
+    at = proc(
+        tmp_path,
+        "4:memory:/job\n3:cpu,cpuacct:/gone\n2:pids:/\n1:name=systemd:/\n0::/\n",
+        f"/ {memory} rw - cgroup cgroup rw,memory",
+        f"/ {cpu} rw - cgroup cgroup rw,cpu,cpuacct",
+        f"/ {tmp_path / 'pids'} rw - cgroup cgroup rw,pids",
+    )
+    assert {(one.folder, *one.controllers) for one in usable_hierarchies(at) or ()} == {
+        (memory / "job", "memory"),
+        (cpu, "cpu"),
+        (tmp_path / "pids", "pids"),
+    }
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -140,19 +162,21 @@ def test_groups_that_may_not_be_made_are_no_use(tmp_path):
     root = write(tmp_path / "fs", cgroup__subtree_control="cpu memory pids")
     root.chmod(0o500)
     at = proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")
-    assert groups_folder(at) is None
+    assert usable_hierarchies(at) is None
 
 
 def test_version_2_limits(tmp_path):
+    at = (Hierarchy(2, tmp_path, CONTROLLERS),)
     spec = ComputerSpec(memory_mb=100, disk_mb=28, cpus=0.5, processes=10)
-    with control_group(tmp_path, spec) as group:
-        written = {file.name: file.read_text() for file in group.iterdir()}
+    with control_group(at, spec) as group:
+        (folder,) = group
+        written = {file.name: file.read_text() for file in folder.iterdir()}
         assert written == {
             "memory.max": str(128 << 20),
             "cpu.max": "50000 100000",
             "pids.max": "14",
         }
-        write(group, memory__events="low 0\noom 2\noom_kill 1\n", pids__events="max 7\n")
+        write(folder, memory__events="low 0\noom 2\noom_kill 1\n", pids__events="max 7\n")
         assert [times_exceeded(group, limit) for limit in ("memory", "processes")] == [1, 7]
 
 
@@ -160,7 +184,7 @@ def test_a_limit_that_cannot_be_set_is_refused(tmp_path):
     (tmp_path / "fs").write_text("no folder")
     with (
         pytest.raises(ComputerUnavailable, match="limit cannot be set"),
-        control_group(tmp_path / "fs", SPEC),
+        control_group((Hierarchy(2, tmp_path / "fs", CONTROLLERS),), SPEC),
     ):
         raise AssertionError
 

@@ -16,7 +16,7 @@ from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec
 from skillopt_ci.computer.docker import Containers
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.computer.sandbox import Sandboxes
-from skillopt_ci.computer.sandbox_limits import groups_folder
+from skillopt_ci.computer.sandbox_limits import usable_hierarchies
 from skillopt_ci.errors import ComputerUnavailable
 from skillopt_ci.program import CommandResult
 
@@ -44,13 +44,13 @@ def _made(kind: str, path: str) -> Computers:
     if kind == "unconfined":
         return Unconfined(path)
     if kind == "uncounted":
-        return Sandboxes(path, groups=lambda: None)
+        return Sandboxes(path, hierarchies=lambda: None)
     if kind == "docker":
         image = os.environ.get("SKILLOPT_CI_TEST_IMAGE")
         if not image:
             pytest.skip('docker: eval "$(scripts/docker-daemon.sh FOLDER)" gives an engine')
         return Containers(dict(os.environ), image)
-    if groups_folder() is None:
+    if usable_hierarchies() is None:
         pytest.skip("sandbox: no control groups can be made here")
     return Sandboxes(path)
 
