@@ -126,15 +126,16 @@ def run(contest: Contest) -> Row:
     ceiling = world.true_score(world.best_skill())
     tests = found.confirmations
     return Row(
-        contest.system,
-        contest.number,
-        contest.seed,
-        cost_of(found.calls),
-        found.start,
-        found.true,
-        ceiling,
-        *(sum(one.action == action for one in tests) for action in ("confirmed", "refuted")),
-        sum(one.false for one in tests),
+        system=contest.system,
+        world=contest.number,
+        seed=contest.seed,
+        cost=cost_of(found.calls),
+        start=found.start,
+        true=found.true,
+        ceiling=ceiling,
+        confirmed=sum(one.action == "confirmed" for one in tests),
+        refuted=sum(one.action == "refuted" for one in tests),
+        false=sum(one.false for one in tests),
     )
 
 
@@ -177,9 +178,10 @@ def main() -> None:
     for text in given.ours or ["ours={}"]:
         name, _, settings = text.partition("=")
         systems[name] = json.loads(settings or "{}")
+    drawn = [idle(world) if given.idle else world for world in worlds(given.worlds)]
     contests = [
         Contest(system, settings, number, world, seed, given.cost, given.envs)
-        for number, world in enumerate(map(idle if given.idle else dict, worlds(given.worlds)))
+        for number, world in enumerate(drawn)
         for seed in range(given.seeds)
         for system, settings in systems.items()
     ]
