@@ -84,7 +84,7 @@ def test_a_bare_clone_elsewhere_reads_the_whole_run(run, tmp_path):
     )
     log = run(tmp_path / "read", "skillopt-ci", "log").stdout
     rows = re.findall(r"^[–\d] .*  (\w+)", log, re.MULTILINE)
-    assert rows == ["start", "merged", "merged", "end", "still", "finish"]
+    assert rows == ["start", "merged", "merged", "end", "provisional", "finish"]
     assert "+++ b/SKILL.md" in run(tmp_path / "read", "skillopt-ci", "show", "1").stdout
 
 
