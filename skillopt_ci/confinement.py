@@ -354,7 +354,6 @@ def _hidden(
 
 
 def _around(place: Path, needed: Sequence[Path]) -> Iterator[Path]:
-    """``place``, or what is in it besides that which is needed."""
     if place in needed:
         return
     if any(one.is_relative_to(place) for one in needed):
@@ -365,7 +364,6 @@ def _around(place: Path, needed: Sequence[Path]) -> Iterator[Path]:
 
 
 def _git_folders(folder: Path, depth: int = 0) -> Iterator[Path]:
-    """The git folders of checkouts at ``folder`` and a little below, worktrees' too."""
     try:
         inside = list(os.scandir(folder))
     except OSError:
@@ -418,7 +416,6 @@ def system_view(*settings: str) -> Iterator[str]:
 
 
 def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> Iterator[Path]:
-    """What is needed to run a program, and the files that its arguments name."""
     program, *files = words
     found = shutil.which(program, path=environ.get("PATH", os.defpath))
     if found is not None:
@@ -430,7 +427,6 @@ def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> 
 
 
 def _prefix(folder: Path, home: Path) -> Iterator[Path]:
-    """A folder of programs, with the libraries that are installed beside them."""
     system = any(folder.is_relative_to(one) for one in _PROGRAMS)
     if not folder.is_absolute() or not folder.is_dir() or system:
         return

@@ -6,8 +6,6 @@ from pathlib import Path
 
 
 class ExitCode(IntEnum):
-    """The documented exit codes of every command."""
-
     DONE = 0
     DEFECT = 1
     USAGE = 2

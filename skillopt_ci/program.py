@@ -68,12 +68,10 @@ class Capture:
         return self.total > self.limit
 
     def content(self) -> bytes:
-        """What is kept, without a mark where something is missing."""
         self._trim()
         return bytes(self._head + self._tail)
 
     def tail(self, size: int) -> str:
-        """The last ``size`` bytes as text, at most half of what is kept."""
         return self.content()[-size:].decode("utf-8", errors="replace")
 
     def text(self) -> str:
@@ -318,7 +316,6 @@ def _stat(process: Path) -> list[str]:
 
 
 def _signal(process: int, number: int) -> None:
-    """Send a signal to a process, or to the group of which -``process`` is the leader."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
 

@@ -144,7 +144,6 @@ class RedactedStream(io.TextIOBase):
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """The value without the space around it, and each long line of one that has several."""
     whole = secret.strip()
     lines = whole.splitlines()
     for part in (whole, *(line.strip() for line in lines if len(lines) > 1)):
@@ -166,7 +165,6 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _base64(secret: bytes) -> Iterator[str]:
-    """What is there of the secret in base64, whatever stands before and after it."""
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + secret).decode().rstrip("=")
         # the first and the last letter may hold bits of the neighbours as well

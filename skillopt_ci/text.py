@@ -51,7 +51,6 @@ def _half_width(error: float | None, n: int) -> float | None:
 
 
 def signed(value: float) -> str:
-    """A difference with its sign: ``+0.250``."""
     return f"{'-' if value < 0 else '+'}{rounded(abs(value))}"
 
 
@@ -70,7 +69,6 @@ def cost_text(cost_usd: float | None) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 edit``, ``2 edits``, ``1,200 edits``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

@@ -56,7 +56,6 @@ def _refuse_endless(file: Path) -> None:
 
 
 def is_lfs_pointer(text: str) -> bool:
-    """Whether ``text`` only names the content that Git LFS keeps elsewhere."""
     return text.startswith(_LFS_POINTER)
 
 

@@ -113,7 +113,6 @@ class Worker:
 
     @property
     def gone(self) -> bool:
-        """Whether it can make no further attempt."""
         ended = self._ends is None or self._process.poll() is not None
         return ended or not Path(self._folder.name).is_dir()
 
@@ -201,7 +200,6 @@ def _result(folder: int) -> dict[str, Any]:
 
 
 def _written(folder: int, name: str) -> str:
-    """What the worker wrote to a file; nothing of another file that it linked to."""
     with suppress(OSError):
         how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         with os.fdopen(os.open(name, how, dir_fd=folder), "rb") as stream:
@@ -258,8 +256,6 @@ def described(error: BaseException) -> str:
 
 @dataclass(slots=True)
 class _Fork:
-    """A process that makes one attempt after the other, and the line over which it gets them."""
-
     pid: int
     line: socket.socket
     attempt: int | None = None
@@ -352,7 +348,6 @@ class _Server:
 
 
 def _make_attempts(side: Side, line: socket.socket) -> None:
-    """In the fork: make what is ordered, once unless attempts may share a process; end at once."""
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)

@@ -27,12 +27,10 @@ class Command(StrEnum):
 
     @property
     def verb(self) -> str:
-        """The command of the command line that does it."""
         return "step" if self is Command.PROPOSE else self.value
 
     @property
     def trains(self) -> bool:
-        """Whether it writes to the skills branch."""
         return self.steps or self in (Command.SLOW_UPDATE, Command.FINISH)
 
     @property
@@ -42,7 +40,6 @@ class Command(StrEnum):
 
     @property
     def shows(self) -> bool:
-        """Whether the run as a page is left for later steps of the job."""
         return self.trains or self in (Command.COMMENT, Command.REPORT)
 
     @property

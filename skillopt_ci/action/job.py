@@ -163,8 +163,6 @@ def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | Non
 
 
 class _Objects(io.TextIOBase):
-    """Standard output of a command that prints one JSON object a line."""
-
     def __init__(self, take: Callable[[Result], None]) -> None:
         self._take = take
         self._rest = ""

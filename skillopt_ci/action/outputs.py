@@ -38,11 +38,9 @@ class Outputs:
 
     @classmethod
     def of(cls, **values: Any) -> "Outputs":
-        """Outputs with these values as texts; None says nothing."""
         return cls(**{name: _text(value) for name, value in values.items()})
 
     def by_name(self) -> dict[str, str]:
-        """By the names that workflows use."""
         return {name.replace("_", "-"): value for name, value in asdict(self).items()}
 
 

@@ -141,7 +141,6 @@ def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
 
 
 def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
-    """Take back a step and show the run without it; raises UsageError for one that stays."""
     # the status command has the options that all have, and no other
     options = command_line(job, Command.STATUS)[1:]
     ended = execute(job, ["revert", *options, "--", what])
@@ -159,7 +158,6 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _apply(job: Job, run: RunView, asked: Reply) -> str:
-    """Merge the run's pull request as it was when somebody asked for that."""
     number, wishes = asked.comment.number, load_configured(job.settings).config.github
     if job.client is None or asked.head_then is None:
         raise UsageError("GitHub does not tell what was this pull request's head when you asked")
@@ -179,7 +177,6 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
 
 
 def _conclude(job: Job, asked: Conclude) -> Outcome:
-    """Post the check where nothing is evaluated. Raises UsageError without a configuration."""
     run = load_configured(job.settings).config.run
     outcome, notes = _skipped(job, asked.reason), list[str]()
     links = links_of(job.environ)
@@ -234,7 +231,6 @@ def _paused(job: Job) -> str:
 
 
 def _report(ended: Ended, outputs: Outputs) -> str:
-    """What the summary says where nothing was published."""
     text = "" if ended.failure is None else inline(ended.failure.message, 1_000)
     rows = [(name, code(value, 1_000)) for name, value in outputs.by_name().items() if value]
     title = f"**{meaning(ended.exit_code).title}.** {text}".rstrip()
@@ -268,7 +264,6 @@ def _leave_page(job: Job, command: Command, ended: Ended) -> str:
 
 
 def _notes(job: Job, command: Command) -> list[str]:
-    """The option that hands over what reviewers said; without it they wait for the next step."""
     if job.client is None or not command.steps:
         return []
     file = job.keep / "notes.json"
@@ -367,7 +362,6 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
 
 
 def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
-    """The skill's text at head, and what is wrong with it: empty if nothing is."""
     content = file_at(client, path, head)
     if content is None:
         return "", f"The head of this pull request has no file {path}"

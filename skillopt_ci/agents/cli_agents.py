@@ -401,7 +401,6 @@ class ExternalSolver:
 
 
 def _within(limits: AttemptLimits, steps: list[Step]) -> tuple[list[Step], Limit | None]:
-    """The steps that ``limits`` admit, and which limit the others exceed, paid for as they are."""
     tracker = LimitTracker(limits)
     for number, step in enumerate(steps):
         if isinstance(step, ModelSaid):
@@ -414,7 +413,6 @@ def _within(limits: AttemptLimits, steps: list[Step]) -> tuple[list[Step], Limit
 
 
 def _task_text(task: Task) -> str:
-    """Return the task as one text: turns by name if there are several, then its files."""
     several = len(task.messages) > 1
     turns = [
         f"{m.role.capitalize()}:\n{m.content}" if several else m.content for m in task.messages

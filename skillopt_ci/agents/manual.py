@@ -189,5 +189,4 @@ class ScriptedSolver:
 
 
 def _turns(talk: Transcript) -> int:
-    """Answers, those of the task's own messages among them."""
     return sum(message.role == "assistant" for message in talk.messages)

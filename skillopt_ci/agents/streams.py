@@ -46,7 +46,6 @@ class AgentTranscript:
                 yield Message("tool", step.output, tool_call_id=step.call.id)
 
     def turn(self, key: str, usage: Usage | None = None) -> None:
-        """Begin the model's answer called ``key``, unless it is under way; usage counts once."""
         if key and key == self._turn:
             return
         self._end_turn()
@@ -59,7 +58,6 @@ class AgentTranscript:
         self._text.append(text)
 
     def call(self, call_id: str, name: str, arguments: object) -> None:
-        """Note that the model called a tool, unless the call is known and under way."""
         if call_id and call_id in self._open:
             return
         written = arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)
@@ -68,7 +66,6 @@ class AgentTranscript:
         self._open[call.id] = call
 
     def result(self, call_id: str, output: str, exit_code: object = None) -> None:
-        """Note what a tool gave back; one that nobody called is told of as such."""
         self._end_turn()
         call = self._open.pop(call_id, None)
         code = exit_code if isinstance(exit_code, int) else None
@@ -79,7 +76,6 @@ class AgentTranscript:
         self.steps.append(Told(kind, text))
 
     def troubled(self, text: str) -> None:
-        """Note that the model's server failed, and that the agent asks it again."""
         self.tell("error", text)
         self.trouble = text
 
@@ -91,7 +87,6 @@ class AgentTranscript:
         return bool("".join(self._text).strip())
 
     def end(self) -> None:
-        """End the stream; without an answer of its own, the last words are the answer."""
         self._end_turn()
         self.steps += [ToolUsed(call, "[no result was told]") for call in self._open.values()]
         said = [step.message.content for step in self.steps if isinstance(step, ModelSaid)]
@@ -298,7 +293,6 @@ def _gemini(told: AgentTranscript, event: JsonObject) -> None:
 
 
 def _read(take: Callable[[AgentTranscript, JsonObject], None], output: str) -> AgentTranscript:
-    """Read the JSON objects of ``output``, one a line; whatever else stands there is skipped."""
     told = AgentTranscript()
     for line in output.split("\n"):
         try:
@@ -312,7 +306,6 @@ def _read(take: Callable[[AgentTranscript, JsonObject], None], output: str) -> A
 
 
 def _read_text(output: str) -> AgentTranscript:
-    """Take all that a program printed for its answer."""
     told = AgentTranscript()
     if output.strip():
         told.say(output.strip())

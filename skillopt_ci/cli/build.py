@@ -185,7 +185,6 @@ def as_begun(run: Run) -> Run:
 
 
 def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
-    """What a training command uses, or leaves, that is not what is committed."""
     skill, top = run.ledger.root / run.skill_path, run.ledger.root.resolve()
     sections = {"tasks", "environment", "scorer", "prompts"}
     texts = _texts(run.config.model_dump(mode="json", include=sections))

@@ -422,7 +422,6 @@ def _check_programs(
 def _check_model(
     name: str, role: ModelRole, root: Path, environ: Mapping[str, str], *, asked: bool
 ) -> Iterator[Finding]:
-    """A role's model, key and price; one that is to be ``asked`` says itself what it lacks."""
     part, price, where = f"model.{name}", tariff_of(role), str(role.provider)
     if role.provider == "simulated":
         # Imported late: real models need none of it.

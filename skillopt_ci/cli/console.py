@@ -41,7 +41,6 @@ def rate_text(done: int, seconds: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """``8 s``, ``1 min 12 s``, ``2 h 03 min``."""
     whole = int(seconds)
     if whole < _MINUTE:
         return f"{whole} s"

@@ -119,7 +119,6 @@ def _difference_json(found: PairedDifference | None) -> dict[str, object] | None
 
 
 def print_evaluation(result: Evaluation, settings: Globals) -> None:
-    """Print the scores as a table; ``-v`` adds task types and the lengths of conversations."""
     verbose = settings.verbosity > 0
     note = " (simulated models)" if result.simulated else ""
     arms = (*filter(None, [result.baseline]), *result.skills)

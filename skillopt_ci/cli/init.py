@@ -127,7 +127,6 @@ def init_command(
 
 
 def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[str]]:
-    """The names of the repository's runs, and their skills as seen from ``root``."""
     if repository is None:
         return [], []
     runs = survey(root)[1]
@@ -136,7 +135,6 @@ def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[st
 
 
 def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
-    """Raise UsageError if the options name a run that ``config``, which exists, has not."""
     known = {name: load(config, run=name).config.skill for name in run_names(config)}
     skill = None if given["skill"] is None else document(config.parent, given["skill"])
     if given["run"] not in (None, *known) or skill not in (None, *known.values()):

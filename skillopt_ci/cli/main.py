@@ -109,8 +109,6 @@ def crash_report(error: BaseException, words: list[str], redact: Redact = unchan
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What ended a command, in words; ``kind`` is the error's name in JSON."""
-
     kind: str
     message: str
     hint: str

@@ -188,7 +188,6 @@ def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
 
 
 def _turns(trace: AttemptTrace, redact: Redact) -> Iterator[Turn]:
-    """What was said and done. The instructions are the same for all tasks, but for the skill."""
     for heading, text in islice(course_lines(trace, whole=True), 1, None):
         if heading == "system" or (heading, text) == ("result", "as said last"):
             continue
@@ -197,7 +196,6 @@ def _turns(trace: AttemptTrace, redact: Redact) -> Iterator[Turn]:
 
 
 def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
-    """The first two turns and as many of the last ones as there is room for."""
     room = _ATTEMPT - sum(len(turn.text) for turn in turns[:2])
     last: list[Turn] = []
     for turn in reversed(turns[2:]):
@@ -214,7 +212,6 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
 
 
 def _serve(settings: Globals, port: int) -> None:
-    """Serve until interrupted. Raises UsageError if the port is taken."""
     live = _LiveReport(settings)
     live.page()  # or what keeps it from being read
 

@@ -69,8 +69,6 @@ def _write(file: Path, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user decided; ``target`` and ``optimizer`` are the keys of each model role."""
-
     run: str
     skill: str
     target: Mapping[str, object]

@@ -99,7 +99,6 @@ def _title(reader: RunReader) -> str:
 
 
 def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
-    """What comes next, where configuration and tasks are here too."""
     try:
         loaded = load_configured(settings)
         tasks = loaded.config.tasks
@@ -155,7 +154,6 @@ def log_command(settings: Globals, number: int | None) -> None:
 
 
 def _with_evidence(reader: RunReader, entry: HistoryEntry) -> EventView | None:
-    """A merge, whose gain only its evidence can tell from noise."""
     if entry.action != "accept_new_best" or entry.kind not in ("step", "slow_update"):
         return None
     folder, read = reader.folder, reader.read
@@ -339,7 +337,6 @@ def _only_notes(record: StepRecord) -> bool:
 def _evaluation_of(
     basis: Basis, record: StepRecord | BoundaryRecord, *, notes: bool
 ) -> Evaluation | None:
-    """The settings of the gate then, as they are recorded; None for one that is retired."""
     facts: Any = basis.config
     evaluation, optimizer = facts["evaluation"], facts["optimizer"]
     gate = evaluation["gate"]

@@ -183,7 +183,6 @@ def finish_command(settings: Globals) -> None:
 
 
 def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
-    """Print the run's summary as a table; ``-q`` leaves the test score."""
     found = outcome.summary
     note = " (simulated models)" if found.simulated else ""
     if settings.verbosity >= 0:
@@ -245,7 +244,6 @@ def revert_command(settings: Globals, what: str) -> None:
 
 
 def _named(reader: RunReader, what: str) -> tuple[int, int]:
-    """The merged step that is named, and the number of its applied edit; 0 is the whole step."""
     merged = [one.step for one in reader.history if one.kind == "step" and one.stays]
     if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
         named = [(step, 0) for step in merged if step == int(found[1])]

@@ -140,7 +140,6 @@ class Engine:
         return done.exit_code == 0
 
     async def provide(self, image: str) -> None:
-        """Pull an image that the engine does not have."""
         if await self.has(image):
             return
         try:

@@ -190,7 +190,6 @@ def find_programs(search_path: str) -> Mapping[str, str]:
 async def _namespace_holder(
     programs: Mapping[str, str], user: int | None, spec: ComputerSpec
 ) -> AsyncIterator[int]:
-    """Start a holder and yield its parent's number; at the end all inside is gone with it."""
     namespaces = () if user is not None else ("--user", "--map-root-user")
     files = max(_LEAST_FILES, spec.disk_mb * _FILES_PER_MB)
     process = await started(
@@ -260,7 +259,6 @@ class SandboxShell:
         return stage.f_bavail == 0 or stage.f_favail == 0
 
     async def _execute(self, command: Command) -> tuple[int | None, CommandResult]:
-        """Return the command's status, None if it has none, and how bubblewrap ended."""
         calls = seccomp_filter(platform.machine(), counted=self.group is not None)
         environ = {**_BASIC, **self.spec.environ, **command.environ}
         async with _pipe() as (sync, synced), _pipe() as (status, reported):
@@ -289,7 +287,6 @@ class SandboxShell:
             return next((one["exit-code"] for one in reports if "exit-code" in one), None), done
 
     def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:
-        """Join the groups, then the holder's namespaces as the agent, then run bubblewrap."""
         programs, spaces = self.programs, f"/proc/{self.holder}/ns"
         folders = self.group or ()
         as_root = self.user is not None
@@ -345,7 +342,6 @@ def bubblewrap_options(
 
 @asynccontextmanager
 async def _pipe() -> AsyncIterator[tuple[int, Callable[[], Awaitable[bytes]]]]:
-    """Yield the writing end of a pipe, and what returns all that the others wrote to theirs."""
     source, sink = os.pipe()
     with ExitStack() as ours:
         ours.callback(os.close, sink)

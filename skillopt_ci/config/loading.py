@@ -134,7 +134,6 @@ def _name(tree: Node) -> str:
 
 
 def _skill(run: Node) -> str:
-    """The skill of ``run``, spelt in one way; empty if it names none yet."""
     value = plain(run.entries["skill"]) if "skill" in run.entries else ""
     named = os.path.normpath(str(value)) if value else ""
     return named.removesuffix("/SKILL.md")
@@ -194,7 +193,6 @@ _EXPECTED = {
 
 
 def _home(path: KeyPath) -> str:
-    """Where a key that is unknown at ``path`` belongs in a configuration."""
     return "" if path[0] in ("tasks", "scorer") else " or ".join(homes(str(path[-1])))
 
 
@@ -359,7 +357,6 @@ class Translation:
 
 
 def _translated(layers: Sequence[Node], *given: object) -> Translation | None:
-    """What SkillOpt's integration makes of its own files; None for ours."""
     translated = resolve_name("skillopt_ci.integrations.skillopt.config:translated")
     found: Translation | None = translated(layers, *given)
     return found

@@ -28,7 +28,6 @@ _OPENINGS = ("Here is the ledger line.", "The line for this note:", "This is how
 
 
 def answer(messages: Sequence[Message], dice: Dice) -> str:
-    """The target's reply: a short sentence, then the answer in its tag."""
     prompt = next((m.content for m in reversed(messages) if m.role == "user"), "")
     note = read_note(prompt)
     if note is None:
@@ -40,7 +39,6 @@ def answer(messages: Sequence[Message], dice: Dice) -> str:
 
 
 def _followed(note: Note, messages: Sequence[Message], dice: Dice) -> frozenset[str]:
-    """The conventions of ``note`` that the skill states and that do not slip."""
     system = "\n".join(m.content for m in messages if m.role == "system")
     said = stances(system)
     reminded = stances("\n".join(region_text(system, region) or "" for region in REGIONS))
@@ -67,7 +65,6 @@ MODELS: Mapping[str, Model] = MappingProxyType(
 
 
 def find_model(name: str, where: str = "model") -> Model:
-    """The model of this name, which the configuration key ``where`` has; or ModelSetupError."""
     if name in MODELS:
         return MODELS[name]
     hint = nearest(name, MODELS, cutoff=0)
@@ -82,7 +79,6 @@ def complete(
     attempt: int = 0,
     tools: Sequence[Tool] = (),
 ) -> ChatReply:
-    """Answer ``messages``; the target submits its answer where it has the tool for that."""
     text = find_model(model)(messages, Dice(seed, content_key(messages, attempt)))
     calls: tuple[ToolCall, ...] = ()
     if model == "simulated-target" and any(tool.name == "submit" for tool in tools):

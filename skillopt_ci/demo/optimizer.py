@@ -105,8 +105,6 @@ def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
 
 
 def analyse_failures(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[Edit]]:
-    """What a failure minibatch shows, the reasoning, and edits against it."""
-
     def noticed(name: str) -> bool:
         misled = conflicting_line(brief.skill, name) is not None
         odds = RATES["vigilance"] if misled else 1 - (1 - RATES["insight"]) ** missed[name]
@@ -165,7 +163,6 @@ def _with_mishap(
 
 
 def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
-    """A plausible edit that does not help; None if there is none of this kind."""
     if kind == "missing_target":
         target = dice.pick("missing heading", ("## Formatting rules", "## Layout", "## Checklist"))
         content = f"{target}\n\nEvery line follows the rules below."
@@ -190,7 +187,6 @@ def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
 
 
 def lapse_notes(brief: AnalystBrief) -> list[str]:
-    """One reminder for each kind of failure that a rule of the skill would prevent."""
     taken = stances(brief.skill)
     lapses = [name for name in broken_conventions(brief.trajectories) if taken[name] == {"for"}]
     rules = [CONVENTIONS[name].rules[0] for name in lapses]
@@ -202,7 +198,6 @@ def lapse_notes(brief: AnalystBrief) -> list[str]:
 
 
 def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
-    """One of ``edits`` for each subject, with the support of all it stands for, and why."""
     groups: dict[str, Edit] = {}
     for edit in edits:
         own_words = f"{edit['op']} {edit['target']} {edit['content']}".casefold()
@@ -222,7 +217,6 @@ def topic(text: str, otherwise: str) -> str:
 
 
 def _settled(first: Edit, second: Edit) -> Edit:
-    """Join two edits on one subject; of a contradiction the one with more support stays."""
     support = "support_count"
     if subject(first["content"]) == subject(second["content"]):
         return {**first, support: first[support] + second[support]}
@@ -256,7 +250,6 @@ def condense(prompt: str) -> Reply:
 
 
 def slow_update(prompt: str, dice: Dice) -> Reply:
-    """The last guidance, and a rule or reminder more for each cause that fails most."""
     previous, failures = read_section(prompt, "Previous Guidance"), read_failures(prompt)
     lines, causes = re.findall(r"^- .*", previous, re.MULTILINE), 0
     covered, stated = stances("\n".join(lines)), stances(read_section(prompt, "Current Skill"))
@@ -285,7 +278,6 @@ def meta_skill(prompt: str) -> Reply:
 
 
 def grade(prompt: str) -> str:
-    """The share of the answer's words, its last fenced block, that the blocks before it have."""
     block = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
     fenced = block.findall(prompt)
     *known, answer = [set(re.findall(r"\w+", text.casefold())) for _, text in fenced] or [set()]

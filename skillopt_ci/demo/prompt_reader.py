@@ -26,8 +26,6 @@ _LISTS = ("Patches to merge", "Group ", "Suggestions to carry out")
 
 @dataclass(slots=True)
 class Section:
-    """A heading's title and the lines below it up to the next heading of any level."""
-
     title: str = ""
     lines: list[str] = field(default_factory=list)
     fenced: list[str] = field(default_factory=list)
@@ -38,7 +36,6 @@ class Section:
 
     @property
     def data(self) -> str:
-        """The text inside fences, or all text where there is no fence."""
         return "\n".join(self.fenced).strip("\n") or self.text
 
 
@@ -60,7 +57,6 @@ class AnalystBrief:
 
 
 def sections(prompt: str) -> list[Section]:
-    """The sections in order; headings inside fences are data, not structure."""
     found = [Section()]
     fence = ""
     for line in prompt.split("\n"):
@@ -81,13 +77,11 @@ def sections(prompt: str) -> list[Section]:
 
 
 def stage_of(messages: Sequence[Message]) -> str:
-    """The stage that the system prompt names, empty if none."""
     found = _STAGE.search("\n".join(m.content for m in messages if m.role == "system"))
     return found[1] if found else ""
 
 
 def first_prompt(messages: Sequence[Message]) -> str:
-    """The first user message: on a retry, later ones only complain."""
     return next((m.content for m in messages if m.role == "user"), "")
 
 
@@ -104,7 +98,6 @@ def read_analyst_brief(prompt: str) -> AnalystBrief:
 
 
 def read_failures(prompt: str) -> list[Trajectory]:
-    """What the current skill fails at, by the user message of an epoch's end."""
     told = _trajectories(sections(prompt), "Task ", "Conversation under the current")
     # a task without an answer is one that the prompt names only
     return [one for one in told if one.answer and one.answer not in one.references]
@@ -135,7 +128,6 @@ def read_section(prompt: str, title: str) -> str:
 
 
 def read_pool(prompt: str, *titles: str) -> dict[int, int]:
-    """The support of each entry of the numbered list in the section of one of these titles."""
     return {
         int(index): int(support[1]) if (support := _SUPPORT.search(text)) else 1
         for index, text in _POOL_LINE.findall(_titled(sections(prompt), *titles).data)

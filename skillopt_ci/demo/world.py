@@ -35,12 +35,10 @@ class Dice:
         return self.roll(name) < probability
 
     def pick(self, name: str, options: Sequence[T]) -> T:
-        """One of ``options``, which must not be empty."""
         return options[int(self.roll(name) * len(options))]
 
 
 def content_key(messages: Sequence[Message], attempt: int = 0) -> str:
-    """The SHA-256 of a request's content, in hex."""
     content = []
     for one in messages:
         called = [part for call in one.tool_calls for part in (call.id, call.name, call.arguments)]
@@ -83,7 +81,6 @@ def stances(text: str) -> dict[str, frozenset[Stance]]:
 
 
 def subject(text: str) -> tuple[str, Stance] | None:
-    """The first convention that ``text`` takes a stance on, with that stance."""
     taken = ((name, said) for name, said in stances(text).items() if said)
     return next(((name, "against" if "against" in said else "for") for name, said in taken), None)
 
@@ -130,7 +127,6 @@ class Note:
     quarter: str = ""
 
     def exercised(self) -> tuple[str, ...]:
-        """The names of the conventions that show in this note's line, in office order."""
         shown = {
             "separator": True,
             "date": "-" not in self.date,
@@ -145,7 +141,6 @@ class Note:
 
 
 def read_note(text: str) -> Note | None:
-    """The facts in ``text``; None unless it has a date, a vendor and an amount."""
     date, money, vendor = _DATE.search(text), _MONEY.search(text), _VENDOR.search(text)
     if not (date and money and vendor):
         return None

@@ -102,7 +102,6 @@ def assumed(
 
 
 def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> tuple[int, float, int]:
-    """Calls of the target that an attempt takes; some environments have agents of their own."""
     solver, most = config.rollout.solver, config.rollout.limits.steps or _UNLIMITED_STEPS
     if isinstance(solver, ChatConfig) and config.environment is None:
         return 1, 1.0, 1
@@ -150,7 +149,6 @@ class Forecast:
         return {ROLLOUT: rollout, **reflected, **self._candidate(plan)}
 
     def epoch_end(self, epoch: int) -> Calls:
-        """The end of an epoch; that of the first one asks no model."""
         optimizer, each = self.config.optimizer, self.config.rollout.attempts
         slow, meta = optimizer.use_slow_update, optimizer.use_meta_skill
         calls: dict[Account, Range] = {}
@@ -171,7 +169,6 @@ class Forecast:
         return calls
 
     def finish(self) -> Calls:
-        """The final test of the initial, the best and the last skill, which may be the same."""
         if not (self.situation.test and self.config.evaluation.eval_test):
             return {}
         count = self.situation.test * self.config.rollout.attempts
@@ -218,7 +215,6 @@ class Forecast:
         return calls
 
     def _judge(self, proposed: float, *, gated: bool) -> float:
-        """Attempts that a candidate takes which there is with the probability ``proposed``."""
         gate = self.config.evaluation.gate
         planned = tasks = self.situation.selection
         if gate.early_stop:
@@ -237,7 +233,6 @@ class Forecast:
         return proposed * attempts * self.config.rollout.attempts
 
     def _selection(self, attempts: float) -> Range:
-        """A candidate is measured, unless its text was; rejected edits leave notes to measure."""
         most = self.situation.selection * (1 + bool(notes_from(self.config.optimizer)))
         return _between(0, attempts, most * self.config.rollout.attempts)
 

@@ -96,8 +96,6 @@ COMMIT_FORMAT = "--format=%H%n%P%n%an <%ae>%n%cI%n%B"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit of the log; ``time`` is the committer's, in ISO 8601."""
-
     sha: str
     parents: tuple[str, ...]
     author: str

@@ -60,7 +60,6 @@ def _agrees(run: CheckRun, fields: dict[str, Any]) -> bool:
 def _fields(
     client: Client, wanted: WantedCheck, notes: tuple[Annotation, ...] = ()
 ) -> dict[str, Any]:
-    """What a request says about the check; annotations add to those that are there."""
     output: dict[str, object] = {
         "title": one_line(client.redact(wanted.title))[:_TITLE],
         "summary": client.redact(wanted.summary),

@@ -131,7 +131,6 @@ def _translate(error: GithubException, what: str, permission: str) -> Refused | 
 
 
 def _words(error: GithubException) -> str:
-    """What GitHub said, with details: sentences, or which field was wrong and how."""
     data = error.data if isinstance(error.data, dict) else {}
     said = [data.get("message") or error.message]
     details = data.get("errors")
@@ -257,7 +256,6 @@ class Client:
     redact: Redact = unchanged
 
     def send(self, method: str, path: str, content: object = None) -> Any:
-        """The answer to a request below the repository."""
         _, answer = self.repo.requester.requestJsonAndCheck(
             method, self.repo.url + path, input=content
         )
@@ -289,7 +287,6 @@ class Client:
 
     @cached_property
     def login(self) -> str:
-        """The token's account. Tokens of apps may not ask for it in the usual way."""
         what = "say whose token this is"
         try:
             with asking(what):

@@ -63,7 +63,6 @@ def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
 def _keep(
     client: Client, number: int, body: str, listed: Callable[[], Iterator[Comment]], place: str
 ) -> Change:
-    """Keep our one comment among those ``listed``; a new one is posted to ``place``."""
     text = client.redact(body)
     marker = _first_line(text)
     if not marker.startswith("<!--"):
@@ -114,7 +113,6 @@ def _on_lines(client: Client, number: int) -> Iterator[Comment]:
 
 
 def _comment(data: dict[str, Any]) -> Comment:
-    """A comment as GitHub lists it: on a line if it names a file, else of the conversation."""
     author = data["user"] or {"login": "ghost", "type": "User"}
     on_line = "path" in data
     return Comment(

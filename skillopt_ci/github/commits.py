@@ -76,7 +76,6 @@ class ApiCommits:
 
 
 def _changed(git: Git, old: str, new: str) -> Iterator[dict[str, Any]]:
-    """Yield the entries of tree ``new`` that ``old`` has not, as the API wants them."""
     words = iter(git.records("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new))
     for facts, path in zip(words, words, strict=True):
         old_mode, new_mode, _, oid, status = facts.removeprefix(":").split(" ")

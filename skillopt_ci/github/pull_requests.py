@@ -154,7 +154,6 @@ def _from_fork(pull: PullRequest) -> bool:
 
 
 def _of_branch(client: Client, head: str, base: str) -> list[PullRequest]:
-    """All pull requests of the branch ``head``, newest first, those into ``base`` before."""
     owner = client.name.partition("/")[0]
     with asking("list pull requests", _READ):
         pulls = client.repo.get_pulls(
@@ -169,7 +168,6 @@ def _open_one(pulls: list[PullRequest]) -> PullRequest | None:
 
 
 def _closed(client: Client, pulls: list[PullRequest], head: str) -> str:
-    """What it means if a person closed the newest, and its branch was not deleted since."""
     if not pulls or _open_one(pulls) is not None or pulls[0].merged_at is not None:
         return ""
     number, branch_gone = pulls[0].number, False
@@ -186,8 +184,6 @@ def _closed(client: Client, pulls: list[PullRequest], head: str) -> str:
 
 
 def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
-    """Open a new one; another job may have been quicker, or there may be nothing to propose."""
-
     def create() -> PullRequest:
         with asking("open a pull request", _WRITE):
             return client.repo.create_pull(
@@ -244,7 +240,6 @@ def _finish(
 def _merge_now(
     client: Client, pull: PullRequest, head_sha: str, method: MergeMethod, title: str
 ) -> None:
-    """Merge unless something is in the way, which those with more rights could override."""
     for _ in range(_POLLS):  # GitHub computes the state only after having been asked
         if pull.mergeable_state not in (None, "unknown"):
             break

@@ -41,14 +41,12 @@ def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Li
 
 
 def _line(holds: bool | None, what: str, remedy: str) -> Line:
-    """Whether ``what`` is so; None if the token may not see it."""
     if holds is None:
         return "warning", f"{what}: this token may not see it; if not: {remedy}"
     return ("ok", what) if holds else ("error", f"{what}: no. To fix it: {remedy}")
 
 
 def _seen(client: Client, path: str) -> Any:
-    """None where there is nothing, or the token may not see it."""
     try:
         with asking(f"show {path}"):
             return client.send("GET", path)

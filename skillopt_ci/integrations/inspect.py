@@ -64,7 +64,6 @@ class InspectEnvironment(BridgeEnvironment[InspectOptions]):
 
 
 def _number(value: object, key: str) -> object:
-    """The value at ``key`` of a score that is a mapping, the mean of all without one."""
     if not isinstance(value, dict):
         return value
     if key:

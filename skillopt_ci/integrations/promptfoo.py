@@ -117,7 +117,6 @@ class _Unsupported(Exception):
 
 
 def _contained(assertion: AssertionShape) -> list[str]:
-    """The texts of ``contains-any`` and ``-all``, escaped: a list, or a line with commas."""
     value = assertion.value
     if not isinstance(value, list):
         rows = csv.reader([_as_text(value)], skipinitialspace=True)
@@ -194,7 +193,6 @@ def _json(schema: Any) -> JsonScorer:
 
 
 def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> ScorerSpec:
-    """The scorer of several assertions: all must hold, or their mean reach the ``threshold``."""
     counted = [one for one in assertions if one.weight]
     if not counted:
         raise _Unsupported("no assertion has a weight")
@@ -314,7 +312,6 @@ def _with(default: TestShape, test: TestShape) -> TestShape:
 
 
 def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
-    """Every combination of the variables' values, where some are lists of them."""
     spread = {
         name: [_value(one, folder) for one in value]
         if isinstance(value, list) and not test.options.disable_var_expansion
@@ -370,7 +367,6 @@ def _path(value: str, folder: Path) -> Path:
 
 
 def _messages(text: str) -> tuple[Message, ...]:
-    """A prompt as messages: a JSON list of them, or the text as one of the user's."""
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):

@@ -103,7 +103,6 @@ class Workers:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Any]:
-        """A process with room for an attempt."""
         async with self._joining:
             await asyncio.to_thread(join, self._settings)
             if self._free.empty() and len(self._starts) < self._room():
@@ -172,7 +171,6 @@ class ClusterExecutor:
         return await here(order)
 
     def _known(self, order: AttemptRequest) -> bool:
-        """Whether a worker would pay again for answers, or for a begun attempt, that are here."""
         if self.attempting.kept(order):
             return True
         match self.attempting.solver:
@@ -245,7 +243,6 @@ class Worker:
     async def ready(self) -> None: ...
 
     async def make(self, parcel: Parcel) -> Handover:
-        """Make the attempt that ``parcel`` asks for; hand over what was paid for."""
         redact = Redactor(named_secrets(os.environ))
         order = f"{parcel.order.stage}\0{parcel.order.task.id}\0{parcel.order.attempt}"
         content = f"{self._name}\0{parcel.config}\0{parcel.root}\0{order}"

@@ -44,8 +44,6 @@ _read_line, _read_document = lru_cache(4096)(_validated), lru_cache(128)(_valida
 
 
 class RunFolder:
-    """Paths of a run's files, relative to the repository's root."""
-
     def __init__(self, run: str) -> None:
         self.run = run
         self.path = f".skillopt/{run}"
@@ -90,11 +88,9 @@ class RunFolder:
         return self._read(read, self.confirmation(test), ConfirmationRecord)
 
     def read_summary(self, read: Reader) -> Summary | None:
-        """What came of the run, when it was last finished."""
         return self._read(read, self.summary, Summary)
 
     def read_history(self, read: Reader) -> tuple[HistoryEntry, ...]:
-        """Every event, oldest first."""
         text = read(self.history) or ""
         return tuple(
             _record(_read_line, HistoryEntry, line, f"{self.history}:{number}")

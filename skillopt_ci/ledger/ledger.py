@@ -296,7 +296,6 @@ class Ledger:
         return result.text if result.status == 0 else None
 
     def _bring_into_view(self, one: str, other: str) -> None:
-        """Deepen a shallow clone until the relation of two commits can be told."""
         for generations in (*GENERATIONS, None):
             if not history.cut_off(self.git, self.common_dir / "shallow", one, other):
                 return
@@ -350,7 +349,6 @@ class Ledger:
             self._record((Move(name, None, None),), "withdraw a step")
 
     def _candidate(self, expected: str) -> tuple[str | None, str | None]:
-        """Where the step in flight is, here and on the remote; raises LostRace if elsewhere."""
         name = self.names.candidate
         tracked = self._tracked(name)
         seen = refs.read_to_move(self.git, self.names, *tracked.values())

@@ -142,7 +142,6 @@ def _visible(key: str, source: str, section: str) -> str:
 
 
 def _value_of(variable: str, environ: Mapping[str, str], needs: str, setting: str) -> str:
-    """The variable's value; ``needs`` begins the error without one, ``setting`` names another."""
     if value := environ.get(variable, "").strip():
         return value
     present = [name for name in environ if name != variable and environ[name]]

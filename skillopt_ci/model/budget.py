@@ -292,7 +292,6 @@ class Meter:
         return None
 
     def _readings(self) -> Iterator[tuple[str, str, float, float, float]]:
-        """Scope and name of each limit, the limit, what is used or lent, and what is under way."""
         lent, under_way = sum(self._lent, Usage()), _amounts(total(self._in_flight))
         for scope, limits in self._limits.items():
             before = Usage() if scope == "step" else self._spent

@@ -40,7 +40,6 @@ what is confirmed, `/skillopt apply anyway` what is not.
 
 
 def marker(run: str, part: str = "") -> str:
-    """The hidden first line by which a comment of ours is found again."""
     key = parse_quote(run, safe="") + (f"/{parse_quote(part, safe='')}" if part else "")
     return f"<!-- skillopt-ci:v1 key={key} -->"
 

@@ -174,7 +174,6 @@ def _confirmation(entry: HistoryEntry) -> _Words:
 
 
 def _step(record: StepRecord, candidate: str | None) -> _Words:
-    """What became of a step: its ``candidate`` (None: there was none) is merged or reverted."""
     proposal, decision = record.proposal, record.decision
     assert decision is not None  # noqa: S101 - a step that is recorded was decided on
     known = decision.reused_from
@@ -335,7 +334,6 @@ def _changed(changes: Sequence[str]) -> str:
 
 
 def _scores(before: float | None, after: float | None, tasks: int) -> dict[str, str]:
-    """Scores for programs: six digits, or ``none``."""
     exact = ("none" if value is None else f"{value:.6g}" for value in (before, after))
     names = ("Skillopt-Score-Before", "Skillopt-Score-After", "Skillopt-Tasks")
     return dict(zip(names, (*exact, str(tasks)), strict=True))

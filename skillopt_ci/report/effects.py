@@ -65,7 +65,6 @@ class Observation(NamedTuple):
 
 
 def _evaluations(records: Iterable[StepRecord]) -> Iterator[Observation]:
-    """What complete evaluations say of the sum of the rules that they tried."""
     for record in records:
         decision = record.decision
         if decision is None or decision.gate is None or decision.partial:
@@ -81,7 +80,6 @@ def _evaluations(records: Iterable[StepRecord]) -> Iterator[Observation]:
 
 
 def _rules_of(edit: EditRecord) -> dict[str, float]:
-    """What an edit brings in and takes out; a rule is called by its text, spacing apart."""
     op, rules = edit.op.strip().lower(), dict[str, float]()
     if op != "delete" and (brought := one_line(edit.content)):
         rules[brought] = 1.0

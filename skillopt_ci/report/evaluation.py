@@ -205,7 +205,6 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
 
 
 def _pairs(base: _Scores, head: _Scores) -> str:
-    """The tasks side by side, those that changed first."""
     found = {task: (base.get(task), head.get(task)) for task in {**base, **head}}
     rows = []
     for task, (before, after) in sorted(

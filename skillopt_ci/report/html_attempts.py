@@ -38,8 +38,6 @@ class Trajectory(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """An attempt that a section of the report would like to show."""
-
     stage: str
     task: str
     skill: str
@@ -124,7 +122,6 @@ class Shown:
 
     @property
     def trace(self) -> str:
-        """The command that shows the attempt in full, where it is on record."""
         one = self.attempt
         words = ["skillopt-ci", "trace", one.task, "--stage", one.stage]
         numbered = ["--attempt", str(one.attempt), "--skill", one.skill[:12], "--whole"]
@@ -204,7 +201,6 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
 
 
 def section_name(anchor: str) -> str:
-    """``step 3`` for ``step-3``, ``the end of epoch 2`` for ``epoch-2``."""
     kind, _, number = anchor.partition("-")
     return f"the end of epoch {number}" if kind == "epoch" else f"{kind} {number}"
 

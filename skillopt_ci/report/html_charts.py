@@ -23,8 +23,6 @@ _CROWD, _MANY_EPOCHS = 80, 24
 
 
 class Mark(NamedTuple):
-    """A candidate on the curve; ``anchor`` is the section that tells of it."""
-
     x: float
     y: float
     kind: Literal["merged", "reverted", "none", "measured"]

@@ -106,7 +106,6 @@ class Result(NamedTuple):
 
 
 def _results(run: RunView) -> Iterator[Result]:
-    """What the test tasks say, if they were asked, and then what the selection tasks say."""
     if (found := run.summary) is not None and found.best.test is not None:
         tested = (("at the start", found.initial.test), (found.best.origin, found.best.test))
         told = [f"{plural(found.best.test.n, 'task')} that no step of training looked at"]
@@ -213,7 +212,6 @@ def _policy(*, live: bool) -> str:
 
 
 def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Each value once, with its words; an empty one is no choice."""
     return [(value, words) for value, words in dict(pairs).items() if value]
 
 
@@ -230,7 +228,6 @@ def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]
 
 
 def _data(drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
-    """What the script works on: the map, and the attempts that its cells lead to."""
     places = {column.anchor: number for number, column in enumerate(drawn.columns)}
     tasks = {row.task: number for number, row in enumerate(drawn.rows)}
     return {

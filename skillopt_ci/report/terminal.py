@@ -244,7 +244,6 @@ def estimate_text(found: Estimate) -> str:
 
 
 def remarks(summary: Summary, *, all_of_them: bool = False) -> Iterator[str]:
-    """A sentence a line; the usual only on demand."""
     lost = summary.attempts - summary.measured
     if not summary.complete:
         yield (
@@ -330,7 +329,6 @@ def part_rows(part: Part) -> Iterator[tuple[str, ...]]:
 
 
 def spread_text(count: Range) -> str:
-    """``40``, or ``40 (0–80)``."""
     if count.low == count.high:
         return f"{count.likely:,}"
     return f"{count.likely:,} ({count.low:,}–{count.high:,})"

@@ -296,7 +296,6 @@ class RunView:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many steps were ``merged``, ``reverted``, or ``empty``: without a candidate."""
         steps = [entry for entry in self.history[self.base_events :] if entry.kind == "step"]
         merged = sum(entry.stays for entry in steps)
         empty = sum(entry.score_after is None for entry in steps)

@@ -91,7 +91,6 @@ def after_text(decision: Decision) -> str:
 
 
 def arrow(decision: Decision) -> str:
-    """``0.500 → 0.750``."""
     after = score(decision.score_after, estimated=decision.partial)
     return f"{score(decision.score_before)} → {after}"
 
@@ -327,7 +326,6 @@ def note_outcomes(record: StepRecord) -> Iterator[NoteOutcome]:
 
 
 def failures(patterns: Sequence[PatternRecord]) -> list[PatternRecord]:
-    """Patterns of one description together, as analysts may name it, the most frequent first."""
     found: dict[str, PatternRecord] = {}
     for one in patterns:
         same = found.setdefault(

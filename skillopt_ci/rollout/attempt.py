@@ -153,7 +153,6 @@ class AttemptRunner:
     async def _work(
         self, request: AttemptRequest, limits: AttemptLimits, key: str, computer: Computer | None
     ) -> Attempt:
-        """Let the solver work, charge what it consumed, and keep what came of it."""
         task, so_far = request.task, Transcript(request.task.messages)
 
         async def check_submission() -> str | None:
@@ -225,7 +224,6 @@ class AttemptRunner:
         self.record(WorkEnded(response, key, stored, attempt.limit, len(attempt.artifacts)))
 
     async def _grade(self, request: AttemptRequest, attempt: Attempt, key: str) -> Rollout:
-        """Grade the attempt that is kept under ``key``, if it is: again where a computer failed."""
         fault = attempt.reason
         if attempt.ending == "done":
             try:

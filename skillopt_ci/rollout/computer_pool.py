@@ -32,7 +32,6 @@ class ComputerPool:
         return own.over(None if self.common is None else self.common.block)
 
     def open(self, task: Task) -> AbstractAsyncContextManager[Computer]:
-        """A fresh computer for ``task``, without its files."""
         return self.computers.open(self.spec(task))
 
     def spec(self, task: Task) -> ComputerSpec:
@@ -71,7 +70,6 @@ class ComputerPool:
 
 
 def how_it_ended(result: CommandResult, seconds: float) -> str:
-    """How a command ended, in words."""
     said = last_words(result.stderr.strip() or result.stdout)
     if result.timed_out:
         how = f"took longer than {seconds:g} s"

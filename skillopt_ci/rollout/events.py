@@ -144,7 +144,6 @@ class EventLog:
         return redacted_line(line, self.redact) + "\n"
 
     def _short(self, message: dict[str, object]) -> dict[str, object]:
-        """The message; a system prompt that the file has already only by its fingerprint."""
         if message["role"] != "system":
             return message
         content = str(message["content"]).encode("utf-8", "surrogatepass")
@@ -202,12 +201,10 @@ class AttemptTrace:
 
     @property
     def end(self) -> Mapping[str, Any] | None:
-        """What came of it; None if it was never over."""
         return self._last("attempt_ended")
 
     @property
     def work(self) -> Mapping[str, Any] | None:
-        """What the work left to grade; None if it left nothing."""
         return self._last("work_ended")
 
     @property

@@ -143,7 +143,6 @@ class ComputerGrader:
             raise GraderError(failure.message) from failure
 
     async def _run_work(self, task: Task, left: bytes) -> tuple[bytes, str]:
-        """What the work leaves when it is run where no grader is, and why that was ended."""
         async with self.pool.open(task) as computer:
             await computer.load(left)
             for command in self.spec.run_work or ():
@@ -158,7 +157,6 @@ class ComputerGrader:
     async def _install(
         self, computer: Computer
     ) -> Callable[[Sequence[str]], Awaitable[CommandResult]]:
-        """Lay the grader's files over what is there; return what runs its commands."""
         files, seconds = dict(grader_files(self.spec, self.root)), self.limits.grading_seconds
         stale = () if self.spec.report is None else (self.spec.report.file,)
         if files or stale:

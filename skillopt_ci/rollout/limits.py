@@ -184,7 +184,6 @@ async def run_solver(
 async def _followed(
     steps: AsyncIterator[Step | Attempt], take: Callable[[Step], Awaitable[None]]
 ) -> Attempt:
-    """The result that ends the steps; raises AgentError if there is none, or another."""
     result: Attempt | None = None
     async with aclosing(steps) as followed:  # type: ignore[type-var]  # solvers are generators
         async for step in followed:

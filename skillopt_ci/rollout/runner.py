@@ -33,8 +33,6 @@ class Runner:
     async def carry_out(
         self, requests: Iterable[AttemptRequest], done: Callable[[Rollout], None] | None = None
     ) -> tuple[Rollout, ...]:
-        """Make the attempts; results are in the order of ``requests``, ``done`` hears of each."""
-
         async def one(request: AttemptRequest) -> Rollout:
             rollout = await self._carry_out(request)
             if done is not None:

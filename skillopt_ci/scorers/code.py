@@ -197,8 +197,6 @@ def load_function(entry: str, root: Path) -> Callable[..., object]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The worker's side of :class:`Functions`."""
-
     function: Callable[..., object]
     shares_process = False
 

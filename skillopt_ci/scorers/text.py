@@ -205,7 +205,6 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
 
 
 def _named(said: str, choices: Mapping[str, str]) -> str:
-    """The known label that ``said`` is, means, or begins with; none if it lists several."""
     label, text = _label(said), " ".join(said.casefold().split())
     if label in choices:
         return label
@@ -322,7 +321,6 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
 
 
 def _schema_fault(schema: Any, value: Any) -> str:
-    """Where ``value`` breaks a JSON Schema; GraderError if the schema itself is broken."""
     # Only a scorer with a schema pays for this one.
     import jsonschema_rs  # noqa: PLC0415
 

@@ -14,8 +14,6 @@ from skillopt_ci.skill.document import ended, frontmatter_end, line_ending, sha2
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of the document between two marker comments."""
-
     name: str
 
     @property

@@ -82,7 +82,6 @@ def _loadable(found: Foreign, file: Path) -> Foreign:
 
 
 def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
-    """``skill`` is the skill's folder, where the paths of files start."""
     for number, case in enumerate(cases, 1):
         rest = dict(case)
         name, goal = str(rest.pop("id", number)), rest.pop("expected_output", "")
@@ -137,7 +136,6 @@ def _registry(specs: Entry, file: Path, found: Foreign) -> None:
 
 
 def _graded_as(kind: str, args: Entry, sample: Entry, ideals: Sequence[str]) -> Entry | None:
-    """The scorer that grades as this class does with this model-graded spec, or nearly so."""
     contains = {"type": "contains", "match": "any"}
     given = (args.get("modelgraded_spec_args") or {}).get("criteria", sample.get("criteria"))
     criteria = [*given.values()] if isinstance(given, dict) else _listed(given)
@@ -160,7 +158,6 @@ def _graded_as(kind: str, args: Entry, sample: Entry, ideals: Sequence[str]) -> 
 
 
 def _asked(value: object, name: str, found: Foreign) -> Entry:
-    """A prompt, or a conversation, which ends with the user's turn here."""
     if not isinstance(value, list):
         return {"prompt": value}
     said = [one for one in value if isinstance(one, dict)]

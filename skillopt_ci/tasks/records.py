@@ -241,7 +241,6 @@ def kind_of(value: Mapping[str, object]) -> str:
 
 
 def _golds(value: object) -> object:
-    """The accepted answers: the label of a choice, the texts of a list that is written as text."""
     if isinstance(value, Mapping):
         keys = ("label", "answers", "ground_truth", "answer", "text", "value")
         found = next((value[key] for key in keys if key in value), None)
@@ -272,7 +271,6 @@ def _labelled(choices: object) -> dict[str, str]:
 
 
 def _clipped(text: str) -> str:
-    """At most 6000 characters: the documents that fit whole, else the start of the first."""
     if len(text) <= _CONTEXT_CHARS:
         return text
     end = text.rfind(_DOCUMENT, 1, _CONTEXT_CHARS + len(_DOCUMENT))
@@ -341,7 +339,6 @@ def _told(path: Sequence[str | int], text: str) -> str:
 
 
 def _unwritable(value: object) -> str:
-    """Why ``value`` cannot become a request or a record later; empty if it can."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:

@@ -55,15 +55,12 @@ async def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Merger(Generic[Item]):
-    """What every merge call has in common; ``stable`` opens each user message."""
-
     mode: UpdateMode[Item]
     chat: OptimizerChat
     stable: str
     batch_size: int
 
     async def side(self, patches: Sequence[Patch[Item]], source: Source) -> Patch[Item]:
-        """Merge patches of one source, ``batch_size`` at a time, until one is left."""
         level, size = 0, self.batch_size
         while len(patches) > 1:
             level += 1
@@ -112,7 +109,6 @@ class _Merger(Generic[Item]):
     async def _merged(
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
     ) -> Patch[Item] | None:
-        """Ask for one patch instead of ``edits``, which ``parts`` show."""
         chat, followed = self.chat, any(edit.note_ids for edit in edits)
         wishes = library.merged_wishes() if followed else ""
         user = library.joined(self.stable, wishes, *parts)

@@ -27,8 +27,6 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A question without an answer, why, and the last reply if there was one."""
-
     error: SkilloptError
     reply: str = ""
 

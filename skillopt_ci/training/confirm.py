@@ -91,7 +91,6 @@ def fewest_pairs(test: int) -> int:
 
 
 def recomputed(record: ConfirmationRecord) -> tuple[Action, float]:
-    """What the recorded pairs make of a test."""
     action, e_value = verdict((one.difference for one in record.pairs), level(record.test))
     return action, round(e_value, _DIGITS)
 
@@ -187,7 +186,6 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
 
 
 def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
-    """The test that is due: at an epoch's end that has none yet, and when no step is left."""
     state = checkout.state
     confirmed = state.confirmed
     if confirmed is None or not state.provisional or not run.config.evaluation.confirm:
@@ -231,7 +229,6 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
 
 
 def _goes_on(run: Run, state: State, confirmed: Confirmed, last: ConfirmationRecord) -> bool:
-    """Whether the last test is one of the same two skills under the same conditions."""
     now = (state.current.sha256, confirmed.sha256, run.measured_under)
     return now == (last.current, last.confirmed, last.measured_under)
 
@@ -256,7 +253,6 @@ def _pairs_within_budget(run: Run, state: State, attempts: int) -> int:
 async def _tested(
     run: Run, checkout: ScoredCheckout, due: Due, models: OpenModels
 ) -> ConfirmationRecord:
-    """Make pairs in looks until they tell, or until all that are allowed were made."""
     record, scores = due.record, Scores()
     run.observer(StageStarted(STAGE, 2 * due.draws))
     skills, limit = (checkout.skill, due.text), run.config.evaluation.max_error_rate
@@ -294,7 +290,6 @@ def _drawn(run: Run, record: ConfirmationRecord, draw: int) -> Task:
 def _pairs(
     run: Run, drawn: Sequence[tuple[Task, int]], rollouts: Sequence[Rollout]
 ) -> Iterable[FreshPair]:
-    """The pairs whose two attempts were measured; ``rollouts`` are in the order of the draws."""
     worth = worth_in(run.config.evaluation)
     sides = zip(drawn, rollouts[::2], rollouts[1::2], strict=True)
     for (task, draw), *attempts in sides:

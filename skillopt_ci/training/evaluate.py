@@ -63,7 +63,6 @@ async def evaluate(
 
 
 def _evaluation_of(run: Run, record: StepRecord | BoundaryRecord) -> Evaluation:
-    """The gate's configuration; it stands open for a placeholder and where updates are forced."""
     evaluation = run.config.evaluation
     if isinstance(record, StepRecord):
         return evaluation
@@ -202,7 +201,6 @@ def _requests(run: Run, skill: str, ask: Ask) -> tuple[AttemptRequest, ...]:
 async def _roll_out(
     run: Run, models: OpenModels, test: Test, skill: str, planned: int
 ) -> tuple[Outcome, Scores]:
-    """Make what ``test`` asks for until it ends, and early what it is sure to ask for next."""
     run.observer(StageStarted(STAGE, planned))
     limit, each = run.config.evaluation.max_error_rate, models.runner.attempts
     made, arrived = Scores(), Scores()

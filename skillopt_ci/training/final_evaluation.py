@@ -55,7 +55,6 @@ def tested_under(run: Run) -> str:
 async def _test(
     run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], models: OpenModels
 ) -> dict[str, Measurement]:
-    """Measure each of the named ``texts`` once, all at the same time; the result is by hash."""
     named = {sha256(text): (name, text) for name, text in reversed([*texts.items()])}
 
     async def one(key: str) -> Measurement:
@@ -100,7 +99,6 @@ def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, TypeSc
 
 
 def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
-    """How much better ``other`` did on the test than the initial skill, task by task."""
     if initial.test is None or other.test is None:
         return None
     found = paired(initial.test.hard_scores, other.test.hard_scores)
@@ -129,7 +127,6 @@ def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
 def _usage_by_stage(
     run: Run, checkout: Checkout, history: Sequence[HistoryEntry]
 ) -> dict[str, Usage]:
-    """By stage, in the order of first use; what has no record belongs to one stage."""
     totals: dict[str, Usage] = {}
     for entry in history:
         record = None if entry.kind == "notes" else record_of(run, checkout, entry)

@@ -65,7 +65,6 @@ class Answers:
         return ""
 
     def _owner(self, phrase: str) -> str:
-        """The one task that ``phrase`` is the answer of, if nothing else speaks of it."""
         owners = {one for answer, ids in self.owners.items() if phrase in answer for one in ids}
         if len(owners) != 1:
             return ""

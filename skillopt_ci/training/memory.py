@@ -81,7 +81,6 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int]) -> str:
 
 
 def _reasons(tasks: Iterable[TaskOutcome]) -> list[PatternRecord]:
-    """Failures by the reason up to its first colon, for where no analyst named a pattern."""
     groups: dict[str, list[str]] = {}
     for task in tasks:
         if task.failed:
@@ -168,7 +167,6 @@ def past_scores(run: Run, checkout: Checkout) -> list[TaskScores]:
 def record_of(
     run: Run, checkout: Checkout, entry: HistoryEntry
 ) -> StepRecord | BoundaryRecord | None:
-    """The evidence of what ``entry`` tells of; a measurement and the end of a run have none."""
     read = partial(run.ledger.read, checkout.commit)
     if entry.kind == "slow_update":
         return run.folder.read_boundary(read, entry.epoch)

@@ -211,7 +211,6 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
 
 
 def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
-    """The tasks so ordered that the first N have each type as often as all have, nearly."""
     kinds: dict[str, list[Task]] = {}
     for task in _shuffled(tasks, seed):
         kinds.setdefault(task.task_type, []).append(task)

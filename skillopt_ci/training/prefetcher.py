@@ -129,7 +129,6 @@ class Prefetcher:
         self._known: dict[_Key, _Early] = {}
 
     def expect(self, requests: Iterable[AttemptRequest]) -> None:
-        """Make ``requests`` from now on; what was expected and is not begun is forgotten."""
         for key, early in list(self._known.items()):
             if not early.begun:
                 self._known.pop(key).task.cancel()

@@ -31,8 +31,6 @@ from skillopt_ci.training.update import UpdateMode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Minibatch:
-    """Trajectories of one kind that one analyst reads; ``name`` is for people."""
-
     source_type: Source
     rollouts: tuple[Rollout, ...]
     name: str
@@ -186,7 +184,6 @@ def conversation(
 
 
 def _said(message: Message, documents: Sequence[tuple[str, str]]) -> str:
-    """What the message says, what stands for its pictures, and the tools that it asks for."""
     text = message.content
     for document, name in documents if message.role == "system" else ():
         text = text.replace(document, name) if len(document) > len(name) else text
@@ -237,7 +234,6 @@ class Analysts(Generic[Item]):
     async def _begin(
         self, rollouts: AsyncIterable[Rollout], reading: Begun[Minibatch, Reflection[Item] | Lost]
     ) -> list[Minibatch]:
-        """Have each minibatch read when it is complete; return all of them, failures first."""
         dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
         asks, observer = self.learning_rate != 0, self.chat.observer
         sound = asks
@@ -301,7 +297,6 @@ class Analysts(Generic[Item]):
         return reply
 
     def _known(self, reply: Reflection[Item], shown: Sequence[Rollout]) -> Reflection[Item]:
-        """The reflection, with the source and the tasks that we know, not those told."""
         ids = tuple(rollout.task_id for rollout in shown)
         edits = reply.patch.edits[: self.learning_rate]
         return replace(

@@ -135,7 +135,6 @@ def dealt(batch: Batch) -> list[Task]:
 
 
 def _earlier(run: Run, checkout: Checkout, most: int, each: int) -> tuple[AttemptRequest, ...]:
-    """The latest attempts of earlier steps that compare, at most as many as ``most``."""
     if most <= 0:
         return ()
     tasks = {task.id: task for task in run.splits.train}

@@ -102,7 +102,6 @@ def _attempts(run: Run) -> AttemptStore:
 
 
 def _share(limits: Limits, spent: Usage, of: int) -> Limits:
-    """The limits at which each of ``of`` machines has consumed its share of what is left."""
     used = {"calls": spent.calls, "tokens": spent.tokens, "cost_usd": spent.cost_usd or 0.0}
     shares = dict[str, float]()
     for name, before in used.items():

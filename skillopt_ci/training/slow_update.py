@@ -72,7 +72,6 @@ class Side:
 
     @property
     def telling(self) -> Rollout:
-        """The attempt that is shown: the first that failed, if any did."""
         return next((one for one in self.attempts if one.failed), self.attempts[0])
 
 
@@ -218,8 +217,6 @@ _BEFORE: Mapping[Stage, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text with the reasoning behind it; blank when there was nothing to say."""
-
     content: str = ""
     reasoning: str = ""
 

@@ -125,7 +125,6 @@ def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
 
 
 def _merged_with_base(run: Run, tip: str, base: str) -> str:
-    """The tree of the merge; raises RepositoryError if people must do it."""
     ledger = run.ledger
     keep = [run.folder.path, *run.folder.furniture()]
     if _holds_earlier_state(run, tip, base):
@@ -361,7 +360,6 @@ def candidate_at(run: Run, checkout: ScoredCheckout, commit: str) -> Candidate |
 
 
 def _read(run: Run, commit: str) -> Candidate | None:
-    """What the commit's trailers name, with the record that came with it."""
     read, folder = partial(run.ledger.read, commit), run.folder
     trailers = run.ledger.log(commit, limit=1)[0].trailers
     skill = read(run.skill_path)
@@ -460,5 +458,4 @@ def around(text: str, edits: Sequence[EditRecord], number: int) -> tuple[str, st
 
 
 def taken_back(history: Sequence[HistoryEntry]) -> tuple[HistoryEntry, ...]:
-    """What a person took back since the skill was last scored, the newest first."""
     return tuple(takewhile(lambda one: one.kind == "revert", reversed(history)))

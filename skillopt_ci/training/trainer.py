@@ -250,7 +250,6 @@ async def _candidate(
     candidate: Candidate | None,
     models: OpenModels,
 ) -> Candidate:
-    """The candidate of ``work``, pushed if it changes anything; one in flight is taken up."""
     if isinstance(work, StepPlan):
         current = checkout.state.current.measurement
         last = next((one for one in reversed(checkout.history) if one.kind == "step"), None)
@@ -319,7 +318,6 @@ def _scope(run: Run, checkout: ScoredCheckout, work: StepPlan | int) -> str:
 def _after(
     checkout: ScoredCheckout, work: StepPlan | int, skill: str | None = None
 ) -> ScoredCheckout:
-    """Where training stands once ``work`` is done, with another ``skill`` if one stays."""
     done = {"boundary": work}
     if isinstance(work, StepPlan):
         done = {"step": work.step, "epoch": work.epoch}
@@ -468,7 +466,6 @@ class Upcoming:
 def upcoming(
     config: Config, sizes: Sizes, state: State, history: Sequence[HistoryEntry]
 ) -> Upcoming:
-    """What comes next where nothing is in flight."""
     total = last_step(config, sizes, state, history)
     step = state.step + 1 if state.step < total else None
     due = completed_epoch(config, sizes, state)

@@ -80,8 +80,6 @@ class UpdateMode(Generic[Item]):
 
 
 async def _applied(skill: str, edits: Sequence[Edit], chat: OptimizerChat) -> Updated:
-    """Apply changes of single places, one after the other; no model is asked."""
-
     def refuse(before: str, after: str) -> str | None:
         return chat.refuse(before, after) or _nothing_new(before, after)
 
@@ -101,7 +99,6 @@ def _nothing_new(before: str, after: str) -> str | None:
 
 
 async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: OptimizerChat) -> Updated:
-    """Take the first of the whole documents that analysts and merges wrote; no model is asked."""
     if not edits:
         return Updated(skill, "skip_no_rewrite")
     return Updated(f"{edits[0].new_skill}\n", change_summary=edits[0].change_summary)

@@ -26,7 +26,6 @@ from skillopt_ci.tasks.task import Task
 
 
 def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dict[str, str]]:
-    """The adapter's rows and files, or what we know of a rollout where it left none."""
     rows, files, seen = list[dict[str, object]](), dict[str, str](), Counter[str]()
     for rollout in rollouts:
         task = rollout.task_id

@@ -180,7 +180,6 @@ def translated(
 
 
 def _collected(layers: Iterable[Node]) -> tuple[dict[_Key, Node], Node, dict[str, Mark]]:
-    """What the files set, without unset keys; what is in our form; where the sections stand."""
     keys, own, marks = dict[_Key, Node](), list[Node](), dict[str, Mark]()
     for layer in layers:
         flat, structured, rest = dict[_Key, Node](), dict[_Key, Node](), dict[str, Node]()
@@ -209,7 +208,6 @@ def _collected(layers: Iterable[Node]) -> tuple[dict[_Key, Node], Node, dict[str
 
 
 def _refuse(keys: Mapping[_Key, Node], own: Node) -> None:
-    """Refuse a fragment that another file must build on, and structures for single values."""
     named = {key for section, key in keys if section == "env"} | own.entries.keys()
     if named.isdisjoint({"name", "skill_init", "split_dir", "data_path", "run", "skill", "tasks"}):
         text = (
@@ -229,7 +227,6 @@ def _refuse(keys: Mapping[_Key, Node], own: Node) -> None:
 
 
 def _flat_home(name: str) -> _Key | None:
-    """The section and key that a flat name stands for; None for a name that is not SkillOpt's."""
     if name not in FLAT_NAMES and _FLAT_MODEL_KEY.match(name):
         return ("model", name)
     return _HOMES.get(name)
@@ -307,7 +304,6 @@ _PATHS = (
 
 
 def _rooted(tree: Node, folder: Path, here: Path) -> tuple[Node, Path]:
-    """Where paths start: ``here``, as with SkillOpt, or ``folder`` for what is only there."""
     elsewhere, found = list[tuple[tuple[str, ...], Node]](), False
     for path in _PATHS:
         node = lookup(tree, path)

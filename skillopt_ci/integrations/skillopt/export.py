@@ -49,7 +49,6 @@ def skillopt_files(evidence: RunView, root: str) -> dict[str, str]:
 
 
 def _written(name: str, content: object) -> str:
-    """The content of a file as SkillOpt writes it."""
     if name.endswith(".md"):
         return str(content)
     if isinstance(content, list) and name.endswith(".jsonl"):
@@ -89,7 +88,6 @@ def _known(facts: Mapping[str, object]) -> dict[str, object]:
 
 
 def _measured_rows(measurement: Measurement) -> list[dict[str, object]]:
-    """A measurement as ``results.jsonl``; tasks that could not be measured have no line."""
     return [
         {"id": task, "hard": hard, "soft": soft} for task, (hard, soft) in measurement.tasks.items()
     ]
@@ -138,7 +136,6 @@ def _steps(evidence: RunView) -> _Files:
 
 
 def _step_record(evidence: RunView, record: StepRecord, moment: Moment) -> dict[str, object]:
-    """An entry of ``history.json``; what is not known is left out."""
     text = evidence.texts.get(record.proposal.skill_after)
     current = evidence.texts.get(moment.skill_sha256)
     return _known(
@@ -213,7 +210,6 @@ def _lr_decision(record: LearningRateRecord) -> dict[str, object]:
 
 
 def _step_files(evidence: RunView, record: StepRecord, entry: Mapping[str, object]) -> _Files:
-    """The files of ``steps/step_NNNN``, by their names; ``entry`` is the step's record."""
     proposal, decision = record.proposal, record.decision
     yield "step_record.json", entry
     rows = [
@@ -324,7 +320,6 @@ def _slow_result(record: BoundaryRecord) -> dict[str, object]:
 
 
 def _end(evidence: RunView, summary: Summary) -> _Files:
-    """What a run that was finished leaves."""
     state = evidence.state
     yield "summary.json", _run_summary(evidence, summary)
     if state.current.sha256 != state.best.sha256 or summary.promoted:

@@ -126,8 +126,6 @@ def model_roles(
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """One role's view of `model`; no variable gave those of ``settings`` that are ``stated``."""
-
     name: str
     settings: Mapping[str, Node]
     stated: Collection[str]
@@ -161,7 +159,6 @@ class _Role:
         return shared if own == "openai_chat" and for_us else own
 
     def get(self, *keys: str) -> Node | None:
-        """The first of ``keys`` that is set, each for this role or else for both."""
         names = (name for key in keys for name in (f"{self.name}_{key}", key))
         return next((self.settings[name] for name in names if name in self.settings), None)
 
@@ -343,7 +340,6 @@ def _openai(role: _Role) -> _Fields:
 
 
 def _served(role: _Role, prefix: str, temperature: float | None, **fields: Any) -> _Fields:
-    """A server with settings of its own, all of which begin with ``prefix``."""
     return {
         **fields,
         "temperature": role.number(f"{prefix}_temperature", temperature),

@@ -162,7 +162,6 @@ class SkillOptSide:
         return _result(row) | (_evidence(row, folder) if job["evidence"] else {})
 
     def _batch(self, split: str, item: Any) -> BatchSpec:
-        """A batch of this item alone, made by the data loader, which may add what it knows."""
         if isinstance(self._loader, SplitDataLoader):
             self._loader._splits[_FOLDERS[split]] = [item]  # of this process, which is a fork
             if split == "train":
@@ -253,6 +252,5 @@ def _result(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _evidence(row: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What the adapter's own reflection looks at: the row as it is, and the prediction's files."""
     told = json.loads(json.dumps(row, default=str, ensure_ascii=False))
     return {"row": told, "files": files_below(folder / "predictions")}
