@@ -77,7 +77,7 @@ def test_the_comment_is_found_among_hundreds(client, pull):
 
 
 def test_the_check_is_kept(client, pull, head):
-    annotations = (Annotation(SKILL, 1, 1, "notice", "Fine"),) * 60
+    annotations = (Annotation(SKILL, 1, 1, "notice", "Fine", "Fine"),) * 60
     begun = WantedCheck("skillopt", head, "Title", "Summary")
     assert keep_check(client, begun) == Change.CREATED
     done = replace(begun, conclusion="success", annotations=annotations)
