@@ -43,6 +43,7 @@ from skillopt_ci.training.confirm import recomputed
 from skillopt_ci.training.gate import replay
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.plan import planned, sizes_of
+from skillopt_ci.training.state import taken_back
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import pick, write_atomically
 
@@ -85,7 +86,12 @@ def status_command(settings: Globals) -> None:
         rows.append(("at work", "another skillopt-ci is training this run in this clone now"))
     skill = reader.read(reader.skill_path)
     edited = skill is not None and sha256(skill) != reader.state.current.sha256
-    first = "measure the skill again, which was changed by hand; then " if edited else ""
+    why = (
+        "of which a part was taken back"
+        if taken_back(reader.history)
+        else "which was changed by hand"
+    )
+    first = f"measure the skill again, {why}; then " if edited else ""
     if what:
         rows.append(("in flight", f"{what}: its candidate {commit[:10]} waits to be measured"))
         rows.append(("next", f"{first}the verdict on it, by `step` or `run`"))

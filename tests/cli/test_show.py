@@ -150,6 +150,12 @@ def test_a_skill_changed_by_hand_is_measured_first(cli, done, git):
     )
 
 
+def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
+    assert cli(done, "revert", "1").code == 0
+    said = next_said(cli(done, "status", *MORE))
+    assert said.startswith("measure the skill again, of which a part was taken back; then ")
+
+
 def next_said(told: Done) -> str:
     """The row of what is next, unfolded."""
     lines = told.out.splitlines()
