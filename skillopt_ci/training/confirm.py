@@ -96,11 +96,11 @@ def recomputed(record: ConfirmationRecord) -> tuple[Action, float]:
 
 
 def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
-    """What fresh attempts at the initial skill say of the model, in words: nothing if it kept.
+    """That the target model seems to have changed since the run began; empty if it did not.
 
-    The initial skill is the control of a run: no gate chose its first score, so that fresh
-    attempts may differ from it by chance alone, beyond Newcombe's interval (1998) in one test of
-    a thousand. A score from before the tasks or the way of measuring changed says nothing.
+    The initial skill is the run's control: no gate chose its first score, so fresh attempts differ
+    from it by chance alone, and by more than Newcombe's interval (1998) in one test of a thousand.
+    A score from before the tasks or the way of measuring changed is no control.
     """
     start, again = history[0], [pair.confirmed for pair in record.pairs]
     measured_anew = any(
