@@ -50,12 +50,15 @@ TRIED = [
 
 @dataclass(frozen=True)
 class Twin:
-    """What an uninterrupted run left behind, and what each step's analysts were asked."""
+    """What an uninterrupted run left behind, and what each stage's end found asked ahead.
+
+    Analysts are asked before the rollouts end, a candidate is tried before it is pushed.
+    """
 
     trees: list[str]
     usage: list[Usage]
     answered: Counter[str]
-    analysed: dict[int, set[str]] = field(default_factory=dict)
+    ahead: dict[str, set[str]] = field(default_factory=dict)
 
 
 def twin_of(checkout: Checkout, shared: Workshop) -> Twin:
@@ -80,19 +83,21 @@ def shared(
 def twin(shared: Workshop) -> Twin:
     checkout, server = shared.checkout("twin"), shared.server
     server.answered.clear()
-    begun: dict[int, int] = {}
+    marks, at = list[tuple[str, int]](), len(server.prompts)
 
     def observe(event: Event) -> None:
-        if isinstance(event, StepStarted):
-            begun[event.step] = len(server.prompts)
+        if isinstance(event, StageFinished) and len(marks) < len(STAGES):
+            marks.append((STAGES[len(marks)], len(server.prompts)))
 
     checkout.run(observer=observe)
-    analysed = {
-        step: {prompt for prompt in server.prompts[start:end] if "Stage: analyst" in prompt}
-        for step, start in begun.items()
-        for end in [begun.get(step + 1)]
-    }
-    return replace(twin_of(checkout, shared), analysed=analysed)
+    ends, ahead = dict(marks), dict[str, set[str]]()
+    for step in (1, 2):
+        begun = ends[f"step {step - 1}: decide"] if step > 1 else at
+        asked = server.prompts[begun : ends[f"step {step}: reflect"]]
+        ahead[f"step {step}: rollout"] = {one for one in asked if "Stage: analyst" in one}
+        tried = server.prompts[ends[f"step {step}: select"] : ends[f"step {step}: selection"]]
+        ahead[f"step {step}: candidate"] = {one for one in tried if "Stage:" not in one}
+    return replace(twin_of(checkout, shared), ahead=ahead)
 
 
 def clone_of(shared: Workshop, name: str) -> Checkout:
@@ -119,11 +124,10 @@ def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
 
 @pytest.mark.parametrize("stage", TRIED, ids=[STAGES[number - 1] for number in TRIED])
 def test_killed_after_a_stage(twin, clone, shared, train_until_killed, stage, monkeypatch):
-    """At the end of the rollouts analysts are at work already: they are held back till the kill."""
-    begun, _, name = STAGES[stage - 1].rpartition(": ")
-    held = twin.analysed[int(begun.removeprefix("step "))] if name == "rollout" else set()
-    assert held or name != "rollout"
-    gone = threading.Event()
+    """What is asked ahead is held back till the kill: an answer that it cuts off is asked again."""
+    name = STAGES[stage - 1]
+    held, gone = twin.ahead.get(name, set[str]()), threading.Event()
+    assert held or name not in twin.ahead
 
     def trouble(prompt: str) -> tuple[int, str] | None:
         if prompt not in held or gone.is_set():
@@ -132,8 +136,7 @@ def test_killed_after_a_stage(twin, clone, shared, train_until_killed, stage, mo
         return 503, "whoever asked is gone"
 
     def observe(event: Event) -> None:
-        if isinstance(event, StepStarted):
-            gone.set()
+        gone.set()
 
     monkeypatch.setattr(shared.server, "trouble", trouble)
     train_until_killed(clone, stage)
