@@ -16,7 +16,7 @@ import pytest
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.ledger.records import Usage
-from skillopt_ci.progress import Event, StageFinished, StepStarted
+from skillopt_ci.progress import Event, StageFinished
 from tests.conftest import Checkout, Workshop
 from tests.support import (
     forked,
