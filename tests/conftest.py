@@ -55,6 +55,11 @@ def pytest_configure() -> None:
     settings.load_profile("busy")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers a processor: tests wait for processes and servers as long as they compute."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def _work_in_memory() -> None:
     """Put tests' folders into memory where there is room: git and SQLite wait for disks."""
     memory = Path("/dev/shm")

@@ -502,9 +502,10 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
             assert page.get_by_role("radio", name="merged", exact=True).is_checked()
             assert page.locator("details.card.reverted:visible").count() == 0
             assert complaints == []
-            # A page that is loading when its server ends is the browser's error page.
+            # A page that is loading when its server ends stays cut off.
             page.wait_for_function(
-                "fetch('version').then((answer) => answer.text())"
+                "document.readyState === 'complete' && fetch('version')"
+                ".then((answer) => answer.text())"
                 ".then((text) => text === document.body.dataset.live)",
                 timeout=PATIENCE,
             )
