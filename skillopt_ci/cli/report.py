@@ -8,7 +8,7 @@ from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
-from threading import Lock
+from threading import Lock, Thread
 from types import MappingProxyType
 
 import click
@@ -228,8 +228,12 @@ def _serve(settings: Globals, port: int) -> None:
         address = f"http://{_HOST}:{server.server_address[1]}/"
         click.echo(f"The report of this run: {address} (Ctrl-C ends it)")
         sys.stdout.flush()
+        # The main thread only waits: where it runs callbacks, an interrupt in one would be lost.
+        serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        serving.start()
         with suppress(KeyboardInterrupt):
-            server.serve_forever(poll_interval=0.1)
+            serving.join()
+        server.shutdown()
 
 
 class _LiveReport:

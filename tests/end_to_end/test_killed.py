@@ -22,6 +22,7 @@ from tests.support import (
     forked,
     simulated_modes,  # noqa: F401 - teaches the simulated optimizer
 )
+from tests.support.computer_kinds import eventually
 from tests.support.serving import running
 from tests.support.simulated_server import SimulatedServer
 
@@ -340,6 +341,8 @@ class Run:
         words = [script, str(self.checkout.folder), "events", str(last)]
         done = forked.run(words, cwd=self.checkout.folder, env=dict(os.environ))
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        # what a dead process had asked is still read, and counted, until its connections are gone
+        assert eventually(lambda: self.world.server.idle)
         self.answers += self.world.server.answered.total() - before
         return done.returncode != 0
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -25,8 +26,16 @@ class SimulatedServer:
     seed: int = 0
     latency: float = 0.0
     answered: Counter[str] = field(default_factory=Counter)
+    connections: WeakSet[asyncio.Transport] = field(default_factory=WeakSet)
+
+    @property
+    def idle(self) -> bool:
+        """Whether all who asked are gone, so that nothing is counted any more."""
+        return all(one.is_closing() for one in list(self.connections))
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
+        if request.transport is not None:
+            self.connections.add(request.transport)
         match request.method, request.path:
             case "GET", "/v1/models":
                 data = [{"id": name, "object": "model", "owned_by": "simulated"} for name in MODELS]

@@ -131,7 +131,8 @@
     });
   }
 
-  // Live: ask for the version, and load the page again when it is another one, as it was left.
+  // Live: ask for the version, and show the new page when it is another one, as this one was left.
+  // It is fetched first: a reload that finds no server would leave the browser's error page.
   const live = document.body.dataset.live;
   if (live !== undefined) {
     const kept = ["find", "find-section", "find-stage", "find-outcome"];
@@ -157,7 +158,16 @@
       try {
         const answer = await fetch("version", { cache: "no-store" });
         if (!answer.ok) throw new Error(answer.statusText);
-        if (await answer.text() !== live) { keep(); location.reload(); return; }
+        if (await answer.text() !== live) {
+          const page = await fetch(location.pathname, { cache: "no-store" });
+          if (!page.ok) throw new Error(page.statusText);
+          const text = await page.text();
+          keep();
+          document.open();
+          document.write(text);
+          document.close();
+          return;
+        }
         state.textContent = "Following the run.";
         document.body.classList.remove("lost");
       } catch {
