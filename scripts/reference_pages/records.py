@@ -8,7 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from reference_pages.markdown import table
 from reference_pages.objects import part
-from skillopt_ci.ledger import records
+from skillopt_ci.ledger import evidence, records
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.util import attribute_docs
 
@@ -62,5 +62,5 @@ def _schemas() -> dict[str, Any]:
 
 
 def _texts(name: str) -> dict[str, str]:
-    cls = getattr(records, name, None)
+    cls = getattr(records, name, None) or getattr(evidence, name, None)
     return attribute_docs(cls) if inspect.isclass(cls) else {}

@@ -18,7 +18,8 @@ from skillopt_ci.cli.options import FILE, Globals, command
 from skillopt_ci.cli.read import RunReader, gather, open_reader
 from skillopt_ci.cli.scaffold import write_new
 from skillopt_ci.errors import SkilloptError, UsageError
-from skillopt_ci.ledger.records import BoundaryRecord, ProposalRecord
+from skillopt_ci.ledger.evidence import ProposalRecord
+from skillopt_ci.ledger.records import BoundaryRecord
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes

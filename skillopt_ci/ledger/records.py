@@ -4,141 +4,17 @@ The files are validated when they are read back. Nothing in them depends on the 
 an interrupted step and an uninterrupted one write the same bytes.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    PlainSerializer,
-    PlainValidator,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import Field, JsonValue
 
-from skillopt_ci.model.types import Account, Accounts, Usage
-from skillopt_ci.rollout.types import FAILURE_BELOW, Status
+from skillopt_ci.ledger.evidence import AccountsField, Measurement, ProposalRecord, Record
+from skillopt_ci.model.types import Usage
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import within_noise
 
 #: Version of these files; a newer one is refused rather than misread.
 RECORD_VERSION = 1
-
-
-class Record(BaseModel):
-    """Immutable; unknown keys of a later version are an error, not silently lost."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AccountRecord(Record):
-    """What one role consumed in one stage."""
-
-    role: str
-    stage: str
-    usage: Usage
-
-
-def rounded(usage: Usage) -> Usage:
-    """As it is recorded: sums of floats differ in their last digits with the order of calls."""
-    return usage if usage.cost_usd is None else replace(usage, cost_usd=round(usage.cost_usd, 9))
-
-
-def booked(*accounts: Accounts) -> dict[Account, Usage]:
-    """All ``accounts`` together, as they are recorded: in the order of roles and stages."""
-    sums: dict[Account, Usage] = {}
-    for account, usage in (row for one in accounts for row in one.items()):
-        sums[account] = sums.get(account, Usage()) + usage
-    return {account: rounded(usage) for account, usage in sorted(sums.items())}
-
-
-def _read_accounts(given: Accounts | Iterable[object]) -> dict[Account, Usage]:
-    if isinstance(given, Mapping):
-        return booked(given)
-    rows = (AccountRecord.model_validate(row) for row in given)
-    return booked(*({Account(row.role, row.stage): row.usage} for row in rows))
-
-
-def _write_accounts(accounts: Accounts) -> list[AccountRecord]:
-    return [
-        AccountRecord(role=account.role, stage=account.stage, usage=usage)
-        for account, usage in accounts.items()
-    ]
-
-
-#: Usage by role and stage; a list in JSON.
-_Accounts = Annotated[
-    Accounts,
-    PlainValidator(_read_accounts, json_schema_input_type=tuple[AccountRecord, ...]),
-    PlainSerializer(_write_accounts),
-]
-
-
-#: Written even where they have their default. The other fields of a measurement came later and are
-#: left out then: a record without errors stays what it always was.
-_ALWAYS_WRITTEN = {"hard", "soft", "score", "density", "words", "tasks", "errors"}
-
-
-class Measurement(Record):
-    """One skill text on the selection tasks; ``score`` is in the gate's metric.
-
-    ``tasks`` maps each measured task to (hard, soft), the means of its measured attempts;
-    ``errors`` names those that infrastructure or the grader kept from being measured. ``density``
-    is the text's share of leading words, where that counts, and ``words`` its length as the target
-    reads it. ``planned`` is the number of tasks that were to be measured, where measuring stopped
-    before (0 elsewhere): such a score is partial, and compares with no other. ``pessimistic_hard``
-    and ``pessimistic_soft`` count what was not measured as 0 (None where everything was),
-    ``unmeasured`` has the reasons, each with a number of attempts. ``limits`` counts the attempts
-    that each limit ended. ``caveat`` is what the computers of the attempts did not guarantee.
-    """
-
-    hard: float
-    soft: float
-    score: float
-    density: float = 0.0
-    words: int = 0
-    tasks: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    errors: tuple[str, ...] = ()
-    planned: int = 0
-    attempts: dict[str, int] = Field(default_factory=dict)
-    """Rounds of attempts that a task's scores are the mean of, where there were several."""
-    first_attempt: int = 0
-    """Number of the first round that counts: earlier ones were put aside."""
-    attempts_each: int = 1
-    """Attempts at each task in one round."""
-    pessimistic_hard: float | None = None
-    pessimistic_soft: float | None = None
-    unmeasured: dict[str, int] = Field(default_factory=dict)
-    limits: dict[str, int] = Field(default_factory=dict)
-    caveat: str = ""
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        fields = type(self).model_fields
-        return {
-            key: value
-            for key, value in handler(self).items()
-            if key in _ALWAYS_WRITTEN or value != fields[key].get_default(call_default_factory=True)
-        }
-
-    @property
-    def partial(self) -> bool:
-        return self.planned > 0
-
-    @property
-    def asked(self) -> frozenset[str]:
-        return frozenset((*self.tasks, *self.errors))
-
-    @property
-    def hard_scores(self) -> dict[str, float]:
-        return {task: hard for task, (hard, _) in self.tasks.items()}
-
-    @property
-    def n(self) -> int:
-        return len(self.tasks)
 
 
 class Snapshot(Record):
@@ -148,44 +24,6 @@ class Snapshot(Record):
     step: int
     origin: str
     measurement: Measurement
-
-
-class TaskOutcome(Record):
-    """One training attempt."""
-
-    id: str
-    status: Status
-    hard: float
-    soft: float
-    reason: str = ""
-    task_type: str = ""
-    attempt: int = 0
-    """Which attempt under this skill it was, from 0."""
-
-    @property
-    def failed(self) -> bool:
-        return self.status.measured and self.hard < FAILURE_BELOW
-
-
-class RolloutRecord(Record):
-    """The training rollouts of a step."""
-
-    hard: float
-    soft: float
-    n: int
-    errors: int
-    tasks: tuple[TaskOutcome, ...] = ()
-
-
-class BatchRecord(Record):
-    """One batch of a step: its seed, its rollouts, the patches made from them."""
-
-    seed: int
-    hard: float
-    soft: float
-    n: int
-    n_failure_patches: int
-    n_success_patches: int
 
 
 class GateRecord(Record):
@@ -215,190 +53,6 @@ class GateRecord(Record):
     """Attempts at planned tasks that were not needed."""
     losses: dict[str, float] = Field(default_factory=dict)
     """Types of task whose mean score fell by more than is allowed, and by how much."""
-
-
-class PatternRecord(Record):
-    """A failure pattern that an analyst named, with the tasks that it had before it."""
-
-    description: str
-    count: int
-    task_ids: tuple[str, ...] = ()
-
-
-class EditRecord(Record):
-    """An edit of the selected patch and what became of it."""
-
-    op: str
-    target: str = ""
-    content: str = ""
-    source_type: str = "failure"
-    support_count: int = 1
-    status: str
-    reason: str = ""
-    """Why the guard refused it, if it did."""
-    note_ids: tuple[str, ...] = ()
-    """The reviewers' notes that it follows."""
-
-    @property
-    def applied(self) -> bool:
-        return self.status.startswith("applied")
-
-
-class SuggestionRecord(Record):
-    """A suggestion that the optimizer was given to rewrite the document by."""
-
-    type: str
-    title: str
-    instruction: str
-    motivation: str = ""
-    priority_hint: str = ""
-    source_type: str = "failure"
-    support_count: int = 1
-
-
-class UnusableReply(Record):
-    """A question to the optimizer without a reply that could be used."""
-
-    reason: str
-    """Why the last reply could not be used."""
-    beginning: str = ""
-    """How it began, if there was a reply."""
-
-
-class UnusableReplies(Record):
-    """Questions about minibatches, a learning rate or a new document without a usable reply."""
-
-    asked: int
-    """Questions about minibatches, all together, and others that got no usable reply."""
-    replies: tuple[UnusableReply, ...]
-    """One for each question without a usable reply."""
-
-    @property
-    def all(self) -> bool:
-        return len(self.replies) == self.asked
-
-
-class LearningRateRecord(Record):
-    """How many changes the optimizer wanted applied: ``raw``, of the ``available`` ones.
-
-    With ``clamped`` it wanted more than there are; with ``fallback`` it gave no usable answer, and
-    nothing is applied.
-    """
-
-    learning_rate: int
-    raw: int | None = None
-    available: int
-    clamped: bool = False
-    fallback: bool = False
-    reasoning: str = ""
-    confidence: str = ""
-    risk_notes: tuple[str, ...] = ()
-
-
-class RefusedNote(Record):
-    """A note that the guard refused, and why."""
-
-    note: str
-    reason: str
-
-
-class NotesRecord(Record):
-    """The reminders of a step: how many analysts ``proposed``, which ones are new."""
-
-    proposed: int
-    added: tuple[str, ...] = ()
-    refused: tuple[RefusedNote, ...] = ()
-    appendix: tuple[str, ...] = ()
-    """All notes of the candidate."""
-    consolidated_from: int = 0
-    """How many notes were condensed into `appendix`; 0 if none were."""
-    alone: bool = False
-    """The candidate differs from the skill by its notes only."""
-
-
-class ReviewerNoteRecord(Record):
-    """A reviewer's note that the analysts of a step were given.
-
-    ``proposed`` counts the edits that follow it, ``taken`` those of them in the candidate.
-    """
-
-    id: str
-    author: str
-    text: str
-    path: str = ""
-    line: int | None = None
-    url: str = ""
-    proposed: int = 0
-    taken: int = 0
-
-
-class ProposalRecord(Record):
-    """How a step's candidate came about: written with the candidate, before it is measured."""
-
-    rollout: RolloutRecord
-    batches: tuple[BatchRecord, ...] = ()
-    """The batches that `rollout` joins."""
-    patterns: tuple[PatternRecord, ...] = ()
-    n_failure_patches: int
-    n_success_patches: int
-    n_edits_merged: int
-    mode: str = "patch"
-    """The update mode, by which `edits`, `suggestions` or only `change_summary` is there."""
-    edit_budget: int | None
-    """Most changes that could be selected; null is no limit."""
-    learning_rate: LearningRateRecord | None = None
-    """How the optimizer came to `edit_budget`, if the choice was its own."""
-    selection: str
-    """How edits were selected: `untouched`, `ranked` or `truncated`."""
-    reasoning: str = ""
-    edits: tuple[EditRecord, ...] = ()
-    suggestions: tuple[SuggestionRecord, ...] = ()
-    change_summary: tuple[str, ...] = ()
-    """What a rewritten document says of itself."""
-    notes: NotesRecord | None = None
-    """Reminders for the appendix, where they were asked for and there were any."""
-    reviewer_notes: tuple[ReviewerNoteRecord, ...] = ()
-    """What reviewers asked for, where they did."""
-    race: JsonValue = None
-    """Retired: how `edits` were tried against each other."""
-    outcome: Literal["updated", "skip_no_rewrite"] = "updated"
-    refused: str = ""
-    """Why the guard refused the rewritten document, if it did."""
-    screened: tuple[str, ...] = ()
-    """Why the guard dropped suggestions and documents of single analysts."""
-    unusable: UnusableReplies | None = Field(None, exclude_if=lambda one: one is None)
-    """The analysts' replies that could not be used, if there were any."""
-    diff: str = ""
-    """What the update did to the document, as a unified diff."""
-    skill_before: str
-    skill_after: str
-    """SHA-256 of the skill before and after the edits."""
-    skill_attempted: str = ""
-    """SHA-256 of the skill that the batches were attempted under, if that was an older one."""
-    config_sha256: str
-    usage: dict[str, Usage] = Field(default_factory=dict)
-
-    @property
-    def attempted_under(self) -> str:
-        return self.skill_attempted or self.skill_before
-
-    @property
-    def changed(self) -> bool:
-        return self.skill_before != self.skill_after
-
-    @property
-    def body_changed(self) -> bool:
-        return self.changed and not (self.notes is not None and self.notes.alone)
-
-    @property
-    def applied_edits(self) -> tuple[EditRecord, ...]:
-        return tuple(edit for edit in self.edits if edit.applied)
-
-    @property
-    def change_count(self) -> int:
-        if self.mode == "patch":
-            return len(self.applied_edits)
-        return max(1, len(self.suggestions)) if self.body_changed else 0
 
 
 _VERDICTS = {
@@ -512,7 +166,7 @@ class StepRecord(Record):
     decision: Decision | None = None
     """None while the candidate is in flight."""
     usage: Usage = Usage()
-    accounts: _Accounts = Field(default_factory=dict)
+    accounts: AccountsField = Field(default_factory=dict)
     """`usage` by role and stage; records of earlier versions have none."""
 
     @property
@@ -581,7 +235,7 @@ class BoundaryRecord(Record):
     decision: Decision | None = None
     """None while the candidate is in flight, and when the skill did not change."""
     usage: Usage = Usage()
-    accounts: _Accounts = Field(default_factory=dict)
+    accounts: AccountsField = Field(default_factory=dict)
     """`usage` by role and stage; records of earlier versions have none."""
 
     @property
@@ -759,7 +413,7 @@ class State(Record):
     confirmed: Confirmed | None = Field(None, exclude_if=lambda one: one is None)
     """None in a run that began without confirmation."""
     usage: Usage = Usage()
-    accounts: _Accounts = Field(default_factory=dict)
+    accounts: AccountsField = Field(default_factory=dict)
     """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
     simulated: bool = False
 
@@ -835,7 +489,7 @@ class Summary(Record):
     epochs: tuple[EpochSummary, ...] = ()
     stages: dict[str, Usage] = Field(default_factory=dict)
     usage: Usage = Usage()
-    accounts: _Accounts = Field(default_factory=dict)
+    accounts: AccountsField = Field(default_factory=dict)
     """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
     tested_under: str = ""
     """Fingerprint of what the test scores depend on besides the skill; empty without a test."""

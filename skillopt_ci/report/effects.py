@@ -10,7 +10,8 @@ from itertools import chain
 from statistics import NormalDist
 from typing import NamedTuple
 
-from skillopt_ci.ledger.records import EditRecord, StepRecord
+from skillopt_ci.ledger.evidence import EditRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.text import one_line
 
 #: How far from 0 a rule's effect on the mean score is thought to be before it was tried.

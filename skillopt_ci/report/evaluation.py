@@ -7,7 +7,7 @@ from math import comb
 from typing import Literal
 
 from skillopt_ci.github.types import Conclusion, WantedCheck
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.comment import SIMULATED, TaskPlace, annotations, marker

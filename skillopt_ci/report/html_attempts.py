@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
-from skillopt_ci.ledger.records import BoundaryRecord, ProposalRecord, StepRecord
+from skillopt_ci.ledger.evidence import ProposalRecord
+from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
 from skillopt_ci.report.html_charts import Outcome
 from skillopt_ci.report.view import EventView, RunView, event_view
 from skillopt_ci.rollout.types import FAILURE_BELOW

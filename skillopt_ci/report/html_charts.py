@@ -10,7 +10,8 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from skillopt_ci.ledger.records import HistoryEntry, Measurement
+from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.report.words import event_name
 from skillopt_ci.stats import wilson

@@ -2,13 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    HistoryEntry,
-    PairRecord,
-    ProposalRecord,
-    StepRecord,
-)
+from skillopt_ci.ledger.evidence import ProposalRecord
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, PairRecord, StepRecord
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from skillopt_ci.ledger.evidence import EditRecord, Measurement, ProposalRecord
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
-    EditRecord,
     HistoryEntry,
-    Measurement,
-    ProposalRecord,
     State,
     StepRecord,
     Summary,

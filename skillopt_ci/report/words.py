@@ -8,16 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
+from skillopt_ci.ledger.evidence import (
     EditRecord,
-    GateRecord,
-    HistoryEntry,
     Measurement,
     PatternRecord,
     ProposalRecord,
     ReviewerNoteRecord,
+)
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    Decision,
+    GateRecord,
+    HistoryEntry,
     StepRecord,
 )
 from skillopt_ci.model.types import Accounts, Usage, by_role

@@ -9,7 +9,8 @@ from typing import Literal
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
-from skillopt_ci.ledger.records import Confirmed, Measurement, Snapshot, State, rounded
+from skillopt_ci.ledger.evidence import Measurement, rounded
+from skillopt_ci.ledger.records import Confirmed, Snapshot, State
 from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable

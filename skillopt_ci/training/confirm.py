@@ -17,15 +17,9 @@ from itertools import count, pairwise
 from typing import Literal
 
 from skillopt_ci.errors import BudgetExhausted
+from skillopt_ci.ledger.evidence import rounded
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.records import (
-    ConfirmationRecord,
-    Confirmed,
-    FreshPair,
-    HistoryEntry,
-    State,
-    rounded,
-)
+from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, HistoryEntry, State
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256

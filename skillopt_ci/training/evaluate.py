@@ -4,14 +4,8 @@ from dataclasses import replace
 
 from skillopt_ci.aio import Begun
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import (
-    Action,
-    BoundaryRecord,
-    Decision,
-    Measurement,
-    ProposalRecord,
-    StepRecord,
-)
+from skillopt_ci.ledger.evidence import Measurement, ProposalRecord
+from skillopt_ci.ledger.records import Action, BoundaryRecord, Decision, StepRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout

@@ -9,17 +9,16 @@ from functools import partial
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
+from skillopt_ci.ledger.evidence import Measurement, rounded
 from skillopt_ci.ledger.records import (
     DifferenceRecord,
     EpochSummary,
     FinalSkill,
     HistoryEntry,
-    Measurement,
     Snapshot,
     State,
     Summary,
     TypeScore,
-    rounded,
 )
 from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import Account, Usage, by_stage, total

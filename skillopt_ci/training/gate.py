@@ -15,7 +15,8 @@ from typing import Literal
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.errors import TooManyErrors
-from skillopt_ci.ledger.records import Action, Decision, GateRecord, Measurement, State
+from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.ledger.records import Action, Decision, GateRecord, State
 from skillopt_ci.text import plural
 from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth_in
 

@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import Measurement, StepRecord
+from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.runner import refuse_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout, Status

@@ -5,16 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
-    HistoryEntry,
-    Measurement,
-    PatternRecord,
-    ProposalRecord,
-    StepRecord,
-    TaskOutcome,
-)
+from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord, TaskOutcome
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, StepRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.document import sha256

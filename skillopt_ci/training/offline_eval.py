@@ -7,7 +7,7 @@ from itertools import permutations
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import TooManyErrors, UsageError
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.attempt import AttemptRunner

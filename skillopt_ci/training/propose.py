@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from skillopt_ci.ledger.records import (
+from skillopt_ci.ledger.evidence import (
     EditRecord,
     ProposalRecord,
     RolloutRecord,

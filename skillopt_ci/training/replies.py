@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.ledger.records import PatternRecord
+from skillopt_ci.ledger.evidence import PatternRecord
 from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.skill.edits import Edit, Source, Word, clean
 from skillopt_ci.skill.regions import unprotected

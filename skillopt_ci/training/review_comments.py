@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.ledger.records import ReviewerNoteRecord, State
+from skillopt_ci.ledger.evidence import ReviewerNoteRecord
+from skillopt_ci.ledger.records import State
 from skillopt_ci.prompts import library
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.util import read_file, write_atomically

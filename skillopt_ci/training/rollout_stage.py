@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from skillopt_ci.aio import map_ordered
-from skillopt_ci.ledger.records import BatchRecord
+from skillopt_ci.ledger.evidence import BatchRecord
 from skillopt_ci.progress import (
     Event,
     Observer,

@@ -15,21 +15,19 @@ from typing import Literal
 from skillopt_ci.config.reference import changed_keys, recordable
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
+from skillopt_ci.ledger.evidence import EditRecord, booked, rounded
 from skillopt_ci.ledger.folder import document, line, standing_files
 from skillopt_ci.ledger.ledger import Position
 from skillopt_ci.ledger.records import (
     Basis,
     BoundaryRecord,
     Decision,
-    EditRecord,
     EventKind,
     HistoryEntry,
     Snapshot,
     State,
     StepRecord,
     Summary,
-    booked,
-    rounded,
 )
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, Accounts, Usage, role_of

@@ -13,18 +13,10 @@ from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import LostRace, OptimizerUnusable
+from skillopt_ci.ledger.evidence import ProposalRecord, booked, rounded
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.ledger import Position
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
-    HistoryEntry,
-    ProposalRecord,
-    State,
-    StepRecord,
-    booked,
-    rounded,
-)
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, State, StepRecord
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.sanitize import one_line

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, Literal
 
 from skillopt_ci.config.config import Optimizer
-from skillopt_ci.ledger.records import NotesRecord, RefusedNote
+from skillopt_ci.ledger.evidence import NotesRecord, RefusedNote
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageFinished
 from skillopt_ci.prompts import library

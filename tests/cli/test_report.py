@@ -20,7 +20,8 @@ from skillopt_ci.cli.report import (
     trajectory,
 )
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.ledger.records import EditRecord, GateRecord, StepRecord
+from skillopt_ci.ledger.evidence import EditRecord
+from skillopt_ci.ledger.records import GateRecord, StepRecord
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import viewer

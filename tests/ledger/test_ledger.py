@@ -8,9 +8,10 @@ from repositories import Bench
 
 from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
+from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.folder import RunFolder, document, line
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.ledger.records import HistoryEntry, Measurement, Snapshot, State
+from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
 
 
 def checkout_state(bench: Bench, folder: Path) -> dict[str, object]:

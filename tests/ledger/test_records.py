@@ -1,17 +1,15 @@
 import pytest
 from pydantic import ValidationError
 
-from skillopt_ci.ledger.records import (
-    Decision,
+from skillopt_ci.ledger.evidence import (
     EditRecord,
-    HistoryEntry,
     Measurement,
     ProposalRecord,
     RolloutRecord,
-    StepRecord,
     TaskOutcome,
     rounded,
 )
+from skillopt_ci.ledger.records import Decision, HistoryEntry, StepRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
 

@@ -3,11 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    State,
-    booked,
-)
+from skillopt_ci.ledger.evidence import booked
+from skillopt_ci.ledger.records import BoundaryRecord, State
 from skillopt_ci.model.types import Account, Usage, by_role, by_stage, role_of, total
 
 ACCOUNTS = {

@@ -9,18 +9,14 @@ import pytest
 from playwright.sync_api import Browser
 from pydantic import BaseModel
 
-from skillopt_ci.ledger.records import (
-    Decision,
+from skillopt_ci.ledger.evidence import (
     EditRecord,
-    HistoryEntry,
     Measurement,
     ProposalRecord,
     RolloutRecord,
-    Snapshot,
-    State,
-    StepRecord,
     TaskOutcome,
 )
+from skillopt_ci.ledger.records import Decision, HistoryEntry, Snapshot, State, StepRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
 

@@ -7,16 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_views import REPOSITORY, SHA, TEXTS, entry, plain_run, record, runs
 
-from skillopt_ci.ledger.records import (
-    DifferenceRecord,
-    EditRecord,
-    FinalSkill,
-    GateRecord,
-    Measurement,
-    ReviewerNoteRecord,
-    StepRecord,
-    Summary,
-)
+from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRecord
+from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, GateRecord, StepRecord, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.comment import (
     body,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_views import REPOSITORY, SHA
 
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.report.comment import TaskPlace
 from skillopt_ci.report.evaluation import (
     EvaluationView,

@@ -5,16 +5,8 @@ from html import unescape
 
 from run_views import plain_run
 
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    EditRecord,
-    GateRecord,
-    Measurement,
-    PairRecord,
-    PairSide,
-    ReviewerNoteRecord,
-    StepRecord,
-)
+from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRecord
+from skillopt_ci.ledger.records import BoundaryRecord, GateRecord, PairRecord, PairSide, StepRecord
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_page import Evidence, Version, build_page, wishes

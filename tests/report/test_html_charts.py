@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_views import runs
 
-from skillopt_ci.ledger.records import HistoryEntry, Measurement
+from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.report.html_charts import Column, curve, outcome_map
 
 

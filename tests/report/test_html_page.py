@@ -15,14 +15,8 @@ from run_views import plain_run, runs
 
 from bench.report import LONG, QUICKSTART, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.ledger.records import (
-    Basis,
-    DifferenceRecord,
-    FinalSkill,
-    Measurement,
-    Summary,
-    TaskOutcome,
-)
+from skillopt_ci.ledger.evidence import Measurement, TaskOutcome
+from skillopt_ci.ledger.records import Basis, DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Trajectory, Turn, recorded
 from skillopt_ci.report.html_charts import Outcome

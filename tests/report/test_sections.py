@@ -3,15 +3,13 @@ from hostile import problems
 from hypothesis import HealthCheck, given, settings
 from run_views import REPOSITORY, SHA, boundaries, entry, plain_run, record
 
+from skillopt_ci.ledger.evidence import EditRecord, ReviewerNoteRecord, TaskOutcome
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
-    EditRecord,
     PairRecord,
     PairSide,
-    ReviewerNoteRecord,
     SlowUpdateRecord,
     StepRecord,
-    TaskOutcome,
 )
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import edit_parts, event_body, event_section, pair_table

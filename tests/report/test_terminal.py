@@ -3,14 +3,8 @@ from dataclasses import asdict
 
 import pytest
 
-from skillopt_ci.ledger.records import (
-    HistoryEntry,
-    LearningRateRecord,
-    PatternRecord,
-    State,
-    StepRecord,
-    TaskOutcome,
-)
+from skillopt_ci.ledger.evidence import LearningRateRecord, PatternRecord, TaskOutcome
+from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.terminal import (
     LOG_HEADINGS,

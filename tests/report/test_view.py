@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from run_views import entry, plain_run
 
-from skillopt_ci.ledger.records import PatternRecord
+from skillopt_ci.ledger.evidence import PatternRecord
 from skillopt_ci.report.view import StepPlace
 from skillopt_ci.report.words import failures
 

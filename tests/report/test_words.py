@@ -1,10 +1,8 @@
 import pytest
 from run_views import entry, landed, record
 
-from skillopt_ci.ledger.records import (
-    Decision,
+from skillopt_ci.ledger.evidence import (
     EditRecord,
-    GateRecord,
     Measurement,
     NotesRecord,
     ProposalRecord,
@@ -12,6 +10,7 @@ from skillopt_ci.ledger.records import (
     SuggestionRecord,
     booked,
 )
+from skillopt_ci.ledger.records import Decision, GateRecord
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.terminal import log_row

@@ -6,26 +6,28 @@ from hostile import HOSTILE
 from hypothesis import strategies as st
 
 from skillopt_ci.git.history import CommitText
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
+from skillopt_ci.ledger.evidence import (
     EditRecord,
-    HistoryEntry,
     Measurement,
     NotesRecord,
-    PairRecord,
-    PairSide,
     PatternRecord,
     ProposalRecord,
     RefusedNote,
     ReviewerNoteRecord,
     RolloutRecord,
+    SuggestionRecord,
+    TaskOutcome,
+)
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    Decision,
+    HistoryEntry,
+    PairRecord,
+    PairSide,
     SlowUpdateRecord,
     Snapshot,
     State,
     StepRecord,
-    SuggestionRecord,
-    TaskOutcome,
 )
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import commits

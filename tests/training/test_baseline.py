@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from skillopt_ci.errors import ExitCode, NothingToLearn
-from skillopt_ci.ledger.records import Measurement, Snapshot, State, Usage
+from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.ledger.records import Snapshot, State, Usage
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.baseline import (

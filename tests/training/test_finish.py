@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from skillopt_ci.errors import TooManyErrors, UsageError
+from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.folder import RunFolder, document
-from skillopt_ci.ledger.records import Measurement, Snapshot, Summary
+from skillopt_ci.ledger.records import Snapshot, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish

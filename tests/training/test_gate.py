@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import Decision, Measurement
+from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.ledger.records import Decision
 from skillopt_ci.training.gate import Setup, compare, losses, setup
 from skillopt_ci.training.measure import gate_score, worth_in
 

@@ -3,7 +3,7 @@
 import pytest
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import Measurement
+from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.training.measure import Scores, next_rounds, rounds
 

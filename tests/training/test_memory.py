@@ -2,16 +2,15 @@
 
 from typing import Any
 
-from skillopt_ci.ledger.records import (
-    Decision,
+from skillopt_ci.ledger.evidence import (
     EditRecord,
     PatternRecord,
     ProposalRecord,
     RolloutRecord,
-    StepRecord,
     SuggestionRecord,
     TaskOutcome,
 )
+from skillopt_ci.ledger.records import Decision, StepRecord
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.memory import MAX_VALUE_CHARS, render

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from skillopt_ci.config.config import Optimizer
-from skillopt_ci.ledger.records import NotesRecord
+from skillopt_ci.ledger.evidence import NotesRecord
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable
 from skillopt_ci.progress import Event, Observer, StageFinished
 from skillopt_ci.prompts.library import Prompts

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.ledger.records import PatternRecord
+from skillopt_ci.ledger.evidence import PatternRecord
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import SLOW_UPDATE
 from skillopt_ci.training.replies import (

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.ledger.records import Measurement, Snapshot, State
+from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.ledger.records import Snapshot, State
 from skillopt_ci.training.gate import (
     Ask,
     Outcome,

@@ -3,7 +3,8 @@
 import pytest
 
 from skillopt_ci.errors import RepositoryError, SkillError
-from skillopt_ci.ledger.records import Decision, Measurement, Snapshot
+from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.ledger.records import Decision, Snapshot
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.state import decided_snapshots

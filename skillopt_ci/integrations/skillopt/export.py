@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from skillopt_ci import __version__
 from skillopt_ci.integrations.skillopt.config import FLAT_NAMES, MOVED, SHARED
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
+from skillopt_ci.ledger.evidence import (
     EditRecord,
     LearningRateRecord,
     Measurement,
     ProposalRecord,
-    StepRecord,
     SuggestionRecord,
-    Summary,
 )
+from skillopt_ci.ledger.records import BoundaryRecord, StepRecord, Summary
 from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.view import RunView
