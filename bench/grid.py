@@ -1,9 +1,10 @@
 """True score for equal cost in 24 worlds: ours against the others, with nothing tuned per world.
 
-``python -m bench.grid --out DIR --cost 470 --seeds 3`` prints a row for each system. The cost of a
-run is its attempts at training and selection tasks and five for each call of the optimizer. Worlds
-come from a Latin hypercube; ``--worlds 1`` draws those that defaults were chosen on, other numbers
-others.
+``python -m bench.grid --out FILE --cost 470 --seeds 3`` prints a row for each system. The cost of a
+run is its attempts at training and selection tasks, and five for each call of the optimizer; beside
+it stands what it would be at one and at twenty. The worlds come from a Latin hypercube:
+``--worlds 1`` draws those that defaults were chosen on, other numbers others. Runs whose rows FILE
+holds already are not done again, so that seeds can be added.
 """
 
 import argparse
@@ -105,13 +106,18 @@ class Row:
     system: str
     world: int
     seed: int
-    cost: int
+    attempts: int
+    questions: int
     start: float
     true: float
     ceiling: float
     confirmed: int = 0
     refuted: int = 0
     false: int = 0
+
+    def cost(self, question: int = OPTIMIZER) -> int:
+        """In attempts, with what a question to the optimizer costs."""
+        return self.attempts + question * self.questions
 
 
 def run(contest: Contest) -> Row:
@@ -124,12 +130,15 @@ def run(contest: Contest) -> Row:
         shutil.rmtree(folder, ignore_errors=True)
     world = make_world(contest.seed, Parameters(**contest.world))
     ceiling = world.true_score(world.best_skill())
-    tests = found.confirmations
+    tests, calls = found.confirmations, found.calls
+    questions = sum(count for phase, count in calls.items() if phase.startswith("optimizer/"))
+    attempts = sum(calls.get(f"target/{split}", 0) for split in ("train", "selection"))
     return Row(
         system=contest.system,
         world=contest.number,
         seed=contest.seed,
-        cost=cost_of(found.calls),
+        attempts=attempts,
+        questions=questions,
         start=found.start,
         true=found.true,
         ceiling=ceiling,
@@ -151,21 +160,12 @@ def _outcome(contest: Contest, folder: Path) -> Outcome:
     return run_inside(seed, folder, contest.settings, name=contest.system, parameters=world)
 
 
-def cost_of(calls: Mapping[str, int]) -> int:
-    """The cost of calls by phase."""
-    return sum(
-        count * (OPTIMIZER if phase.startswith("optimizer/") else 1)
-        for phase, count in calls.items()
-        if phase != "target/test"
-    )
-
-
 def main() -> None:
     """Run the contests that the command line names, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--envs", type=Path, default=Path("/nonexistent"), help="folder of bench/setup.sh")
-    add("--out", type=Path, required=True, help="a file for the rows, as JSON")
+    add("--out", type=Path, required=True, help="a file for the rows, a JSON object a line")
     add("--cost", type=int, default=470)
     add("--seeds", type=int, default=30)
     add("--worlds", type=int, default=2, help="seed of the worlds; 1: those of the defaults")
@@ -175,7 +175,7 @@ def main() -> None:
     add("--idle", action="store_true", help="rules do nothing: each confirmation is a false one")
     given = parser.parse_args()
     systems: dict[str, dict[str, Any]] = {name: {} for name in given.others}
-    for text in given.ours or ["ours={}"]:
+    for text in given.ours or ([] if given.others else ["ours={}"]):
         name, _, settings = text.partition("=")
         systems[name] = json.loads(settings or "{}")
     drawn = [idle(world) if given.idle else world for world in worlds(given.worlds)]
@@ -185,10 +185,22 @@ def main() -> None:
         for seed in range(given.seeds)
         for system, settings in systems.items()
     ]
-    with ProcessPoolExecutor(given.processes) as pool:
-        rows = list(pool.map(run, contests))
-    given.out.write_text(json.dumps(list(map(asdict, rows)), indent=1))
-    print(table(rows))
+    rows = rows_of(given.out)
+    done = {(row.system, row.world, row.seed) for row in rows}
+    left = [one for one in contests if (one.system, one.number, one.seed) not in done]
+    with ProcessPoolExecutor(given.processes) as pool, given.out.open("a") as out:
+        for row in pool.map(run, left):
+            out.write(json.dumps(asdict(row)) + "\n")
+            out.flush()
+            rows.append(row)
+    wanted = {(one.system, one.number, one.seed) for one in contests}
+    print(table([row for row in rows if (row.system, row.world, row.seed) in wanted]))
+
+
+def rows_of(file: Path) -> list[Row]:
+    """The rows in ``file``; none if there is no such file."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [Row(**json.loads(line)) for line in lines]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -230,6 +242,8 @@ def table(rows: Sequence[Row]) -> str:
         "system",
         "runs",
         "cost",
+        "at 1",
+        "at 20",
         "start",
         "true",
         "ceiling",
@@ -246,7 +260,9 @@ def table(rows: Sequence[Row]) -> str:
 
 def _columns(rows: Sequence[Row]) -> tuple[list[float], ...]:
     return (
-        [row.cost for row in rows],
+        [row.cost() for row in rows],
+        [row.cost(1) for row in rows],
+        [row.cost(20) for row in rows],
         [row.start for row in rows],
         [row.true for row in rows],
         [row.ceiling for row in rows],
