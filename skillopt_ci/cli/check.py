@@ -207,6 +207,8 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
             told += f", {state.step} done"
         if used < selection:
             told += f"; candidates are compared on {used} of the {selection} selection tasks"
+        if (most := config.optimizer.learning_rate) > loaded.config.optimizer.learning_rate:
+            told += f"; a step makes up to {plural(most, 'edit')}"
         yield Finding("plan", "ok", told)
     except SkilloptError as error:
         yield failed("plan", error)

@@ -146,7 +146,8 @@ class Optimizer(Section):
     """How much of a proposal is applied."""
 
     learning_rate: int = Field(default=6, ge=0)
-    """Most edits in one step (and in one analyst's proposal)."""
+    """Most edits in one step (and in one analyst's proposal). Left out in a new run, a budget of
+    calls with room for few steps makes them larger: up to 10 edits, falling to half of that."""
     min_learning_rate: int = Field(default=3, ge=0)
     """Where the schedule ends: most edits in the last step, never more than `learning_rate`."""
     lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "linear"

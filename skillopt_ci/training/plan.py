@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeVar
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.ledger.records import HistoryEntry, LearningRateRecord, State
+from skillopt_ci.ledger.evidence import LearningRateRecord
+from skillopt_ci.ledger.records import HistoryEntry, State
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import library
@@ -96,7 +97,8 @@ def last_step(
     if math.isinf(left):
         return last
     made = [one.usage.calls for one in history if one.kind == "step"]
-    attempts, drawn = config.rollout.attempts, config.train.batch_size * config.train.accumulation
+    attempts, train = config.rollout.attempts, config.train
+    drawn = train.accumulation * min(train.batch_size, sizes.train)
     most = max([attempts * (drawn + sizes.selection) + _MOST_QUESTIONS, *made])
     if done and left < most:
         return min(last, done)
@@ -180,34 +182,48 @@ _KEPT = (
 #: synthetic worlds shares from 0.05 to 0.1 did as well, and 16 tasks were the fewest that paid.
 _EVALUATION_SHARE = 0.07
 _FEWEST_SELECTION = 16
+#: Edits that a run should be able to try, and the most that are tried in one step for that.
+_EDITS, _MOST_EDITS = 40, 10
 
 
 def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config, Splits]:
     """``config`` and ``splits`` with what they leave open.
 
     What a file does not say of a run that began is as it was recorded. In a new one a budget of
-    calls says how many selection tasks are used, of all types alike, and epochs end with it.
+    calls says how many selection tasks are used, of all types alike, and how large steps are, and
+    epochs end with it.
     """
-    found = dict[tuple[str, str], object]()
     calls, attempts = config.budget.run.calls, config.rollout.attempts
+    chosen = config
     if state is not None and state.basis is not None:
         recorded: Mapping[str, Any] = state.basis.config
-        found = {(part, key): recorded.get(part, {}).get(key) for part, key in _KEPT}
+        chosen = _filled(config, {key: recorded.get(key[0], {}).get(key[1]) for key in _KEPT})
     elif calls is not None:
         most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
         used = 0 if most >= len(splits.selection) else most
         epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))
-        found = {("train", "num_epochs"): epochs, ("evaluation", "sel_env_num"): used}
+        tasks = {("train", "num_epochs"): epochs, ("evaluation", "sel_env_num"): used}
+        chosen = _filled(config, tasks)
+        steps = last_step(chosen, sizes_of(chosen, splits), None, ())
+        rate = min(_MOST_EDITS, round(_EDITS / steps))
+        written = config.optimizer.model_fields_set & {"learning_rate", "min_learning_rate"}
+        if rate > config.optimizer.learning_rate and not written:
+            rates = {("optimizer", "learning_rate"): rate}
+            rates["optimizer", "min_learning_rate"] = rate // 2
+            chosen = _filled(chosen, rates)
+    if chosen.evaluation.sel_env_num and "sel_env_num" not in config.evaluation.model_fields_set:
+        mixed = _mixed_by_type(splits.selection, config.train.seed)
+        splits = replace(splits, selection=mixed)
+    return chosen, splits
+
+
+def _filled(config: Config, found: Mapping[tuple[str, str], object]) -> Config:
     changes = dict[str, Section]()
     for (part, key), value in found.items():
         section = changes.get(part, getattr(config, part))
         if value is not None and key not in getattr(config, part).model_fields_set:
             changes[part] = section.model_copy(update={key: value})
-    chosen = config.model_copy(update=changes)
-    if chosen.evaluation.sel_env_num and "sel_env_num" not in config.evaluation.model_fields_set:
-        mixed = _mixed_by_type(splits.selection, config.train.seed)
-        splits = replace(splits, selection=mixed)
-    return chosen, splits
+    return config.model_copy(update=changes)
 
 
 def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:

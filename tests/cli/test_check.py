@@ -239,6 +239,14 @@ def test_a_missing_key_is_only_warned_about(fresh):
     assert any("LEDGER_KEY" in text for text in warnings(found))
 
 
+def test_the_plan_of_a_budget_is_told(fresh):
+    file = fresh / "skillopt.yaml"
+    file.write_text(file.read_text().partition("\ntrain:\n")[0] + "\nbudget: {run: {calls: 150}}\n")
+    (plan,) = (one for one in look(fresh) if one.part == "plan")
+    assert plan.text.startswith("about 3 steps, as the budget allows")
+    assert plan.text.endswith("a step makes up to 10 edits")
+
+
 def test_a_budget_in_money_needs_prices(fresh):
     found = look(fresh, "model.target.provider=openai", "budget.run.cost_usd=1")
     assert "model.target.price" in errors(found)["budget"]

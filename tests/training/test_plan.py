@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.ledger.records import (
-    Basis,
-    HistoryEntry,
-    LearningRateRecord,
-    Measurement,
-    Snapshot,
-    State,
-)
+from skillopt_ci.ledger.evidence import LearningRateRecord, Measurement
+from skillopt_ci.ledger.records import Basis, HistoryEntry, Snapshot, State
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.progress import Observer
@@ -205,6 +199,25 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     assert sorted(chosen.selection, key=lambda task: task.id) == sorted(
         splits.selection, key=lambda task: task.id
     )
+
+
+@pytest.mark.parametrize(
+    ("calls", "optimizer", "rates"),
+    [
+        (90, {}, (10, 5)),
+        (230, {}, (10, 5)),
+        (290, {}, (8, 4)),
+        (460, {}, (6, 3)),
+        (230, {"learning_rate": 5}, (5, 3)),
+        (230, {"min_learning_rate": 2}, (6, 2)),
+        (None, {}, (6, 3)),
+    ],
+)
+def test_a_budget_for_few_steps_makes_them_larger(calls, optimizer, rates):
+    splits = Splits(TASKS * 4, tasks_of(*["a"] * 100), ())
+    given = configured(budget={"run": {"calls": calls}}, optimizer=optimizer)
+    found = planned(given, splits, None)[0].optimizer
+    assert (found.learning_rate, found.min_learning_rate) == rates
 
 
 @pytest.mark.parametrize("budget", [{}, {"run": {"cost_usd": 3}}, {"step": {"calls": 99}}])
