@@ -35,7 +35,7 @@ from skillopt_ci.training.state import Event, ScoredCheckout, charged, history_e
 STAGE = "confirmation"
 #: Chance that a run ever confirms a skill that is no better.
 ALPHA = 0.05
-#: Pairs whose attempts are made at once.
+#: Pairs between two looks at what the bets have earned.
 LOOK = 8
 #: Shares of what it has that each bettor stakes on every pair. The mean of their fortunes is the
 #: e-value: nobody needs to know beforehand how large the difference is.
@@ -78,10 +78,13 @@ def _after(fortunes: Sequence[float], difference: float) -> list[float]:
     return [fortune * (1 + stake * difference) for fortune, stake in pairs]
 
 
-def fewest_pairs(test: int) -> int:
-    """The pairs, in whole looks, without which a test could not confirm anything."""
-    looks = count(LOOK, LOOK)
-    return next(n for n in looks if verdict([1.0] * n, level(test))[0] == "confirmed")
+def fewest_pairs(test: int, made: Sequence[float] = ()) -> int:
+    """The further pairs, in whole looks, that a test with those ``made`` cannot end without."""
+
+    def ends(more: float, pairs: int) -> bool:
+        return verdict([*made, *[more] * pairs], level(test))[0] != "open"
+
+    return next(n for n in count(LOOK, LOOK) if ends(1.0, n) or ends(-1.0, n))
 
 
 def recomputed(record: ConfirmationRecord) -> tuple[Action, float]:
@@ -254,9 +257,12 @@ async def _tested(
     def done(rollout: Rollout) -> None:
         run.observer(StageAdvanced(STAGE, rollout.task_id))
 
-    first = due.confirmed.draws
-    for start in range(first, first + due.draws, LOOK):
-        drawn = [(_drawn(run, record, draw), draw) for draw in range(start, start + LOOK)]
+    begun, end = due.confirmed.draws, due.confirmed.draws + due.draws
+    while begun < end and record.action == "open":
+        # looks that are sure to be needed are made at once
+        size = min(end - begun, fewest_pairs(record.test, [one.difference for one in record.pairs]))
+        drawn = [(_drawn(run, record, draw), draw) for draw in range(begun, begun + size)]
+        begun += size
         requests = [
             AttemptRequest(task, skill, STAGE, _FIRST_ATTEMPT + draw)
             for task, draw in drawn
@@ -268,11 +274,9 @@ async def _tested(
         if scores.failed.total() > limit * 2 * due.draws:
             scores.refuse_errors(limit, STAGE)
         pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
-        record = record.model_copy(update={"pairs": pairs, "draws": record.draws + LOOK})
+        record = record.model_copy(update={"pairs": pairs, "draws": record.draws + size})
         action, e_value = recomputed(record)
         record = record.model_copy(update={"action": action, "e_value": e_value})
-        if action != "open":
-            break
     scores.refuse_errors(limit, STAGE)
     return record
 

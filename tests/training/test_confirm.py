@@ -3,6 +3,8 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
@@ -10,7 +12,15 @@ from skillopt_ci.cli.show import _replayed_confirmations
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
 from skillopt_ci.progress import Event, Note, StageAdvanced
-from skillopt_ci.training.confirm import ALPHA, drift, fewest_pairs, level, recomputed, verdict
+from skillopt_ci.training.confirm import (
+    ALPHA,
+    LOOK,
+    drift,
+    fewest_pairs,
+    level,
+    recomputed,
+    verdict,
+)
 from tests.conftest import RULES, Checkout, ModelServer, Stopped
 
 BRANCH = "skillopt/demo"
@@ -34,6 +44,16 @@ def test_equal_skills_are_confirmed_no_more_often_than_the_level_says(solved):
                 false += 1
                 break
     assert false <= 300 * ALPHA
+
+
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=8, max_size=80))
+def test_looks_that_are_made_at_once_could_not_have_ended_a_test(differences):
+    at = 0
+    while at < len(differences) and verdict(differences[:at], level(1))[0] == "open":
+        size = fewest_pairs(1, differences[:at])
+        inside = range(at, min(at + size - LOOK, len(differences)) + 1)
+        assert {verdict(differences[:end], level(1))[0] for end in inside} == {"open"}
+        at += size
 
 
 def test_a_better_skill_is_confirmed_a_worse_one_refuted_and_the_first_crossing_counts():
