@@ -442,7 +442,7 @@ def _check_model(
         api_key(part, role, environ, root)
         headers_of(part, role, environ)
     except SkilloptError as error:
-        # whoever checks a pull request from a fork has no keys, and needs none
+        # a check of a fork's pull request has no keys, and needs none
         if not asked:
             yield Finding(part, "warning", str(error), blocks=True)
         return

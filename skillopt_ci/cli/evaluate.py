@@ -22,10 +22,10 @@ from skillopt_ci.estimate.estimate import estimate_measuring
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.terminal import (
     as_values,
-    course_lines,
     estimate_text,
     interval_values,
     remarks,
+    trace_lines,
 )
 from skillopt_ci.report.words import usage_text
 from skillopt_ci.rollout.events import attempt_traces, read_events
@@ -172,7 +172,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     if settings.json:
         objects = [
             {
-                **pick(one.course, "task stage attempt skill_sha256"),
+                **pick(one.trace, "task stage attempt skill_sha256"),
                 "before": one.before and pick(one.before, "hard soft"),
                 "after": one.after and pick(one.after, "hard soft"),
                 "reason": one.reason,
@@ -186,7 +186,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         then, now = score(_mean([one.before])), score(_mean([one.after]))
         changed += then != now
         if then != now or settings.verbosity > 0:
-            place = pick(one.course, "task stage attempt").values()
+            place = pick(one.trace, "task stage attempt").values()
             rows.append((*map(str, place), then, now, one.reason))
     if rows:
         print_table(settings, ("task", "stage", "attempt", "then", "now", "why"), rows)
@@ -255,7 +255,7 @@ def trace_command(
         print_json(list(found.events))
         return
     colour = wants_colour(sys.stdout, settings.environ)
-    for heading, text in course_lines(found, whole=whole):
+    for heading, text in trace_lines(found, whole=whole):
         head = harmless_line(heading)
         click.echo(click.style(head, bold=True) if colour else head)
         click.echo(textwrap.indent(harmless(text), "  ") + "\n")

@@ -25,7 +25,7 @@ from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
 from skillopt_ci.report.html_charts import Outcome, anchor, outcome_of
 from skillopt_ci.report.html_page import Evidence, Version, build_page
-from skillopt_ci.report.terminal import course_lines, shortened
+from skillopt_ci.report.terminal import shortened, trace_lines
 from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
@@ -189,7 +189,7 @@ def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
 
 
 def _turns(trace: AttemptTrace, redact: Redact) -> Iterator[Turn]:
-    for heading, text in islice(course_lines(trace, whole=True), 1, None):
+    for heading, text in islice(trace_lines(trace, whole=True), 1, None):
         if heading == "system" or (heading, text) == ("result", "as said last"):
             continue
         kind = heading if heading in _KINDS else "tool"

@@ -228,7 +228,7 @@ class Forecast:
         self._made *= 1 - changed
         self._fresh += changed * (1 - self._fresh)
         self._same *= 1 - changed
-        # whoever is accepted is measured on all tasks
+        # an accepted candidate is measured on all tasks
         attempts = share * planned + (1 - share) * rejected
         return proposed * attempts * self.config.rollout.attempts
 

@@ -46,7 +46,7 @@ def join(settings: RayExecutor) -> None:
         setattr(worker, "print_to_stdstream", lambda *_, **__: None)  # noqa: B010 - untyped
     if ray.is_initialized():
         return
-    # whoever trains a skill here has agreed to nothing that reports to Ray's makers
+    # our users have not agreed to report usage to Ray's makers
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         # the workers' words are no progress of ours, and what matters of them is handed over

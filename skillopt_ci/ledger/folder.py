@@ -71,7 +71,7 @@ class RunFolder:
     def confirmation(self, test: int) -> str:
         return f"{self.path}/confirmations/{test:02d}.json"
 
-    def furniture(self) -> dict[str, str]:
+    def fixed_files(self) -> dict[str, str]:
         return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
 
     def read_state(self, read: Reader) -> State | None:

@@ -168,7 +168,7 @@ def _open(path: Path, tables: str) -> sqlite3.Connection:
     raise _UnusableFile(wrong)
 
 
-#: The scope of an answer that another machine obtained: whoever uses it first has paid for it.
+#: The scope of an answer that another machine obtained: the first work to use it pays for it.
 UNCLAIMED = ""
 
 

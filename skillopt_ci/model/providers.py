@@ -384,7 +384,7 @@ class ServerClient:
             default_headers={**by_azure, **headers},
             http_client=pool,
             max_retries=0,
-            # There is one in `_send`: to the library, whoever hangs up was too slow.
+            # There is one in `_send`: the library takes any hang-up for a time-out.
             timeout=self._library.Timeout(None, connect=_LONGEST_CONNECT),
         )
 

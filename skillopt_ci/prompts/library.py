@@ -30,7 +30,7 @@ NAMES = (
     "external",
 )
 
-#: Those that speak to whoever works on tasks; each must take in the skill, or where it stands.
+#: Those that speak to the target; each must take in the skill, or where it stands.
 FOR_THE_TARGET = ("target", "agent", "external")
 
 #: Where those prompts take in the skill.

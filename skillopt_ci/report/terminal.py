@@ -163,14 +163,14 @@ def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ..
 # An attempt, turn by turn.
 
 
-def course_lines(course: AttemptTrace, *, whole: bool = False) -> Iterator[tuple[str, str]]:
+def trace_lines(trace: AttemptTrace, *, whole: bool = False) -> Iterator[tuple[str, str]]:
     """Headings and texts, in order: who did what. ``whole`` leaves nothing out."""
-    made = f"task {course.task}, attempt {course.attempt}, stage {course.stage}"
-    yield "attempt", f"{made}, solver {course.solver}, skill {course.skill_sha256[:12]}"
-    for event in course.events:
+    made = f"task {trace.task}, attempt {trace.attempt}, stage {trace.stage}"
+    yield "attempt", f"{made}, solver {trace.solver}, skill {trace.skill_sha256[:12]}"
+    for event in trace.events:
         for heading, text in _event_lines(event):
             yield heading, text if whole else shortened(text, SHORT)
-    if course.end is None:
+    if trace.end is None:
         yield "unfinished", "the record ends here"
 
 

@@ -226,7 +226,7 @@ def rewriting(proposal: ProposalRecord) -> tuple[str, ...]:
         return ()
     told = proposal.change_summary or [one.title or one.instruction for one in proposal.suggestions]
     words = tuple(filter(None, (quoted(text, 80) for text in told)))
-    return words or ("the document, written anew",)
+    return words or ("the document, rewritten",)
 
 
 def suggestion_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:

@@ -251,7 +251,7 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
 
 @dataclass(kw_only=True, eq=False)
 class TaskScorers:
-    """Builds scorers, each once; ``functions`` are closed by whoever made them."""
+    """Builds scorers, each once; ``functions`` are closed by the caller."""
 
     default: ScorerSpec | None = field(kw_only=False)
     judge: Judge | None

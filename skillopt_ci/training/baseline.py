@@ -125,7 +125,7 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
         **charged(checkout, models.meter.total(), models.meter.accounts()),
     }
     basis, changes, score_before = basis_of(run), tuple[str, ...](), None
-    files: dict[str, str | None] = {**run.folder.furniture(), run.folder.best_skill: best_skill}
+    files: dict[str, str | None] = {**run.folder.fixed_files(), run.folder.best_skill: best_skill}
     if before is None:
         start: dict[str, object] = {
             "run": run.config.run,

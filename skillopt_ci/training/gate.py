@@ -74,20 +74,20 @@ Test = Generator[Ask, TaskScores, Outcome]
 
 
 def sequential_test(setup: Setup, known: TaskScores) -> Test:
-    """Measure a candidate in lots, looking at the results after each; ``known`` is not asked."""
+    """Measure a candidate on the tasks not ``known``, look by look, until that decides it."""
     size = setup.look_every if setup.stop else max(1, len(setup.order))
-    lots = [setup.order[start : start + size] for start in range(0, len(setup.order), size)]
+    looks = [setup.order[start : start + size] for start in range(0, len(setup.order), size)]
     candidate: TaskScores = {}
     asked: tuple[str, ...] = ()
     attempts = 0
-    for number, lot in enumerate(lots):
-        candidate = {**candidate, **{task: known[task] for task in lot if task in known}}
-        asked += lot
-        if tasks := tuple(task for task in lot if task not in known):
-            scores = yield Ask(tasks, partial(_sure, setup, known, candidate, lots[number:]))
+    for number, look in enumerate(looks):
+        candidate = {**candidate, **{task: known[task] for task in look if task in known}}
+        asked += look
+        if tasks := tuple(task for task in look if task not in known):
+            scores = yield Ask(tasks, partial(_sure, setup, known, candidate, looks[number:]))
             candidate = {**candidate, **scores}
             attempts += len(tasks)
-        if setup.stop and _out_of_reach(setup, candidate, lots[number + 1 :]):
+        if setup.stop and _out_of_reach(setup, candidate, looks[number + 1 :]):
             return Outcome("certain", candidate, asked, attempts)
     return Outcome("measured", candidate, asked, attempts)
 
@@ -96,28 +96,28 @@ def _sure(
     setup: Setup,
     known: TaskScores,
     candidate: TaskScores,
-    lots: Sequence[Sequence[str]],
+    looks: Sequence[Sequence[str]],
     found: TaskScores,
 ) -> tuple[Ask, ...]:
-    """Of the lots after the first, those that no result of the ones before can spare."""
+    """Of the looks after the first, those that no result of the ones before can spare."""
     seen = {**known, **found}
     asks: list[Ask] = []
-    for number, (lot, following) in enumerate(pairwise(lots), start=1):
-        failed = {task: seen.get(task, (0.0, 0.0)) for task in lot}
+    for number, (look, following) in enumerate(pairwise(looks), start=1):
+        failed = {task: seen.get(task, (0.0, 0.0)) for task in look}
         candidate = {**candidate, **failed}
-        if setup.stop and _out_of_reach(setup, candidate, lots[number:]):
+        if setup.stop and _out_of_reach(setup, candidate, looks[number:]):
             break
         if tasks := tuple(task for task in following if task not in known):
             asks.append(Ask(tasks))
     return tuple(asks)
 
 
-def _out_of_reach(setup: Setup, candidate: TaskScores, lots: Sequence[Sequence[str]]) -> bool:
-    """Whether no outcome of the ``lots`` that are left leads to acceptance.
+def _out_of_reach(setup: Setup, candidate: TaskScores, looks: Sequence[Sequence[str]]) -> bool:
+    """Whether no outcome of the ``looks`` that are left leads to acceptance.
 
     Any of their tasks may also end in an error and count for neither side.
     """
-    left = [task for lot in lots for task in lot]
+    left = [task for look in looks for task in look]
     if not left:
         return False
     room = sorted(

@@ -137,7 +137,7 @@ _GRADED = (Status.SCORED, Status.LIMIT, Status.GRADER_ERROR)
 class Regraded:
     """An attempt with its score then and now, each None where the grader failed, and the reason."""
 
-    course: AttemptTrace
+    trace: AttemptTrace
     before: Score | None
     after: Score | None
     reason: str
@@ -163,9 +163,9 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
     run.observer(StageStarted("rescore", len(found)))
     async with run.models("rescore") as models:
 
-        async def one(course: AttemptTrace) -> Regraded | None:
-            regraded = await _regrade(models.runner.attempting, tasks[course.task], course)
-            run.observer(StageAdvanced("rescore", course.task))
+        async def one(trace: AttemptTrace) -> Regraded | None:
+            regraded = await _regrade(models.runner.attempting, tasks[trace.task], trace)
+            run.observer(StageAdvanced("rescore", trace.task))
             return regraded
 
         results = await map_ordered(one, found, limit=models.runner.places.limit)
@@ -177,14 +177,14 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
 def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[AttemptTrace]:
     events = [] if run.events is None else read_events(run.events)
     latest: dict[tuple[object, ...], AttemptTrace] = {}
-    for course in attempt_traces(events):
-        work, end = course.work, course.end
+    for trace in attempt_traces(events):
+        work, end = trace.work, trace.end
         left = work is not None and end is not None and end.get("status") in _GRADED
-        if left and course.task in tasks and stage in (None, course.stage):
+        if left and trace.task in tasks and stage in (None, trace.stage):
             # only the events that say what is to be graded
-            kept = [{**(work or {}), "response": course.response}, end or {}]
-            key = (course.stage, course.task, course.attempt, course.skill_sha256)
-            latest[key] = replace(course, events=kept)
+            kept = [{**(work or {}), "response": trace.response}, end or {}]
+            key = (trace.stage, trace.task, trace.attempt, trace.skill_sha256)
+            latest[key] = replace(trace, events=kept)
     if not latest:
         raise UsageError(
             "No attempt is recorded that could be graded again.",
@@ -193,13 +193,13 @@ def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[At
     return list(latest.values())
 
 
-async def _regrade(attempting: AttemptRunner, task: Task, course: AttemptTrace) -> Regraded | None:
-    work, end, before = course.work or {}, course.end or {}, None
+async def _regrade(attempting: AttemptRunner, task: Task, trace: AttemptTrace) -> Regraded | None:
+    work, end, before = trace.work or {}, trace.end or {}, None
     if end.get("status") != Status.GRADER_ERROR:
         hard, soft = float(end.get("hard") or 0.0), float(end.get("soft") or 0.0)
         before = Score(hard, soft, str(end.get("reason", "")), "")
     # what agents left behind is in the store, an answer is in the record itself
-    attempt = Attempt((), course.response)
+    attempt = Attempt((), trace.response)
     if key := str(work.get("key") or ""):
         stored = attempting.cache.store.get(key) if attempting.cache else None
         if stored is None:
@@ -208,8 +208,8 @@ async def _regrade(attempting: AttemptRunner, task: Task, course: AttemptTrace) 
     try:
         after = await attempting.grading.grade(task, attempt)
     except (GraderError, ModelUnavailable, ModelRefusal) as failure:
-        return Regraded(course, before, None, failure.message)
-    return Regraded(course, before, after, after.reason)
+        return Regraded(trace, before, None, failure.message)
+    return Regraded(trace, before, after, after.reason)
 
 
 # Calibrate: how often the gate errs on this run's own tasks. The current skill is attempted several

@@ -65,15 +65,15 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
         # only agents' events are recorded: a chat answer is, whole, by the work that needs it
         chats = run.environment is None and isinstance(run.config.rollout.solver, ChatConfig)
         maker = replace(ready, events=None) if chats else ready
-        opening, benches = asyncio.Lock(), list[OpenModels]()
+        opening, opened = asyncio.Lock(), list[OpenModels]()
 
         async def make(request: AttemptRequest) -> None:
             async with opening:
-                if not benches:
+                if not opened:
                     meter = Meter(clock=run.clock, told=run.tell_paid)
-                    opened = maker.models(UNCLAIMED, meter=meter)
-                    benches.append(await resources.enter_async_context(opened))
-            runner = benches[0].runner
+                    models = maker.models(UNCLAIMED, meter=meter)
+                    opened.append(await resources.enter_async_context(models))
+            runner = opened[0].runner
             await runner.executor(request, runner.attempting)
 
         prefetcher = Prefetcher(make, equipment.attempts)

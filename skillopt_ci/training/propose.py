@@ -169,10 +169,10 @@ def _cleaned(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
 
 
 def _unusable(worked: Sequence[WorkedBatch], *later: Lost | None) -> UnusableReplies | None:
-    vain = [*(lost for one in worked for lost in one.lost), *filter(None, later)]
+    unanswered = [*(lost for one in worked for lost in one.lost), *filter(None, later)]
     replies = tuple(
         UnusableReply(reason=lost.error.message, beginning=lost.reply.strip()[:300])
-        for lost in vain
+        for lost in unanswered
     )
     usable = sum(len(one.reflections) for one in worked)
     return UnusableReplies(asked=len(replies) + usable, replies=replies) if replies else None

@@ -124,7 +124,7 @@ def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
 
 def _merged_with_base(run: Run, tip: str, base: str) -> str:
     ledger = run.ledger
-    keep = [run.folder.path, *run.folder.furniture()]
+    keep = [run.folder.path, *run.folder.fixed_files()]
     if _holds_earlier_state(run, tip, base):
         keep.append(run.skill_path)
     merged = ledger.take_in_base(tip, base, keep)
@@ -283,7 +283,7 @@ def record_events(
         if event.summary is not None:
             files[folder.summary] = document(event.summary)
         if event.entry.kind != "revert":
-            # the day of what it stands on: whoever does interrupted work again writes the same
+            # the day of what it stands on: interrupted work that is done again writes the same
             when = day(ledger.git, candidate or checkout.commit)
             summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
             model = run.config.model.target.model

@@ -166,7 +166,7 @@ def test_every_file_is_in_the_run_s_own_folder():
 
 
 def test_github_is_told_that_the_folder_is_generated():
-    assert FOLDER.furniture()[".skillopt/.gitattributes"] == "** linguist-generated=true\n"
+    assert FOLDER.fixed_files()[".skillopt/.gitattributes"] == "** linguist-generated=true\n"
 
 
 def test_a_record_reads_back_as_it_was_written():

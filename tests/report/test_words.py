@@ -269,8 +269,8 @@ def test_a_silent_rewrite_is_told_by_its_suggestions(make_proposal):
     assert rewriting(proposal) == ("Dates", "Write dates as ISO")
 
 
-def test_a_document_that_says_nothing_is_written_anew(make_proposal):
-    assert headline(make_proposal(**FULL)) == "the document, written anew"
+def test_a_document_that_says_nothing_is_rewritten(make_proposal):
+    assert headline(make_proposal(**FULL)) == "the document, rewritten"
 
 
 def test_a_text_that_stayed_has_no_changes(make_proposal):
