@@ -105,8 +105,19 @@ def last_step(
     # a comparison ends early as often as not
     likely = attempts * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
     mean = sum(made) / len(made) if made else likely
-    first = attempts * sizes.selection if state is None else 0
-    return min(last, done + max(1, int((left - first) / max(1.0, mean))))
+    per_epoch = steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
+    ended, end = 0 if state is None else state.boundary, _end_calls(config, sizes)
+    end -= min(end, (attempts * sizes.selection + _MOST_QUESTIONS) / 2)
+    step, left = done, left - (attempts * sizes.selection if state is None else 0)
+    while step < last:
+        left -= mean
+        # the end of the epoch before it, except the first, which calls nobody
+        if step % per_epoch == 0 and step // per_epoch > max(1, ended):
+            left -= end
+        if left < 0:
+            break
+        step += 1
+    return min(last, max(step, done + 1))
 
 
 def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
@@ -124,11 +135,13 @@ def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
     return left
 
 
-def end_fits(config: Config, sizes: Sizes, state: State) -> bool:
+def _end_calls(config: Config, sizes: Sizes) -> float:
+    """The most calls that the end of an epoch makes."""
     optimizer, attempts = config.optimizer, config.rollout.attempts
+    if not (optimizer.use_slow_update or optimizer.use_meta_skill):
+        return 0
     compared = 2 * min(optimizer.slow_update_samples, sizes.train) * optimizer.use_slow_update
-    most = attempts * (compared + sizes.selection) + _MOST_QUESTIONS
-    return calls_left(config, sizes, state) >= most
+    return attempts * (compared + sizes.selection) + _MOST_QUESTIONS
 
 
 def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
@@ -253,7 +266,8 @@ def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
     completed = state.step // steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
-    due = completed > state.boundary and end_fits(config, sizes, state)
+    fits = calls_left(config, sizes, state) >= _end_calls(config, sizes)
+    due = completed > state.boundary and fits
     return completed if due else None
 
 

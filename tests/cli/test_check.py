@@ -243,7 +243,7 @@ def test_the_plan_of_a_budget_is_told(fresh):
     file = fresh / "skillopt.yaml"
     file.write_text(file.read_text().partition("\ntrain:\n")[0] + "\nbudget: {run: {calls: 150}}\n")
     (plan,) = (one for one in look(fresh) if one.part == "plan")
-    assert plan.text.startswith("about 3 steps, as the budget allows")
+    assert plan.text.startswith("about 2 steps, as the budget allows")
     assert plan.text.endswith("a step makes up to 10 edits")
 
 

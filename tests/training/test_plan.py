@@ -170,6 +170,14 @@ def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(spent, made, la
     assert last_step(config, SIZES, state, steps(*made)) == last
 
 
+def test_ends_of_epochs_after_the_first_are_part_of_the_plan():
+    sizes, budget = Sizes(20, 20, 0), {"run": {"calls": 400}}
+    assert last_step(configured(budget=budget, train={"num_epochs": 99}), sizes, None, ()) == 5
+    off = {"use_slow_update": False, "use_meta_skill": False}
+    config = configured(budget=budget, train={"num_epochs": 99}, optimizer=off)
+    assert last_step(config, sizes, None, ()) == 11  # (400 - 20) / (20 + 10 + 4)
+
+
 def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():
     config = configured(budget={"run": {"cost_usd": 4.8}}, train={"num_epochs": 9})
     assert last_step(config, SIZES, None, ()) == 36
@@ -214,7 +222,7 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     ],
 )
 def test_a_budget_for_few_steps_makes_them_larger(calls, optimizer, rates):
-    splits = Splits(TASKS * 4, tasks_of(*["a"] * 100), ())
+    splits = Splits(TASKS * 13, tasks_of(*["a"] * 100), ())
     given = configured(budget={"run": {"calls": calls}}, optimizer=optimizer)
     found = planned(given, splits, None)[0].optimizer
     assert (found.learning_rate, found.min_learning_rate) == rates
