@@ -13,7 +13,6 @@ of the input everything ends.
 """
 
 import asyncio
-import importlib
 import itertools
 import json
 import os
@@ -36,7 +35,7 @@ from typing import IO, Any, Protocol, cast
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.program import kill_tree
-from skillopt_ci.util import last_line
+from skillopt_ci.util import last_line, lasting_import
 
 _TAIL_BYTES = 2000
 #: Most that is read of what a fork leaves: code that it ran may have written anything.
@@ -237,7 +236,7 @@ def serve() -> None:
     opening = json.loads(sys.stdin.buffer.readline())
     side: Side | None = None
     try:
-        module = importlib.import_module(sys.argv[1])
+        module = lasting_import(sys.argv[1])
         side = module.open_side(opening["options"], Path(opening["root"]))
         ready = {"tasks": side.tasks(), "facts": dict(side.facts())}
         told = json.dumps({"ready": ready}, allow_nan=False)

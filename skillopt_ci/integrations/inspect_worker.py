@@ -55,9 +55,11 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
 def _rehearse() -> None:
     """Make Inspect import its modules and read its tables before attempts fork off."""
     task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
+    gc.disable()  # collections would go through what is loaded meanwhile
     with TemporaryDirectory() as folder:
         _evaluate(task, get_model("mockllm/model"), get_model("mockllm/model"), None, Path(folder))
-    gc.freeze()  # collections in forks would copy what was loaded
+    gc.freeze()  # and those in forks would copy it
+    gc.enable()
 
 
 class InspectSide:

@@ -1,6 +1,7 @@
 """Inspect AI's own evaluation of little tasks, with the run's models."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,19 @@ from environments import OpenEnvironment, attempt_now, opening, reply
 from bench.inspect_cost import TOOL
 from skillopt_ci.errors import BudgetExhausted, EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
-from skillopt_ci.integrations.inspect import InspectEnvironment
+from skillopt_ci.integrations.inspect import InspectEnvironment, InspectOptions
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable, Role
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, ToolUsed
 from skillopt_ci.scorers.base import GraderError
 
-pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
-pytestmark = pytest.mark.integration
+# Not pytest.importorskip: every process that collects tests would load it for two seconds.
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        find_spec("inspect_ai") is None, reason="the extra `inspect` is not installed"
+    ),
+]
 
 FILE = (
     TOOL
@@ -54,12 +60,8 @@ def chat():
 
 @task
 def failing():
-    return Task(dataset=samples(), solver=broken(), scorer=match())
-
-@task
-def environ():
     seen = f"{os.environ.get('SHOWN')} {os.environ.get('HIDDEN')}"
-    return Task(dataset=[Sample(f"{i} {seen}") for i in range(8)])
+    return Task([Sample(f"{i} {seen}") for i in range(8)], solver=broken(), scorer=match())
 """
 )
 
@@ -107,6 +109,8 @@ def test_samples_are_tasks_and_are_divided(opened):
         "sums",
     )
     assert opened(options()).tasks("train") == tasks["train"]
+    with pytest.raises(UsageError, match="leave nothing for train and selection"):
+        InspectOptions(task="-", split="1:1:99").divided(found.worker.tasks)
 
 
 def test_a_conversation_with_choices_keeps_its_turns(opened):
@@ -196,8 +200,9 @@ def test_a_limit_of_inspects_is_told_and_the_work_is_graded(opened):
     assert made.score.hard in (0.0, 1.0)
 
 
-def test_a_broken_solver_is_not_the_models_failure(opened):
-    found = opened(options("sums.py@failing"))
+def test_a_broken_solver_is_not_the_models_failure_and_sees_only_what_it_may(opened):
+    found = opened(options("sums.py@failing", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
+    assert next(iter(found.tasks("train"))).messages[0].content.endswith(" yes None")
     with pytest.raises(EnvironmentFailure, match="the solver is broken"):
         attempt_now(found, next(iter(found.tasks("train"))), answer)
 
@@ -221,19 +226,13 @@ def test_an_attempt_without_a_result_scores_nothing(opened):
         unpacked(b"no tar")
 
 
-def test_the_task_sees_only_variables_that_it_may(opened):
-    found = opened(options("sums.py@environ", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
-    assert next(iter(found.tasks("train"))).messages[0].content.endswith(" yes None")
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"type": "inspect"}, "environment.task: missing"),
         (options(scorers="x"), "environment.scorers: unknown key; did you mean 'scorer'?"),
         (options("sums.py@nothing"), "nothing"),
-        (options("sums.py"), "names 4 tasks"),
-        (options(split="1:1:99"), "leave nothing for train and selection"),
+        (options("sums.py"), "names 3 tasks"),
     ],
 )
 def test_mistakes_are_told_for_people(opened, given, said):
