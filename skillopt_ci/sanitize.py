@@ -40,11 +40,9 @@ def visible(text: str) -> str:
 
     Line breaks and tabs stay; lone surrogates go, since they cannot be written as UTF-8.
     """
-    return "".join(
-        character
-        for character in text
-        if character in "\n\t" or unicodedata.category(character) not in _UNSEEN
-    )
+    odd = {one for one in set(text) if not one.isprintable() and one not in "\n\t"}
+    unseen = {one for one in odd if unicodedata.category(one) in _UNSEEN}
+    return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text
 
 
 def _shortened(line: str, limit: int) -> str:

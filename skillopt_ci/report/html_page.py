@@ -5,10 +5,11 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from skillopt_ci import __version__
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
@@ -61,31 +62,27 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     columns = tuple(_columns(evidence, views))
     drawn, shown = outcome_map(columns), viewer(run, evidence.attempts, evidence.count)
     found = tuple(passages([version.text for version in evidence.versions]))
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            run=run,
-            results=tuple(_results(run)),
-            panel=tuple(_panel(run, evidence.dates)),
-            curve=curve(run.history, {view.anchor: view.verdict for view in views}),
-            history=[_event(run, entry) for entry in reversed(run.history)],
-            map=drawn,
-            learned=lessons(run),
-            blame=[(evidence.versions[origin], lines) for origin, lines in found],
-            views=views[::-1],
-            marks={anchor(entry): run.mark(entry) for entry in run.history if entry.stays},
-            candidates=evidence.candidates,
-            effects=evidence.effects,
-            meta_skill=evidence.meta_skill,
-            viewer=shown,
-            sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
-            stages=_choices((one.attempt.stage, one.what) for one in shown.shown),
-            data=_data(drawn, shown),
-            policy=_policy(live=live),
-            live=live,
-            version=__version__,
-        )
+    return _template().render(
+        run=run,
+        results=tuple(_results(run)),
+        panel=tuple(_panel(run, evidence.dates)),
+        curve=curve(run.history, {view.anchor: view.verdict for view in views}),
+        history=[_event(run, entry) for entry in reversed(run.history)],
+        map=drawn,
+        learned=lessons(run),
+        blame=[(evidence.versions[origin], lines) for origin, lines in found],
+        views=views[::-1],
+        marks={anchor(entry): run.mark(entry) for entry in run.history if entry.stays},
+        candidates=evidence.candidates,
+        effects=evidence.effects,
+        meta_skill=evidence.meta_skill,
+        viewer=shown,
+        sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
+        stages=_choices((one.attempt.stage, one.what) for one in shown.shown),
+        data=_data(drawn, shown),
+        policy=_policy(live=live),
+        live=live,
+        version=__version__,
     )
 
 
@@ -172,7 +169,8 @@ def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[st
     yield "Time and cost", {**days, "used": say.usage_text(state.usage), **roles}
 
 
-def _environment() -> Environment:
+@cache
+def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("skillopt_ci.report"),
         autoescape=True,
@@ -197,7 +195,7 @@ def _environment() -> Environment:
     )
     told = (say.effect_text, say.gist, wishes, diff_rows, effect_kind)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
-    return environment
+    return environment.get_template("page.html")
 
 
 def _policy(*, live: bool) -> str:
