@@ -31,8 +31,10 @@ def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Li
     for key in secrets:
         is_set = key in names or (None if lists[0] is None else False)
         yield _line(is_set, f"the secret {key} is set", f"gh secret set {key}")
-    guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}") or ()
-    if stopped := sorted(_IN_THE_WAY & {each["type"] for each in guards}):
+    guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}")
+    if guards is None:
+        yield "warning", f"rules that guard {branch}: this token may not see them"
+    elif stopped := sorted(_IN_THE_WAY & {each["type"] for each in guards}):
         let = "let GitHub Actions bypass it (Settings → Rules), or training cannot push"
         yield "warning", f"rules guard {branch} ({', '.join(stopped)}): {let}"
     else:
