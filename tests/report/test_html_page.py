@@ -58,34 +58,47 @@ def evidence(run: RunView | None = None, **changes: object) -> Evidence:
     return Evidence(**{**values, **changes})
 
 
+@pytest.fixture(scope="module")
+def plain(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
+    """A page, and what the browser complains of: to open one takes longer than most tests."""
+    with closing(browser.new_page()) as page:
+        yield page, heard(page)
+
+
+def heard(page: Page) -> list[str]:
+    """What the browser complains of from now on, and what is asked of the network."""
+    told: list[str] = []
+    page.on("console", lambda message: told.append(message.text))
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("dialog", lambda dialog: told.append(dialog.message))
+    page.on("request", lambda request: told.append(request.url))
+    return told
+
+
 @pytest.fixture
-def show(browser: Browser, written: Path) -> Iterator[Callable[..., Page]]:
-    """Open a page; it may ask the network for nothing, and the browser complain of nothing."""
-    opened: list[Page] = []
-    complaints: list[str] = []
+def show(
+    browser: Browser, plain: tuple[Page, list[str]], written: Path
+) -> Iterator[Callable[..., Page]]:
+    """Open a page, with ``options`` one of its own.
+
+    It may ask the network for nothing, and the browser complain of nothing.
+    """
+    opened = [plain]
 
     def show(shown: Evidence, **options: object) -> Page:
         written.write_text(build_page(shown), encoding="utf-8")
-        page = browser.new_page(**options)
-        opened.append(page)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.on(
-            "request",
-            lambda request: (
-                None
-                if request.url in (written.as_uri(), "data:,")
-                else complaints.append(request.url)
-            ),
-        )
+        page = browser.new_page(**options) if options else plain[0]
+        if options:
+            opened.append((page, heard(page)))
         page.goto(written.as_uri())
         return page
 
     yield show
-    for page in opened:
+    complaints = {text for _, told in opened for text in told} - {written.as_uri(), "data:,"}
+    plain[1].clear()
+    for page, _ in opened[1:]:
         page.close()
-    assert complaints == []
+    assert complaints == set()
 
 
 def test_it_tells_where_training_stands(show):
@@ -210,7 +223,7 @@ def test_the_map_works_by_keyboard(show):
 
 
 def test_the_map_works_by_pointer(show):
-    page = show(evidence())
+    page = show(evidence(), has_touch=False)
     page.locator("#outcomes").hover(position={"x": 2, "y": 26})
     assert "step 1, merged" in page.inner_text("#cell")
 
@@ -380,7 +393,7 @@ def test_what_a_link_or_a_filter_finds_is_unfolded(show):
 
 
 def test_all_is_open_on_paper(show):
-    page = show(evidence())
+    page = show(evidence(), color_scheme="light")
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("#step-1 blockquote").is_visible()
@@ -476,7 +489,8 @@ def serving(folder: Path) -> Iterator[str]:
 def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
     folder = tmp_path / "repository"
     make_repository(folder)
-    subprocess.run((*PROGRAM, "-q", "step"), cwd=folder, check=True, capture_output=True)
+    short = ("-o", "train.num_epochs=2")
+    subprocess.run((*PROGRAM, "-q", "step", *short), cwd=folder, check=True, capture_output=True)
     complaints: list[str] = []
     with closing(browser.new_page()) as page:
         with serving(folder) as address:
@@ -487,10 +501,10 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
             page.fill("#find", "ledger-0")
             page.get_by_role("radio", name="merged", exact=True).check()
             page.locator("#live", has_text="Following the run").wait_for()
-            with subprocess.Popen((*PROGRAM, "-q", "run"), cwd=folder) as run:
+            with subprocess.Popen((*PROGRAM, "-q", "run", *short), cwd=folder) as run:
                 page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
                 assert run.wait() == 0
-            page.locator("#step-9").wait_for(state="attached", timeout=PATIENCE)
+            page.locator("#step-6").wait_for(state="attached", timeout=PATIENCE)
             page.locator("#step-1[open]").wait_for(timeout=PATIENCE)
             assert page.input_value("#find") == "ledger-0"
             assert page.get_by_role("radio", name="merged", exact=True).is_checked()
@@ -514,12 +528,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write(short)[0], write(long)[0]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def long_page(browser: Browser, reports: tuple[Path, Path]) -> Iterator[Page]:
-    page = browser.new_page()
-    page.goto(reports[1].as_uri())
-    yield page
-    page.close()
+    with closing(browser.new_page()) as page:
+        page.goto(reports[1].as_uri())
+        yield page
 
 
 @pytest.mark.parametrize(("number", "limits"), [(0, QUICKSTART), (1, LONG)])
