@@ -204,10 +204,7 @@ def worked(slots: Slots, work: Sequence[int]) -> tuple[list[int], int]:
     return began, most
 
 
-@given(
-    st.lists(st.integers(1, 5), max_size=30),
-    st.integers(1, 8),
-)
+@given(st.lists(st.integers(1, 5), max_size=30), st.integers(1, 8))
 def test_slots_are_all_used_and_never_exceeded(work, most):
     began, under_way = worked(Slots(most), work)
     assert sorted(began) == list(range(len(work)))

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 from github_server.state import Hub
 
-from skillopt_ci.action.git_access import (
-    BOT,
-    as_environment,
-    authorize,
-    owner_kept,
-    repositories,
-)
+from skillopt_ci.action.git_access import BOT, as_environment, authorize, owner_kept, repositories
 from skillopt_ci.git.process import Git
 
 

@@ -54,8 +54,7 @@ def test_time(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("done", "seconds", "text"),
-    [(0, 5, ""), (3, 0, ""), (30, 20, "1.5/s"), (3, 20, "9.0/min")],
+    ("done", "seconds", "text"), [(0, 5, ""), (3, 0, ""), (30, 20, "1.5/s"), (3, 20, "9.0/min")]
 )
 def test_rate(done, seconds, text):
     assert rate_text(done, seconds) == text
@@ -331,8 +330,7 @@ def test_text_from_outside_is_text():
 
 
 @pytest.mark.parametrize(
-    ("columns", "shown"),
-    [("80", "n least less what"), ("40", "n less what"), ("20", "n what")],
+    ("columns", "shown"), [("80", "n least less what"), ("40", "n less what"), ("20", "n what")]
 )
 def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order(columns, shown):
     cells, headings = [("1", "x" * 20, "y" * 20, "12")], ("n", "least", "less", "what")

@@ -14,11 +14,7 @@ from run_views import plain_run
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
-from skillopt_ci.cli.report import (
-    page_evidence,
-    recorded_attempts,
-    trajectory,
-)
+from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.evidence import EditRecord
 from skillopt_ci.ledger.records import GateRecord, StepRecord

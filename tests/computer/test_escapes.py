@@ -179,7 +179,7 @@ def test_our_own_environment(cell):
     ours = set(os.environ.values()) - {"", "C.UTF-8", "/tmp", "1", "/", os.environ.get("PATH")}
     seen = dict(line.split("=", 1) for line in cell.sh("env").stdout.splitlines() if "=" in line)
     assert set(seen) <= {
-        *("PATH", "HOME", "USER", "LANG", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "HOSTNAME", "_"),
+        *("PATH", "HOME", "USER", "LANG", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "HOSTNAME", "_")
     }
     assert not ours & set(seen.values())
 

@@ -152,10 +152,7 @@ def test_messages_say_what_is_wrong_and_what_was_expected(complaint_with, extra,
         ("{type: any, of: []}", "scorer.of: expected a list that is not empty, found a list"),
         ("{type: all, of: [{type: f1}, {type: f2}]}", "scorer.of.1.type: 'f2' is not one of"),
         ("{type: all, of: [{type: all, of: [4]}]}", "scorer.of.0.of.0: expected a mapping such as"),
-        (
-            "{type: weighted, of: [{type: f1}], weights: [1, 2]}",
-            "scorer: 1 scorers but 2 weights",
-        ),
+        ("{type: weighted, of: [{type: f1}], weights: [1, 2]}", "scorer: 1 scorers but 2 weights"),
         ("{type: rubric, rubrik: x}", "did you mean 'rubric'?"),
     ],
 )
@@ -171,14 +168,8 @@ def test_scorer_messages_are_about_the_type_that_was_named(complaint_with, score
         ("{path: a, splt: '1:1:1'}", ["tasks.splt: unknown key; did you mean 'split'?"]),
         ("{path: a, split: '1:1'}", ["tasks.split: '1:1' does not fit. Shares train:selection"]),
         ("{train: a}", ["tasks.selection: missing. Task file that the gate judges"]),
-        (
-            "{pth: a}",
-            ["tasks.path: missing", "tasks.pth: unknown key; did you mean 'path'?"],
-        ),
-        (
-            "{split_dr: a}",
-            ["tasks.split_dir: missing", "tasks.split_dr: unknown key"],
-        ),
+        ("{pth: a}", ["tasks.path: missing", "tasks.pth: unknown key; did you mean 'path'?"]),
+        ("{split_dr: a}", ["tasks.split_dir: missing", "tasks.split_dr: unknown key"]),
         ("tasks.jsonl", ["tasks: expected a mapping such as {path: tasks.jsonl}, found"]),
     ],
 )

@@ -112,10 +112,7 @@ def test_a_setting_that_the_provider_lacks_is_refused(fields, words):
         ({"provider": "groq"}, "https://api.groq.com/openai/v1"),
         ({"provider": "groq", "base_url": "http://h/v1/"}, "http://h/v1"),
         ({"provider": "qwen"}, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
-        (
-            {"provider": "qwen", "region": "cn"},
-            "https://dashscope.aliyuncs.com/compatible-mode/v1",
-        ),
+        ({"provider": "qwen", "region": "cn"}, "https://dashscope.aliyuncs.com/compatible-mode/v1"),
         (
             {"provider": "qwen", "region": "us"},
             "https://dashscope-us.aliyuncs.com/compatible-mode/v1",

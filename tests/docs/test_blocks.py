@@ -124,8 +124,7 @@ def check_configuration(block: Block, value: dict[str, Any], folder: Path) -> No
         base.write_text(MINIMAL, encoding="utf-8")
     elif not value.keys() & {"run", "runs", "env"}:
         (folder / "minimal.yaml").write_text(
-            MINIMAL + ("" if value.keys() & {"tasks", "environment"} else TASKS),
-            encoding="utf-8",
+            MINIMAL + ("" if value.keys() & {"tasks", "environment"} else TASKS), encoding="utf-8"
         )
         text = f"_base_: minimal.yaml\n{text}"
     file.write_text(text, encoding="utf-8")

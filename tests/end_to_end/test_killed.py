@@ -376,10 +376,7 @@ def test_a_run_that_is_killed_at_random_ends_like_its_twin(world, mode, control)
     told = twin.checkout.subjects(TRAINED)
     assert told[-1].startswith("Finish training")
     assert set(re.findall(r"nd of epoch (\d)", "\n".join(told))) == {"1", "2"}
-    run, random = (
-        Run(world, world.repository(mode, mode, control)),
-        Random(mode),
-    )
+    run, random = (Run(world, world.repository(mode, mode, control)), Random(mode))
     for _ in range(KILLS):
         unheard = run.unheard
         if not run.go(random.randint(1, 120)):

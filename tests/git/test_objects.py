@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git import objects
-from skillopt_ci.git.objects import (
-    SUBMODULE,
-    TREE,
-    Entry,
-    Object,
-    change_tree,
-    parse_tree,
-)
+from skillopt_ci.git.objects import SUBMODULE, TREE, Entry, Object, change_tree, parse_tree
 from skillopt_ci.git.process import Git
 
 

@@ -44,8 +44,7 @@ def test_refused_deletion_is_a_rule_too(bench, here, origin):
 
 
 @pytest.mark.parametrize(
-    "reason",
-    ["[rejected] (stale info)", "[remote rejected] (incorrect old value provided)"],
+    "reason", ["[rejected] (stale info)", "[remote rejected] (incorrect old value provided)"]
 )
 def test_lease_that_failed_is_a_race(reason):
     lines = f"To origin\n!\tabc:refs/heads/skillopt/demo\t{reason}\n"

@@ -193,8 +193,7 @@ def test_the_adapters_own_prompts_are_the_analysts(opened):
 
 
 @pytest.mark.parametrize(
-    ("stage", "said"),
-    [("rollout", "train train True"), ("selection", "eval valid_seen False")],
+    ("stage", "said"), [("rollout", "train train True"), ("selection", "eval valid_seen False")]
 )
 def test_an_adapter_is_told_what_it_rolls_out_for(opened, stage, said):
     found = little(opened)

@@ -126,12 +126,7 @@ def bench(tmp_path: Path, opened: OpenEnvironment) -> Callable[..., Any]:
         }
         config = {"split_mode": "split_dir", "split_dir": "data", **placed}
         return opened(
-            {
-                "type": "skillopt",
-                "adapter": adapter,
-                "config": config,
-                "prompt_files": "prompts",
-            }
+            {"type": "skillopt", "adapter": adapter, "config": config, "prompt_files": "prompts"}
         )
 
     return open_one

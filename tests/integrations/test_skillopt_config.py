@@ -433,8 +433,7 @@ def test_qwen_s_variables_count(load_text):
 
 
 @pytest.mark.parametrize(
-    ("variable", "backend"),
-    [("CODEX_CLI_BIN", "codex_exec"), ("CLAUDE_CLI_BIN", "claude_chat")],
+    ("variable", "backend"), [("CODEX_CLI_BIN", "codex_exec"), ("CLAUDE_CLI_BIN", "claude_chat")]
 )
 def test_a_program_s_place_may_be_a_variable(load_text, variable, backend):
     text = f"{ENV}model: {{target_backend: {backend}}}"

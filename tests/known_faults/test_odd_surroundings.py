@@ -268,8 +268,7 @@ def test_a_deeply_nested_event_is_passed_over(checkout, cli):
 
 
 @pytest.mark.parametrize(
-    ("command", "read_only"),
-    [("step", ".git"), ("check", ".git/objects"), ("step", ".git/refs")],
+    ("command", "read_only"), [("step", ".git"), ("check", ".git/objects"), ("step", ".git/refs")]
 )
 def test_a_repository_for_reading_alone_is_told(checkout, command, read_only):
     # Root may write all the same, unless it hands that right back.

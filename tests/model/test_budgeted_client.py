@@ -106,10 +106,7 @@ def redacted(inner: Any, request: ChatRequest) -> ChatReply:
 def test_prompts_and_answers_carry_no_secret(scripted):
     reply = ChatReply(f"a {SECRET}", "stop", "m", Usage(1), f"trace {SECRET}", (CALL,))
     inner = scripted(reply)
-    messages = (
-        Message("user", f"use {SECRET}"),
-        Message("assistant", "", tool_calls=(CALL,)),
-    )
+    messages = (Message("user", f"use {SECRET}"), Message("assistant", "", tool_calls=(CALL,)))
     heard = redacted(inner, ChatRequest(Role.TARGET, "rollout", messages))
     assert (heard.text, heard.trace) == (f"a {HIDDEN}", f"trace {HIDDEN}")
     assert heard.tool_calls[0].arguments == f'{{"key": "{HIDDEN}"}}'

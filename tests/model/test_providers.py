@@ -149,10 +149,7 @@ def test_a_schema_is_kept_back_where_it_is_not_wanted(api, family):
 
 @pytest.mark.parametrize(
     "message",
-    [
-        "Invalid schema for response_format 'answer'",
-        "json_schema: not supported by this model",
-    ],
+    ["Invalid schema for response_format 'answer'", "json_schema: not supported by this model"],
 )
 def test_a_schema_that_is_not_understood_is_left_out_for_good(api, family, message):
     api.will({"error": {"message": message, "type": "invalid_request_error"}}, 400)
@@ -405,8 +402,7 @@ def test_models_that_only_the_newer_interface_serves_are_asked_there(api, model,
 
 
 @pytest.mark.parametrize(
-    ("provider", "field"),
-    [("deepseek", "reasoning_content"), ("openrouter", "reasoning_details")],
+    ("provider", "field"), [("deepseek", "reasoning_content"), ("openrouter", "reasoning_details")]
 )
 def test_what_was_reasoned_before_a_call_comes_back_with_it(api, provider, field):
     config = role(api, replace(FAMILIES[0], role={"provider": provider}))

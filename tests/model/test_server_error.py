@@ -28,11 +28,7 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
 
 @pytest.mark.parametrize(
     ("status", "fields"),
-    [
-        (429, {"code": "insufficient_quota"}),
-        (429, {"type": "insufficient_quota"}),
-        (402, {}),
-    ],
+    [(429, {"code": "insufficient_quota"}), (429, {"type": "insufficient_quota"}), (402, {})],
 )
 def test_an_empty_account_is_not_waited_for(status, fields):
     outcome = meaning(status, "pay", **fields)
@@ -277,8 +273,7 @@ def test_what_is_no_completion_may_pass(ask, content):
 
 
 @pytest.mark.parametrize(
-    ("more", "kept"),
-    [({}, False), ({"usage": {"prompt_tokens": 9, "completion_tokens": 3}}, True)],
+    ("more", "kept"), [({}, False), ({"usage": {"prompt_tokens": 9, "completion_tokens": 3}}, True)]
 )
 def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(ask, more, kept):
     with pytest.raises(TransientFailure, match="no answer") as caught:

@@ -246,8 +246,7 @@ def test_the_title_says_when_models_are_simulated():
 
 
 @pytest.mark.parametrize(
-    ("path", "name"),
-    [("AGENTS.md", "AGENTS.md"), ("a/b/SKILL.md", "b"), ("SKILL.md", "SKILL.md")],
+    ("path", "name"), [("AGENTS.md", "AGENTS.md"), ("a/b/SKILL.md", "b"), ("SKILL.md", "SKILL.md")]
 )
 def test_the_skill_is_called_by_its_folder_or_file(path, name):
     assert title(with_skill(path)).startswith(f"{name}: ")

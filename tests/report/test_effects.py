@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from skillopt_ci.report.effects import Effect, Observation, believe
 
 
-@given(
-    value=st.floats(-1, 1),
-    variance=st.floats(0.001, 1),
-    prior=st.floats(0.01, 1),
-)
+@given(value=st.floats(-1, 1), variance=st.floats(0.001, 1), prior=st.floats(0.01, 1))
 def test_one_observation_of_one_effect(value, variance, prior):
     means, shared = believe([Observation({"a": 1.0}, value, variance)], prior)
     share = prior**2 / (prior**2 + variance)

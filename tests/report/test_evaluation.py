@@ -39,9 +39,7 @@ def view(base: dict[str, float], head: dict[str, float], finding: Finding) -> Ev
 
 
 WORSE = view(
-    {f"t{n}": 1.0 for n in range(8)},
-    {f"t{n}": float(n > 5) for n in range(8)},
-    Finding.REGRESSION,
+    {f"t{n}": 1.0 for n in range(8)}, {f"t{n}": float(n > 5) for n in range(8)}, Finding.REGRESSION
 )
 
 UNMEASURED = EvaluationView("demo", "SKILL.md", Finding.INCONCLUSIVE, why="no budget")

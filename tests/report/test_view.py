@@ -25,8 +25,7 @@ def test_a_skill_that_a_person_changed_stays_on_the_scale():
 
 
 @pytest.mark.parametrize(
-    ("steps", "base_events", "improved"),
-    [(0, 0, False), (1, 0, True), (2, 2, False), (3, 2, True)],
+    ("steps", "base_events", "improved"), [(0, 0, False), (1, 0, True), (2, 2, False), (3, 2, True)]
 )
 def test_an_improvement_is_a_merged_step_that_base_lacks(steps, base_events, improved):
     assert replace(plain_run(steps), base_events=base_events).improved is improved

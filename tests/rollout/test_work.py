@@ -95,11 +95,7 @@ def test_what_is_told_makes_the_conversation():
         ("assistant", "Done."),
     ]
     assert worked.usage == CALL + CALL
-    assert (worked.ending, worked.response, worked.limit) == (
-        "done",
-        "the answer",
-        None,
-    )
+    assert (worked.ending, worked.response, worked.limit) == ("done", "the answer", None)
     assert len(told) == 6
 
 

@@ -15,13 +15,7 @@ from skillopt_ci.config.scorers import (
 )
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.build import (
-    check_scorers,
-    check_spec,
-    check_task,
-    combined,
-    grade_parts,
-)
+from skillopt_ci.scorers.build import check_scorers, check_spec, check_task, combined, grade_parts
 from skillopt_ci.tasks.task import Splits, Task
 
 PATTERN = {"type": "regex", "pattern": "a"}
@@ -49,12 +43,7 @@ EXACT = ExactScorer(type="exact")
         ("command", {"command": ["no-such-program"]}, [], "not found on the PATH"),
         ("command", {"command": ["./missing.sh"]}, [], "not an executable file"),
         ("python", {"entry": "nope.py:grade"}, [], "cannot be imported"),
-        (
-            "all",
-            {"of": [PATTERN, {"type": "exact"}]},
-            [],
-            "no references",
-        ),
+        ("all", {"of": [PATTERN, {"type": "exact"}]}, [], "no references"),
         ("any", {"of": [PATTERN, {"type": "contains", "contains": [""]}]}, ["x"], "empty text"),
     ],
 )

@@ -112,9 +112,7 @@ def test_yaml_that_only_the_standard_refuses_is_checked_further():
 def test_a_marker_without_its_partner_is_an_error():
     text = f"# A\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n\n{APPENDIX.end}\n"
     assert only(problems(text, AGENTS)) == Problem(
-        "error",
-        "The marker `<!-- APPENDIX_END -->` has no matching `<!-- APPENDIX_START -->`.",
-        5,
+        "error", "The marker `<!-- APPENDIX_END -->` has no matching `<!-- APPENDIX_START -->`.", 5
     )
 
 

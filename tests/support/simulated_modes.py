@@ -212,11 +212,7 @@ def _analyst(analyse: Analysis, mode: str, prompt: str, dice: Dice) -> Reply:
     return {**found, "patch": {"reasoning": reasoning, **spelt(mode, brief.skill, edits, dice)}}
 
 
-STAGES |= {
-    "ranking_rewrite": rank,
-    "rewrite": rewrite,
-    "lr_autonomous": choose_learning_rate,
-}
+STAGES |= {"ranking_rewrite": rank, "rewrite": rewrite, "lr_autonomous": choose_learning_rate}
 for _mode, _merge in (("_rewrite", merge_suggestions), ("_full_rewrite", merge_documents)):
     STAGES[f"analyst_error{_mode}"] = partial(_analyst, analyse_failures, _mode)
     STAGES[f"analyst_success{_mode}"] = partial(_analyst, analyse_successes, _mode)

@@ -11,12 +11,7 @@ from aiohttp import web
 from skillopt_ci.demo.client import MODELS, complete, find_model
 from skillopt_ci.demo.world import content_key
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.model.chat_server import (
-    BadRequestError,
-    error_response,
-    read_body,
-    reply_body,
-)
+from skillopt_ci.model.chat_server import BadRequestError, error_response, read_body, reply_body
 
 
 @dataclass(slots=True)

@@ -105,10 +105,7 @@ def test_two_different_objects_are_refused(text):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [
-        ('{"a": 1}\nAgain:\n{"a": 1}', 1),
-        ('Not {"a": 1} but\n```json\n{"a": 2}\n```', 2),
-    ],
+    [('{"a": 1}\nAgain:\n{"a": 1}', 1), ('Not {"a": 1} but\n```json\n{"a": 2}\n```', 2)],
     ids=["the same twice", "the only fenced one"],
 )
 def test_extract_json_takes_the_object_that_is_meant(text, value):

@@ -228,8 +228,7 @@ def explained(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("edit", "named"),
-    [(fewer, "the training tasks (8 → 6)"), (explained, "the training tasks")],
+    ("edit", "named"), [(fewer, "the training tasks (8 → 6)"), (explained, "the training tasks")]
 )
 def test_a_changed_task_file_is_named(checkout, edit, named):
     checkout.run(*ONE)
