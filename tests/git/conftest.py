@@ -1,9 +1,1 @@
-from repositories import (  # noqa: F401
-    bench,
-    elsewhere,
-    git_config,
-    here,
-    origin,
-    refusing_server,
-    repository,
-)
+from repositories import bench, elsewhere, git_config, here, origin, refusing_server, repository  # noqa: F401
