@@ -29,7 +29,8 @@ _ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
 
 def one_line(text: str, limit: int) -> str:
     """``text`` on one line of at most ``limit`` characters, without anything that acts."""
-    line = " ".join(visible(text).split())
+    # replacements are never shorter, so what stands far behind the limit changes nothing before it
+    line = " ".join(visible(text).split())[: limit + 100]
     for pattern, replacement in _ACTING:
         line = pattern.sub(replacement, line)
     return line if len(line) <= limit else _shortened(line, limit)
