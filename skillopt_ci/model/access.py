@@ -1,4 +1,4 @@
-"""How a role reaches its server: the address, the key that opens it, and how that stays unseen."""
+"""How a role reaches its server: the base URL, the key, and how the key stays hidden."""
 
 import asyncio
 import difflib
@@ -14,15 +14,15 @@ from skillopt_ci.util import read_text, stray_character
 
 NO_KEY = "none"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-#: OpenAI's models that only its newer interface serves.
+#: OpenAI models that only the Responses API serves.
 _RESPONSES_ONLY = re.compile(r"(gpt-5(\.\d+)?-codex|codex-mini|(gpt-5(\.\d+)?|o1|o3)-pro)(-.*)?")
 _V1 = "/openai/v1"
-#: Headers that hold secrets, by their names.
+#: Header names that suggest a secret value.
 _SECRET_HEADER = re.compile(r"KEY|TOKEN|SECRET|AUTH|COOKIE", re.IGNORECASE)
 
 
 def base_url_of(config: ModelRole) -> str:
-    """Root of the API that the role calls: for older Azure interfaces, of the deployment."""
+    """The root URL of the role's API; for older Azure APIs, the deployment's URL."""
     preset = config.preset
     url = config.base_url or preset.regions.get(config.region or "") or preset.base_url
     url = url.rstrip("/")
@@ -43,11 +43,11 @@ def uses_responses(config: ModelRole) -> bool:
     return config.provider in ("openai", "azure") and bool(_RESPONSES_ONLY.fullmatch(config.model))
 
 
-# Keys, and which variable or file holds them.
+# Keys, and the variables or files that hold them.
 
 
 def required_variable(config: ModelRole) -> str | None:
-    """The variable without which no call can succeed, None if there is none."""
+    """The environment variable that every call needs, or None."""
     if config.api_key_file or (config.preset.key_optional and not config.api_key_env):
         return None
     return config.key_variable
@@ -61,7 +61,7 @@ def required_variables(models: Models) -> tuple[str, ...]:
 def api_key(
     section: str, config: ModelRole, environ: Mapping[str, str], root: Path = Path()
 ) -> str:
-    """The role's key, or ModelSetupError; ``section`` (``model.target``) is for the message."""
+    """The role's key. Raises ModelSetupError, which names ``section`` (``model.target``)."""
     if config.api_key_file is not None:
         return _key_in_file(section, config.api_key_file, environ, root)
     variable = config.key_variable
@@ -72,7 +72,7 @@ def api_key(
 
 
 def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> dict[str, str]:
-    """The role's own headers with their variables filled in, or ModelSetupError."""
+    """The role's own headers with their variables filled in. Raises ModelSetupError."""
 
     def value_of(found: re.Match[str]) -> str:
         value = _value_of(found[1], environ, f"{section}.headers needs", "${%s}")
@@ -89,7 +89,7 @@ def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> d
 def resolved_key_values(
     models: Models, environ: Mapping[str, str], root: Path = Path()
 ) -> tuple[str, ...]:
-    """All keys that the roles use and that are there, for redaction."""
+    """All keys and secrets of the roles that are set, for redaction."""
     found: list[str] = []
     for role in filter(None, (models.target, models.optimizer, models.judge)):
         with suppress(ModelSetupError):
@@ -103,7 +103,7 @@ def resolved_key_values(
 
 
 def secret_values(names: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Of those variables among ``names`` whose names say that they are secret."""
+    """The values of the variables in ``names`` that are secret, judging by their names."""
     values = (environ.get(name, "").strip() for name in names if _SECRET_NAME.search(name))
     return tuple(filter(None, values))
 
@@ -157,7 +157,7 @@ def _value_of(variable: str, environ: Mapping[str, str], needs: str, setting: st
     )
 
 
-# Tokens of Azure's directory, for roles that sign in instead of sending a key.
+# Microsoft Entra tokens, for roles that sign in to Azure instead of sending a key.
 
 _SIGN_IN_HINTS = {
     "azure_cli": "Run `az login` first (in GitHub Actions the step azure/login).",
@@ -167,7 +167,7 @@ _SIGN_IN_HINTS = {
 
 
 def signed_in(section: str, azure: Azure) -> Callable[[], Awaitable[Mapping[str, str]]]:
-    """Gives the header with a token, renewed as needed; its calls raise ModelSetupError."""
+    """A function that returns the token header, renewed as needed; it raises ModelSetupError."""
     from azure.core.exceptions import AzureError  # noqa: PLC0415
     from azure.identity import (  # noqa: PLC0415 - an extra
         AzureCliCredential,
@@ -185,7 +185,7 @@ def signed_in(section: str, azure: Azure) -> Callable[[], Awaitable[Mapping[str,
     async def headers() -> Mapping[str, str]:
         async with one_at_a_time:
             try:
-                # In a thread: the Azure CLI is a program, and a slow one.
+                # In a thread: this may run the Azure CLI, which is slow.
                 token = await asyncio.to_thread(token_of)
             except AzureError as error:
                 said = " ".join(str(error).split())[:300]

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: requests and answers as JSON."""
+"""Anthropic's Messages API: writes requests and reads answers as JSON."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from skillopt_ci.model.providers import (
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema
 
-#: The API wants a limit; this one holds where neither the role nor the stage has any.
+#: The API requires a token limit; this is used if neither the role nor the stage sets one.
 _DEFAULT_LIMIT = 16_384
 _CACHED: Mapping[str, object] = MappingProxyType({"cache_control": {"type": "ephemeral"}})
 _EFFORTS = MappingProxyType({"minimal": "low"})
@@ -30,7 +30,7 @@ Block = dict[str, object]
 def anthropic_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """The whole body. What is to be cached ends behind the system prompt and at the end."""
+    """The whole body, with cache breakpoints after the system prompt and the last tool result."""
     limit = limit_in(settings)
     body: dict[str, object] = {"model": config.model}
     body["max_tokens"] = _DEFAULT_LIMIT if limit is None else limit
@@ -81,7 +81,7 @@ def _blocks(message: Message) -> Iterator[Block]:
     for image in message.images:
         source = {"type": "base64", "media_type": image.media_type, "data": image.data}
         yield {"type": "image", "source": source}
-    # A blank text is refused.
+    # The API rejects blank text blocks.
     if message.content.strip():
         yield _text(message.content)
     for call in message.tool_calls:
@@ -103,7 +103,7 @@ def _object(arguments: str) -> dict[str, object]:
 
 # Reading an answer.
 
-#: The reasons to stop in the words that all protocols share here.
+#: Anthropic's stop reasons, in the terms we use for every protocol.
 _FINISHED: Mapping[str, str] = MappingProxyType(
     {
         "end_turn": "stop",
@@ -117,7 +117,7 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 
 
 def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply:
-    """Raises :class:`ModelRefusal` if the model's guard ended the answer."""
+    """Raises :class:`ModelRefusal` if a safety classifier stopped the answer."""
     message = parsed(body)
     if not isinstance(message.get("content"), list):
         raise TransientFailure("the response holds no content")

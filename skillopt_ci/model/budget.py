@@ -1,4 +1,4 @@
-"""What calls cost and consume, role by role and stage by stage, and the budgets that hold them."""
+"""Usage and cost of calls by role and stage, and the budgets that limit them."""
 
 import asyncio
 import json
@@ -31,11 +31,11 @@ from skillopt_ci.model.types import (
 )
 from skillopt_ci.redaction import Redact, unchanged
 
-# What calls cost: by the configuration's own price, else by a maintained table, else unknown.
+# The price of calls: from the configuration, else from the genai-prices table, else unknown.
 
 Source = Literal["configuration", "table", "simulated", "unknown"]
 
-#: Providers that the table knows, by our names; Gemini is Google's there.
+#: Providers in the price table, by our names; the table lists Gemini under Google.
 _IN_TABLE = (
     *("anthropic", "azure", "deepseek", "gemini", "groq", "minimax", "mistral", "openai"),
     *("openrouter", "together"),
@@ -44,7 +44,7 @@ _IN_TABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """What a role's calls cost: None if nobody knows. ``text`` says it for people."""
+    """The price of a role's calls, None if unknown; ``text`` describes it to people."""
 
     source: Source
     text: str
@@ -55,7 +55,7 @@ class Tariff:
         return self.source != "unknown"
 
     def priced(self, usage: Usage) -> float | None:
-        """The provider's own figure goes first."""
+        """The cost of ``usage`` in dollars; a cost that the provider reports takes precedence."""
         return usage.cost_usd or self.cost_usd(usage)
 
 
@@ -69,7 +69,7 @@ def tariff_of(config: ModelRole) -> Tariff:
 
 
 def tariffs(models: Models) -> dict[str, Tariff]:
-    """The tariff of every role; the judge is the optimizer's model if it has none of its own."""
+    """The tariff of every role; without a judge model, the optimizer's model judges."""
     judge = models.judge or models.optimizer
     roles = {"target": models.target, "optimizer": models.optimizer, "judge": judge}
     return {name: tariff_of(config) for name, config in roles.items()}
@@ -92,14 +92,14 @@ def _cached(usage: Usage) -> tuple[int, int]:
 
 
 def _from_table(config: ModelRole) -> Tariff | None:
-    # Imported late: offline commands do without the table.
+    # Imported late: offline commands do not need the table.
     import genai_prices  # noqa: PLC0415
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
     places: list[tuple[str | None, str | None]] = []
     if config.base_url:
         places.append((None, config.base_url))
-    # OpenAI's protocol is spoken by others: at another address it says nothing of the price.
+    # Other servers speak OpenAI's protocol: at another address its prices do not apply.
     if config.provider in _IN_TABLE and not (config.base_url and config.provider == "openai"):
         places.append(("google" if config.provider == "gemini" else config.provider, None))
     for name, address in places:
@@ -128,12 +128,12 @@ def _from_table(config: ModelRole) -> Tariff | None:
     return None
 
 
-# What a step consumed, and what it may.
+# A step's usage, and its limits.
 
 
 @dataclass(slots=True)
 class Share:
-    """What one piece of work was charged, and how many of its calls came from the cache."""
+    """The usage charged to one piece of work, and how many of its calls came from the cache."""
 
     charged: Usage = field(default_factory=Usage)
     reused: int = 0
@@ -148,10 +148,10 @@ _ONE_CALL = Usage(calls=1)
 
 
 class Meter:
-    """Counts the calls of one step and stops it before one that a budget forbids.
+    """Counts the calls of one step and stops it before a call that would exceed a budget.
 
-    ``spent`` is what the run consumed before this step; at ``command_started`` (on ``clock``, in
-    seconds) the run's minutes begin. ``told`` hears of every call that is paid for.
+    ``spent`` is the run's usage before this step. The run's minutes start at ``command_started``
+    (seconds on ``clock``). ``told`` is called with the usage of every paid call.
     """
 
     def __init__(
@@ -175,14 +175,14 @@ class Meter:
         self._lent: list[Usage] = []
         self._changed = asyncio.Event()
         self._told = told
-        #: Calls that cost nothing because they had been answered before.
+        #: Calls that cost nothing because the cache had the answer.
         self.reused_calls = 0
 
     async def reserve(self, expected: Usage = _ONE_CALL) -> None:
-        """Announce a call that will consume at most ``expected``.
+        """Reserve budget for a call that is expected to consume at most ``expected``.
 
-        Where that does not fit beside the calls under way, it waits for what these consume: a limit
-        is exceeded by one call at most. Raises :class:`BudgetExhausted` if one is used up.
+        If it does not fit next to the calls in flight, wait until they are booked. So one call at
+        most exceeds a limit. Raises :class:`BudgetExhausted` if a limit is reached.
         """
         while (full := self._without_room(expected)) is not None:
             if not self._in_flight:
@@ -215,9 +215,9 @@ class Meter:
 
     @contextmanager
     def lent(self, parts: int) -> Iterator[Limits]:
-        """Set one of ``parts`` of what the budgets leave apart, for work done elsewhere.
+        """Set aside one of ``parts`` equal shares of the remaining budget for work elsewhere.
 
-        Charge what it consumed afterwards. Raises :class:`BudgetExhausted` if nothing is left.
+        The caller charges the actual usage. Raises :class:`BudgetExhausted` if nothing is left.
         """
         if (full := self._without_room(_ONE_CALL)) is not None:
             raise full
@@ -228,7 +228,7 @@ class Meter:
             calls=max(1, int(rest["calls"] / parts)) if "calls" in rest else None,
             tokens=max(1, int(rest["tokens"] / parts)) if "tokens" in rest else None,
             cost_usd=rest["cost_usd"] / parts if "cost_usd" in rest else None,
-            minutes=rest.get("minutes"),  # time passes for all at once
+            minutes=rest.get("minutes"),  # not divided: the shares run at the same time
         )
         lent = Usage(share.calls or 0, share.tokens or 0, cost_usd=share.cost_usd or 0.0)
         self._lent.append(lent)
@@ -239,7 +239,7 @@ class Meter:
 
     @contextmanager
     def shared(self) -> Iterator[Share]:
-        """Tell apart what the body, and tasks that it starts, are charged; it may be nested."""
+        """Track the usage of the body, and of the tasks it starts, separately; may be nested."""
         whole, share = _SHARE.get(), Share()
         token = _SHARE.set(share)
         try:
@@ -260,7 +260,7 @@ class Meter:
         return total(self._accounts.values())
 
     def require_prices(self, models: Models) -> None:
-        """Raise :class:`ModelSetupError` if a limit of cost meets an unknown price."""
+        """Raise :class:`ModelSetupError` if there is a cost limit but a price is unknown."""
         limited = [scope for scope, limits in self._limits.items() if limits.cost_usd is not None]
         if not limited:
             return
@@ -307,20 +307,20 @@ def _amounts(usage: Usage) -> dict[str, float]:
     return {"calls": usage.calls, "tokens": usage.tokens, "cost_usd": cost, "minutes": 0.0}
 
 
-# What a call will consume at most, as far as the calls before it tell.
+# The most that a call is likely to consume, judging by earlier calls.
 
-#: Before a role has answered: English has about four characters a token, other texts fewer.
+#: Used before a role's first answer: English has about four characters a token, other texts fewer.
 _CHARACTERS_PER_TOKEN = 3.0
-#: Before a stage has answered, and without a limit: the length of a long answer.
+#: Used before a stage's first answer if there is no token limit: the length of a long answer.
 _FIRST_ANSWER = 4_096
 _TOKENS_PER_PICTURE = 1_600
-#: A prompt's frame: roles, separators, the names of tools.
+#: Tokens of a prompt's frame: roles, separators, tool names.
 _FRAME = 16
 
 
 @dataclass(slots=True)
 class Forecast:
-    """Expects of each call the longest answer of its stage so far, and the densest prompt."""
+    """Assumes the longest answer so far of the stage, and the role's most tokens a character."""
 
     _longest: dict[Account, int] = field(default_factory=dict)
     _density: dict[Role, float] = field(default_factory=dict)
@@ -355,10 +355,10 @@ def _characters(request: ChatRequest) -> int:
 
 @dataclass(slots=True)
 class BudgetedClient:
-    """Asks each role's client within the budgets of ``meter``, which books what calls consume.
+    """Calls each role's client within the budgets of ``meter`` and books the usage there.
 
-    Secrets are redacted in requests, replies and errors. Questions to the optimizer hold one of
-    ``questions`` until they are answered; rollouts have slots of their own.
+    Redacts secrets in requests, replies and errors. A call to the optimizer holds one of the
+    ``questions`` slots until it is answered; rollouts have their own slots.
     """
 
     clients: Mapping[Role, ChatClient]

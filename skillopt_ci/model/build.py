@@ -1,4 +1,4 @@
-"""Opening the models of a run from their configuration."""
+"""Open a run's models from its configuration."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -28,9 +28,9 @@ from skillopt_ci.scorers.base import Judge
 
 @dataclass(frozen=True, slots=True)
 class ModelRouter:
-    """Open models: one pool of connections and one cache for all work.
+    """Open models with one connection pool and one cache for all work.
 
-    ``locks`` hold the keys of calls under way, so that identical requests share one call.
+    ``locks`` has a lock for each key of a call in flight, so identical requests share one call.
     """
 
     models: Models
@@ -47,9 +47,9 @@ class ModelRouter:
         used: Callable[[str], object] = lambda _: None,
         questions: Slots | None = None,
     ) -> ChatClient:
-        """A client whose calls ``meter`` holds to the budgets and ``scope`` pays for.
+        """A client limited by the budgets of ``meter``; the cache records ``scope`` as the payer.
 
-        ``used`` hears the key of each cached answer. Raises ModelSetupError for a missing price.
+        ``used`` gets the cache key of each answer. Raises ModelSetupError for a missing price.
         """
         meter.require_prices(self.models)
         client = BudgetedClient(
@@ -81,8 +81,8 @@ async def open_router(
 ) -> AsyncIterator[ModelRouter]:
     """The models of all roles; ``cache_path`` None means no cache.
 
-    ``root`` is the configuration's folder, for commands and key files. Raises ModelSetupError for
-    an absent key, program or package.
+    ``root`` is the configuration's folder, for commands and key files. Raises ModelSetupError if a
+    key, program or package is missing.
     """
     async with AsyncExitStack() as resources:
         clients = await _open_clients(_roles(models), environ, root, resources, observe)
@@ -115,7 +115,7 @@ async def _open_clients(
     resources: AsyncExitStack,
     observe: Observer,
 ) -> dict[Role, ChatClient]:
-    """Roles of one protocol share connections."""
+    """Open a client for each role; roles with the same protocol share connections."""
     clients: dict[Role, ChatClient] = {}
     pools: dict[str, Any] = {}
     for role, one in configs.items():

@@ -1,7 +1,7 @@
-"""Answered calls: the key of a call, one SQLite file for several processes, lines for machines.
+"""The cache of model calls: keys, a SQLite file that processes share, export to other machines.
 
-A file of lines is as trustworthy as the place it comes from: an answer in it is taken for what the
-model said. It must come from a job of the same workflow run.
+Imported answers are trusted as the model's own, so an exported file must come from a job of the
+same workflow run.
 """
 
 import asyncio
@@ -37,14 +37,15 @@ from skillopt_ci.model.types import (
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.util import read_text, write_atomically
 
-# What determines an answer.
+# The key of a call.
 
 
 def call_key(config: ModelRole, request: ChatRequest) -> str:
-    """SHA-256 in hex over everything that determines the answer: no role, stage, key or timeout."""
+    """Hex SHA-256 of all that determines the answer (not role, stage, API key or timeout)."""
+
     content: dict[str, object] = {
         "provider": config.provider,
-        # What has no address is kept under this one, as it always was.
+        # Roles without a URL have always used this one in their keys.
         "base_url": base_url_of(config) or PROVIDERS["openai"].base_url,
         "model": config.model,
         "messages": [_keyed(message) for message in request.messages],
@@ -57,7 +58,7 @@ def call_key(config: ModelRole, request: ChatRequest) -> str:
     }
     if config.program:
         content["command"] = list(config.program)
-    # Absent, not empty: what was answered before there were such settings keeps its key.
+    # Absent, not empty: answers cached before these settings existed keep their keys.
     if config.thinking is not None:
         content["thinking"] = config.thinking
     if config.preset.protocol == "chat" and uses_responses(config):
@@ -85,7 +86,7 @@ def _keyed(message: Message) -> list[object]:
     return content
 
 
-# SQLite files of what was paid for, whatever state they are found in.
+# SQLite files of paid results, opened even if damaged, outdated or locked.
 
 _SCHEMA = 1
 _BUSY_SECONDS = 60.0
@@ -94,7 +95,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class _UnusableFile(Exception):
-    """The file is no cache of this schema; the text says why."""
+    """The file is damaged or has another schema; the message says which."""
 
 
 class _LockedFile(InfrastructureError):
@@ -102,10 +103,10 @@ class _LockedFile(InfrastructureError):
 
 
 def _opened(path: Path, observe: Observer, tables: str, patience: float) -> sqlite3.Connection:
-    """Open the cache at ``path``, created with its folder if absent.
+    """Open the cache at ``path``; create it and its folder if missing.
 
-    A file that is damaged or of another schema is moved aside (``<name>.aside``), and ``observe``
-    hears of it. Raises :class:`UsageError`, or :class:`_LockedFile` after ``patience`` seconds.
+    A damaged file, or one of another schema, is moved to ``<name>.aside`` and reported to
+    ``observe``. Raises :class:`UsageError`, or :class:`_LockedFile` after ``patience`` seconds.
     """
 
     def refused(why: object) -> UsageError:
@@ -119,9 +120,9 @@ def _opened(path: Path, observe: Observer, tables: str, patience: float) -> sqli
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = Path(f"{path}.lock")
-        # FileLock would try again for ever to create a lock where nothing can be created.
+        # FileLock would retry forever if the lock file cannot be created.
         lock.touch()
-        # Switching to WAL and moving a damaged file aside are not safe between processes.
+        # Two processes must not switch to WAL or move a damaged file at the same time.
         with FileLock(lock, timeout=patience):
             try:
                 return _open(path, tables)
@@ -160,7 +161,7 @@ def _open(path: Path, tables: str) -> sqlite3.Connection:
             wrong = f"has schema {version}, not {_SCHEMA}"
     except sqlite3.Error as error:
         connection.close()
-        # The low byte is the primary code: SQLITE_CORRUPT has extended variants.
+        # SQLITE_CORRUPT has extended variants; the low byte is the primary code.
         if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF in _DAMAGED:
             raise _UnusableFile(f"is damaged ({error})") from error
         raise
@@ -168,17 +169,17 @@ def _open(path: Path, tables: str) -> sqlite3.Connection:
     raise _UnusableFile(wrong)
 
 
-#: The scope of an answer that another machine obtained: the first work to use it pays for it.
+#: The scope of another machine's answers: the first scope that uses one accounts for it.
 UNCLAIMED = ""
 
 
 class CacheFile:
-    """A SQLite file of what was paid for; what is written to it survives the process's death.
+    """A SQLite file of paid results; a write survives the death of the process.
 
     Raises :class:`InfrastructureError` if the file fails after it was opened.
     """
 
-    #: What the file is called in messages, its tables, and the one whose rows somebody paid for.
+    #: The file's name in messages, the SQL of its tables, and the table with ``paid_by``.
     _name: ClassVar[str]
     _tables: ClassVar[str]
     _paid: ClassVar[str]
@@ -191,7 +192,7 @@ class CacheFile:
 
     @classmethod
     async def opened(cls, path: Path, observe: Observer = silent) -> Self:
-        """The same for an event loop, which goes on (and can be interrupted) during the wait."""
+        """Open the file without blocking the event loop while another process holds the lock."""
         give_up = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
@@ -202,7 +203,7 @@ class CacheFile:
             await asyncio.sleep(_POLL_SECONDS)
 
     def is_paid_by(self, scope: str, key: str, paid_by: str) -> bool:
-        """Whether ``scope`` paid for what ``paid_by`` did; what is unclaimed is its from now on."""
+        """Whether ``scope`` is the payer; an unclaimed row becomes its own."""
         if paid_by != UNCLAIMED:
             return paid_by == scope
         query = f"UPDATE {self._paid} SET paid_by = ? WHERE key = ? AND paid_by = ?"  # noqa: S608
@@ -273,7 +274,7 @@ CREATE TABLE IF NOT EXISTS calls (
         return CachedCall(_outcome(json.loads(row[0]), Usage(**json.loads(row[1]))), row[2])
 
     def put(self, key: str, outcome: ChatReply | ModelRefusal, *, paid_by: str) -> None:
-        """The first answer to a key stands."""
+        """Store the answer, unless the key already has one."""
         self._execute(
             "INSERT INTO calls (key, reply, usage, paid_by) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (key) DO NOTHING",
@@ -281,16 +282,16 @@ CREATE TABLE IF NOT EXISTS calls (
         )
 
     def lines(self, keys: Iterable[str]) -> Iterator[str]:
-        """The answers with these keys as lines of a file, less what is not Unicode."""
+        """The answers with these keys as lines of JSON; skips answers that are invalid Unicode."""
         for key in dict.fromkeys(keys):
             if (call := self.get(key)) is not None:
                 content, usage = _content(call.outcome), call.outcome.usage
                 told = {"key": key, "paid_by": call.paid_by, "usage": usage, "reply": content}
-                with suppress(ValueError):  # half of a surrogate pair
+                with suppress(ValueError):  # a lone surrogate
                     yield _Answer.model_validate(told, strict=False).model_dump_json()
 
     def take(self, line: str) -> Callable[[], None]:
-        """Read a line of such a file, and return what takes it in; raises ValueError."""
+        """Parse a line and return a function that stores its answer. Raises ValueError."""
         found = _Answer.model_validate_json(line)
         outcome = _outcome(found.reply.model_dump(), found.usage)
         return lambda: self.put(found.key, outcome, paid_by=found.paid_by)
@@ -311,12 +312,11 @@ def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
 
 @dataclass(slots=True)
 class CachedClient:
-    """Answers from ``cache``, else asks ``inner`` and keeps the answer before returning it.
+    """Answers from ``cache``; otherwise calls ``inner`` and stores the answer before returning it.
 
-    A call that this ``scope`` paid for in a process that died is charged to ``meter`` again, so
-    that a resumed step accounts for the same usage as an uninterrupted one; so is one that another
-    machine obtained and nobody has accounted for. Every other hit is reuse. ``used`` hears each
-    key.
+    ``meter`` is charged again for a call that this ``scope`` paid for in a process that died: a
+    resumed step thus reports the same usage as an uninterrupted one. It is also charged for another
+    machine's answer that is unclaimed. Any other hit counts as reuse. ``used`` gets each key.
     """
 
     inner: ChatClient
@@ -329,7 +329,7 @@ class CachedClient:
     _accounted: set[str] = field(default_factory=set, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """A remembered refusal is raised again."""
+        """Raises a cached refusal again."""
         key = self.key_of(request)
         outcome: ChatReply | ModelRefusal
         async with self.locks.setdefault(key, asyncio.Lock()):
@@ -357,7 +357,7 @@ class CachedClient:
 
 # Answers as lines of JSON, for the cache of another machine.
 
-#: Reads a line, and returns what takes it in; raises ValueError.
+#: Parses a line and returns a function that stores its content; raises ValueError.
 Take = Callable[[str], Callable[[], None]]
 
 
@@ -369,14 +369,14 @@ class _Header(_Shape):
 def answer_lines(
     cache: CallCache, keys: Iterable[str], further: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """The answers with these keys as lines, a header first; ``further`` ones stand last."""
+    """A header line, the answers with these keys, then the ``further`` lines."""
     return (_Header().model_dump_json(), *cache.lines(keys), *further)
 
 
 def export_answers(
     cache: CallCache, keys: Iterable[str], file: Path, further: Iterable[str] = ()
 ) -> int:
-    """Write :func:`answer_lines` to ``file``, all or nothing; return how many there are."""
+    """Write :func:`answer_lines` to ``file`` atomically; return their number without header."""
     lines = answer_lines(cache, keys, further)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, "\n".join([*lines, ""]))
@@ -387,7 +387,7 @@ def import_answers(cache: CallCache, files: Iterable[Path], take: Take) -> int:
     sources = dict[Path, list[str]]()
     for file in files:
         try:
-            # only "\n" ends a line: JSON strings may hold other line breaks
+            # Split at "\n" only: JSON strings may hold other line breaks.
             sources[file] = read_text(file).split("\n")
         except OSError as error:
             raise UsageError(f"The answers in {file} cannot be read: {error.strerror}") from error
@@ -395,10 +395,10 @@ def import_answers(cache: CallCache, files: Iterable[Path], take: Take) -> int:
 
 
 def import_lines(cache: CallCache, sources: Mapping[Path, Iterable[str]], take: Take) -> int:
-    """Put the answers in these lines, by source, into ``cache``; return how many were taken.
+    """Store the lines of each source in ``cache``; return the number of lines stored.
 
-    ``take`` reads lines of other kinds; the first answer to a call stands. Raises UsageError that
-    names source and line, before anything is taken, if a line is not as it was written.
+    ``take`` parses lines of other kinds. Answers that exist already are kept. For a malformed line
+    raises UsageError with its source and number, before anything is stored.
     """
     entries = []
     for file, lines in sources.items():

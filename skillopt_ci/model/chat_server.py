@@ -1,4 +1,4 @@
-"""The server's side of OpenAI's chat protocol, for models of ours that others ask over HTTP."""
+"""The server side of OpenAI's chat protocol: lets other programs call our models over HTTP."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -22,20 +22,20 @@ from skillopt_ci.model.types import (
 )
 
 _ROLES: dict[str, ChatRole] = {role: role for role in get_args(ChatRole)} | {"developer": "system"}
-#: Longer bodies are refused: no conversation is that long.
+#: Longer request bodies are rejected: no conversation is that long.
 _MOST_BYTES = 256 * 1024 * 1024
-#: Who stops a server waits for no answers; to aiohttp, 0 would mean for ever.
+#: Shutdown does not wait for open requests; aiohttp takes 0 to mean forever.
 _SHUTDOWN_SECONDS = 0.01
 
 
 class BadRequestError(ValueError):
-    """A body that cannot be answered; the message says why."""
+    """The request body is invalid; the message says why."""
 
 
 def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
-    """The model asked for, the request (the target's), and how many answers are wanted.
+    """The requested model name, the request (as the target's), and the number of answers wanted.
 
-    Sampling settings are not read: the configuration says them. Raises :class:`BadRequestError`.
+    Sampling settings are ignored: the configuration sets them. Raises :class:`BadRequestError`.
     """
     try:
         asked = JsonObject(json.loads(body))
@@ -46,7 +46,7 @@ def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
     if asked.get("stream"):
         raise BadRequestError("answers are not streamed here; ask without `stream`")
     messages = [_message(message) for message in asked.each("messages")]
-    # many servers accept only one system message, at the beginning
+    # Many servers accept only one system message, at the beginning.
     count = next((n for n, one in enumerate(messages) if one.role != "system"), len(messages))
     if count:
         opening = "\n\n".join(message.content for message in messages[:count])
@@ -123,7 +123,7 @@ def error_response(status: HTTPStatus, message: str) -> web.Response:
 async def listening(
     respond: Callable[[web.Request], Awaitable[web.StreamResponse]], port: int = 0
 ) -> AsyncIterator[str]:
-    """Let ``respond`` answer at the base URL that is yielded; port 0 takes a free one."""
+    """Serve ``respond`` on this machine and yield the base URL; port 0 picks a free port."""
     application = web.Application(client_max_size=_MOST_BYTES)
     application.router.add_route("*", "/{path:.*}", respond)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)

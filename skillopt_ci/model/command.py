@@ -17,13 +17,13 @@ from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.program import CommandResult, run_program, signal_name, visible_environ
 
-#: Longer answers are no answers.
+#: A longer output counts as a failed try.
 _MOST_OUTPUT_BYTES = 4_000_000
 _TRACE_BYTES = 40_000
 _SHOWN = 300
 _CANNOT_RUN = (126, 127)
 
-# What agents on the command line say of their servers.
+# How agent CLIs report errors of their servers.
 BAD_KEY = re.compile(
     r"invalid (?:x-)?api[ -]?key|incorrect api key|api key (?:is )?(?:not valid|missing|required)"
     r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|(?:run|use) /login"
@@ -51,9 +51,9 @@ WRONG_SETTING = re.compile(
 
 
 class CommandClient:
-    """Runs a role's command, one process per call, one try; ``{root}`` becomes ``root``.
+    """Runs a role's command once per call, without retries; ``{root}`` becomes ``root``.
 
-    Raises :class:`ModelSetupError` if the program is not there.
+    Raises :class:`ModelSetupError` if the program is missing.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class CommandClient:
             raise TransientFailure(f"it printed more than {_MOST_OUTPUT_BYTES:,} bytes")
 
     def _refuse_setup(self, said: str) -> None:
-        """Raise for what an agent that we know would say again, however often it is asked."""
+        """Raise for errors of a known agent CLI that a retry would not fix."""
         config, section = self._config, self._section
         if config.provider == "command" or BUSY.search(said):
             return
@@ -167,5 +167,6 @@ def _arguments(config: ModelRole, root: Path) -> tuple[str, ...]:
         part.replace("{root}", str(root)).replace("{model}", config.model)
         for part in config.program
     )
-    # A path is meant from the configuration's folder, as everywhere; a bare name from the PATH.
+    # Paths are relative to the configuration's folder, as everywhere; bare names are on the PATH.
+
     return (str(root / program) if "/" in program else program, *others)

@@ -1,4 +1,4 @@
-"""OpenAI's two interfaces, which most servers speak: requests and answers as JSON."""
+"""OpenAI's two protocols, Chat Completions and Responses: writes requests, reads answers."""
 
 import json
 import re
@@ -39,10 +39,10 @@ def _strict(schema: ReplySchema) -> dict[str, object]:
     return {"name": schema.name, "schema": dict(schema.schema), "strict": True}
 
 
-# Chat completions, which most servers speak.
+# Chat Completions, which most servers speak.
 
 _BAD_GATEWAY = 502
-#: MiniMax's own codes for what others say by an HTTP status.
+#: MiniMax's error codes, with the HTTP status that other servers use.
 _STATUS_OF = {
     **dict.fromkeys((1026, 1027, 1042, 2013), 400),
     **dict.fromkeys((1004, 2049), 401),
@@ -57,7 +57,7 @@ _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 def chat_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """What changes from call to call stands last; ``extra_body`` has the last word."""
+    """The body of a request; ``extra_body`` overrides everything else."""
     body: dict[str, object] = {"model": config.model}
     if request.tools:
         body["tools"] = [
@@ -74,7 +74,7 @@ def chat_body(
 
 
 def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
-    """The reply, or the error that some servers put into a body of status 200.
+    """The reply, or the error that some servers send with status 200.
 
     Raises :class:`ModelRefusal` if a content filter ended the answer.
     """
@@ -92,7 +92,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
             raise TransientFailure("the response holds no choices")
         status = error.number("code") or _BAD_GATEWAY
         return ServerError(status, error.text("message"), code=error.text("code"))
-    # Servers that do not part thoughts from the answer put them in front of it.
+    # Some servers do not separate the model's thoughts but put them before the answer.
     text = _THOUGHTS.sub("", message.words("content"), count=1) or message.text("refusal")
     usage = usage_of(completion.at("usage"), request, text)
     finish = choice.text("finish_reason") or "stop"
@@ -107,13 +107,13 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
 
 
 def _tool_calls(message: JsonObject, carried: Collection[str]) -> tuple[ToolCall, ...]:
-    """The calls; what must come back with all of them is the state of the first."""
+    """The tool calls; the first one's state holds what must be sent back with all of them."""
     state = {name: message[name] for name in carried if message.get(name)}
     calls = []
     for number, call in enumerate(message.each("tool_calls")):
         if extra := call.at("extra_content"):
             state["extra_content"] = extra
-        # Some compatible servers leave the id out; a result must be able to name its call.
+        # Some compatible servers omit the id, but a result must name its call.
         kept = json.dumps(state) if state else ""
         identity, function = call.text("id") or f"call_{number}", call.at("function")
         calls.append(ToolCall(identity, function.text("name"), function.text("arguments"), kept))
@@ -123,7 +123,7 @@ def _tool_calls(message: JsonObject, carried: Collection[str]) -> tuple[ToolCall
 
 CHAT = Wire("/chat/completions", chat_body, read_reply)
 
-# The newer interface, Responses. Nothing is kept there, so what it reasoned comes back with calls.
+# Responses, the newer protocol. We have the server store nothing, so we send its reasoning back.
 
 _FAULTS = {"rate_limit_exceeded": 429, "server_error": 500}
 _BAD_REQUEST = 400

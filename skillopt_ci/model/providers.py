@@ -1,4 +1,4 @@
-"""A server as a model, whatever protocol it speaks: one try per call, and what its errors mean."""
+"""Calls to model servers under any protocol: one try per call, and the meaning of errors."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from skillopt_ci.model.types import (
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.util import lasting_import
 
-#: What servers call the limit of output tokens.
+#: Servers' names for the limit of output tokens.
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _LONGEST_MESSAGE = 500
 
@@ -35,7 +35,7 @@ _LONGEST_MESSAGE = 500
 
 
 def well_formed(text: str) -> str:
-    """``text`` with lone surrogates, which no UTF-8 file or request can hold, replaced by ``?``."""
+    """``text`` with lone surrogates replaced by ``?``, since UTF-8 cannot encode them."""
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
@@ -47,7 +47,7 @@ def state_of(call: ToolCall) -> Iterator[dict[str, object]]:
 def with_thoughts(
     calls: Iterable[ToolCall], thoughts: Iterable[JsonObject]
 ) -> tuple[ToolCall, ...]:
-    """``calls``, of which the first keeps what was thought before them for :func:`state_of`."""
+    """``calls``, the first with the preceding ``thoughts`` as its state; see :func:`state_of`."""
     items = [
         {"type": one.get("type"), **{k: v for k, v in one.items() if k not in ("type", "content")}}
         for one in thoughts
@@ -63,7 +63,7 @@ def data_url(image: Image) -> str:
 
 
 def as_sent(message: Message) -> dict[str, object]:
-    """``message`` in OpenAI's chat protocol; a plain one has nothing but role and content."""
+    """``message`` in OpenAI's chat protocol."""
     text = well_formed(message.content)
     pictures = [
         {"type": "image_url", "image_url": {"url": data_url(one)}} for one in message.images
@@ -77,7 +77,7 @@ def as_sent(message: Message) -> dict[str, object]:
             function = {"name": call.name, "arguments": well_formed(call.arguments)}
             told: dict[str, object] = {"id": call.id, "type": "function", "function": function}
             state = json.loads(call.state) if call.state else {}
-            # this belongs to the call itself; the rest of its state to the message
+            # `extra_content` belongs to the call, the rest of its state to the message.
             if isinstance(state, dict) and "extra_content" in state:
                 told["extra_content"] = state.pop("extra_content")
             of_message |= state if isinstance(state, dict) else {}
@@ -93,9 +93,9 @@ def limit_in(settings: Mapping[str, object]) -> object:
 
 
 def parsed(body: bytes) -> JsonObject:
-    """The object in ``body``, or a :class:`TransientFailure`."""
+    """The JSON object in ``body``. Raises :class:`TransientFailure` if there is none."""
     try:
-        # Of a text that was cut in an escape a lone surrogate is left.
+        # A text that was cut within an escape ends with a lone surrogate.
         document = json.loads(well_formed(json.dumps(json.loads(body), ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
         page = "a web page, not a completion: base_url must be the root of an API"
@@ -107,19 +107,19 @@ def parsed(body: bytes) -> JsonObject:
 
 
 def no_answer(reply: ChatReply) -> TransientFailure:
-    """For a ``reply`` with neither text nor tool call, which OpenAI's protocols do not know.
+    """The failure for a ``reply`` without text or tool calls, which OpenAI's protocols exclude.
 
-    If its tokens were billed, it is taken for the answer once retries are used up.
+    If its tokens were billed, it becomes the answer when retries run out.
     """
     answered = reply.usage.completion_tokens > 0 and not reply.usage.estimated
     return TransientFailure("the server sent no answer", reply=reply if answered else None)
 
 
 def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
-    """The usage of one call, under any protocol's names; estimated from its texts without any."""
+    """The usage of one call in any protocol; estimated from the texts if none is reported."""
     asked = told.at("prompt_tokens_details") or told.at("input_tokens_details")
     said = told.at("completion_tokens_details") or told.at("output_tokens_details")
-    # Anthropic counts these beside the prompt's tokens.
+    # Anthropic does not include these in the prompt's tokens.
     read, written = map(told.number, ("cache_read_input_tokens", "cache_creation_input_tokens"))
     prompt = told.number("prompt_tokens", "input_tokens") + read + written
     if not (prompt and told.has("completion_tokens", "output_tokens")):
@@ -137,13 +137,13 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     )
 
 
-# Errors that servers answer with.
+# Errors of servers.
 
-#: Said by servers that answer 400 to a wrong key.
+#: Messages of servers that answer 400 to a wrong key.
 _BAD_KEY_WORDS = re.compile(
     r"api[ _]key (?:not valid|is invalid)|invalid api[ _]key", re.IGNORECASE
 )
-#: The model wrote something that the server could not read as a call or as JSON: it may not again.
+#: The server could not parse the model's output as a call or as JSON; a retry may succeed.
 _GARBLED = frozenset({"json_validate_failed", "tool_use_failed"})
 _OVERLOADED = frozenset({429, 503, 529})
 _PASSING = frozenset({408, 409, 425, 429})
@@ -169,7 +169,7 @@ _UNSUPPORTED_WORDS = re.compile(
 
 _END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
 
-#: By setting, the words in which servers complain of it.
+#: For each setting, the names that servers use for it in errors.
 _SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
     "max_completion_tokens": ("max_completion_tokens",),
     "max_tokens": ("max_tokens",),
@@ -186,7 +186,7 @@ _SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerError:
-    """What a server said instead of an answer; ``retry_after`` is in seconds."""
+    """A server's error; ``retry_after`` is in seconds."""
 
     status: int
     message: str
@@ -229,9 +229,9 @@ class ServerError:
         )
 
     def refused_setting(self, sent: Collection[str]) -> str | None:
-        """The setting among ``sent`` that the server does not support, if that is its complaint.
+        """The setting in ``sent`` that the server does not support, or None for another error.
 
-        A schema counts whatever is said to be wrong with it.
+        Any complaint about a schema counts as not supporting it.
         """
         if self.status not in {400, 422}:
             return None
@@ -269,7 +269,7 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
 
 def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     body = error.body
-    # Google puts its errors into a list of one, Anthropic's library leaves the envelope on.
+    # Google wraps its error in a list; Anthropic's library does not unwrap the `error` key.
     found = body[0] if isinstance(body, list) and body else body
     fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
     fields = fields.at("error") or fields
@@ -277,7 +277,7 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     return ServerError(
         status=error.status_code,
         message=redact(" ".join(str(message).split()), secrets)[:_LONGEST_MESSAGE],
-        # Anthropic's stable name for what went wrong is among the details.
+        # Anthropic's stable error code is in the details.
         code=fields.text("code") or fields.at("details").text("error_code"),
         type=fields.text("type"),
         param=fields.text("param"),
@@ -290,14 +290,14 @@ def _reason(error: BaseException) -> str:
     return str(error) if cause is None else str(cause) or _reason(cause)
 
 
-# Asking a server.
+# Calling a server.
 
 #: Seconds to wait for a connection.
 _LONGEST_CONNECT = 4.0
 
 
 def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
-    """Raise :class:`ModelSetupError` for pictures or tools that the provider cannot take."""
+    """Raise :class:`ModelSetupError` if the provider cannot take the request's images or tools."""
     preset = config.preset
     if not preset.images and any(message.images for message in request.messages):
         raise ModelSetupError(
@@ -328,7 +328,7 @@ def settings_of(
 
 
 class Wire(NamedTuple):
-    """A protocol: where requests go, how one is put, and how an answer is read."""
+    """A protocol: its path, and functions that write a request and read an answer."""
 
     path: str
     body: Callable[[ModelRole, ChatRequest, Mapping[str, object]], dict[str, object]]
@@ -336,7 +336,7 @@ class Wire(NamedTuple):
 
 
 def library_of(config: ModelRole) -> Any:
-    """The official client library for the role's protocol; importing it is slow."""
+    """The official client library for the role's protocol; the import is slow."""
     return lasting_import("anthropic" if config.preset.protocol == "messages" else "openai")
 
 
@@ -349,11 +349,11 @@ def connection_pool(config: ModelRole, size: int) -> Any:
 
 
 class ServerClient:
-    """Answers a role's requests from a server, one try each.
+    """Sends a role's requests to a server, without retries.
 
-    ``section`` (``model.target``) is for messages. A setting that the server does not support is
-    left out (the token limit renamed) from then on. Raises ModuleNotFoundError where signing in to
-    Azure needs the extra ``azure``.
+    ``section`` (``model.target``) is for messages. Once the server rejects a setting as
+    unsupported, later requests omit it (the token limit is renamed first). Raises
+    ModuleNotFoundError if signing in to Azure needs the extra ``azure``.
     """
 
     def __init__(
@@ -372,7 +372,7 @@ class ServerClient:
         self._refused = set[str]()
         azure, self._library = config.azure, library_of(config)
         self._signed_in = signed_in(section, azure) if azure and azure.auth != "key" else None
-        # Spelt out and not by OpenAI's own Azure client, which would ask the environment.
+        # Not OpenAI's own Azure client: it would read environment variables.
         older = azure.api_version if azure else None
         by_azure = {"api-key": key} if older and key != NO_KEY else {}
         is_anthropic = config.preset.protocol == "messages"
@@ -384,12 +384,12 @@ class ServerClient:
             default_headers={**by_azure, **headers},
             http_client=pool,
             max_retries=0,
-            # There is one in `_send`: the library takes any hang-up for a time-out.
+            # `_send` applies our own timeout: the library reports any hang-up as a timeout.
             timeout=self._library.Timeout(None, connect=_LONGEST_CONNECT),
         )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Raises :class:`TransientFailure`, or what :class:`ChatClient` says."""
+        """Raises :class:`TransientFailure` and the errors of :class:`ChatClient`."""
         config, wire = self._config, self._wire
         require_abilities(self._section, config, request)
         while True:
@@ -409,8 +409,8 @@ class ServerClient:
         options = {"headers": await self._signed_in() if self._signed_in else {}}
         try:
             async with asyncio.timeout(config.timeout):
-                # Not by the library's methods for this path: they import all that a provider has,
-                # and go through the body field by field, which takes longer than sending it.
+                # Not the library's methods for this path: they import a provider's whole API and
+                # walk the body field by field, which takes longer than sending it.
                 answer: bytes = await self._server.post(
                     self._wire.path, cast_to=bytes, body=body, options=options
                 )
@@ -428,10 +428,10 @@ class ServerClient:
 
     def _can_do_without(self, setting: str) -> bool:
         if setting in self._refused:
-            return True  # another call has learned it meanwhile
+            return True  # another call has found this out meanwhile
         is_limit = setting in _LIMITS
         if is_limit and not self._refused.isdisjoint(_LIMITS):
-            return False  # it takes neither name
+            return False  # the server accepts neither name
         self._refused.add(setting)
         other = next(name for name in _LIMITS if name != setting)
         remedy = f"sent as {other}" if is_limit else "left out"

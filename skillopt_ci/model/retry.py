@@ -1,4 +1,4 @@
-"""Trying a call again while its failures may pass, and how many tries a role has under way."""
+"""Retries of transient failures, and the limit of a role's calls in flight."""
 
 import asyncio
 import itertools
@@ -16,9 +16,9 @@ from skillopt_ci.progress import Note, Observer, silent
 
 
 class Throttle:
-    """Lets at most ``ceiling`` calls be under way, fewer while the server is overloaded.
+    """Limits calls in flight to ``ceiling``, and to fewer while the server is overloaded.
 
-    First come, first served. It belongs to one event loop.
+    First come, first served. Belongs to one event loop.
     """
 
     def __init__(self, ceiling: int) -> None:
@@ -27,7 +27,7 @@ class Throttle:
         self._under_way = 0
         self._resume_at = 0.0
         self._epoch = 0
-        #: The first of those who wait holds the door, and looks again whenever a place is freed.
+        #: Held by the first waiter, which checks again whenever a slot is freed.
         self._door = asyncio.Lock()
         self._freed = asyncio.Event()
 
@@ -37,7 +37,7 @@ class Throttle:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
-        """Wait for a place and keep it; hand its value to :meth:`overloaded`."""
+        """Wait for a slot and hold it; pass the yielded value to :meth:`overloaded`."""
         async with self._door:
             while (pause := self._resume_at - _now()) > 0 or self._under_way >= self.limit:
                 self._freed.clear()
@@ -55,9 +55,9 @@ class Throttle:
         self._window = min(self._ceiling, self._window + 1 / self._window)
 
     def overloaded(self, since: int, retry_after: float | None) -> None:
-        """Halve the limit, once for all calls that were under way together (since ``since``).
+        """Halve the limit, but only once for all calls that :meth:`slot` gave the same ``since``.
 
-        Nobody begins within the next ``retry_after`` seconds.
+        No call starts within the next ``retry_after`` seconds.
         """
         if since == self._epoch:
             self._window = max(1.0, self._window / 2)
@@ -73,8 +73,8 @@ def _now() -> float:
 class TransientFailure(InfrastructureError):
     """One try failed for a reason that may pass.
 
-    ``retry_after`` (seconds) is what the server asks for; ``unreachable``: no connection was made;
-    ``reply`` is taken for the answer if the last try ends like this.
+    ``retry_after`` is the wait that the server asks for, in seconds; ``unreachable``: no connection
+    was made. If the last try fails like this, ``reply`` is used as the answer.
     """
 
     def __init__(
@@ -102,21 +102,21 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
         then = parsedate_to_datetime(headers.get("retry-after", ""))
     except ValueError:
         return None
-    # A date in "-0000" (or without a zone) comes back naive; HTTP dates are UTC by definition.
+    # A date in "-0000" (or without a zone) parses as naive; HTTP dates are UTC by definition.
     return max(0.0, ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds())
 
 
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 60.0
 _LONGEST_RETRY_AFTER = 120.0
-#: Seconds within which a server that was never reached has to be.
+#: Seconds until we give up on a server that was never reached.
 _FIRST_CONTACT = 5.0
 
 
 def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float]) -> float:
     """Seconds to wait after failed try ``try_number`` (from 1): exponential with full jitter.
 
-    A server's wish is a floor: calls that were turned away together must not come back together.
+    ``retry_after`` also gets jitter: calls that were rejected together must not return together.
     """
     if retry_after is None:
         return draw() * min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(try_number - 1, 16))
@@ -125,10 +125,10 @@ def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float
 
 @dataclass(slots=True)
 class RetryingClient:
-    """Repeats calls that end in :class:`TransientFailure`, at most ``retries`` times each.
+    """Retries calls that end in :class:`TransientFailure`, at most ``retries`` times each.
 
-    A server that nobody has reached yet gets a few seconds only: its address is probably wrong. Any
-    other exception passes. Queueing, pauses and failed tries cost no working time.
+    A server that was never reached gets only a few seconds: its address is probably wrong. Other
+    exceptions pass through. Queueing, pauses and failed tries do not count as working time.
     """
 
     inner: ChatClient
@@ -146,7 +146,7 @@ class RetryingClient:
         self._throttle = Throttle(max_concurrency)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Raises ModelUnavailable when retries ran out, InfrastructureError if never reached."""
+        """Raises ModelUnavailable if retries run out, InfrastructureError if never reached."""
         began = _now()
         for number in itertools.count(1):
             try:

@@ -1,10 +1,10 @@
-"""What every part of skillopt-ci asks of a model, and what it gets back.
+"""Requests to models, their replies, and the errors of a call.
 
-A :class:`ChatClient` answers one request. The real thing is a stack of at most four::
+A :class:`ChatClient` answers one request. In a run it is a stack of up to four clients::
 
     Cached (SQLite) → Budgeted (budget, usage, secrets) → Retrying (backoff) → provider
 
-where a provider is a server, a program or a simulation. Below the budget each role has its own.
+where a provider is a server, a program or a simulation. Each role has its own last two clients.
 """
 
 import json
@@ -28,10 +28,11 @@ _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls consumed. ``cost_usd`` is None as soon as one price is unknown.
+    """The usage of calls. ``cost_usd`` is None if any price is unknown.
 
-    ``prompt_tokens`` include cached and cache-written ones, ``completion_tokens`` the reasoning.
-    ``estimated``: the server reported no usage, and tokens were counted from the text.
+    ``prompt_tokens`` include tokens read from and written to the provider's cache;
+    ``completion_tokens`` include reasoning. ``estimated``: the server reported no usage, so tokens
+    are estimated from the text.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -64,7 +65,7 @@ class Usage:
 
 
 class Account(NamedTuple):
-    """What usage is booked under: who was asked (a role's name), and for which stage."""
+    """The key that usage is booked under: a role's name and a stage."""
 
     role: str
     stage: str
@@ -72,13 +73,13 @@ class Account(NamedTuple):
 
 Accounts = Mapping[Account, Usage]
 
-#: Stages in which the target is asked.
+#: Stages that call the target.
 _TARGET_STAGES = frozenset(
     {"rollout", "selection", "slow_rollout", "test", "train", "all", "confirmation"}
 )
 
 
-#: Larger amounts are mistakes.
+#: Larger numbers from servers are taken for errors.
 _MOST = 1e15
 
 
@@ -95,7 +96,7 @@ def by_role(accounts: Accounts) -> dict[str, Usage]:
 
 
 def role_of(stage: str) -> str:
-    """The role that a stage asks, for records that name stages only."""
+    """The role that a stage calls, for records that only name stages."""
     if stage.partition(" ")[0] in _TARGET_STAGES:
         return "target"
     return "judge" if stage == "judge" else "optimizer"
@@ -109,7 +110,7 @@ def _grouped(named: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
 
 
 class JsonObject(dict[str, object]):
-    """An object that somebody else wrote. What is not there, or is something else, is empty."""
+    """A JSON object from outside. Members that are missing or of the wrong type read as empty."""
 
     def at(self, *path: str) -> "JsonObject":
         value: object = self
@@ -126,7 +127,7 @@ class JsonObject(dict[str, object]):
         return as_text(self.get(key))
 
     def words(self, key: str, between: str = "") -> str:
-        """A text, or the texts of the blocks that stand in its place."""
+        """The member's text, or the joined texts of its list of blocks."""
         blocks = self.each(key)
         if blocks or self.get(key) == []:
             return between.join(one.text("text") for one in blocks)
@@ -142,7 +143,7 @@ class JsonObject(dict[str, object]):
         return float(value) if 0 <= value <= _MOST else None
 
     def number(self, *keys: str) -> int:
-        """The first of ``keys`` that is an amount, whole; 0 without one."""
+        """The first of ``keys`` with a valid number, as an integer; 0 if there is none."""
         return next((int(self.money(key) or 0) for key in keys if self.has(key)), 0)
 
 
@@ -153,7 +154,7 @@ def as_text(value: object) -> str:
 
 
 class Role(StrEnum):
-    """Who is asked: the model under training, the one that edits, the one that grades."""
+    """A model's role: it uses the skill (target), improves it (optimizer) or grades (judge)."""
 
     TARGET = "target"
     OPTIMIZER = "optimizer"
@@ -171,7 +172,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ReplySchema:
-    """The JSON Schema that a reply must fit, where the server can see to it."""
+    """The JSON Schema of a reply, enforced if the server supports it."""
 
     name: str
     schema: Mapping[str, object]
@@ -181,7 +182,7 @@ class ReplySchema:
 class ChatRequest:
     """One call; ``stage`` is a label for the accounts and does not change the answer.
 
-    ``attempt`` tells independent samples of the same prompt apart.
+    ``attempt`` distinguishes independent samples of the same prompt.
     """
 
     role: Role
@@ -195,9 +196,9 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """An answered call. ``finish_reason`` is the server's word (``stop``, ``length``, …).
+    """An answered call. ``finish_reason`` is in OpenAI's terms (``stop``, ``length``, …).
 
-    ``trace`` is what an agent says of how it came to its answer, empty for a plain model.
+    ``trace`` is an agent's account of its work; empty for a plain model.
     """
 
     text: str
@@ -212,17 +213,16 @@ class ChatClient(Protocol):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer ``request``.
 
-        Raises ModelSetupError when no retry can help, :class:`ModelRefusal` when the prompt is the
-        cause, :class:`ModelUnavailable` when retries ran out, BudgetExhausted before a forbidden
-        call.
+        Raises ModelSetupError if no retry can help, :class:`ModelRefusal` if the prompt is the
+        cause, :class:`ModelUnavailable` if retries run out, BudgetExhausted if a budget is used up.
         """
         ...
 
 
 class ModelRefusal(SkilloptError):
-    """The server will not answer this prompt (content filter, too long): the task's own outcome.
+    """The server refuses this prompt (content filter, too long); this is the task's own outcome.
 
-    ``usage`` is what the refused call consumed all the same.
+    ``usage`` is the usage of the refused call.
     """
 
     def __init__(self, message: str, *, hint: str = "", usage: Usage = Usage(calls=1)) -> None:
@@ -231,7 +231,7 @@ class ModelRefusal(SkilloptError):
 
 
 class ModelUnavailable(InfrastructureError):
-    """A call kept failing for reasons that are not the prompt's."""
+    """A call kept failing for reasons other than its prompt."""
 
 
 def estimated_usage(request: ChatRequest, text: str) -> Usage:
@@ -241,7 +241,8 @@ def estimated_usage(request: ChatRequest, text: str) -> Usage:
 
 
 def reply_schema(config: ModelRole, request: ChatRequest) -> ReplySchema | None:
-    """The schema that the server is told of: none where it cannot see to it or must not be."""
+    """The schema to send; None if the server cannot enforce it or the configuration forbids it."""
+
     told = config.structured_output == "auto" and config.preset.structured != "none"
     return request.reply_schema if told else None
 
