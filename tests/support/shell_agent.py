@@ -12,16 +12,21 @@ from tests.conftest import Checkout, Workshop
 
 PROGRAM = """\
 #!/bin/sh
-item=$(grep -o 'Item [0-9]* of kind [a-d]' | tail -1)
-number=$(echo "$item" | cut -d' ' -f2) kind=$(echo "$item" | cut -d' ' -f5)
+while read -r line || [ -n "$line" ]; do
+    case $line in *"Item "*" of kind "[a-d]) item="Item ${line##*Item }" ;; esac
+done
+set -- $item
+number=$2 kind=$5
 if [ -e "PLACE/kill" ] && [ "$(wc -l < PLACE/made)" -ge "$(cat PLACE/kill)" ]; then
     rm PLACE/kill
     kill -9 "$MORTAL"
     sleep 60
 fi
 letter=
-if grep -q "Kind $kind: a number begins with $kind" AGENTS.md 2>/dev/null; then letter=$kind; fi
-if grep -q "Leave out every answer" AGENTS.md 2>/dev/null; then letter= number=; fi
+case "$(cat AGENTS.md 2>/dev/null)" in
+    *"Leave out every answer"*) number= ;;
+    *"Kind $kind: a number begins with $kind"*) letter=$kind ;;
+esac
 echo "$letter$number" > answer.txt
 echo "wrote answer.txt"
 echo "$item" >> PLACE/made
