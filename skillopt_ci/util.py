@@ -13,11 +13,11 @@ import os
 import stat
 import sys
 import tempfile
-import textwrap
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -106,15 +106,17 @@ def attribute_docs(cls: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if owner.__module__.partition(".")[0] == "skillopt_ci":
-            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-            for field, below in pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
+            for field, below in pairwise(_classes(owner.__module__)[owner.__name__].body):
                 match field, below:
-                    case (
-                        ast.AnnAssign(target=ast.Name(id=name)),
-                        ast.Expr(value=ast.Constant(value=str(text))),
-                    ):
+                    case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
                         found[name] = inspect.cleandoc(text)
     return found
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    nodes = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
+    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
 
 def lasting_import(name: str) -> ModuleType:
