@@ -42,7 +42,6 @@ from skillopt_ci.util import read_text, write_atomically
 
 def call_key(config: ModelRole, request: ChatRequest) -> str:
     """Hex SHA-256 of all that determines the answer (not role, stage, API key or timeout)."""
-
     content: dict[str, object] = {
         "provider": config.provider,
         # Roles without a URL have always used this one in their keys.

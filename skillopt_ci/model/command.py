@@ -168,5 +168,4 @@ def _arguments(config: ModelRole, root: Path) -> tuple[str, ...]:
         for part in config.program
     )
     # Paths are relative to the configuration's folder, as everywhere; bare names are on the PATH.
-
     return (str(root / program) if "/" in program else program, *others)

@@ -242,7 +242,6 @@ def estimated_usage(request: ChatRequest, text: str) -> Usage:
 
 def reply_schema(config: ModelRole, request: ChatRequest) -> ReplySchema | None:
     """The schema to send; None if the server cannot enforce it or the configuration forbids it."""
-
     told = config.structured_output == "auto" and config.preset.structured != "none"
     return request.reply_schema if told else None
 

@@ -1,1 +1,1 @@
-"""What people read, made from the records: pure text, no input or output."""
+"""Reports for people, rendered from the records as text, without I/O."""

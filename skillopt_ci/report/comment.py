@@ -1,4 +1,4 @@
-"""What a run says on GitHub: comments, its pull request, its check, answers to reviewers."""
+"""A run's texts on GitHub: comments, pull request, checks, answers to reviewers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, not
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import difference_text, plural, score
 
-#: Belongs to every simulated number.
+#: Must accompany every simulated number.
 SIMULATED = (
     "> [!WARNING]\n> The models were **simulated**: these scores say nothing about a real model."
 )
@@ -47,7 +47,7 @@ def marker(run: str, part: str = "") -> str:
 def pinned_comment(
     run: RunView, links: Links, *, inconclusive: str = "", limit: int = md.COMMENT_BYTES
 ) -> str:
-    """What happened last, and a folded section for every event, in at most ``limit`` bytes."""
+    """The run's standing and a section for every event, in at most ``limit`` bytes."""
     head = md.join(marker(run.state.run), _standing(run, inconclusive))
     told = run.history[run.base_events :]
     sections = [event_section(run, links, entry) for entry in reversed(told)]
@@ -55,7 +55,7 @@ def pinned_comment(
 
 
 def step_comment(run: RunView, links: Links, *, inconclusive: str = "") -> str:
-    """A comment of its own for the newest step; without a step, where training stands."""
+    """A separate comment for the newest step; without a step, where training stands."""
     part = "start" if run.newest is None else run.newest.anchor
     head = md.join(marker(run.state.run, part), _standing(run, inconclusive))
     steps = [entry for entry in run.history if entry.kind == "step"]
@@ -114,9 +114,9 @@ def lessons_text(run: RunView, links: Links) -> str:
 
 
 def _gain(run: RunView, *, sure: bool = True) -> str:
-    """What the skill is better by than base's: ``+0.850 ± 0.093 (95 %) on 60 test tasks``.
+    """The skill's gain over base: ``+0.850 ± 0.093 (95 %) on 60 test tasks``.
 
-    The test tasks say it, which no decision looked at, where this very text was tested.
+    Comes from the test tasks, which no decision used, if exactly this text was tested.
     """
     current, found = run.state.current, run.summary
     if run.unscored:
@@ -183,14 +183,14 @@ def footer(run: RunView, links: Links) -> str:
     return f"<sub>{md.join(*parts, by=' · ')}</sub>"
 
 
-# The check on a commit: what a step came to, where people look for what blocks a merge.
+# The check on a commit: a step's outcome, where people look for what blocks a merge.
 
 _MOST_ANNOTATIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Where a task is written: a file of the repository, and a line of it."""
+    """Where a task is defined: a file in the repository and a line."""
 
     path: str
     line: int
@@ -203,7 +203,7 @@ def step_check(
     inconclusive: str = "",
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
-    """The check on the tip: green only for what was measured to be better, else neutral."""
+    """The check on the tip: green only for a measured improvement, else neutral."""
     newest = run.newest
     judged = newest is not None and not inconclusive and not run.unscored
     decision = newest.record.decision if newest is not None and judged else None
@@ -245,7 +245,7 @@ def step_check(
 
 
 def confirmation_check(run: RunView, links: Links) -> WantedCheck | None:
-    """Whether fresh attempts confirm the tip; pending while they have yet to, for merge rules."""
+    """Whether fresh attempts confirm the tip; pending until then, so merge rules can require it."""
     test = run.confirmation
     if run.state.confirmed is None:
         return None
@@ -264,7 +264,7 @@ def confirmation_check(run: RunView, links: Links) -> WantedCheck | None:
 def annotations(
     remarks: Iterable[tuple[str, str, str]], tasks: Mapping[str, TaskPlace]
 ) -> Iterator[Annotation]:
-    """For each remark on a task: its name, what became of it, a sentence."""
+    """Annotations for ``remarks``: a task's name, its outcome, a sentence."""
     placed = [remark for remark in remarks if remark[0] in tasks]
     for task, word, text in placed[:_MOST_ANNOTATIONS]:
         place = tasks[task]
@@ -282,7 +282,7 @@ def annotations(
 
 
 def note_answers(run: str, record: StepRecord, commit: str, links: Links) -> dict[str, str]:
-    """The answer to each note by its id; ``commit`` is the step's verdict."""
+    """The answer to each note, by the note's id; ``commit`` is the step's verdict."""
     return {
         one.note.id: md.cut(
             md.join(

@@ -1,4 +1,4 @@
-"""Commit messages: the subject says in words what changed, the trailers carry the facts.
+"""Commit messages: the subject says what changed, the trailers carry the facts.
 
 The module is a :class:`~skillopt_ci.training.run_context.Render`.
 """
@@ -115,7 +115,7 @@ def _text(
         "Skillopt-Skill-Sha256": skill,
         "Skillopt-Config-Sha256": config,
     }
-    # what a step consumed is in the verdict on its edits, not in that on its notes
+    # A step's usage belongs to the verdict on its edits, not to the one on its notes.
     if not (isinstance(record, HistoryEntry) and record.kind == "notes"):
         trailers["Skillopt-Tokens"] = str(record.usage.tokens)
         trailers["Skillopt-Cost-Usd"] = "unknown" if cost is None else f"{cost:.6f}"
@@ -263,7 +263,7 @@ def _finished(summary: Summary, seconds: float) -> tuple[_Words, dict[str, str]]
 
 
 def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
-    """A run at a glance; ``seconds`` is the time that all of it took."""
+    """A run at a glance; ``seconds`` is its total time."""
     same = summary.last.sha256 == summary.best.sha256
     yield "steps", f"{summary.step} of {summary.total_steps}"
     yield "initial", _final_scores(summary.initial)

@@ -1,7 +1,7 @@
-"""Effects: what each rule of a skill adds to the score, by all evaluations of the run.
+"""Effects: what each rule adds to the score, estimated from the run's evaluations.
 
 A Bayesian linear regression with a normal prior: an evaluation measures the sum of the effects of
-the rules that its candidate brought in or took out.
+the rules that its candidate added or removed.
 """
 
 import math
@@ -14,11 +14,11 @@ from skillopt_ci.ledger.evidence import EditRecord
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.text import one_line
 
-#: How far from 0 a rule's effect on the mean score is thought to be before it was tried.
+#: Prior standard deviation of a rule's effect on the mean score.
 _PRIOR_SD = 0.08
-#: The variance of a score is never believed to be less, for want of attempts to show it.
+#: Lower bound for a score's variance, since a few attempts can understate it.
 _LEAST_VARIANCE = 0.04
-#: Older steps are not looked at: each evaluation takes the square of the number of rules.
+#: Older steps are ignored: the time for an evaluation grows with the square of the rules.
 _NEWEST_STEPS = 40
 
 
@@ -34,12 +34,12 @@ class Effect(NamedTuple):
         return NormalDist().cdf(self.mean / self.sd) if self.sd else 0.5
 
 
-#: What an edit adds to the mean score, by the step that proposed it and its number from 0.
+#: What an edit adds to the mean score, by its step and its index in that step, from 0.
 Effects = Mapping[tuple[int, int], Effect]
 
 
 def edit_effects(steps: Sequence[StepRecord]) -> Effects:
-    """What evaluations of the newest steps say of every edit."""
+    """The effect of every edit, by the evaluations of the newest steps."""
     newest = steps[-_NEWEST_STEPS:]
     means, shared = believe(list(_evaluations(newest)), _PRIOR_SD)
     found = dict[tuple[int, int], Effect]()
@@ -58,7 +58,7 @@ def edit_effects(steps: Sequence[StepRecord]) -> Effects:
 
 
 class Observation(NamedTuple):
-    """``value`` is the sum of effects in their weights, measured with the given ``variance``."""
+    """``value`` is the weighted sum of effects, measured with ``variance``."""
 
     weights: Mapping[str, float]
     value: float
@@ -94,8 +94,8 @@ def believe(
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Means and covariances of effects with a normal prior around 0, after all ``observations``.
 
-    The conjugate update of normal beliefs by normal measurements (Bishop, Pattern Recognition and
-    Machine Learning, 2006, 3.3), in the form that inverts no matrix (Kalman's).
+    The conjugate update of a normal prior by normal measurements (Bishop, Pattern Recognition and
+    Machine Learning, 2006, 3.3), in Kalman's form, which inverts no matrix.
     """
     names = tuple(dict.fromkeys(chain.from_iterable(one.weights for one in observations)))
     means = dict.fromkeys(names, 0.0)

@@ -25,7 +25,7 @@ class Finding(StrEnum):
     REGRESSION = "regression"
     UNCLEAR = "no clear difference"
     INCONCLUSIVE = "inconclusive"
-    """It could not be measured: neither good nor bad news."""
+    """The change could not be measured."""
 
 
 _ICONS = {
@@ -41,9 +41,9 @@ def judge(
 ) -> Finding:
     """The finding on second minus first.
 
-    It is clear if chance alone would split the changed tasks as unevenly in fewer than
-    1 − ``confidence`` of all cases (exact sign test, sound for few tasks), and if the mean changed
-    by ``threshold`` at least.
+    An improvement or regression needs a mean change of at least ``threshold``, and a split of the
+    changed tasks that chance would produce in fewer than 1 − ``confidence`` of all cases (exact
+    sign test, sound for few tasks).
     """
     if not difference.n:
         return Finding.INCONCLUSIVE
@@ -59,7 +59,7 @@ def judge(
 
 
 def chance(fixed: int, broken: int) -> float:
-    """The probability of a split at least as uneven if better and worse were equally likely."""
+    """The probability of a split at least this uneven if better and worse are equally likely."""
     n = fixed + broken
     tail = sum(comb(n, k) for k in range(min(fixed, broken) + 1))
     return min(1.0, 2.0 * tail / float(2**n))
@@ -67,11 +67,11 @@ def chance(fixed: int, broken: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationView:
-    """What an evaluation on the selection tasks found.
+    """The result of an evaluation on the selection tasks.
 
-    ``why`` says what kept it from measuring: with a regression, that head has no skill any more.
-    ``sides`` are commit and measurement of base and of head; ``difference`` is head minus base over
-    the tasks that both measured, ``worth`` is head minus ``baseline``, the work without any skill.
+    ``why`` says why nothing was measured; for a regression, that head no longer has a skill.
+    ``sides`` are commit and measurement of base and of head. ``difference`` is head minus base over
+    the tasks measured on both; ``worth`` is head minus ``baseline``, the score without a skill.
     """
 
     run: str
@@ -111,7 +111,7 @@ def evaluation_check(
     fail_on: str = "regression",
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
-    """With ``fail_on: never`` it cannot be red."""
+    """The check on head; with ``fail_on: never`` it never fails."""
     conclusion: Conclusion = "neutral"
     if view.finding is Finding.IMPROVEMENT:
         conclusion = "success"
@@ -137,7 +137,7 @@ def unevaluated_check(
     why: str,
     links: Links,
 ) -> WantedCheck:
-    """The same check on a commit that is not evaluated; without a conclusion it goes on waiting."""
+    """The same check on a commit that is not evaluated; without a conclusion it stays pending."""
     titles = {"success": "Nothing to evaluate", "neutral": "Not evaluated"}
     return WantedCheck(
         name=_check_name(run),

@@ -1,4 +1,4 @@
-"""What the target did, as far as this machine remembers it."""
+"""The target's attempts that are recorded on this machine."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from skillopt_ci.rollout.types import FAILURE_BELOW
 
 
 class Turn(NamedTuple):
-    """One thing that was said or done; ``heading`` says by whom, ``kind`` how it is set."""
+    """One message or action; ``heading`` says whose, ``kind`` selects its style."""
 
     kind: str
     heading: str
@@ -22,7 +22,7 @@ class Turn(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """One attempt with the skill of that SHA-256; ``told`` says how it ended, ``reason`` why."""
+    """An attempt under the skill with SHA-256 ``skill``; ``told`` says how it ended."""
 
     task: str
     stage: str
@@ -44,7 +44,7 @@ class Wish(NamedTuple):
     skill: str
 
 
-#: The last attempt of each kind that is on record here.
+#: The last recorded attempt for each wish.
 Recorded = Mapping[Wish, Trajectory]
 
 
@@ -52,16 +52,15 @@ def recorded(attempts: Iterable[Trajectory]) -> Recorded:
     return {Wish(one.stage, one.task, one.skill): one for one in attempts}
 
 
-#: A section asks for so many attempts at most.
+#: The most attempts that a section asks for.
 WISHES_MOST = 24
 
 
 def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
-    """The wishes of each step and each epoch's end, the newest first, by its section.
+    """The attempts that each step and epoch's end wants to show, by section, newest first.
 
-    What was broken, learned from and fixed in turn, each change with the attempt before it; then
-    what is still open. Attempts at test tasks are never among them: whoever reads those and edits
-    the skill has trained on them.
+    Tasks broken, learned from and fixed take turns, a changed task with the attempt before it; then
+    tasks still failing. Test tasks are excluded: reading them and editing is training on them.
     """
     found: dict[str, tuple[Wish, ...]] = {}
     for view in _newest_first(run):
@@ -98,9 +97,9 @@ def _made(view: EventView) -> ProposalRecord | BoundaryRecord:
     return view.record if isinstance(view.record, BoundaryRecord) else view.record.proposal
 
 
-# The attempts that the report shows: a choice in bounds, and where they are linked from.
+# The limited choice of attempts that the report shows, and the links to them.
 
-#: So many attempts are shown, of so many characters in all: the page has to stay small.
+#: The most attempts and characters shown in all, to keep the page small.
 VIEWER_MOST, MOST_CHARACTERS = 240, 400_000
 
 _STAGES = {
@@ -112,7 +111,7 @@ _STAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An attempt; ``section`` tells of its skill, and its verdict made ``change`` of the task."""
+    """An attempt; ``section`` is about its skill, ``change`` the verdict's finding for the task."""
 
     id: str
     attempt: Trajectory
@@ -131,10 +130,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """``left_out`` counts what is recorded and not shown.
+    """``left_out`` counts recorded attempts that are not shown.
 
-    ``links`` has the id of the attempt that a section links to for a task, ``before`` that of the
-    attempt at it before the section's change.
+    By section and task, ``links`` has the id of the attempt to link to, and ``before`` that of the
+    attempt before the section's change.
     """
 
     shown: tuple[Shown, ...] = ()
@@ -144,14 +143,14 @@ class Viewer:
 
 
 def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
-    """Choose from what is ``known``: each section its most telling attempt, then its second, …
+    """Choose from the ``known`` attempts: each section's most telling one, then its second, …
 
-    Where a verdict changed comes first, then what is newest. ``count`` is the number of attempts on
-    record.
+    Attempts where the task's outcome changed come first, then the newest. ``count`` is the number
+    of attempts on record.
     """
     asked, views = wishes(run), _newest_first(run)
     order = {section: number for number, section in enumerate(asked)}
-    # the first to make a text counts, and the newest to wish for an attempt
+    # A text belongs to the oldest section that made it, an attempt to the newest that wants it.
     made = {_made(view).skill_after: view.anchor for view in views}
     wished = {wish: section for section, own in reversed(asked.items()) for wish in own}
     decided = {view.anchor: view.record.decision for view in views}

@@ -1,6 +1,6 @@
-"""The drawings: the curve, and which task was solved under which candidate.
+"""The charts: the score curve, and which task was solved under which candidate.
 
-The curve is in percent of its height and width, so that it fits a screen of any size.
+The curve's coordinates are percentages, so that it scales to any screen.
 """
 
 import re
@@ -19,7 +19,7 @@ from skillopt_ci.text import plural, score
 
 _DRAWN = ("start", "measure", "step", "notes", "slow_update")
 _MOST_LABELS = 20
-#: Beyond so many events the marks are smaller, beyond so many epochs their lines are ticks.
+#: With more events than this, marks are smaller; with more epochs, their lines become ticks.
 _CROWD, _MANY_EPOCHS = 80, 24
 
 
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A part of the curve whose scores compare: the line's and the band's points."""
+    """A part of the curve with comparable scores: points of the line and of the band."""
 
     line: str
     band: str
@@ -53,9 +53,9 @@ class Curve:
 def curve(
     history: Sequence[HistoryEntry], verdicts: Mapping[str, str] = MappingProxyType({})
 ) -> Curve:
-    """Draw the score of the current skill with its 95 % interval, and every candidate.
+    """Draw the current skill's score with its 95 % interval, and every candidate.
 
-    ``verdicts`` has those by anchor that only the evidence can tell from noise.
+    ``verdicts``, by anchor, are those that the evidence refines (within noise or not).
     """
     moments = [one for one in timeline(history) if one.entry.kind in _DRAWN]
     placed = [
@@ -85,7 +85,7 @@ def _y(value: float) -> float:
 
 
 def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
-    """The curve breaks where an unchanged skill was measured again: in another way."""
+    """Break the curve where an unchanged skill was measured again: scores stop being comparable."""
     points: list[tuple[float, float, int]] = []
     known = ""
     for moment, x in placed:
@@ -94,7 +94,7 @@ def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
             yield _stretch(points)
             points = []
         if moment.current_score is not None:
-            # a candidate that went says nothing of the tasks that the current score stands on
+            # A reverted candidate's task count does not apply to the current score.
             tasks = points[-1][2] if points else 0
             if entry.tasks and (entry.kind in ("start", "measure") or entry.stays or not tasks):
                 tasks = entry.tasks
@@ -105,7 +105,7 @@ def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
 
 
 def _stretch(points: Sequence[tuple[float, float, int]]) -> Stretch:
-    # a step function: a score holds until the next verdict
+    # A step function: a score holds until the next verdict.
     corners: list[tuple[float, float, int]] = []
     for x, value, tasks in points:
         if corners:
@@ -141,12 +141,12 @@ def _mark(moment: Moment, x: float, verdicts: Mapping[str, str]) -> Mark:
     )
 
 
-# Tasks by measurements: which task was solved under which candidate, as few SVG paths.
+# Tasks by measurements: which task was solved under which candidate, in a few SVG paths.
 
 Outcome = Literal["solved", "partial", "failed", "unknown"]
 _OUTCOMES: tuple[Outcome, ...] = ("solved", "partial", "failed", "unknown")
 _ROW = 14
-#: Room above the cells, for the fates and the labels, and the width of a label.
+#: Height above the cells, for fates and labels, and the width of a label.
 _HEAD, _LABEL = 22, 26
 _SOLVED = 1 - 1e-9
 
@@ -162,7 +162,7 @@ class Column(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A task: how often it was solved over all columns, and the first letters of its outcomes."""
+    """A task: how often it was solved over all columns, and its outcomes' first letters."""
 
     task: str
     solved: float
@@ -171,7 +171,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeMap:
-    """A path for each outcome, cells of ``cell`` by ``row`` units."""
+    """One path per outcome; cells measure ``cell`` by ``row`` units."""
 
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
@@ -184,12 +184,12 @@ class OutcomeMap:
 
     @property
     def every(self) -> int:
-        """For one column in so many there is room for its label."""
+        """Every how many columns there is room for a label."""
         return -(-_LABEL // self.cell)
 
 
 def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
-    """Draw ``columns`` side by side, the tasks that were solved least often at the top."""
+    """Draw ``columns`` side by side, with the tasks solved least often at the top."""
     names = dict.fromkeys(task for column in columns for task in column.measurement.tasks)
     rows = sorted((_row(name, columns) for name in names), key=lambda row: (row.solved, row.task))
     cell = max(4, min(18, 860 // max(len(columns), 1)))
@@ -216,7 +216,7 @@ def outcome_of(hard: float, soft: float) -> Outcome:
 
 
 def _path(kind: Outcome, rows: Sequence[Row], cell: int) -> str:
-    """Neighbours of one outcome are one rectangle."""
+    """The path of one outcome; adjacent cells form one rectangle."""
     found = (
         (number * _ROW, part.start() * cell, len(part[0]) * cell)
         for number, row in enumerate(rows)

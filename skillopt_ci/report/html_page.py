@@ -1,4 +1,4 @@
-"""From a run's evidence to the page."""
+"""The HTML report, built from a run's evidence."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ from skillopt_ci.text import cost_text, difference_text, plural, score, score_te
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A text of the skill. ``anchor`` is the section of the report that tells how it came about."""
+    """A version of the skill's text; ``anchor`` is the section of the report that explains it."""
 
     label: str
     text: str
@@ -36,12 +36,11 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A run with every step's evidence, the skill's ``versions`` oldest first (the last is now).
+    """A run with every step's evidence; the skill's ``versions`` are oldest first, current last.
 
-    ``candidates`` has the text before and after each candidate, by the anchor of its section; a
-    candidate whose commits cannot be reached any more is missing there. ``attempts`` are some of
-    the ``count`` that this machine has on record, ``dates`` are the days of the run's first and its
-    newest commit.
+    ``candidates`` has the text before and after each candidate, by the anchor of its section,
+    unless its commits are no longer reachable. ``attempts`` are some of the ``count`` attempts
+    recorded on this machine; ``dates`` are the days of the run's first and newest commit.
     """
 
     run: RunView
@@ -55,8 +54,8 @@ class Evidence:
 
 
 def build_page(evidence: Evidence, *, live: bool = False) -> str:
-    """One HTML document that fetches nothing; ``live`` lets it ask its server for a newer one."""
-    # the page tells of all training, whatever base has of it already
+    """A self-contained HTML document; if ``live``, it polls its server for a newer version."""
+    # The page shows all of training, including what base already has.
     run = replace(evidence.run, base_events=0)
     views = [view for entry in run.history if (view := run.told(entry)) is not None]
     columns = tuple(_columns(evidence, views))
@@ -95,7 +94,7 @@ def _event(run: RunView, entry: HistoryEntry) -> tuple[HistoryEntry, str, str, s
 
 
 class Result(NamedTuple):
-    """Scores on one kind of tasks, the first and the newest: of which skill, and on how many."""
+    """First and newest score on one kind of task; a score is (skill, mean, number of tasks)."""
 
     name: str
     scores: tuple[tuple[str, float, int], ...]
@@ -178,7 +177,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        # what a person can see of a text, and nothing of what only a browser would
+        # Drops invisible characters, which a browser may act on.
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
@@ -231,7 +230,7 @@ def _data(drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
     return {
         "columns": [[visible(column.title), column.anchor] for column in drawn.columns],
         "rows": [[visible(row.task), row.letters] for row in drawn.rows],
-        # the ids of attempts by row and column
+        # Attempt ids by row and column.
         "cells": {
             f"{y},{places[anchor]}": found
             for (anchor, task), found in shown.links.items()
@@ -240,14 +239,14 @@ def _data(drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
     }
 
 
-# What the page shows besides records and their views.
+# Content besides records and their views.
 
 
 def interval(mean: float, n: int) -> Interval:
     return wilson(min(max(mean, 0.0), 1.0), n)
 
 
-#: A rule is called helpful or harmful from this probability on.
+#: The probability from which a rule is called helpful or harmful.
 _SURE = 0.9
 
 
@@ -266,10 +265,10 @@ def wishes(record: StepRecord) -> Iterator[str]:
 
 
 def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The last of ``texts`` in runs of lines of one origin, each with the index of its text.
+    """Split the last of ``texts`` into runs of lines with one origin: (index of the text, lines).
 
-    A line is as old as it is unchanged, matched as diffs match them, text by text; a blank line
-    belongs to the one before it.
+    A line's origin is the text since which it is unchanged, found by diffing successive texts. A
+    blank line belongs to the line before it.
     """
     origins: list[int] = []
     lines: list[str] = []

@@ -1,8 +1,8 @@
-"""Text that a model, a task or a stranger wrote, made inert in GitHub Markdown.
+"""Makes untrusted text, from a model, a task or a stranger, inert in GitHub Markdown.
 
-What comes back is shown as it was written, and nothing of it acts: no mention, reference, link,
-image, HTML, emoji, formula or fence. Everything is written with character references, which mean
-the same in Markdown, in a table's cell and between HTML tags.
+GitHub shows the text as it was written, without mentions, references, links, images, HTML, emoji,
+formulas or fences. Escapes are character references, which mean the same in Markdown, in table
+cells and between HTML tags.
 """
 
 import re
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from skillopt_ci.sanitize import visible
 
-#: A zero-width space where GitHub would otherwise see a mention, a reference or an address. It
-#: looks for these after Markdown is done, so that escaping alone does not stop it.
+#: A zero-width space that breaks up mentions, references and addresses. GitHub looks for these
+#: after it has rendered Markdown, so escaping alone does not help.
 _BREAK = "&#8203;"
 _ENTITIES = {
     "&": "&amp;",
@@ -34,19 +34,19 @@ _ACTING = re.compile(
     """,
     re.VERBOSE,
 )
-#: Drawn as nothing at all, though Unicode counts them as letters, marks or symbols.
+#: Invisible, though Unicode classes them as letters, marks or symbols.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 _MARKS = "[\u0300-\u036f\u0483-\u0489\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
-#: More than a few marks on one letter hide the lines around it.
+#: A letter with many combining marks would hide the lines around it.
 _PILED_MARKS = re.compile(f"({_MARKS}{{2}}){_MARKS}+")
-#: What GitHub's runner obeys if a comment is printed in a job's log.
+#: Workflow commands, which GitHub's runner would obey if a comment is printed in a job's log.
 _COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)")
 
 
 def inline(text: str, limit: int = 200) -> str:
-    """``text`` on one line, at most ``limit`` characters of it, inert."""
+    """``text`` on one line, inert, cut to ``limit`` characters."""
     return _ACTING.sub(_escaped, clip(single_line(text), limit))
 
 
@@ -55,7 +55,7 @@ def code(text: str, limit: int = 80) -> str:
 
 
 def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
-    """A list of names, with the number of those that are left out; a word if there are none."""
+    """A list of names and how many more there are; a word if there are none."""
     if not texts:
         return "none"
     rest = len(texts) - most
@@ -69,7 +69,7 @@ def quote(text: str, limit: int = 1_000) -> str:
 
 
 def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> str:
-    """``text`` in a fence that it cannot close, cut to so many lines of so many characters."""
+    """``text`` in a fence that it cannot close, cut to ``lines`` of ``width`` characters."""
     found = [line.rstrip() for line in _clean(text).strip("\n").split("\n")]
     shown = [clip(_COMMAND.sub(r"\g<0> ", line), width) for line in found[:lines]]
     if len(found) > lines:
@@ -84,7 +84,7 @@ def details(summary: str, body: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "") -> str:
-    """A table of cells that are ours or inert already; ``align`` has a letter l or r a column."""
+    """A table; cells must be inert already. ``align`` has a letter, l or r, for each column."""
     marks = [("--:" if side == "r" else ":--") for side in align.ljust(len(headings), "l")]
     lines = (headings, marks, *rows)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -97,24 +97,24 @@ def cut_table(
     most: int,
     left_out: str = "",
 ) -> str:
-    """The first ``most`` rows and how many there are besides; nothing without rows."""
+    """A table of the first ``most`` rows and how many more there are; empty without rows."""
     rest = len(rows) - most
     more = f"<sub>and {left_out or f'{rest:,} more'}</sub>" if rest > 0 else ""
     return join(table(headings, rows[:most], align), more) if rows else ""
 
 
 def join(*parts: str, by: str = "\n\n") -> str:
-    """The parts that say something: paragraphs, unless they are joined ``by`` something else."""
+    """Join the parts that are not empty, by default as paragraphs."""
     return by.join(part for part in parts if part)
 
 
 def single_line(text: str) -> str:
-    """``text`` without line breaks and without characters that nobody sees."""
+    """``text`` without line breaks and invisible characters."""
     return " ".join(_clean(text).split())
 
 
 def clip(text: str, limit: int) -> str:
-    """At most ``limit`` characters of ``text``, the last one telling that there was more."""
+    """``text``, cut to ``limit`` characters including an ellipsis."""
     return text if len(text) <= limit else text[: max(limit - 1, 0)].rstrip() + "…"
 
 
@@ -132,20 +132,20 @@ def _escaped(found: re.Match[str]) -> str:
     return text[:6] + _BREAK + text[6:]
 
 
-# Addresses of what a report talks about.
+# Links to what a report mentions.
 
 _PLAIN = re.compile(r"[\w./#-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Addresses of the repository and of the job that speaks; without them names are not linked."""
+    """URLs of the repository and of the current job; without them, names are not linked."""
 
     repository: str = ""
     workflow_run: str = ""
 
     def commit(self, sha: str, words: str = "") -> str:
-        """A commit, linked; its short hash unless ``words`` say it better."""
+        """A link to a commit, shown as its short hash or as ``words``."""
         if not sha:
             return words
         if not self.repository:
@@ -153,7 +153,7 @@ class Links:
         return f"[{words or sha[:7]}]({self.repository}/commit/{sha})"
 
     def within(self, address: str, words: str) -> str:
-        """A page of the repository, linked; an ``address`` from a record may be anything."""
+        """A link to a page of the repository; ``address`` is untrusted: it is from a record."""
         inside = self.repository and address.startswith(f"{self.repository}/")
         rest = address.removeprefix(self.repository)
         return f"[{words}]({address})" if inside and _PLAIN.fullmatch(rest) else words
@@ -162,9 +162,9 @@ class Links:
         return f"[{words}]({self.workflow_run})" if self.workflow_run else ""
 
 
-# Keep a report within GitHub's limits: what matters least is left out.
+# Keep a report within GitHub's limits by omitting what matters least.
 
-#: Bytes of a comment; GitHub takes 65,536 characters, and a character has one byte at least.
+#: Bytes of a comment; GitHub allows 65,536 characters, and a character has at least one byte.
 COMMENT_BYTES = 60_000
 _CUT = "\n\n<sub>The rest did not fit.</sub>\n"
 
@@ -174,7 +174,7 @@ def size(text: str) -> int:
 
 
 def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMMENT_BYTES) -> str:
-    """Join them within ``limit`` bytes; the last sections, if they do not fit, become a number."""
+    """Join the parts within ``limit`` bytes; the last sections become a number if necessary."""
     room, shown = limit - size(head) - size(tail) - 100, list[str]()
     for section in sections:
         room -= size(section) + 2
@@ -188,9 +188,9 @@ def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMME
 
 
 def cut(text: str, limit: int) -> str:
-    """``text``, or as many of its whole lines as ``limit`` bytes hold.
+    """``text``, cut after the last whole line within ``limit`` bytes.
 
-    The last resort: whoever writes a report keeps to less. What is left open GitHub closes.
+    A last resort: reports are written to stay below this. GitHub closes tags that are left open.
     """
     if size(text) <= limit:
         return text

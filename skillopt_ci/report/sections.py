@@ -15,12 +15,12 @@ _MOST_LINES = 12
 _MOST_PATTERNS = 8
 _MOST_PAIRS = 30
 _DIFF_LINES = 30
-#: Pairs that changed come first.
+#: Changed pairs come first.
 _ORDER = ("regressed", "improved", "persistent_fail", "stable_success")
 
 
 def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
-    """The section of one event; empty for a step whose evidence was not read."""
+    """The section of one event; empty for a step without evidence."""
     view = run.told(entry)
     if view is None:
         return "" if entry.kind == "step" else event_line(entry)
@@ -108,7 +108,7 @@ def _step_parts(record: StepRecord, links: Links) -> Iterator[str]:
 
 
 def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
-    """Edits as diffs, or the new document's; the text of a refused edit is not repeated."""
+    """The applied edits, each with its evidence and a diff."""
     applied = proposal.applied_edits
     for number, edit in enumerate(applied[:_MOST_EDITS], start=1):
         kept = _prefixed(" ", edit.target) if edit.op == "insert_after" else ""

@@ -1,4 +1,4 @@
-"""Reports for a terminal and for programs: rows of label and value, and objects of plain values."""
+"""Reports for terminals (rows of label and value) and for programs (JSON objects)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -22,12 +22,12 @@ Rows = tuple[tuple[str, str], ...]
 
 LOG_HEADINGS = ("step", "epoch", "before", "after", "best", "edits", "words", "verdict")
 ESTIMATE_HEADINGS = ("role", "stage", "calls", "tokens a call", "tokens", "cost")
-#: A longer text is shown with its head and tail, unless all of it is asked for.
+#: Longer texts are shown as head and tail, unless the whole text is requested.
 SHORT = 2_000
 
 
 def title(record: StepRecord | BoundaryRecord, total: int | None = None) -> str:
-    """What the rows of a step, or an epoch's end, are about; ``total`` is the number of steps."""
+    """The title of a step or an epoch's end; ``total`` is the number of steps."""
     note = " (simulated models)" if record.simulated else ""
     if isinstance(record, BoundaryRecord):
         return f"End of epoch {record.epoch}, after step {record.step}{note}"
@@ -36,7 +36,7 @@ def title(record: StepRecord | BoundaryRecord, total: int | None = None) -> str:
 
 
 def rows_at_a_glance(view: EventView, state: State) -> Rows:
-    """A step or an epoch's end; a row without a label goes on with the one above."""
+    """A step or an epoch's end; a row without a label continues the one above."""
     record, best = view.record, state.best
     verdict = _told(fact for fact in view.gate if fact.label not in ("fixed", "broken"))
     if isinstance(record, BoundaryRecord):
@@ -101,7 +101,7 @@ def _told(facts: Iterable[Fact]) -> Iterator[tuple[str, str]]:
 
 
 def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
-    """The run at a glance; ``coming`` are rows about what is under way and what comes next."""
+    """The run at a glance; ``coming`` are rows about work in progress and what comes next."""
     state = run.state
     return (
         ("skill", state.skill),
@@ -131,13 +131,13 @@ def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]
 
 
 def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ...]:
-    """``view`` has the evidence, if it is at hand: it knows what is within noise."""
+    """A row of the log; ``view``, if available, adds whether a verdict is within noise."""
     step, verdict = entry.kind == "step", entry.verdict if view is None else view.verdict
     if step:
         what = entry.reason if entry.action.startswith("skip") else verdict
     elif entry.kind == "notes":
         what = f"notes of step {entry.step} kept"
-    elif entry.kind == "confirm":  # the scores stand beside it
+    elif entry.kind == "confirm":  # the scores have their own columns
         told = "provisional" if entry.action == "open" else entry.action
         what = f"{told}, {plural(entry.tasks, 'fresh pair')}"
     elif entry.kind != "slow_update":
@@ -145,7 +145,7 @@ def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ..
     elif entry.score_after is None:
         what = f"end of epoch: {entry.reason}"
     else:
-        # a placeholder, or guidance that is not gated: no gate stood in its way
+        # Placeholders and ungated guidance bypass the gate.
         told = "merged" if entry.action == "force_accept" else verdict
         what = f"end of epoch: {told}"
     return (
@@ -164,7 +164,7 @@ def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ..
 
 
 def trace_lines(trace: AttemptTrace, *, whole: bool = False) -> Iterator[tuple[str, str]]:
-    """Headings and texts, in order: who did what. ``whole`` leaves nothing out."""
+    """Headings and texts in order: who did what. ``whole`` disables shortening."""
     made = f"task {trace.task}, attempt {trace.attempt}, stage {trace.stage}"
     yield "attempt", f"{made}, solver {trace.solver}, skill {trace.skill_sha256[:12]}"
     for event in trace.events:
@@ -230,7 +230,7 @@ def shortened(text: str, limit: int) -> str:
     return f"{text[:half]}\n[… {left_out:,} characters left out …]\n{text[-half:]}"
 
 
-# What attempts amount to.
+# Scores.
 
 
 def estimate_text(found: Estimate) -> str:
@@ -309,7 +309,7 @@ def _by_k(values: Mapping[int, float]) -> str:
 
 
 def part_rows(part: Part) -> Iterator[tuple[str, ...]]:
-    """A row for each stage and two for all of them; counts as `likely (least–most)`."""
+    """A row for each stage and two totals; counts read `likely (least–most)`."""
     for one in part.stages:
         usage, count = one.size.usage, one.calls
         size = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,}"

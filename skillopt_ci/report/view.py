@@ -1,6 +1,6 @@
-"""What reports tell: a run as they see it, and the facts of a step, an epoch's end and a run.
+"""The content of reports: the facts of a run, of a step and of an epoch's end.
 
-Each fact is worked out here once; comments, checks, tables and the page only set it.
+Each fact is worked out once, here; comments, checks, tables and the page only format it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ from skillopt_ci.rollout.types import FAILURE_BELOW
 from skillopt_ci.sanitize import visible
 from skillopt_ci.text import difference_text, plural, score, score_text, within_noise
 
-#: How the edits were chosen, where there were more than the budget allows.
+#: How edits were chosen if there were more than the edit budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
-#: Characters of a rule.
+#: Most characters shown of a rule.
 _RULE = 200
 
 
@@ -39,7 +39,7 @@ class StepPlace:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something to tell: a text, which may hold words of a model, or else names of tasks."""
+    """A label with a text, which may contain a model's words, or with names of tasks."""
 
     label: str
     text: str = ""
@@ -48,11 +48,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class EventView:
-    """A step or the end of an epoch, as every report tells it.
+    """A step or the end of an epoch, as every report presents it.
 
-    ``work`` says what the candidate was made from and how, ``extras`` what else it says and what
-    the guard kept out, ``failed`` the training tasks that it was learned from, ``accounts`` who
-    used what (label and value).
+    ``work`` says what the candidate was made from and how; ``extras``, what else was proposed and
+    what the guard refused. ``failed`` are the training tasks that it learned from, ``accounts`` the
+    usage as label and value.
     """
 
     record: StepRecord | BoundaryRecord
@@ -221,12 +221,12 @@ class RunView:
     """A run as of ``commit``.
 
     ``steps`` and ``epochs`` are the evidence of the newest steps and epochs' ends, oldest first;
-    ``places`` says where they are in git. ``summary`` is what came of the run when it was last
-    finished, ``base`` the branch that people work on, which has ``base_events`` of ``history``:
-    scores and counts are relative to what it has, as a pull request's are.
+    ``places`` says where they are in git. ``summary`` is the result of the last time the run
+    finished. ``base`` is the branch that people work on; it has the first ``base_events`` of
+    ``history``. Scores and counts are relative to base, as in a pull request.
 
     ``texts`` are skill texts by their SHA-256, ``baseline`` is the first measurement of the initial
-    skill: each where somebody asked for it, and as far as the history reaches.
+    skill; both are filled only on request and as far as the history reaches.
     """
 
     state: State
@@ -243,15 +243,15 @@ class RunView:
 
     @property
     def skill_name(self) -> str:
-        """What people call the skill: its folder's name for a SKILL.md, else its file's."""
+        """The skill's name for people: the folder of a SKILL.md, else the file name."""
         *folders, file = self.state.skill.split("/")
         return folders[-1] if folders and file.lower() == "skill.md" else file
 
     @property
     def _rescaled_at(self) -> int:
-        """The index of the first event whose score can be compared with today's.
+        """The index of the first event whose score is comparable with the current one.
 
-        Where an unchanged skill was measured again, tasks, scorers or model had changed.
+        If an unchanged skill was measured again, then tasks, scorers or the model had changed.
         """
         pairs = enumerate(pairwise(self.history), start=1)
         return max(
@@ -273,7 +273,7 @@ class RunView:
 
     @property
     def origin(self) -> HistoryEntry | None:
-        """The event that measured the skill of base, or that training began with."""
+        """The event that measured base's skill, or the one that training started with."""
         return next(
             (
                 entry
@@ -307,7 +307,7 @@ class RunView:
 
     @property
     def unscored(self) -> bool:
-        """Whether a person took back a step, and the skill was not scored since."""
+        """Whether a person reverted a step and the skill has not been scored since."""
         return bool(self.history) and self.history[-1].kind == "revert"
 
     @property
@@ -316,14 +316,14 @@ class RunView:
 
     @property
     def confirmation(self) -> HistoryEntry | None:
-        """The newest test of the current skill by fresh attempts."""
+        """The newest confirmation test of the current skill."""
         tests = (one for one in reversed(self.history) if one.kind == "confirm")
         now = self.state.current.sha256
         return next((one for one in tests if one.skill_sha256 == now), None)
 
     @property
     def provisional(self) -> tuple[HistoryEntry, ...]:
-        """What was merged since fresh attempts last confirmed the skill, and stays."""
+        """The changes merged since the last confirmation that have not been reverted."""
         if not self.state.provisional:
             return ()
         sure = [place for place, one in enumerate(self.history) if one.action == "confirmed"]
@@ -333,7 +333,7 @@ class RunView:
 
     @property
     def claim(self) -> str:
-        """What fresh attempts confirmed, and what not; empty where nothing was tested or merged."""
+        """What fresh attempts confirmed and what not; empty if nothing was tested or merged."""
         sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
         told, test = [] if sure is None else [f"Confirmed: {sure.reason}"], self.confirmation
         if self.state.provisional and test is not None and test.action == "refuted":
@@ -397,7 +397,7 @@ def run_facts(run: RunView) -> Iterator[Fact]:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Rules that came into the skill together and stay; the first are those of the ``edits``."""
+    """Rules that were merged together and stay; the first ones are those of ``edits``."""
 
     name: str
     rules: Sequence[str]
@@ -412,7 +412,7 @@ class Lesson:
 
     @property
     def text(self) -> str:
-        """``**+0.225 ± 0.135 (95 %)** on 40 tasks``, and whether that may be chance."""
+        """``**+0.225 ± 0.135 (95 %)** on 40 tasks``, and whether that is within noise."""
         gate, tasks = self.decision and self.decision.gate, self.entry.tasks
         error = gate.standard_error if gate else None
         noise = ", within noise" if within_noise(self.gain, error, tasks) else ""
@@ -420,7 +420,7 @@ class Lesson:
 
 
 def lessons(run: RunView) -> list[Lesson]:
-    """What the branch learned that base has not, what brought most first."""
+    """What the branch has learned beyond base, largest gain first."""
     found, events = [], run.history[run.base_events :]
     taken = {(entry.step, entry.edit) for entry in events if entry.kind == "revert"}
     for entry in events:

@@ -1,6 +1,6 @@
-"""Phrases for what a record holds: usage, the gate's arithmetic, caveats, edits, notes.
+"""Phrases for the content of records: usage, the gate's arithmetic, caveats, edits, notes.
 
-Text of models in them is cut and made inert for one line (:func:`~skillopt_ci.sanitize.one_line`).
+Text from models is cut and made inert for one line (:func:`~skillopt_ci.sanitize.one_line`).
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from skillopt_ci.report.effects import Effect
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import cost_text, difference_text, percent, plural, rounded, score, score_text
 
-#: The normal distribution has 95 % within so many standard deviations.
+#: 95 % of a normal distribution lie within this many standard deviations.
 _NORMAL_95 = 1.959964
 _MOST_REASONS = 5
 _ENDS = {
@@ -98,7 +98,7 @@ def arrow(decision: Decision) -> str:
 
 
 def tasks_text(decision: Decision) -> str:
-    """The tasks that both sides were measured on: ``40 tasks``, or ``16 of 40 tasks``."""
+    """The number of tasks measured on both sides: ``40 tasks``, or ``16 of 40 tasks``."""
     measured = decision.measurement
     if measured is None or not measured.partial:
         return plural(decision.compared, "task")
@@ -106,14 +106,14 @@ def tasks_text(decision: Decision) -> str:
 
 
 def training_score(proposal: ProposalRecord) -> str:
-    """Also under which skill, if that was not the current one."""
+    """The score on training tasks; says so if it belongs to an earlier version of the skill."""
     rollout = proposal.rollout
     when = ", one version earlier" if proposal.skill_attempted else ""
     return score_text(rollout.hard, rollout.n) + when
 
 
 def arithmetic(decision: Decision) -> str:
-    """How the verdict was reached, in sentences; empty for records that do not say."""
+    """How the verdict was reached, in sentences; empty for records without this."""
     return "" if decision.gate is None else " ".join(_sentences(decision.gate))
 
 
@@ -132,7 +132,7 @@ def _sentences(gate: GateRecord) -> Iterator[str]:
 
 
 def reservations(measurement: Measurement | None) -> tuple[str, ...]:
-    """What to say beside a score: what was not measured, cut off or not confined."""
+    """Caveats of a score: attempts not measured, ended at a limit or not confined."""
     told: list[str] = []
     if measurement is None:
         return ()
@@ -158,7 +158,7 @@ def reservations(measurement: Measurement | None) -> tuple[str, ...]:
 
 
 def with_pessimistic(text: str, measurement: Measurement) -> str:
-    """A score's ``text``, followed by the pessimistic number where it is another one."""
+    """A score's ``text``, followed by the pessimistic score if it differs."""
     if measurement.pessimistic_hard is None:
         return text
     return f"{text}, {score(measurement.pessimistic_hard)} if errors count as failed"
@@ -168,7 +168,7 @@ def with_pessimistic(text: str, measurement: Measurement) -> str:
 
 
 def quoted(text: str, limit: int) -> str:
-    """The words of a Markdown text, without what makes it a heading, list item or sentence."""
+    """A Markdown text on one line, without heading and list markers or a final full stop."""
     return one_line(text.lstrip("#-*> \n"), limit).rstrip(" .")
 
 
@@ -195,7 +195,7 @@ def edit_text(edit: EditRecord) -> str:
 
 
 def edit_evidence(edit: EditRecord) -> str:
-    """How many attempts an edit stands on, or that attribution put the rule up for removal."""
+    """How many attempts support an edit, or that attribution proposed to remove the rule."""
     if edit.source_type == "attribution":
         return "did harm, by all that was measured"
     kind = "failed" if edit.source_type == "failure" else "successful"
@@ -213,7 +213,7 @@ def headline(proposal: ProposalRecord) -> str:
 
 
 def rules(proposal: ProposalRecord, limit: int = 60) -> tuple[str, ...]:
-    """Each change of a step in words of the model's own: what people take for the rules."""
+    """Each change of a step in the model's own words, for people to read as rules."""
     found = rewriting(proposal)
     if proposal.mode == "patch":
         found = tuple(gist((edit,), limit) for edit in proposal.applied_edits)
@@ -221,7 +221,7 @@ def rules(proposal: ProposalRecord, limit: int = 60) -> tuple[str, ...]:
 
 
 def rewriting(proposal: ProposalRecord) -> tuple[str, ...]:
-    """Each change of a rewritten document in a few words; none where it stayed as it was."""
+    """Each change of a rewritten document in a few words; empty if its body is unchanged."""
     if not proposal.body_changed:
         return ()
     told = proposal.change_summary or [one.title or one.instruction for one in proposal.suggestions]
@@ -237,13 +237,13 @@ def suggestion_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
 
 
 def effect_text(effect: Effect) -> str:
-    """What an edit adds to the mean score: ``+0.042 ± 0.061 (95 %), helps with 91%``."""
+    """An edit's effect on the mean score: ``+0.042 ± 0.061 (95 %), helps with 91%``."""
     spread = rounded(_NORMAL_95 * effect.sd)
     return f"{effect.mean:+.3f} ± {spread} (95 %), helps with {percent(effect.helpful)}"
 
 
 def notes_gist(proposal: ProposalRecord, limit: int = 60) -> str:
-    """What a step reminds of, in a few words of the model's own; empty if of nothing new."""
+    """A step's new reminders, in a few of the model's own words; empty if there are none."""
     notes = proposal.notes
     if notes is None or not notes.added:
         return ""
@@ -261,7 +261,7 @@ def reminders(proposal: ProposalRecord) -> Iterator[str]:
 
 
 def notes_verdict(proposal: ProposalRecord, decision: Decision) -> str:
-    """What became of notes whose edits were rejected; empty where there is nothing to tell."""
+    """The fate of reminders that were measured alone; empty if there were none."""
     alone, notes = decision.notes, proposal.notes
     if alone is None or notes is None:
         return ""
@@ -271,7 +271,7 @@ def notes_verdict(proposal: ProposalRecord, decision: Decision) -> str:
 
 
 def refusal_lines(proposal: ProposalRecord, *, edits: bool = True) -> Iterator[str]:
-    """One line per refusal of the guard; the refused text is in the record, and is not repeated."""
+    """One line per refusal of the guard, without the refused text, which is in the record."""
     yield from (f"a proposal: {one_line(reason, 200)}" for reason in proposal.screened)
     for number, edit in enumerate(proposal.edits, start=1):
         if edit.reason and edits:
@@ -283,7 +283,7 @@ def refusal_lines(proposal: ProposalRecord, *, edits: bool = True) -> Iterator[s
 
 
 def unusable_lines(proposal: ProposalRecord) -> Iterator[str]:
-    """One line per question without a usable reply: why, and how the last reply began."""
+    """One line per question without a usable reply: the reason, and the last reply's beginning."""
     for one in () if proposal.unusable is None else proposal.unusable.replies:
         began = f" It began: {one_line(one.beginning, 100)}" if one.beginning else ""
         yield one_line(one.reason, 200) + began
@@ -296,15 +296,15 @@ class Fate(StrEnum):
     MERGED = "merged"
     REVERTED = "reverted"
     IN_FLIGHT = "in flight"
-    """A candidate follows it that is not judged yet."""
+    """A candidate that follows it has no verdict yet."""
     NOT_CARRIED_OUT = "not carried out"
-    """An edit was proposed, and refused, not selected, or found no place."""
+    """An edit was proposed for it, but refused, not selected or not applicable."""
     NOT_TAKEN_UP = "not taken up"
 
 
 @dataclass(frozen=True, slots=True)
 class NoteOutcome:
-    """A note with its fate, and the edits of the step's selection that follow it."""
+    """A note with its fate and the selected edits that follow it."""
 
     note: ReviewerNoteRecord
     fate: Fate
