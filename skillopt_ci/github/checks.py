@@ -9,17 +9,17 @@ from skillopt_ci.github.client import Client, asking, same_text
 from skillopt_ci.github.types import Annotation, Change, WantedCheck
 from skillopt_ci.text import one_line
 
-#: Most annotations of one request.
+#: Most annotations in one request.
 _BATCH = 50
-#: Characters of a check's title.
+#: Most characters of a check's title.
 _TITLE = 255
 
 
 def keep_check(client: Client, wanted: WantedCheck) -> Change:
-    """Create or complete the check of that name on that commit; only apps' tokens may."""
+    """Create or complete the check of that name on that commit; needs an app's token."""
 
     def find() -> CheckRun | None:
-        """The newest run of that name by our own app: GitHub lets nobody else edit it."""
+        """The newest run of that name by our own app: only its creator may edit a run."""
         app = client.login.removesuffix("[bot]")
         with asking(f"list the checks of {wanted.head_sha[:12]}", "checks: read"):
             commit = client.repo.get_commit(wanted.head_sha)

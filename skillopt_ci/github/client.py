@@ -1,4 +1,4 @@
-"""The client of one repository: its token, its retries, and what GitHub may answer instead."""
+"""The client of one repository: token, retries and errors."""
 
 import logging
 import time
@@ -33,11 +33,11 @@ T = TypeVar("T")
 PUBLIC_API = "https://api.github.com"
 
 
-# What GitHub can answer instead of doing what it was asked, and what to do about it.
+# Errors of GitHub, with what to do about them.
 
 
 class Refused(UsageError):
-    """GitHub understood the request and did not allow it: its status and its words."""
+    """GitHub refused the request; has its status and its message."""
 
     def __init__(self, message: str, *, status: int = 0, words: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -46,19 +46,19 @@ class Refused(UsageError):
 
 
 class PermissionMissing(Refused):
-    """The token or a setting of the repository does not permit it."""
+    """The token or a setting of the repository does not permit the request."""
 
 
 class NotFound(Refused):
-    """It does not exist, or the token may not see it: GitHub does not say which."""
+    """The object does not exist or the token may not see it; GitHub does not say which."""
 
 
 class Unavailable(InfrastructureError):
-    """GitHub could not be reached or did not answer usefully, even after retries."""
+    """GitHub could not be reached or gave no usable answer, even after retries."""
 
 
 class AnswerLost(Unavailable):
-    """A request was sent and its answer never came: it may have been carried out."""
+    """A request got no answer; GitHub may have carried it out."""
 
 
 _NOT_GRANTED = (
@@ -77,10 +77,9 @@ _SETTING = (
 
 @contextmanager
 def asking(what: str, permission: str = "") -> Iterator[None]:
-    """Turn what PyGithub raises inside the block into the errors of this module.
+    """Turn PyGithub's exceptions inside the block into the errors of this module.
 
-    ``what`` completes "GitHub would not …"; ``permission`` is what it needs, as a workflow grants
-    it.
+    ``what`` completes "GitHub would not …"; ``permission`` is needed, as workflows write it.
     """
     try:
         yield
@@ -90,7 +89,7 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
         kind = type(error).__name__
         raise AnswerLost(f"could not {what}: GitHub did not answer ({kind})") from error
     except (AssertionError, RuntimeError, BadAttributeException) as error:
-        # PyGithub's own words for answers that lead to another server or have another shape.
+        # PyGithub raises these for redirects to another server and for malformed answers.
         raise Unavailable(
             f"could not {what}: GitHub's answer is not usable: {error}",
             hint="Is GITHUB_API_URL the API of the server that holds the repository?",
@@ -99,7 +98,7 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
 
 @contextmanager
 def noting(notes: list[str]) -> Iterator[None]:
-    """Let what GitHub refuses be a note."""
+    """Turn an error inside the block into a note."""
     try:
         yield
     except SkilloptError as error:
@@ -143,12 +142,12 @@ def _words(error: GithubException) -> str:
     return "; ".join(str(word) for word in said if word)
 
 
-# Whom to ask, and how often.
+# Access and retries.
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A repository (`owner/name`) behind an API; the token is never shown."""
+    """A repository (`owner/name`) behind an API; its repr hides the token."""
 
     repository: str
     token: str = field(repr=False)
@@ -169,7 +168,7 @@ class Access:
 
 
 def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
-    """``token`` goes before `GITHUB_TOKEN` and `GH_TOKEN`. Raises UsageError without."""
+    """``token`` overrides `GITHUB_TOKEN` and `GH_TOKEN`. Raises UsageError without a token."""
     repository = environ.get("GITHUB_REPOSITORY", "")
     if not repository:
         raise UsageError(
@@ -188,7 +187,7 @@ def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Times in seconds; a rate limit that asks for more than ``longest`` ends the attempt."""
+    """Times are in seconds; a rate limit that asks for more than ``longest`` is an error."""
 
     wait: Callable[[float], None] = time.sleep
     retries: int = 5
@@ -197,7 +196,7 @@ class RetryPolicy:
 
 
 class Retry(GithubRetry):
-    """PyGithub's retries with edits, without blind creations, and with a bound on every wait."""
+    """PyGithub's retries, without creations that may have succeeded, and with bounded waits."""
 
     def __init__(self, *, wait: Callable[[float], None] = time.sleep, **options: Any) -> None:
         self.wait = wait
@@ -207,20 +206,20 @@ class Retry(GithubRetry):
         return super().new(wait=self.wait, **changes)
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
-        """Of creations only one that was refused is asked for again."""
+        """Retry a creation only if it was refused, so that nothing is created twice."""
         if method.upper() == "POST":
             return status_code in (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
         return super().is_retry(method, status_code, has_retry_after)
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        """A 429 that asks for no time means a minute."""
+        """The wait that the server asks for; the secondary rate limit's wait for a bare 429."""
         asked = super().get_retry_after(response)
         if asked is None and response.status == HTTPStatus.TOO_MANY_REQUESTS:
             return self.secondary_rate_wait
         return asked
 
     def increment(self, *args: Any, **options: Any) -> Self:
-        """Raises RateLimitExceededExceedsMaxWait if the next try is too far off."""
+        """Raises RateLimitExceededExceedsMaxWait if the wait would be too long."""
         response = options.get("response")
         if response is not None:
             asked = self.get_retry_after(response) or 0.0
@@ -241,13 +240,13 @@ class Retry(GithubRetry):
 
 #: The account behind every workflow's own token.
 ACTIONS = "github-actions[bot]"
-#: Pauses in seconds before a creation whose answer was lost is asked for again.
+#: Pauses in seconds before a creation is retried whose answer was lost.
 _PAUSES = (1.0, 5.0)
 
 
 @dataclass(frozen=True)
 class Client:
-    """A repository (`owner/name`); ``redact`` takes secrets out of all that is published."""
+    """A repository (`owner/name`); ``redact`` removes secrets from everything published."""
 
     hub: Github
     repo: Repository
@@ -262,7 +261,7 @@ class Client:
         return answer
 
     def listing(self, path: str, repository: str = "", **wanted: str) -> Iterator[Any]:
-        """A list below the repository, or another one, over all pages."""
+        """All pages of a list of this repository or of another ``repository``."""
         other = self.repo.url.removesuffix(self.name) + repository
         url: str | None = (other if repository else self.repo.url) + path
         parameters: dict[str, object] | None = {"per_page": 100, **wanted}
@@ -274,7 +273,7 @@ class Client:
             parameters = None
 
     def create_idempotent(self, create: Callable[[], T], find: Callable[[], T | None]) -> T:
-        """After a lost answer look before asking again. Raises AnswerLost after three attempts."""
+        """Retry a creation whose answer was lost, unless ``find`` finds it; at most three tries."""
         for pause in _PAUSES:
             try:
                 return create()
@@ -303,7 +302,7 @@ class Client:
         return str(answer["data"]["viewer"]["login"])
 
     def may_write(self, account: str) -> bool:
-        """Say whether ``account`` may push; who maintains may, who triages may not."""
+        """Whether ``account`` may push: maintainers may, triagers may not."""
         try:
             with asking(f"say what {account} may do", "metadata: read"):
                 return self.repo.get_collaborator_permission(account) in ("write", "admin")
@@ -317,7 +316,7 @@ def connect(
     policy = policy or RetryPolicy()
     host = urlsplit(access.api_url).hostname or ""
     has_secondary_limits = host == urlsplit(PUBLIC_API).hostname or host.endswith(".ghe.com")
-    # PyGithub prints every refusal and retry by itself; ours are errors and notes.
+    # PyGithub logs every refusal and retry; we report them as errors and notes.
     logging.getLogger("github").setLevel(logging.WARNING)
     hub = Github(
         auth=Auth.Token(access.token),
@@ -343,5 +342,5 @@ def connect(
 
 
 def same_text(one: str | None, other: str) -> bool:
-    """GitHub turns line ends into its own and trims."""
+    """Whether the texts are equal but for line ends and trimming, which GitHub changes."""
     return (one or "").replace("\r\n", "\n").strip() == other.replace("\r\n", "\n").strip()

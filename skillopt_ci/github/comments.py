@@ -1,7 +1,7 @@
-"""Comments: our own, each known by the hidden marker in its first line, and what people say.
+"""Comments: our own, each identified by a hidden marker in its first line, and other people's.
 
-Two jobs may create the same comment at once: both then find both, the older one stays and gets
-the text, the younger one goes.
+Two jobs may create the same comment at once. Both then find both comments: they update the older
+one and delete the newer one.
 """
 
 import re
@@ -18,13 +18,13 @@ _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
 
 
 def keep_comment(client: Client, number: int, body: str) -> Change:
-    """Post or edit our comment that begins with the marker of ``body``: ValueError without one."""
+    """Post or edit our comment with the marker of ``body``. Raises ValueError without a marker."""
     there = f"/issues/{number}/comments"
     return _keep(client, number, body, lambda: _conversation(client, number), there)
 
 
 def answer_note(client: Client, number: int, note: Comment, body: str) -> Change:
-    """Post or edit our one answer to a note: in its thread, or in the conversation."""
+    """Post or edit our single answer to a note, in its thread or in the conversation."""
     if note.thread is None:
         return keep_comment(client, number, body)
 
@@ -36,15 +36,16 @@ def answer_note(client: Client, number: int, note: Comment, body: str) -> Change
 
 
 def react(client: Client, comment: int, reaction: Reaction) -> None:
-    """Put a reaction under a comment of a conversation; GitHub keeps one of each kind."""
+    """Add a reaction to a comment of a conversation; GitHub keeps one of each kind."""
     with asking("react to a comment", _WRITE):
         client.send("POST", f"/issues/comments/{comment}/reactions", {"content": reaction})
 
 
 def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
-    """What people with write access said about the file ``path``, oldest first.
+    """Notes on the file ``path`` by people with write access, oldest first.
 
-    On lines of its diff, and in the conversation as `/skillopt note …`, without these words.
+    These are comments on lines of its diff, and `/skillopt note …` in the conversation, without
+    that prefix.
     """
     lines = [one for one in _on_lines(client, number) if one.path == path]
     spoken = [

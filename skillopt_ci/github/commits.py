@@ -1,8 +1,8 @@
-"""Commits made by GitHub, which signs those of its own apps, for repositories that demand it.
+"""Commits made through the GitHub API, for repositories that require signed commits.
 
-Files are uploaded as git objects, whose names GitHub and we compute alike, so that the tree is
-known to be the very one that was built here. The commit is then fetched: from there on everything
-goes as with commits of our own.
+GitHub signs the commits of its apps. We upload files as git objects; GitHub computes the same
+hashes, which proves that the tree is the one built here. The commit is then fetched and treated
+like a local one.
 """
 
 from base64 import b64encode
@@ -22,13 +22,13 @@ _SUBMODULE = "160000"
 
 @dataclass(frozen=True, slots=True)
 class ApiCommits:
-    """The ledger's ``write_commit``; ``remote`` is the same repository as git calls it."""
+    """The ledger's ``write_commit``; ``remote`` is git's name for the same repository."""
 
     client: Client
     remote: str
 
     def __call__(self, git: Git, tree: str, parents: Sequence[str], message: str) -> str:
-        """Make a commit on GitHub and fetch it. All parents must be there already.
+        """Make a commit on GitHub and fetch it. All parents must be on GitHub already.
 
         Raises Refused or Unavailable; InfrastructureError if it cannot be fetched.
         """
@@ -42,7 +42,7 @@ class ApiCommits:
         entries = list(_changed(git, base, tree))
         if entries:
             self._expect(tree, "trees", {"base_tree": base, "tree": entries})
-        # Without author and committer GitHub enters those of the token, and signs.
+        # Without author and committer, GitHub takes them from the token and signs the commit.
         made = self._create("commits", {"message": message, "tree": tree, "parents": [*parents]})
         self._fetch(git, made)
         return made
@@ -53,7 +53,7 @@ class ApiCommits:
             raise Unavailable(f"GitHub built {made} where git has {oid}: nothing was committed")
 
     def _create(self, kind: str, content: Mapping[str, object]) -> str:
-        """Create a git object; a second one after a lost answer is the same or goes to waste."""
+        """Create a git object; after a lost answer, a duplicate is identical or unused."""
 
         def post() -> str:
             with asking(f"create git {kind}", _WRITE):
@@ -63,7 +63,7 @@ class ApiCommits:
         return self.client.create_idempotent(post, lambda: None)
 
     def _fetch(self, git: Git, commit: str) -> None:
-        """Fetch a commit that no branch has, through a ref that exists just for that."""
+        """Fetch a commit that is on no branch, through a temporary ref."""
         name = f"skillopt-ci/{commit}"
         try:
             self._create("refs", {"ref": f"refs/{name}", "sha": commit})

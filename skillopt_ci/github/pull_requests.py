@@ -1,7 +1,7 @@
-"""The one rolling pull request of a run, and what a person's pull request changes.
+"""A run's single rolling pull request, and the contents of people's pull requests.
 
-What people did to ours decides: one that they closed stays closed as long as its branch stands;
-deleting the branch, or merging, makes room for a new one.
+If a person closes the run's pull request, it stays closed as long as its branch exists. After its
+branch is deleted, or after a merge, a new one may be opened.
 """
 
 from base64 import b64decode
@@ -17,9 +17,9 @@ _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _MERGE = "contents: write` and `pull-requests: write"
 _BRANCH_EVENTS = ("head_ref_deleted", "head_ref_restored", "reopened")
 
-#: How often, and with pauses of how many seconds, GitHub is asked whether it can merge.
+#: How often we poll GitHub for mergeability, and the seconds between polls.
 _POLLS, _PAUSE = 5, 2.0
-#: What GitHub says when there is nothing that auto-merge could wait for.
+#: GitHub's messages if auto-merge has nothing to wait for.
 _NOTHING_TO_WAIT_FOR = (
     "clean status",
     "auto merge is not allowed",
@@ -44,8 +44,8 @@ def get_pull_request(client: Client, number: int) -> PullRequest:
 def head_before(client: Client, number: int, moment: str) -> str | None:
     """The head that a pull request had just before ``moment`` (UTC, ISO 8601).
 
-    GitHub's own log of pushes tells it: the dates in commits are whatever their author wants.
-    None where that log does not reach, or cannot be read.
+    From GitHub's log of pushes, since authors can forge the dates of commits. None if the log does
+    not reach that far or cannot be read.
     """
     head = get_pull_request(client, number).raw_data["head"]
     repository, ref = (head["repo"] or {}).get("full_name"), f"refs/heads/{head['ref']}"
@@ -54,7 +54,7 @@ def head_before(client: Client, number: int, moment: str) -> str | None:
     try:
         with asking(f"list the pushes to {head['ref']}", "contents: read"):
             for push in client.listing("/activity", repository, ref=ref):
-                # in the same second nobody knows which was first
+                # Within the same second, the order is unknown.
                 if push["timestamp"] < moment:
                     return None if push["activity_type"] == "branch_deletion" else push["after"]
     except Refused:
@@ -63,16 +63,16 @@ def head_before(client: Client, number: int, moment: str) -> str | None:
 
 
 def find_open(client: Client, head: str, base: str) -> int | None:
-    """The number of our branch's open pull request, preferably that into ``base``."""
+    """The number of our branch's open pull request, preferably the one into ``base``."""
     found = _open_one(_of_branch(client, head, base))
     return None if found is None else found.number
 
 
 def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
-    """Open the pull request of a branch or bring it up to date.
+    """Open the pull request of a branch, or update it.
 
-    One that a person closed stays closed (`DECLINED`) until they open it again or delete its
-    branch; after a merge, or on a new branch of the same name, a new one is opened.
+    If a person closed it, it stays closed (`DECLINED`) until they reopen it or delete its branch.
+    After a merge, or on a new branch of the same name, a new one is opened.
     """
     title, body = client.redact(wanted.title), client.redact(wanted.body)
     wanted = replace(wanted, title=title, body=body)
@@ -86,17 +86,17 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
 
 
 def why_closed(client: Client, head: str, base: str) -> str:
-    """What it means that a person closed the pull request of our branch; empty if nobody did."""
+    """The note for a pull request of our branch that a person closed; empty if nobody did."""
     return _closed(client, _of_branch(client, head, base), head)
 
 
 def merge_pull_request(
     client: Client, number: int, head_sha: str, method: MergeMethod = "merge", title: str = ""
 ) -> bool:
-    """Have GitHub merge a pull request as soon as its protection allows, if still at head.
+    """Have GitHub merge a pull request, if still at ``head_sha``, once branch protection allows it.
 
-    Returns whether it is merged by now: at once only if nothing is left to wait for. Raises Refused
-    where something is in the way.
+    Returns whether it is merged already, which it is if there was nothing to wait for. Raises
+    Refused if something blocks the merge.
     """
     pull, title = get_pull_request(client, number), client.redact(title)
     if pull.merged:
@@ -124,7 +124,7 @@ def merge_pull_request(
 
 
 def changed_paths(client: Client, number: int) -> frozenset[str] | None:
-    """Renamed files by both names; None if there are more than GitHub lists (3,000)."""
+    """Changed paths, with both names of renamed files; None above GitHub's limit of 3,000."""
     with asking(f"list the files of #{number}", _READ):
         pull = client.repo.get_pull(number).complete()
         files = list(pull.get_files())
@@ -135,13 +135,13 @@ def changed_paths(client: Client, number: int) -> frozenset[str] | None:
 
 
 def file_at(client: Client, path: str, ref: str) -> bytes | None:
-    """A regular file at a commit (also a fork's, by hash); None if there is none."""
+    """The content of a regular file at a commit (also a fork's, by hash); None if missing."""
     try:
         with asking(f"show {path} at {ref}", "contents: read"):
             found = client.repo.get_contents(path, ref)
             if isinstance(found, list) or found.type != "file":
                 return None
-            # Above one megabyte the content is left out and has to be fetched as an object.
+            # Above one megabyte, GitHub omits the content; it must be fetched as a git object.
             complete = found if found.encoding == "base64" else client.repo.get_git_blob(found.sha)
             return b64decode(complete.content)
     except NotFound:
@@ -149,7 +149,7 @@ def file_at(client: Client, path: str, ref: str) -> bytes | None:
 
 
 def _from_fork(pull: PullRequest) -> bool:
-    # a fork that was deleted has no repository
+    # A deleted fork has no repository.
     return pull.head.repo is None or pull.head.repo.full_name != pull.base.repo.full_name
 
 
@@ -220,7 +220,7 @@ def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> Kep
 def _finish(
     client: Client, pull: PullRequest, wanted: WantedPullRequest, change: Change
 ) -> KeptPullRequest:
-    """Do what a pull request can do without: a refusal of that becomes a note."""
+    """Set draft state and labels; these are optional, so a refusal becomes a note."""
     known, notes = {label.name for label in pull.labels}, list[str]()
     missing = [label for label in wanted.labels if label not in known]
     done = change if change != Change.UNCHANGED else Change.UPDATED
@@ -240,7 +240,7 @@ def _finish(
 def _merge_now(
     client: Client, pull: PullRequest, head_sha: str, method: MergeMethod, title: str
 ) -> None:
-    for _ in range(_POLLS):  # GitHub computes the state only after having been asked
+    for _ in range(_POLLS):  # GitHub computes the state only on request
         if pull.mergeable_state not in (None, "unknown"):
             break
         client.policy.wait(_PAUSE)
@@ -254,6 +254,6 @@ def _merge_now(
         with asking(f"merge #{pull.number}", _MERGE):
             pull.merge(sha=head_sha, merge_method=method, commit_title=title or NotSet)
     except Refused:
-        # An answer that was lost and asked for again: the first request did it.
+        # If an answer was lost and the request retried, the first one did the merge.
         if not get_pull_request(client, pull.number).merged:
             raise

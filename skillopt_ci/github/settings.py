@@ -1,4 +1,4 @@
-"""Whether a repository on GitHub is set up for training by Actions."""
+"""Check whether a GitHub repository is set up for training with Actions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
@@ -7,13 +7,13 @@ from urllib.parse import quote
 from skillopt_ci.github.client import Client, Refused, asking
 
 _PLACE = ".github/workflows"
-#: Rules that keep Actions from moving a branch on, unless they let it pass.
+#: Rules that keep Actions from pushing to a branch, unless it may bypass them.
 _IN_THE_WAY = {"creation", "update", "pull_request", "required_signatures"}
 Line = tuple[Literal["ok", "warning", "error"], str]
 
 
 def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Line]:
-    """Whether there is what training needs: the secrets, rights to push ``branch``, a workflow."""
+    """Check what training needs: the secrets, the right to push ``branch``, a workflow."""
     with asking(f"show the repository {client.name}"):
         default = client.send("GET", "")["default_branch"]
     there = [each["name"] for each in _seen(client, f"/contents/{_PLACE}") or ()]

@@ -1,4 +1,4 @@
-"""What the functions of this folder take and return; texts are within GitHub's limits."""
+"""Arguments and results of this folder's functions; texts are within GitHub's limits."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,15 +13,15 @@ class Change(StrEnum):
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
-    #: Left alone: a person closed the pull request and its branch still stands.
+    #: Left alone: a person closed the pull request and its branch still exists.
     DECLINED = "declined"
-    #: There is nothing to propose: the branch has no commit that base lacks.
+    #: Nothing to propose: the branch has no commit that base lacks.
     NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class WantedPullRequest:
-    """The one rolling pull request; ``labels`` are added, what a person made ready stays ready."""
+    """The rolling pull request; ``labels`` are only added; a ready one never becomes a draft."""
 
     head: str
     base: str
@@ -33,7 +33,7 @@ class WantedPullRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeptPullRequest:
-    """``notes`` say what GitHub would not do to it."""
+    """``notes`` list what GitHub refused."""
 
     number: int | None
     change: Change
@@ -44,8 +44,8 @@ class KeptPullRequest:
 class Comment:
     """A comment on a pull request; ``body`` is untrusted text.
 
-    One on a line has a ``path``, the ``line`` at the newest commit if it is still there, and as
-    ``thread`` the id of the comment that began the thread. ``created_at`` is UTC, ISO 8601.
+    A comment on a line has a ``path``, the ``line`` at the newest commit if that still exists, and
+    ``thread``, the id of the thread's first comment. ``created_at`` is UTC, ISO 8601.
     """
 
     id: int
@@ -60,13 +60,13 @@ class Comment:
 
     @property
     def kind(self) -> Literal["issue", "review"]:
-        """Whether it is of the conversation or on a line of the diff: ids are of their kind."""
+        """In the conversation or on a line of the diff; ids are only unique within a kind."""
         return "issue" if self.path is None else "review"
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A remark of a check on lines of a file, as GitHub's API names its parts."""
+    """A check's annotation of lines in a file; fields have the names of GitHub's API."""
 
     path: str
     start_line: int
@@ -78,7 +78,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class WantedCheck:
-    """Without a conclusion it is in progress."""
+    """A check to create; without a conclusion it is in progress."""
 
     name: str
     head_sha: str
