@@ -1,4 +1,4 @@
-"""The GitHub Action: from an event of the runner to a command, its outputs and what is published.
+"""The GitHub Action: turns an event into a command, its outputs and published reports.
 
-`main` is where to start reading; `event.decide` says what an event asks for, `perform` does it.
+Start reading at `main`; `event.decide` decides what an event asks for, `perform` does it.
 """

@@ -1,6 +1,6 @@
-"""The event that started the job, and what it asks for: a pure function of what is known.
+"""The event that started the job, and what it asks for: a pure function of event and facts.
 
-All branching on events is here, and nothing else is.
+All branching on events is here, and nothing else.
 """
 
 import json
@@ -13,26 +13,26 @@ from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.errors import UsageError
 from skillopt_ci.github.types import Reaction
 
-#: What people may ask for in a comment.
+#: Commands that people may give in a comment.
 REQUESTS = (
     *("step", "eval", "slow-update", "note"),
     *("status", "diff", "report", "apply", "revert"),
 )
-#: Those that say something after their word.
+#: Commands with an argument.
 _SAYING = ("note", "revert")
-#: What :func:`requested` calls a command that is none of them.
+#: What :func:`requested` returns for any other command.
 UNKNOWN = "unknown"
 
-# From the very first character: a quotation or a code block is no command.
+# Matches at the first character only: a quotation or a code block is no command.
 _ADDRESSED = re.compile(r"/skillopt(?!\S)")
 _REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASCII)
 
 
 def requested(comment: str) -> tuple[str, str]:
-    """The word after `/skillopt`, one of :data:`REQUESTS` or :data:`UNKNOWN`, and what follows it.
+    """The command after `/skillopt` (in :data:`REQUESTS`, or :data:`UNKNOWN`) and its argument.
 
-    All but a note, a revert and `apply anyway` stand alone in their line. Empty if the comment does
-    not begin with `/skillopt`.
+    Only a note, a revert and `apply anyway` may have more text on their line. Both are empty if the
+    comment does not begin with `/skillopt`.
     """
     first, *rest = comment.splitlines() or [""]
     if not _ADDRESSED.match(first):
@@ -48,7 +48,7 @@ def requested(comment: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """A pull request as the payload shows it; its head is pinned to what was there then."""
+    """A pull request from the payload; its head is the one at the time of the event."""
 
     number: int
     head_sha: str
@@ -58,7 +58,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment in a conversation; ``said`` follows the ``request`` in its first line."""
+    """A comment in a conversation: the ``request`` in its first line and ``said``, its argument."""
 
     id: int
     number: int
@@ -71,9 +71,9 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened: ``actor`` did it, ``group_sha`` is the head of a merge group.
+    """An event, caused by ``actor``; ``group_sha`` is the head of a merge group.
 
-    Parts that the event does not have are empty.
+    Fields that do not apply to the event are empty.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _pull(pull: dict[str, Any]) -> Pull:
         int(pull["number"]),
         str(pull["head"]["sha"]),
         str(pull["head"]["ref"]),
-        # without a repository the fork was deleted
+        # Without a repository, the fork was deleted.
         from_fork=head is None or head != base,
     )
 
@@ -140,20 +140,20 @@ def _comment(issue: dict[str, Any], comment: dict[str, Any]) -> Comment:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the payload does not say."""
+    """Facts that are not in the payload."""
 
     actor_may_write: bool = False
-    #: Variables that the configuration takes model keys from and that are not set.
+    #: Variables with model keys that the configuration needs but that are not set.
     keys_missing: tuple[str, ...] = ()
-    #: True where it cannot be told.
+    #: True if unknown.
     skill_changed: bool = True
-    #: The pull request's head when the comment was made; None where GitHub cannot tell.
+    #: The pull request's head when the comment was made; None if GitHub does not know.
     head_then: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """Run a command on the repository's own code; ``comment`` asked for it, if one did."""
+    """Run a command on the repository's own code; ``comment`` requested it, if any."""
 
     command: Command
     comment: Comment | None = None
@@ -168,7 +168,7 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class Conclude:
-    """Post the evaluation's check on a commit that is not evaluated; None: it goes on waiting."""
+    """Post the evaluation's check on a commit that is not evaluated; None keeps it pending."""
 
     head_sha: str
     conclusion: Literal["success", "neutral"] | None
@@ -177,7 +177,7 @@ class Conclude:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Do what a comment asks for without any model, and say in the thread what came of it."""
+    """Do what a comment asks for without a model, and reply with the result."""
 
     comment: Comment
     head_then: str | None = None
@@ -185,7 +185,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Do nothing now, for a reason that the log tells, and with ``answer`` the thread as well."""
+    """Do nothing; write the reason to the log and, with ``answer``, into the thread."""
 
     reason: str
     comment: Comment | None = None
@@ -195,7 +195,7 @@ class Nothing:
 
 Activity = Perform | Evaluate | Conclude | Reply | Nothing
 
-#: Events by which a repository's own people or its clock start a job on its own code.
+#: Events that members or the schedule cause, and that run the repository's own code.
 _OWN_EVENTS = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
 _CHANGED = ("opened", "synchronize", "reopened", "ready_for_review")
 _OWN_BRANCHES = ("skillopt/", "skillopt-candidate/")
@@ -249,7 +249,7 @@ def _labelled(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activit
         return Nothing("on pull_request_target only `eval` is safe")
     if event.action in _CHANGED and not (pull.from_fork and facts.skill_changed):
         return _evaluation(pull, facts)
-    # The label is the consent of a person who looked, to this very head: a later push has none.
+    # The label is a reviewer's consent to exactly this head; it does not cover later pushes.
     if event.action != "labeled" or event.label != inputs.label:
         why = f"waiting for the label {inputs.label!r}, which somebody with write access can add"
         if pull.from_fork and event.action in ("opened", "synchronize"):

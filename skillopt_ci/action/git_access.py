@@ -1,6 +1,6 @@
-"""What git needs inside of a job, by its environment alone: no file and no argument holds a token.
+"""Configure git in a job through environment variables, so no file or argument holds a token.
 
-The runner mounts a checkout that belongs to another user, and a home without any configuration.
+The runner mounts a checkout that belongs to another user, and a home without configuration.
 """
 
 import base64
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-#: Who commits where nobody is set up.
+#: The committer if none is configured.
 BOT = [
     ("user.name", "github-actions[bot]"),
     ("user.email", "41898282+github-actions[bot]@users.noreply.github.com"),
@@ -17,23 +17,23 @@ BOT = [
 
 
 def authorize(server_url: str, token: str) -> list[tuple[str, str]]:
-    """Settings that authorize git at one server and nowhere else; none without a token."""
+    """Git settings that authorize at this server only; none without a token."""
     if not token:
         return []
     key = f"http.{server_url.rstrip('/')}/.extraheader"
-    # the empty value forgets what checkout may have kept: GitHub refuses two authorizations
+    # The empty value drops the header that checkout may have set: GitHub rejects two of them.
     return [(key, ""), (key, f"Authorization: Basic {basic(token)}")]
 
 
 def basic(token: str) -> str:
-    """The token as git sends it; as much a secret as the token."""
+    """The token in the form that git sends, which is just as secret."""
     return base64.b64encode(f"x-access-token:{token}".encode()).decode("ascii")
 
 
 def as_environment(
     settings: Sequence[tuple[str, str]], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that add ``settings`` to those that ``environ`` has already."""
+    """Variables that add ``settings`` to the git settings that ``environ`` already has."""
     known = environ.get("GIT_CONFIG_COUNT", "")
     first = int(known) if known.isascii() and known.isdecimal() else 0
     variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
@@ -44,18 +44,18 @@ def as_environment(
 
 
 def repositories(workspace: Path, folder: Path) -> list[Path]:
-    """The folder's repository, if it is not the workspace, and the workspace."""
+    """The folder's repository, if it is not the workspace, then the workspace."""
     inside = [place for place in (folder, *folder.parents) if place.is_relative_to(workspace)]
     nested = next((place for place in inside if (place / ".git").exists()), workspace)
     return list(dict.fromkeys([workspace, nested]))
 
 
-# Leave the files of a mounted workspace to the user who owns them.
+# Keep the owner of files in a mounted workspace.
 
 
 @contextmanager
 def owner_kept(workspace: Path, user: int) -> Iterator[None]:
-    """Give what ``user`` (ours) creates below ``workspace`` inside the block to its owner."""
+    """Give files that ``user`` (ours) creates in the block to the owner of ``workspace``."""
     found = workspace.stat()
     if user != 0 or found.st_uid == user:
         yield
@@ -65,7 +65,7 @@ def owner_kept(workspace: Path, user: int) -> Iterator[None]:
         yield
     finally:
         for path in set(_owned(workspace, user)) - before:
-            # some mounts refuse it: then the files stay ours, as with any other action
+            # Some mounts refuse this; then the files stay ours, as with any other action.
             with suppress(OSError):
                 os.chown(path, found.st_uid, found.st_gid, follow_symlinks=False)
 

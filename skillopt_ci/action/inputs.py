@@ -1,4 +1,4 @@
-"""The action's inputs, as the runner hands them over: ``INPUT_<NAME>`` in the environment."""
+"""The action's inputs, which the runner passes as ``INPUT_<NAME>`` variables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -35,7 +35,7 @@ class Command(StrEnum):
 
     @property
     def steps(self) -> bool:
-        """Whether it does training steps, of which analysts are a part."""
+        """Whether the command does training steps, which include analysts."""
         return self in (Command.STEP, Command.PROPOSE, Command.RUN)
 
     @property
@@ -44,13 +44,13 @@ class Command(StrEnum):
 
     @property
     def works_for_training(self) -> bool:
-        """Whether it does a part of what a training job does, and belongs into no review."""
+        """Whether the command does a part of training, and so has no place in a review."""
         return self.trains or self in (Command.PLAN, Command.ROLLOUT)
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What `action.yml` declares, which says what each of them means."""
+    """The inputs that `action.yml` declares and documents."""
 
     command: Command | None = None
     config: str = "skillopt.yaml"
@@ -67,13 +67,13 @@ class Inputs:
 
 
 def read_inputs(environ: Mapping[str, str]) -> Inputs:
-    """Raises UsageError that names every input that cannot be; an empty one is not given."""
+    """Raises UsageError, which names every invalid input; empty inputs count as not given."""
     given: dict[str, Any] = {}
     for entry in fields(Inputs):
         default = str(entry.default or "")
         given[entry.name] = environ.get(f"INPUT_{entry.name.upper()}", "").strip() or default
     problems = []
-    # the former name, for one release more
+    # The former name, kept for one more release.
     word = "check" if given["command"] == "validate" else given["command"]
     shards, folder = given["shards"], PurePosixPath(given["directory"])
     if word and word not in list(Command):
@@ -88,7 +88,7 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
         given[name] = tuple(line for line in lines if line)
     pairs = [line.partition("=") for line in given["keys"]]
     if not all(equals and name.strip().isidentifier() for name, equals, _ in pairs):
-        problems.append("input keys: expected lines of NAME=value")  # without what may be a key
+        problems.append("input keys: expected lines of NAME=value")  # unquoted: may hold a key
     given["keys"] = tuple((name.strip(), value.strip()) for name, _, value in pairs if value)
     if problems:
         raise UsageError("; ".join(problems))

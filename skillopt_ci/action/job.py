@@ -1,4 +1,4 @@
-"""A job of the runner: its surroundings, the command line run inside of it, what its end means."""
+"""A job of the runner: its environment, the command run in it, and the meaning of its end."""
 
 import io
 import json
@@ -34,7 +34,7 @@ class Runner:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "Runner":
-        """Raises UsageError that names the variables that are missing."""
+        """Raises UsageError, which names the missing variables."""
         needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
         missing = [name for name in needed if not environ.get(name)]
         if missing:
@@ -56,7 +56,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Job:
-    """One start of the action. Without a token there is no client of GitHub."""
+    """One run of the action. Without a token, ``client`` is None."""
 
     runner: Runner
     inputs: Inputs
@@ -71,12 +71,12 @@ class Job:
 
     @property
     def keep(self) -> Path:
-        """Where files for later steps of the job are left: no checkout shows it."""
+        """The folder of files for later steps of the job, which git ignores."""
         return repositories(self.runner.workspace, self.folder)[-1] / ".git" / "skillopt-ci"
 
     @property
     def page(self) -> Path:
-        """Its name is that of the artifact too, so each run has its own."""
+        """The report's path; the artifact has the same name, so each run has its own."""
         run = f"-{self.inputs.run}" if self.inputs.run else ""
         return self.keep / f"skillopt-report{run}.html"
 
@@ -94,7 +94,7 @@ class Job:
 
     @cached_property
     def configured(self) -> Loaded | None:
-        """The configuration; None if it has errors, which the command that needs it will tell."""
+        """The configuration; None if it has errors, which the command will report."""
         try:
             return load_configured(self.settings)
         except SkilloptError:
@@ -103,7 +103,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The report is Markdown; ``notes`` say what GitHub would not do, and why."""
+    """The report is Markdown; ``notes`` say what GitHub refused, and why."""
 
     outputs: Outputs = field(default_factory=Outputs)
     report: str = ""
@@ -131,7 +131,7 @@ def command_line(job: Job, command: Command) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended: the objects that it printed, and what it died of, if it did."""
+    """How a command ended: the objects that it printed, and its exception, if any."""
 
     exit_code: int = 0
     results: tuple[Result, ...] = ()
@@ -140,7 +140,7 @@ class Ended:
 
 
 def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | None = None) -> Ended:
-    """Run a command line inside of the job; ``on_result`` gets each object when it is printed."""
+    """Run a command line in the job; ``on_result`` gets each object as it is printed."""
     results: list[Result] = []
 
     def take(result: Result) -> None:
@@ -155,7 +155,7 @@ def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | Non
             talk = RedactedStream(stream, job.redact)
             with redirect_stdout(objects), redirect_stderr(talk):
                 code = invoke(line, settings)
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told by the caller
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the caller reports it
             failure = describe(error, line, job.redact)
             stream.write(f"{harmless(failure.message)}\n{harmless(failure.hint)}\n")
             return Ended(failure.exit_code, tuple(results), failure, error)
@@ -178,7 +178,7 @@ class _Objects(io.TextIOBase):
 
 
 class Meaning(NamedTuple):
-    """What a command's end means: the output ``result``, and how loudly the job says it."""
+    """The meaning of an exit code: the output ``result``, and the level of the message."""
 
     result: str
     level: Level
@@ -186,7 +186,7 @@ class Meaning(NamedTuple):
 
     @property
     def job_fails(self) -> bool:
-        """Whether the job is red: the rest is no verdict on the skill, or would be read as one."""
+        """Whether the job fails; other results do not, or people would read them as verdicts."""
         return self.result == "failed"
 
 
@@ -209,7 +209,7 @@ def meaning(exit_code: int) -> Meaning:
 
 
 def announce(log: JobLog, failure: Failure, error: BaseException, workspace: Path) -> None:
-    """Put what ended a command on the run's page, at the file and line that it points at."""
+    """Annotate the run's page with the error that ended a command, at its file and line."""
     file = line = None
     if isinstance(error, LocatedError) and error.file is not None:
         place, root = (workspace / error.file).resolve(), workspace.resolve()

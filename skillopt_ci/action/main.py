@@ -1,4 +1,4 @@
-"""Where the runner starts: from its environment to outputs, a summary and an exit status."""
+"""The action's entry point: from the environment to outputs, a summary and an exit status."""
 
 import os
 import secrets
@@ -38,7 +38,7 @@ def main() -> int:
             keys = dict(inputs.keys)
             for secret in (*token, *keys.values(), *filter(can_be_hidden, named_secrets(environ))):
                 log.mask(secret)
-            # For every git process from here on: there is no other way to reach them all.
+            # The environment is the only way to reach every git process from here on.
             keep_back(git_environment(runner, inputs, environ))
             redact.learn([inputs.token, *keys.values()])
             job = Job(runner, inputs, log, whole_environment() | keys, redact=redact)
@@ -47,14 +47,14 @@ def main() -> int:
                 job = replace(job, client=connect(access, redact=redact))
             with git_access.owner_kept(runner.workspace, os.geteuid()):
                 return run(job)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost layer reports all
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - outermost layer
         failure = describe(error, ["action"], redact)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
         return failure.exit_code
 
 
 def run(job: Job) -> int:
-    """Decide, perform, and hand everything to the runner; return the job's exit status."""
+    """Decide, perform, and pass the results to the runner; return the job's exit status."""
     if job.configured is not None:
         for name in required_variables(job.configured.config.model):
             job.log.mask(job.environ.get(name, ""))
@@ -72,7 +72,7 @@ def run(job: Job) -> int:
 def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
     folders = git_access.repositories(runner.workspace, runner.workspace / inputs.directory)
     settings = [
-        # whoever owns them
+        # even if another user owns them
         *(("safe.directory", str(folder)) for folder in folders),
         *git_access.authorize(runner.server_url, inputs.token),
     ]
@@ -83,7 +83,7 @@ def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) 
 
 
 def gather(job: Job, event: Event) -> Facts:
-    """Ask GitHub and the configuration what ``event`` leaves open, and only what is needed."""
+    """Get the facts missing from ``event`` from GitHub and the configuration, but no others."""
     if event.name == "issue_comment" and (said := event.comment) is not None:
         may = bool(said.request) and _may_write(job, event.actor)
         head = None
@@ -120,7 +120,7 @@ def _may_write(job: Job, login: str) -> bool:
 
 def _hand_over(job: Job, outcome: Outcome) -> None:
     report = ""
-    # Without a repository there is no folder that no checkout shows.
+    # Without a repository there is no `.git` folder to write to.
     if outcome.report and job.keep.parent.is_dir():
         job.keep.mkdir(exist_ok=True)
         file = job.keep / "report.md"

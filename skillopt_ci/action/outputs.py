@@ -1,4 +1,4 @@
-"""What a job hands to the runner: outputs, a summary, and the lines of its log."""
+"""What a job passes to the runner: outputs, a summary and log lines."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ Result = Mapping[str, Any]
 """An object that a command printed."""
 Level = Literal["notice", "warning", "error"]
 
-#: GitHub shows no more characters of one message.
+#: GitHub cuts longer messages.
 _LONGEST = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What later steps of a job can read, as `action.yml` says; empty if there is nothing."""
+    """The outputs that `action.yml` documents, for later steps; empty if not applicable."""
 
     result: str = ""
     action: str = ""
@@ -53,7 +53,7 @@ def _text(value: Any) -> str:
 
 
 def fold(results: Sequence[Result]) -> Outputs:
-    """The outputs of a job in which a command printed ``results``."""
+    """The outputs of a job whose command printed ``results``."""
     last: Result = results[-1] if results else {}
     said: dict[str, Any] = {}
     if not results or "bytes" in last:
@@ -67,7 +67,7 @@ def fold(results: Sequence[Result]) -> Outputs:
         said["score_after"] = skills[-1]["hard"]
         said["improved"] = None if difference is None else difference["hard"] > 0
         said["cost_usd"] = last.get("cost_usd")
-    elif "score_initial" in last:  # where training stands
+    elif "score_initial" in last:  # the run's status
         before, after = last["score_initial"], last["score_current"]
         said = {"step": last.get("step"), "commit": last.get("commit")}
         said |= {"score_before": before, "score_after": after}
@@ -90,7 +90,7 @@ def fold(results: Sequence[Result]) -> Outputs:
 
 
 def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], str]) -> None:
-    """Set each between delimiters that it does not contain; ``token`` makes unguessable words."""
+    """Write each output between delimiters made by ``token``, which must be unguessable."""
     with file.open("a", encoding="utf-8", newline="\n") as stream:
         for name, value in outputs.items():
             if not value:
@@ -106,7 +106,7 @@ def append_summary(file: Path, markdown: str) -> None:
 
 
 def command(name: str, text: str = "", **properties: str) -> str:
-    """A line by which a job speaks to the runner that reads its log."""
+    """A workflow command: a log line that the runner obeys."""
     given = [
         f"{key}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}"
         for key, value in properties.items()
@@ -121,13 +121,13 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobLog:
-    """The job's log. ``token`` makes words that nobody can guess."""
+    """The job's log; ``token`` makes unguessable words."""
 
     stream: TextIO
     token: Callable[[], str]
 
     def mask(self, secret: str) -> None:
-        """Have the runner hide ``secret`` from here on, each of its lines by itself."""
+        """Have the runner mask each line of ``secret`` from here on."""
         for line in secret.splitlines():
             if line.strip():
                 self._write(command("add-mask", line))
@@ -141,7 +141,7 @@ class JobLog:
         file: PurePath | None = None,
         line: int | None = None,
     ) -> None:
-        """Show ``message`` on the run's page and, if a file is given, at that line of it."""
+        """Show ``message`` on the run's page and, if given, at the line of the file."""
         place = {
             "file": "" if file is None else str(file),
             "line": "" if file is None or line is None else str(line),
@@ -150,7 +150,7 @@ class JobLog:
 
     @contextmanager
     def group(self, title: str) -> Iterator[None]:
-        """Fold what is written inside; groups do not nest."""
+        """Fold the output of the block; groups do not nest."""
         self._write(f"::group::{harmless_line(title)}")
         try:
             yield
@@ -159,13 +159,13 @@ class JobLog:
 
     @contextmanager
     def untrusted(self) -> Iterator[TextIO]:
-        """Give a stream on which nothing is taken for a command."""
+        """A stream on which the runner obeys no workflow commands."""
         token = self.token()
         self._write(command("stop-commands", token))
         try:
             yield self.stream
         finally:
-            # text that ended in the middle of a line must not swallow the token
+            # The newline matters: the token must be at the start of a line.
             self._write(f"\n::{token}::")
 
     def _write(self, line: str) -> None:

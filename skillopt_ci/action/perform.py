@@ -1,4 +1,4 @@
-"""Do what was decided, and say what came of it."""
+"""Perform the chosen activity and report its outcome."""
 
 import asyncio
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -55,7 +55,7 @@ from skillopt_ci.training.run_context import Run
 
 
 def perform(job: Job, activity: Activity) -> Outcome:
-    """Do ``activity``. Raises UsageError if it needs a token and there is none."""
+    """Raises UsageError if ``activity`` needs a token and there is none."""
     match activity:
         case Nothing(reason, comment, reaction, answer):
             _react(job, comment, reaction)
@@ -88,7 +88,7 @@ def _skipped(job: Job, reason: str) -> Outcome:
 
 
 def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
-    # a reaction is a courtesy: no job fails for want of it
+    # A reaction is a courtesy: the job does not fail without it.
     with suppress(SkilloptError):
         if job.client is not None and comment is not None:
             react(job.client, comment.id, reaction)
@@ -104,7 +104,7 @@ def _answer(job: Job, comment: Comment, text: str, outcome: Outcome) -> Outcome:
 
 
 def _reply(job: Job, asked: Reply) -> Outcome:
-    """What a refusal says is no failure of the job: the thread has it."""
+    """Reply to a comment; an error goes into the thread and does not fail the job."""
     comment, notes, page = asked.comment, tuple[str, ...](), ""
     try:
         reader = open_reader(job.settings)
@@ -127,7 +127,7 @@ def _reply(job: Job, asked: Reply) -> Outcome:
 def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
     run, path = view(reader), reader.skill_path
     if word == "diff":
-        # what is checked out is the default branch
+        # HEAD is the default branch here.
         before, after = reader.ledger.read("HEAD", path) or "", reader.read(path) or ""
         change = unified_diff(before, after, path)
         text = block(change, "diff", lines=200) if change else "Nothing: base has this skill."
@@ -141,7 +141,7 @@ def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
 
 
 def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
-    # the status command has the options that all have, and no other
+    # `status` takes only the global options.
     options = command_line(job, Command.STATUS)[1:]
     ended = execute(job, ["revert", *options, "--", what])
     if ended.error is not None and not isinstance(ended.error, SkilloptError):
@@ -222,8 +222,8 @@ def _command(job: Job, command: Command) -> Outcome:
 
 
 def _paused(job: Job) -> str:
-    """Why training waits: a person closed the run's pull request. Empty if it goes on."""
-    with suppress(SkilloptError):  # the command itself says what is wrong
+    """Why training pauses: a person closed the run's pull request. Empty if it continues."""
+    with suppress(SkilloptError):  # the command itself reports errors
         if job.client is not None and (loaded := job.configured) is not None:
             ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
             return why_closed(job.client, f"skillopt/{loaded.config.run}", ledger.base)
@@ -238,7 +238,7 @@ def _report(ended: Ended, outputs: Outputs) -> str:
 
 
 def _publish(job: Job, inconclusive: str) -> Outcome:
-    """Publish, whatever comes of it: what was paid for is in git and can be published again."""
+    """Publish; a failure becomes a note, since all results are in git and can be republished."""
     if job.client is None:
         return Outcome()
     try:
@@ -253,7 +253,7 @@ def _publish(job: Job, inconclusive: str) -> Outcome:
 
 
 def _leave_page(job: Job, command: Command, ended: Ended) -> str:
-    """Leave the run as a page; return its path, empty if there is none: no job fails for that."""
+    """Write the run's HTML report; return its path, or an empty text if this fails."""
     if not command.shows or not job.keep.parent.is_dir():
         return ""
     if command is not Command.REPORT:
@@ -277,7 +277,7 @@ def _notes(job: Job, command: Command) -> list[str]:
 
 
 def leave_notes(job: Job, client: Client, file: Path) -> int:
-    """Write the review comments on the run's pull request, without secrets; return how many."""
+    """Write the run's review comments to ``file``, with secrets redacted; return how many."""
     loaded = load_configured(job.settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base)
@@ -302,8 +302,8 @@ def leave_notes(job: Job, client: Client, file: Path) -> int:
 def _evaluate(job: Job, pull: Evaluate) -> Outcome:
     if job.client is None:
         raise UsageError("evaluating a pull request needs `token`")
-    # Configuration, tasks and scorers must not come from the very change that they judge. The raw
-    # object is read: a shallow clone hides the parents of the merge that GitHub checks out.
+    # Configuration, tasks and scorers must not come from the change that they judge. Reads the raw
+    # object, because a shallow clone hides the parents of the merge that GitHub checks out.
     git = Git(job.folder)
     head = git.attempt("rev-parse", "HEAD").text
     commit = git.attempt("cat-file", "-p", "HEAD").text
@@ -327,19 +327,19 @@ def _evaluate(job: Job, pull: Evaluate) -> Outcome:
     )
 
 
-# A person's change of the skill, measured: the skill at base against the skill at head.
+# Evaluate a person's change of the skill: the skill at base against the skill at head.
 #
-# Configuration, tasks, scorers and code are those of the checkout, which is base. Of the pull
-# request only the skill's text is read, over the API and as data; nothing of it is checked out.
+# Configuration, tasks, scorers and code are those of the checkout, which is base. The API supplies
+# the skill's text at head as data; nothing else of the pull request is read or checked out.
 
-#: A longer document is no skill, and each of its bytes would be paid for once per task.
+#: A longer document is no skill, and every task would pay for all of its bytes.
 _MOST_BYTES = 500_000
 
 
 def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
-    """Compare base with head on the selection tasks, and show it as a comment and a check.
+    """Compare base with head on the selection tasks; publish a comment and a check.
 
-    Raises UsageError where the checkout cannot be evaluated at all.
+    Raises UsageError if the checkout cannot be evaluated at all.
     """
     head, settings = pull.head_sha, job.settings
     with build_observer(settings) as observer:
@@ -377,7 +377,7 @@ def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
 
 
 def _refuse_unconfined(run: Run) -> None:
-    """Let no program that somebody's change steers run where it could read our secrets."""
+    """Refuse to run programs that a stranger's change steers where they could read our secrets."""
     config, splits = run.config, run.splits
     tasks = (*splits.train, *splits.selection, *splits.test)
     _, left = unconfined_programs(config, tasks, run.environment)
@@ -392,9 +392,9 @@ def _refuse_unconfined(run: Run) -> None:
 
 
 def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationView, Outputs, int]:
-    """What the comparison of base with the text ``after`` found, and the exit code it ends with.
+    """Compare base with the text ``after``; return the findings, outputs and exit code.
 
-    ``missing`` says why head has no skill, if it has none: agents would be without it.
+    ``missing`` says why head has no skill, if it has none.
     """
     wishes = run.config.github
     view = EvaluationView(
