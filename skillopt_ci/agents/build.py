@@ -25,7 +25,7 @@ from skillopt_ci.rollout.solver import ChatSolver, Solver
 def build_solver(
     config: Config, client: ChatClient, prompts: Prompts, root: Path, environ: Mapping[str, str]
 ) -> Solver:
-    """The configured solver. Raises ModelSetupError, SkillError for an unusable folder."""
+    """Raises ModelSetupError, or SkillError for an unusable skill folder."""
     match config.rollout.solver:
         case ChatConfig():
             return ChatSolver(client, prompts)

@@ -1,4 +1,4 @@
-"""The built-in agent: the target model with tools, in a loop, until it submits."""
+"""The built-in agent: runs the target model with tools in a loop until it submits."""
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -23,12 +23,12 @@ from skillopt_ci.tasks.task import Task
 
 SUBMIT = "submit"
 
-#: Files larger than this are for other tools than `read`.
+#: `read` refuses larger files.
 _MOST_FILE_BYTES = 10_000_000
 
 _NOT_DONE = "Not carried out: the work was submitted before."
 
-# Models write for bash; an image without it has at least a POSIX shell.
+# Models expect bash; an image without it has at least a POSIX shell.
 _SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi'
 
 
@@ -73,11 +73,11 @@ Arguments = TypeVar("Arguments", bound=Section)
 
 
 class BadArguments(Exception):
-    """A call that cannot be carried out; the message is for the model."""
+    """A tool call with bad arguments; the message is for the model."""
 
 
 def tools(names: Sequence[str]) -> tuple[Tool, ...]:
-    """Return what a model is told of the tools called ``names``, and of `submit`."""
+    """The definitions, for a model, of the tools in ``names`` and of `submit`."""
     found = []
     for name in (*names, SUBMIT):
         arguments = _ARGUMENTS[name]
@@ -117,7 +117,7 @@ def _read_arguments(call: ToolCall, shape: type[Arguments]) -> Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """Carries out calls on ``computer``; without one there is nothing but `submit`."""
+    """Runs tool calls on ``computer``; without one, only `submit` works."""
 
     computer: Computer | None
     settings: AgentConfig
@@ -127,7 +127,7 @@ class Toolbox:
         return () if self.computer is None else self.settings.tools
 
     async def use(self, call: ToolCall) -> ToolUsed:
-        """Carry out ``call``; what is wrong with it is the result, for the model to read."""
+        """Run ``call``; an error becomes the result, for the model to read."""
         try:
             if call.name == SUBMIT:
                 submitted(call)
@@ -172,7 +172,7 @@ class Toolbox:
 
 
 def _told(result: CommandResult, seconds: float) -> str:
-    # No times: the same work must read the same when it is done again.
+    # Without times, so that the same work reads the same when repeated.
     ends = [f"exit code {result.exit_code}"]
     if result.timed_out:
         ends.append(f"killed after {seconds:g} s")
@@ -186,7 +186,7 @@ def _told(result: CommandResult, seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentSolver:
-    """Asks the model, carries out its tool calls, and asks again; servers can cache the start."""
+    """Alternates model calls and tool calls; servers can cache the common prefix of the prompts."""
 
     client: ChatClient
     prompts: Prompts
@@ -231,12 +231,12 @@ class AgentSolver:
                 continue
             response = (submitted(ending[0]) if ending else "") or reply.text
             objection = await place.check_submission()
-            for number, call in enumerate(ending):  # each call must have a result
+            for number, call in enumerate(ending):  # protocols require a result for each call
                 yield talk.add(ToolUsed(call, _NOT_DONE if number else objection or "Submitted."))
             if objection is None or not nudges:
                 break
             nudges -= 1
-            # With a submission the model has read it as the result of its call.
+            # After a submission, the model gets the objection as the result of that call.
             yield Nudged(objection) if ending else talk.add(Nudged(objection))
         yield Attempt(talk.messages, response, n_turns=talk.turns, usage=talk.usage)
 
@@ -249,7 +249,7 @@ class AgentSolver:
 def _until_submission(
     calls: tuple[ToolCall, ...],
 ) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
-    """Divide ``calls`` before the first good submission; the second part is empty without one."""
+    """Split ``calls`` before the first valid submission; without one, the second part is empty."""
     for number, call in enumerate(calls):
         if call.name == SUBMIT:
             try:

@@ -1,4 +1,4 @@
-"""Other people's agents: the skill installed where they look, their program run on the computer."""
+"""Agent CLIs: install the skill where the agent looks for it and run its program."""
 
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -25,29 +25,28 @@ from skillopt_ci.rollout.types import AgentError, Asked, Attempt, Limit, ModelSa
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 
-#: The kernel refuses a longer single argument (Linux: 32 pages of 4 KiB).
+#: Linux refuses a longer single argument (32 pages of 4 KiB).
 MOST_ARGUMENT_BYTES = 131_000
 
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: A longer stream loses its middle.
 _OUTPUT_BYTES = 16_000_000
 _TRACE_CHARS = 40_000
-#: The program is stopped so much sooner than the attempt that its output can still be read.
+#: The program is stopped this long before the attempt ends, to leave time to read its output.
 _MARGIN_SECONDS = 5.0
 _CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """How an agent is run, and where it looks for skills.
+    """How to run an agent, and where it looks for skills.
 
-    ``arguments`` run it once without asking anybody; permissions are all given, since the computer
-    is what confines it. The prompt goes to standard input, or after ``prompt_option`` where that
-    is set. ``skills`` is its folder of skills in a repository, ``instructions`` the file that it
-    reads in any case. ``keys`` are the variables of which one must be set for it to work,
-    ``passed_on`` further ones that it may see, ``environ`` is what is set besides. ``same_key``
-    names variables that are filled from another where they are not set. ``turns_status`` is the
-    exit status that tells of a limit of its own on turns.
+    ``arguments`` run it once, non-interactively and with all permissions, since the computer
+    confines it. The prompt goes to standard input, or after ``prompt_option`` if that is set.
+    ``skills`` is the agent's skills folder in a repository, ``instructions`` the file that it
+    always reads. One of the variables in ``keys`` must be set; ``passed_on`` are other variables
+    that it may see; ``environ`` is set in addition. ``same_key`` maps a variable to the one that
+    fills it if unset. ``turns_status`` is the exit status for the agent's own limit of turns.
     """
 
     program: str = ""
@@ -97,9 +96,8 @@ AGENTS: Mapping[str, AgentFacts] = MappingProxyType(
             arguments=("--output-format", "json", "--allow-all-tools", "--no-ask-user"),
             prompt_option="-p",
             skills=".github/skills",
-            # GH_TOKEN and GITHUB_TOKEN work too, but can do more than an agent should be handed
-            # unasked.
-            # A server of one's own may need no key.
+            # GH_TOKEN and GITHUB_TOKEN work too, but grant more than an agent should get by
+            # default. A self-hosted server may need no key, only its URL.
             keys=(
                 *("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
                 *("COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_PROVIDER_BASE_URL"),
@@ -121,16 +119,16 @@ AGENTS: Mapping[str, AgentFacts] = MappingProxyType(
             arguments=("--output-format", "stream-json", "--approval-mode=yolo"),
             skills=".gemini/skills",
             instructions="GEMINI.md",
-            # On Vertex AI the machine's own account may do.
+            # On Vertex AI, the machine's own account may suffice.
             keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
             passed_on=(
                 *("GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
             ),
             turns_status=53,
-            # Without it, a folder that nobody has vouched for gets neither skills nor tools.
+            # Otherwise Gemini disables skills and tools in a folder that is not trusted.
             environ=MappingProxyType({"GEMINI_CLI_TRUST_WORKSPACE": "true"}),
         ),
-        # A program that nothing is known of.
+        # Any other program.
         "command": AgentFacts(model_option=""),
     }
 )
@@ -147,7 +145,7 @@ def visible_names(settings: ExternalConfig) -> tuple[str, ...]:
 
 
 def lacks_key(settings: ExternalConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables that could hold a known agent's key, if none of them is set."""
+    """The variables that could hold a known agent's key, if none of them is set."""
     if settings.agent == "command":
         return ()
     passed_on = AGENTS[settings.agent].passed_on
@@ -162,7 +160,7 @@ def agent_program(settings: ExternalConfig, root: Path) -> str:
 def agent_environ(
     settings: ExternalConfig, root: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that the agent sees besides those of its computer."""
+    """The variables that the agent sees in addition to those of its computer."""
     facts = AGENTS[settings.agent]
     passed_on = {name: environ[name] for name in visible_names(settings) if environ.get(name)}
     for name, other in facts.same_key.items():
@@ -179,7 +177,7 @@ def _agent_command(
 ) -> tuple[tuple[str, ...], str]:
     facts, command = AGENTS[settings.agent], _placed(settings.command, root)
     if settings.agent == "command":
-        # The prompt last: nothing inside it is a placeholder.
+        # The prompt is filled in last, so that placeholders in it stay as they are.
         named = [part.replace("{model}", settings.model) for part in command]
         filled = tuple(part.replace("{prompt}", prompt) for part in named)
         return filled, "" if any("{prompt}" in part for part in settings.command) else prompt
@@ -210,12 +208,11 @@ def agent_failure(
     silent: bool = False,
     keys: tuple[str, ...] = (),
 ) -> Exception:
-    """Return what to raise for a program that ended with ``status`` and said ``told``.
+    """The exception for a program that ended with ``status`` and printed ``told``.
 
-    ``worked``: it has answered or used a tool before, so that what could not be found is the
-    work's own fault. ``silent``: it would have told of answers, and there was none, so that neither
-    model nor skill is the cause. ``keys`` are the variables of which one should hold its key, if
-    none is set.
+    ``worked``: it answered or used a tool before, so a "not found" is the work's own fault.
+    ``silent``: its stream would show answers but has none, so neither model nor skill is the cause.
+    ``keys``: the variables that may hold its key, if none is set.
     """
     said = " ".join(told.split())[-_SHOWN:] or "it said nothing"
     if status in _CANNOT_RUN and not worked:
@@ -224,7 +221,7 @@ def agent_failure(
             hint="Install it there. In a sandbox, name the folder that it is installed in under "
             "`rollout.computer.readable`, and its full path as `rollout.solver.command`.",
         )
-    # What a server answers to an agent without a key may look like a broken connection.
+    # A server's answer to an agent without a key may look like a broken connection.
     busy = BUSY.search(_BROKEN_STREAM.sub("", said) if keys and silent else said)
     if busy:
         return ModelUnavailable(f"{agent} gave up (exit status {status}): {said}")
@@ -257,7 +254,7 @@ def agent_failure(
 
 
 def waiting_for_server(stderr: str) -> str:
-    """What the agent last said on standard error of asking its server again."""
+    """The agent's last message on standard error about retrying its server."""
     return next(reversed(_WAITING.findall(stderr)), "")
 
 
@@ -284,7 +281,7 @@ class ExternalSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        """Run the agent once; raises what :func:`agent_failure` returns, and UsageError."""
+        """Run the agent once. Raises the exceptions of :func:`agent_failure`, and UsageError."""
         computer, facts = place.computer, AGENTS[self.settings.agent]
         if computer is None:
             raise UsageError(
@@ -357,7 +354,7 @@ class ExternalSolver:
     def _refuse_failure(
         self, result: CommandResult, transcript: AgentTranscript, limit: Limit | None
     ) -> None:
-        """Raise unless the agent answered, or a limit ended it through no fault of its server."""
+        """Raise unless the agent answered, or reached a limit while its server worked."""
         silent = self._format != "text" and not transcript.turns
         error, trouble = transcript.error, transcript.trouble
         if result.timed_out:
@@ -393,7 +390,7 @@ class ExternalSolver:
             cost_usd=None,
             estimated=True,
         )
-        # Some count the whole run as one.
+        # Some agents report the whole run as one call.
         usage = replace(told, calls=max(told.calls, transcript.turns))
         if usage.cost_usd is None and self.settings.price is not None:
             return replace(usage, cost_usd=cost_usd(usage, self.settings.price))

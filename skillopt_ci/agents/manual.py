@@ -1,4 +1,4 @@
-"""A person or a script in the place of a model: to try tasks out, or to see what people score."""
+"""A person or a script instead of a model: to try tasks out, or to measure people's scores."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ _AT_ONCE = 65536
 
 @dataclass(frozen=True, slots=True)
 class StreamTerminal:
-    """Asks without a thread in `readline`, which the process would wait for at its end."""
+    """Reads lines without a thread in `readline`, which would keep the process from exiting."""
 
     source: TextIO
     shown: TextIO
@@ -40,7 +40,7 @@ class StreamTerminal:
         self.shown.flush()
         try:
             descriptor = self.source.fileno()
-        except (OSError, ValueError):  # a text in memory: it has no descriptor, and no one waits
+        except (OSError, ValueError):  # a stream in memory has no descriptor and never blocks
             line = self.source.readline()
             return line.removesuffix("\n") if line else None
         while b"\n" not in self._typed:
@@ -57,11 +57,11 @@ class StreamTerminal:
 
 
 async def _readable(descriptor: int) -> None:
-    """Wait until there is something to read; files always have it, or their end."""
+    """Wait until the descriptor is readable; a file always is."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_reader(descriptor, ready.set)
-    except PermissionError:  # a file cannot be waited for
+    except PermissionError:  # a regular file cannot be watched
         return
     try:
         await ready.wait()
@@ -71,7 +71,7 @@ async def _readable(descriptor: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HumanSolver:
-    """Shows each task at ``terminal``, one at a time, and runs what is typed."""
+    """Shows the tasks on ``terminal``, one at a time, and runs typed commands."""
 
     settings: HumanConfig
     terminal: StreamTerminal
@@ -141,7 +141,7 @@ class HumanSolver:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedSolver:
-    """Runs its commands, or those of the task's metadata, and answers. Nothing is paid."""
+    """Runs the configured commands, or those in the task's metadata, without a model."""
 
     settings: ScriptedConfig
     name: ClassVar = "scripted"
@@ -156,7 +156,7 @@ class ScriptedSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        """Run the script; raises UsageError for a task whose own one is none."""
+        """Run the script. Raises UsageError if the task's own script is invalid."""
         del skill
         try:
             own = task.metadata.get("script", {})

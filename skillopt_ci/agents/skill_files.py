@@ -1,4 +1,4 @@
-"""The skill as files on an agent's computer: where the agent looks, with the files beside it."""
+"""Install the skill, and the files next to it, on the agent's computer where the agent looks."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from skillopt_ci.computer.computer import Computer
 from skillopt_ci.errors import SkillError
 from skillopt_ci.skill.document import body, frontmatter
 
-#: A skill's folder is for people and models to read; anything larger is a mistake.
+#: A skill's folder is meant to be read; a larger one is probably a mistake.
 MOST_FILES = 500
 MOST_BYTES = 20_000_000
 
@@ -26,7 +26,7 @@ _INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SkillFolder:
-    """What belongs to the document under training: its file's name, and the files beside it."""
+    """The file name of the trained document, and the files next to it."""
 
     document: str
     folder: str = ""
@@ -41,13 +41,13 @@ class SkillFolder:
         return digest.hexdigest()
 
     def skill_name(self, skill: str) -> str:
-        """Return the name as the Agent Skills format has it: lower case, digits, dashes."""
+        """The skill's name in Agent Skills format: lower case, digits, dashes."""
         named = _NAME.search(frontmatter(skill))
         plain = re.sub(r"[^a-z0-9]+", "-", (named[1] if named else self.folder).lower()).strip("-")
         return plain[:64].strip("-") or "skill"
 
     def path_for(self, skill: str, skill_as: str, skills: str, instructions: str) -> str:
-        """The path in the workspace where an agent finds ``skill``; none for an empty one."""
+        """The path in the workspace where the agent finds ``skill``; empty if the skill is."""
         if not skill:
             return ""
         if skill_as == "auto":
@@ -57,10 +57,10 @@ class SkillFolder:
         return _INSTRUCTIONS.get(skill_as, skill_as).replace("{name}", self.skill_name(skill))
 
     async def install(self, computer: Computer, path: str, skill: str) -> None:
-        """Write ``skill`` to ``path``, beside a SKILL.md its files; raises FileRefused."""
+        """Write ``skill`` to ``path``, and its files next to a SKILL.md. Raises FileRefused."""
         place = PurePosixPath(path)
         if place.name != "SKILL.md":
-            # Instructions have no front matter; Cursor's rules have one of their own.
+            # Instructions have no front matter; Cursor's rules have their own.
             head = "---\nalwaysApply: true\n---\n\n" if place.suffix == ".mdc" else ""
             await computer.write(path, (head + body(skill)).encode("utf-8"))
             return
@@ -74,7 +74,7 @@ class SkillFolder:
 
 
 def read_skill_folder(path: Path) -> SkillFolder:
-    """The visible files beside a SKILL.md in a folder of its own. Raises SkillError."""
+    """The visible files next to a SKILL.md in its own folder. Raises SkillError."""
     alone = path.name != "SKILL.md" or (path.parent / ".git").exists()
     if alone or not path.parent.is_dir():
         return SkillFolder(path.name, path.parent.name)

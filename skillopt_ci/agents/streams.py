@@ -1,4 +1,4 @@
-"""The events that other people's agents write (docs/agents.md); unknown ones are skipped."""
+"""Reads the event streams of agent CLIs (docs/agents.md); unknown events are skipped."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -10,14 +10,14 @@ from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import JsonObject, Usage, as_text
 from skillopt_ci.rollout.types import Limit, ModelSaid, Step, Told, ToolUsed
 
-#: Claude Code's name for a model where it speaks itself, and its limits.
+#: Claude Code's model name for its own messages, and its limits.
 _NO_MODEL = "<synthetic>"
 _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 
 @dataclass(slots=True)
 class AgentTranscript:
-    """What a stream tells; ``trouble`` is the server's last answer in the model's place."""
+    """The content of a stream; ``trouble`` is the last error from the agent's server."""
 
     steps: list[Step] = field(default_factory=list)
     response: str | None = None
@@ -34,7 +34,7 @@ class AgentTranscript:
 
     @property
     def turns(self) -> int:
-        """Answers of the model, as far as the stream tells them apart."""
+        """The number of model answers, as far as the stream separates them."""
         return sum(isinstance(step, ModelSaid) for step in self.steps)
 
     @property
@@ -117,16 +117,16 @@ def _usage(
 def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
     """`--output-format stream-json --verbose`: messages, tool results, and the result."""
     if event.get("parent_tool_use_id"):
-        return  # a helper that the agent started: its work is the result of that tool
+        return  # a subagent: its work is the result of the tool that started it
     message = event.at("message")
     match event.get("type"):
         case "system" if event.get("subtype") == "api_retry":
             error = f"{event.number('error_status') or ''} {event.text('error')}"
             told.troubled(f"API error {error.strip()}")
         case "assistant" if message.get("model") == _NO_MODEL:
-            pass  # the program's own words about an error, which the result repeats
+            pass  # the program's message about an error, which the result repeats
         case "assistant":
-            # Several blocks come as several events with the same id and the same usage.
+            # Blocks of one message come as separate events with the same id and usage.
             told.turn(message.text("id"), _claude_code_usage(message))
             for block in message.each("content"):
                 if block.get("type") == "text":
@@ -180,12 +180,12 @@ def _codex(told: AgentTranscript, event: JsonObject) -> None:
         case "turn.failed":
             told.error = event.at("error").text("message") or "the turn failed"
         case "error":
-            # Written each time a connection is taken up again; a failed turn has its own event.
+            # Written at each reconnection; a failed turn has its own event.
             told.troubled(event.text("message"))
 
 
 def _codex_item(told: AgentTranscript, item: JsonObject, *, ended: bool) -> None:
-    """A tool's item begins and ends, so a command that never ends is seen; others only end."""
+    """Tool items are read at start and end, to see commands that never end; others at the end."""
     key, output, code = item.text("id"), "", None
     match item.get("type"):
         case "command_execution":
@@ -220,7 +220,7 @@ def _copilot(told: AgentTranscript, event: JsonObject) -> None:
                 arguments = asked.get("arguments") or {}
                 told.call(asked.text("toolCallId"), asked.text("name"), arguments)
             if tokens := data.number("outputTokens"):
-                # These events tell nothing of the prompts: the count is a lower bound.
+                # These events omit prompt tokens, so the count is a lower bound.
                 told.spend(Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True))
         case "tool.execution_complete":
             result = data.at("result")
@@ -249,7 +249,7 @@ def _cursor(told: AgentTranscript, event: JsonObject) -> None:
             if event.get("is_error") is True:
                 told.error = said or "it failed"
             elif said and not told.spoke:
-                # It joins all that was said; the last message alone is the answer, if any.
+                # The result joins all messages; only the last one, if any, is the answer.
                 told.response = said
             if counts := event.at("usage"):
                 cached = "cacheReadTokens"
@@ -259,7 +259,7 @@ def _cursor(told: AgentTranscript, event: JsonObject) -> None:
 
 def _cursor_tool_call(told: AgentTranscript, event: JsonObject) -> None:
     key, called = event.text("call_id"), event.at("tool_call")
-    # The one key besides particulars says which tool it is: readToolCall, shellToolCall, …
+    # The key whose value is an object names the tool: readToolCall, shellToolCall, …
     name = next((name for name, value in called.items() if isinstance(value, dict)), "tool")
     about = called.at(name)
     if event.get("subtype") == "started":
@@ -313,7 +313,7 @@ def _read_text(output: str) -> AgentTranscript:
     return told
 
 
-#: Reads what a program wrote to its standard output; never fails on it.
+#: Functions that parse a program's standard output; they never fail.
 READERS: Mapping[str, Callable[[str], AgentTranscript]] = MappingProxyType(
     {
         "claude-code": partial(_read, _claude_code),
