@@ -1,4 +1,4 @@
-"""Tars that are unpacked with suspicion and packed reproducibly, and globs that select files."""
+"""Safe unpacking and reproducible packing of tar archives, and globs that select files."""
 
 import io
 import posixpath
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from skillopt_ci.errors import FileRefused
 
-#: Linux opens no longer path.
+#: Linux rejects longer paths.
 _LONGEST_PATH = 4096
 
 
@@ -26,7 +26,7 @@ class Member:
 
 
 def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
-    """Members that are files, folders, or links inside; FileRefused for others if ``strict``."""
+    """The files, folders and internal links; others raise FileRefused if ``strict``."""
     members: dict[str, Member] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
@@ -40,7 +40,7 @@ def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
                     )
     except (tarfile.TarError, EOFError, UnicodeError, ValueError, OverflowError) as error:
         raise FileRefused(f"the archive is no tar that can be read: {error}.") from error
-    # nothing is written through a link or a file
+    # Nothing may be written through a link or a file.
     blocked = {"": ""}
     for path in _with_folders(members):
         folder = path.rpartition("/")[0]
@@ -65,7 +65,7 @@ def _member(
     if info.issym():
         return Member(name, target=info.linkname) if stays_inside(name, info.linkname) else None
     if info.islnk():
-        # A hard link to a file that came before is that file once more.
+        # A hard link to an earlier file is a copy of that file.
         same = before.get(posixpath.normpath(info.linkname))
         return None if same is None or same.folder or same.target else replace(same, name=name)
     stream = tar.extractfile(info) if info.isreg() else None
@@ -73,7 +73,7 @@ def _member(
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Whether a symbolic link leads inside; ``..`` after a name could go up from another link."""
+    """Whether a symbolic link stays inside; rejects ``..`` after a name, which may be a link."""
     ascents = re.match(r"(?:\.\.(?:/|$))*", target)
     climbs = ascents[0].count("..") if ascents else 0
     return (
@@ -85,19 +85,19 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 def with_parents(members: Iterable[Member]) -> list[Member]:
-    """Add the folders that members are in: unpacked, they replace links laid in their place."""
+    """Add the members' parent folders: when unpacked, these replace links in their place."""
     given = {member.name: member for member in members}
     return [given.get(name) or Member(name, folder=True) for name in _with_folders(given)]
 
 
 def _with_folders(paths: Iterable[str]) -> Iterable[str]:
-    """``paths`` after the folders that they are in, in time that grows with their number alone."""
+    """``paths``, each after its parent folders; takes time linear in their number."""
     found: dict[str, None] = {}
     for path in paths:
         fresh = []
         while path and path not in found:
             fresh.append(path)
-            path = path.rpartition("/")[0]  # noqa: PLW2901 - up to the first that is known
+            path = path.rpartition("/")[0]  # noqa: PLW2901 - up to the first known folder
         found.update(dict.fromkeys(reversed(fresh)))
     return found
 
@@ -118,11 +118,11 @@ def pack(members: Iterable[Member]) -> bytes:
 
 
 def selected(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Return those of ``files`` (relative paths) that ``patterns`` name, sorted.
+    """The ``files`` (relative paths) that match ``patterns``, sorted.
 
-    ``*`` and ``?`` match within a part of the path, ``**`` over any number of parts, ``[ab]`` and
-    ``[!ab]`` one character. A folder means everything in it. Raises FileRefused for a pattern that
-    leads outside.
+    ``*`` and ``?`` match within a part of the path, ``**`` any number of parts, ``[ab]`` and
+    ``[!ab]`` one character. A folder selects everything in it. Raises FileRefused for a pattern
+    that leads outside.
     """
     left = {"": {_parts(pattern) for pattern in patterns}}
     for path in _with_folders(files):
@@ -139,7 +139,7 @@ def _parts(pattern: str) -> tuple[str, ...]:
 
 
 def _rests(pattern: tuple[str, ...], name: str) -> Iterator[tuple[str, ...]]:
-    """What may remain of ``pattern`` after ``name``; nothing remains in a folder that it means."""
+    """The possible rests of ``pattern`` after ``name``; empty inside a folder that it selects."""
     if not pattern:
         yield pattern
     elif pattern[0] == "**" and len(pattern) > 1:

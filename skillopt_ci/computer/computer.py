@@ -1,8 +1,7 @@
-"""A computer: a place to run commands in, whose files only commands inside it can reach.
+"""A computer: runs commands in isolation; its files are reached only by commands inside it.
 
-Every file operation is itself a command, so a file is reached with the rights that the agent has
-and no more: whatever links the agent lays, they lead to what it could read and write anyway, never
-to a file of the host.
+Every file operation is such a command with the agent's own rights. So links that the agent creates
+lead only to files that it could read and write anyway, never to files of the host.
 """
 
 import os
@@ -20,22 +19,22 @@ from skillopt_ci.computer.archive import Member, pack, selected, unpack, with_pa
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable, FileRefused
 from skillopt_ci.program import Capture, CommandResult
 
-#: The agent's folder inside, writable. All relative paths start here.
+#: The agent's writable folder. Relative paths start here.
 WORKDIR = "/workspace"
-#: The agent's home inside, writable and empty.
+#: The agent's home, writable and initially empty.
 HOME = "/home/agent"
 
 #: Seconds that reading or writing a file may take.
 _PATIENCE = 120.0
 #: Most bytes of names that go on one command line.
 _LINE_BYTES = 60_000
-#: What Linux takes of one argument, and what it takes of all with room to spare.
+#: Linux's limit for one argument, and a safe limit for all of them.
 _ARGUMENT_BYTES, _ARGUMENTS_BYTES = 131_000, 1_000_000
 _LISTING_BYTES = 20_000_000
-#: What a file takes in a tar beside its content: header and padding; and the tar's end.
+#: Overhead in a tar: of a file (header and padding), and of the end.
 _MEMBER_BYTES, _END_BYTES = 2048, 20_480
 
-#: Sets out for the folder and becomes the command, with a shell's codes for what cannot be begun.
+#: Changes to the folder and becomes the command; a failed start has the exit code of a shell.
 START = 'cd -- "$1" || exit 126; shift; exec "$@"'
 
 _REASONS = {
@@ -63,11 +62,10 @@ class Network(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComputerSpec:
-    """What a task asks for. Every limit is applied, or the computer refuses to start.
+    """A task's requirements. Every limit is enforced, or the computer does not start.
 
     ``environ`` is set inside; nothing of our own environment is inherited. ``readable`` are
-    folders and files of this machine that are mounted read-only at the same path. ``image`` is for
-    Docker only.
+    folders and files of the host, mounted read-only at the same path. ``image`` is for Docker only.
     """
 
     network: Network = Network.NONE
@@ -92,13 +90,13 @@ class Command:
     output_bytes: int = 64_000
 
 
-#: Runs a command inside, in which alone kinds of computers differ; raises ComputerFailure.
+#: Runs a command inside; the only difference between kinds of computers. Raises ComputerFailure.
 Shell = Callable[[Command], Awaitable[CommandResult]]
 
 
 @dataclass(frozen=True, slots=True)
 class Computer:
-    """One place to work in; ``locate`` says where a path really is. Raises ComputerFailure."""
+    """An open computer; ``locate`` maps a path to its real place. Raises ComputerFailure."""
 
     shell: Shell
     locate: Callable[[str], str] = str
@@ -113,7 +111,7 @@ class Computer:
         environ: Mapping[str, str] = {},
         output_bytes: int = 64_000,
     ) -> CommandResult:
-        """Run arguments, never a shell line; whatever they started is killed when this returns."""
+        """Run arguments, without a shell; every process they started is killed at the end."""
         reason = _unspeakable((*command, cwd, *environ, *environ.values()))
         if reason or not command:
             said = reason or "there is no command"
@@ -128,18 +126,18 @@ class Computer:
         return _complete(done.out, path, max_bytes)
 
     async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
-        """Write a file as a whole, with the folders above it. Raises :class:`FileRefused`."""
+        """Write a file atomically and create its folders. Raises :class:`FileRefused`."""
         file = self._file(path)
         mode = "755" if executable else "644"
         script = (_WRITE, file, posixpath.dirname(file), mode, f"{file}.{secrets.token_hex(8)}")
         await self._perform(path, script, stdin=content)
 
     async def export(self, paths: Sequence[str], *, max_bytes: int) -> bytes:
-        """Return files and folders of WORKDIR as an uncompressed tar, the same for the same files.
+        """Return files and folders of WORKDIR as a reproducible, uncompressed tar.
 
-        ``paths`` are relative; ``*``, ``?``, ``[…]`` and ``**`` are globs, and one that matches
-        nothing adds nothing. Regular files, folders and symbolic links that stay inside are taken.
-        ``max_bytes`` limits their content. Raises :class:`FileRefused`.
+        ``paths`` are relative and may be globs (``*``, ``?``, ``[…]``, ``**``), which need not
+        match. The tar has regular files, folders and symbolic links that stay inside. ``max_bytes``
+        limits their content. Raises :class:`FileRefused`.
         """
         listing = await self._perform(WORKDIR, (_LIST,), output_bytes=_LISTING_BYTES)
         names = _complete(listing.out, WORKDIR, _LISTING_BYTES).split(b"\0")
@@ -147,7 +145,7 @@ class Computer:
         members, left = list[Member](), max_bytes
         for portion in _portions(selected(found, paths)):
             limit = left + _MEMBER_BYTES * len(portion) + _END_BYTES
-            # One byte more tells a tar that is too large from one that just fits.
+            # One byte more distinguishes a tar that is too large from one that just fits.
             script = (_PACK, str(limit + 1), *portion)
             packed = await self._perform(WORKDIR, script, output_bytes=limit)
             fresh = unpack(_complete(packed.out, "the export", max_bytes))
@@ -158,7 +156,7 @@ class Computer:
         return pack(members)
 
     async def load(self, archive: bytes) -> None:
-        """Unpack a tar in WORKDIR; raises FileRefused before writing for members of other kinds."""
+        """Unpack a tar in WORKDIR. For unsafe members raises FileRefused and writes nothing."""
         members = with_parents(unpack(archive, strict=True))
         await self._perform(WORKDIR, (_UNPACK,), stdin=pack(members))
 
@@ -190,18 +188,18 @@ class Computers(Protocol):
 
     @property
     def caveat(self) -> str:
-        """What this kind does not guarantee here, in a sentence; settled by :meth:`check`."""
+        """A sentence about what this kind does not guarantee here; set by :meth:`check`."""
 
     def check(self) -> None:
-        """Raise ComputerUnavailable, which says what to do, unless these computers can be had."""
+        """Raise ComputerUnavailable, with a hint, if these computers do not work here."""
 
     def open(self, spec: ComputerSpec) -> AbstractAsyncContextManager[Computer]:
-        """Start a computer, of which nothing is left at the end. Raises ComputerFailure too."""
+        """Start a computer, and remove it completely at the end. Also raises ComputerFailure."""
 
 
 _PROBE = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
-#: The loopback of the computer itself, and tunnels that lead nowhere, which the kernel makes in
-#: every new network namespace.
+#: The loopback device, and unconnected tunnels that the kernel creates in every new network
+#: namespace.
 _HARMLESS = (
     *("lo", "sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0"),
     *("ip_vti0", "ip6_vti0", "ip6gre0"),
@@ -209,7 +207,7 @@ _HARMLESS = (
 
 
 async def probe(computers: Computers) -> None:
-    """Open a computer and look out; raises ComputerUnavailable for a hole in it."""
+    """Open a computer and test its isolation. Raises ComputerUnavailable if something leaks."""
     with NamedTemporaryFile(prefix="skillopt-ci-probe-") as outside:
         outside.write(b"probe")
         outside.flush()
@@ -230,7 +228,7 @@ async def _complaint(computer: Computer, outside: str) -> str:
     done = await computer.run(["cat", outside], timeout=30)
     if not done.exit_code:
         return f"{outside} can be read from inside"
-    # the table of network devices needs no program of the image but `cat`
+    # Reading the table of network devices needs only `cat` in the image.
     done = await computer.run(["cat", "/proc/net/dev"], timeout=30)
     devices = [line.split(":")[0].strip() for line in done.stdout.splitlines()[2:]]
     if "lo" not in devices and done.exit_code:
@@ -240,7 +238,7 @@ async def _complaint(computer: Computer, outside: str) -> str:
 
 
 def _unspeakable(words: Sequence[str]) -> str:
-    """Why no program can be given these words, which may be a model's; empty if one can."""
+    """Why these words, perhaps a model's, cannot be arguments of a program; empty if they can."""
     if any("\0" in word for word in words):
         return "an argument has a zero byte"
     try:

@@ -1,4 +1,4 @@
-"""Computers that are containers of a Docker engine, which its own program `docker` reaches."""
+"""Computers that are Docker containers, controlled through the program `docker`."""
 
 import asyncio
 import json
@@ -25,36 +25,35 @@ from skillopt_ci.confinement import without_secrets
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.program import CommandResult, execute, is_gone, this_process
 
-#: Seconds that the engine may take: to answer, and to pull an image.
+#: Timeouts in seconds for the engine: to answer, and to pull an image.
 _PATIENCE, _PULL_PATIENCE = 120.0, 3600.0
 _REPORT_BYTES = 1_000_000
-#: What the engine must be able to limit, in its own words.
+#: Limits that the engine must support, by its names.
 _LIMITS = {"MemoryLimit": "memory", "CpuCfsQuota": "processors", "PidsLimit": "processes"}
 
-#: On every container of ours: the process it belongs to.
+#: The label on every container of ours, with the process that owns it.
 LABEL = "skillopt-ci.owner"
-#: What the engine says of a container that somebody else has removed, or is removing.
+#: The engine's errors for a container that is already removed or being removed.
 _REMOVED = re.compile(r"no such container|already in progress", re.IGNORECASE)
-#: What registries say of an image that they do not have, or do not give to us.
+#: Errors of registries for images that are missing or not accessible.
 _NO_IMAGE = re.compile(
     r"not found|not exist|denied|unauthorized|manifest unknown|invalid reference", re.IGNORECASE
 )
 
-#: Does nothing but take note of the end of processes whose parents have ended before. It is the
-#: container's root, who has one right left: to kill what the agent, a user without any, has begun.
+#: The container's first process: it reaps orphans. It runs as the container's root, whose only
+#: remaining right is to kill the processes of the agent, a user without rights.
 _WAIT = ("-c", "while :; do sleep 2147483647 & wait; done")
 _ROOT = "0:0"
-#: Users that few systems give to anybody, and that engines with mapped users know as well.
+#: User ids that few systems assign, and that engines with user mappings support.
 _FIRST_AGENT, _AGENTS = 20_000, 40_000
 _BASIC = {"HOME": HOME, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
-#: Processes of the engine's own that start a command, also while the agent's use up theirs.
+#: Extra processes, so that the engine can start commands when the agent has used up its own.
 _MACHINERY = 64
-#: Home and temporary files get this part of the disk each, beside the workspace.
+#: Home and temporary files get the disk's size divided by this, each in addition to the workspace.
 _SHARE = 4
 _FILES_PER_MB = 128
 
-#: Runs the words, and kills all other processes of the agent, so that nothing works on in the
-#: background.
+#: Runs the words, then kills all other processes of the agent, so nothing stays in the background.
 _SCRIPT = """\
 cd -- "$1" || exit 126
 shift
@@ -63,12 +62,12 @@ code=$?
 kill -9 -1 2> /dev/null
 exit "$code"
 """
-#: Kills whatever the agent runs. As root, whom no agent can kill first, and whose processes do not
-#: count among the agent's. The first process of a container is never killed like this.
+#: Kills all of the agent's processes. Runs as root, which the agent cannot kill first and whose
+#: processes do not count as the agent's. The container's first process survives.
 _KILL = "kill -9 -1; echo done"
 _KILLED = 137
-#: How often memory ran out, as either version of control groups tells it inside, and how many
-#: blocks and files are left.
+#: How often memory ran out, by either version of control groups, and how many blocks and files are
+#: left.
 _COUNT = (
     "cd /sys/fs/cgroup && cat memory.events memory/memory.oom_control 2> /dev/null"
     f"; stat -f -c 'free %a %d' {WORKDIR} {HOME} /tmp; :"
@@ -87,7 +86,7 @@ class Engine:
         timeout: float = _PATIENCE,
         output_bytes: int = _REPORT_BYTES,
     ) -> CommandResult:
-        """Run ``docker`` with ``words``; ``variables`` are those whose names they pass on."""
+        """Run ``docker`` with ``words``, which may name ``variables`` to pass on."""
         own = await asyncio.to_thread(without_secrets, self.environ)
         return await execute(
             ("docker", *words),
@@ -101,7 +100,7 @@ class Engine:
     async def call(
         self, *words: str, variables: Mapping[str, str] = {}, timeout: float = _PATIENCE
     ) -> str:
-        """What ``docker`` says, once it has ended, even if cancelled. Raises ComputerFailure."""
+        """The output of ``docker``; waits for its end even if cancelled. Raises ComputerFailure."""
         done = await shielded(self.run(*words, variables=variables, timeout=timeout))
         if done.exit_code or done.timed_out:
             late = f"no answer within {timeout:g} s"
@@ -110,7 +109,7 @@ class Engine:
         return done.stdout
 
     async def check(self) -> str:
-        """The engine's version. Raises ComputerUnavailable if none answers, or it cannot limit."""
+        """The engine's version. Raises ComputerUnavailable if it is missing or lacks our limits."""
         if shutil.which("docker", path=self.environ.get("PATH", os.defpath)) is None:
             raise ComputerUnavailable(
                 "`rollout.computer.type: docker` needs the program docker, which is not installed.",
@@ -153,7 +152,7 @@ class Engine:
             ) from error
 
     async def remove(self, container: str) -> None:
-        """Remove a container, unless somebody else was quicker. Raises ComputerFailure."""
+        """Remove a container, which may be gone already. Raises ComputerFailure."""
         try:
             await self.call("rm", "--force", "--volumes", container)
         except ComputerFailure as failure:
@@ -161,7 +160,7 @@ class Engine:
                 raise
 
     async def sweep(self) -> None:
-        """Remove containers of this machine's processes that have died. Raises ComputerFailure."""
+        """Remove containers of dead processes of this machine. Raises ComputerFailure."""
         shown = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
         listed = await self.call("ps", "--all", "--filter", f"label={LABEL}", "--format", shown)
         for line in listed.splitlines():
@@ -171,7 +170,7 @@ class Engine:
 
 
 def _environment(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Options that set variables inside, and values for `docker`, unseen in process lists."""
+    """Options that name variables, and their values, which process lists then do not show."""
     own = {name for name in values if re.match("(HOME|PATH)$|DOCKER_|LD_", name)}
     words = (f"{name}={value}" if name in own else name for name, value in values.items())
     options = [word for one in words for word in ("--env", one)]
@@ -180,7 +179,7 @@ def _environment(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Computers that are containers; ``image`` is used where a task names none."""
+    """Computers that are containers; ``image`` is the default for tasks."""
 
     environ: Mapping[str, str]
     image: str = ""
@@ -226,7 +225,7 @@ class Containers:
             )
             yield Computer(ContainerShell(engine, name, f"{agent}:{agent}"))
         finally:
-            # On cancellation the engine may have made it without our hearing of it.
+            # Even after a cancellation, the engine may have created it.
             await engine.remove(name)
 
 
@@ -254,7 +253,7 @@ def _host_options(spec: ComputerSpec, agent: int) -> list[str]:
 
 @dataclass(slots=True)
 class ContainerShell:
-    """Runs the agent's commands one at a time: each ends by killing all its processes."""
+    """Runs the agent's commands one at a time, since each ends by killing all its processes."""
 
     engine: Engine
     container: str
@@ -278,7 +277,7 @@ class ContainerShell:
                 code = done.exit_code
             finally:
                 if code == _KILLED:
-                    # Time is up, we are cancelled, or the shell that kills the rest was killed.
+                    # Timed out or cancelled, or the shell that kills the rest was itself killed.
                     await shielded(self._kill_all())
             return done if code == 0 else replace(done, limit=await self._limit_reached())
 
@@ -287,7 +286,7 @@ class ContainerShell:
             raise ComputerFailure("The processes of a container could not be killed.")
 
     async def _limit_reached(self) -> str:
-        """What ran out. Fails where the container does, of which the status may have told."""
+        """The resource that ran out. Raises ComputerFailure if the container itself has failed."""
         lines = [line.split() for line in (await self._report(_COUNT, self.agent)).splitlines()]
         count = sum(int(words[1]) for words in lines if words[:1] == ["oom_kill"])
         ran_out, self._memory_ran_out = count > self._memory_ran_out, count

@@ -1,4 +1,4 @@
-"""A folder and nothing around it: for people who trust what they run, or confine it elsewhere."""
+"""An unconfined folder: for people who trust what they run, or confine it by other means."""
 
 import asyncio
 import posixpath
@@ -17,7 +17,7 @@ from skillopt_ci.program import CommandResult, execute, kill_marked
 
 @dataclass(frozen=True, slots=True)
 class Unconfined:
-    """Computers that confine nothing: a temporary folder each, time as the only limit."""
+    """Computers without confinement: a temporary folder each, with a timeout as the only limit."""
 
     search_path: str
     name: str = "unconfined"
@@ -43,7 +43,7 @@ class Unconfined:
             try:
                 yield Computer(shell, shell.locate)
             finally:
-                # What went into a session of its own before the command that started it ended.
+                # Kills processes that moved to their own session before their command ended.
                 kill_marked("HOME", folders[HOME])
 
 

@@ -1,7 +1,7 @@
 """Computers made of Linux namespaces with bubblewrap, without an engine and without root.
 
-A *holder* is a process whose namespaces hold the computer's files, in memory. Each command joins
-them, its control groups and its limits, and runs under bubblewrap as a user without any rights.
+A *holder* process owns namespaces with the computer's files, in memory. Each command joins these
+namespaces, control groups and limits, and runs under bubblewrap as a user without rights.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from skillopt_ci.confinement import FIRST_USER, USERS, system_view
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.program import CommandResult, execute, pipe_reader, sealed_file, started
 
-#: Programs and the Debian packages that have them.
+#: Required programs, with their Debian packages.
 _PACKAGES = {
     "bwrap": "bubblewrap",
     "unshare": "util-linux",
@@ -52,7 +52,7 @@ _PACKAGES = {
     "taskset": "util-linux",
     "mount": "mount",
 }
-#: The first Linux that counts the processes of a user for each user namespace.
+#: The first Linux version that counts a user's processes separately in each user namespace.
 _COUNTING_KERNEL = (5, 14)
 _ADVICE = (
     "It needs bubblewrap 0.8 or newer, and user namespaces, which containers mostly forbid. On"
@@ -67,16 +67,16 @@ _AGENT = "1000"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _BASIC = {"PATH": _PATH, "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
 
-#: Where the file system is, in the holder's view of the files: a folder that every Linux has, and
-#: that nobody keeps programs in.
+#: Where the holder mounts the computer's files: a folder that every Linux has, and that contains
+#: no programs.
 _STAGE = "/sys"
 _READY = b"ready\n"
 _FILES_PER_MB = 128
 _LEAST_FILES = 16_384
 _PATIENCE = 60.0
 
-#: The holder. Arguments: megabytes, number of files, owner, readable paths. While the shell waits
-#: for `cat` it takes note of the end of other processes as well, whose parents were killed.
+#: The holder. Arguments: megabytes, number of files, owner, readable paths. While its shell waits
+#: for `cat`, it also reaps orphaned processes.
 _HOLD = """\
 set -eu
 mount -t tmpfs -o "size=$1m,nr_inodes=$2,mode=0755,nosuid,nodev" tmpfs /sys
@@ -108,7 +108,7 @@ exec 3<&0
 cat <&3 > /dev/null &
 wait "$!"
 """
-#: Puts itself into the groups that are named first, then becomes the rest of the words.
+#: Joins the control groups in the first arguments, then becomes the rest of the words.
 _JOIN = """\
 number=$1; shift
 while [ "$number" -gt 0 ]; do
@@ -121,7 +121,7 @@ exec "$@"
 
 @dataclass(frozen=True, slots=True)
 class Sandboxes:
-    """Computers made with bubblewrap; without control groups each process is limited alone."""
+    """Computers made with bubblewrap; without control groups, limits apply to each process."""
 
     search_path: str
     hierarchies: Callable[[], tuple[Hierarchy, ...] | None] = usable_hierarchies
@@ -160,7 +160,7 @@ class Sandboxes:
                 f"`rollout.computer.readable` names {', '.join(missing)}, which does not exist."
             )
         programs = find_programs(self.search_path)
-        # Root never goes inside: it becomes a user that owns nothing, a different one each time.
+        # Root does not enter: it becomes a user that owns nothing, a different one each time.
         user = FIRST_USER + secrets.randbelow(USERS) if os.geteuid() == 0 else None
         hierarchies = self.hierarchies()
         with ExitStack() as limits:
@@ -170,8 +170,8 @@ class Sandboxes:
 
 
 def find_programs(search_path: str) -> Mapping[str, str]:
-    """Where each program is; raises ComputerUnavailable with what to install."""
-    # Administrators' programs are often left out of the path of ordinary users.
+    """The path of each program. Raises ComputerUnavailable, which names packages to install."""
+    # Ordinary users' PATH often lacks the folders of administrative programs.
     administrative = (folder.replace("bin", "sbin") for folder in search_path.split(os.pathsep))
     path = os.pathsep.join((search_path, *administrative))
     found = {name: shutil.which(name, path=path) for name in _PACKAGES}
@@ -227,7 +227,7 @@ async def _namespace_holder(
 
 @dataclass(frozen=True, slots=True)
 class SandboxShell:
-    """Runs the commands of one computer; ``user`` is whom root becomes, if we are root."""
+    """Runs the commands of one computer; ``user`` replaces root, if we are root."""
 
     spec: ComputerSpec
     programs: Mapping[str, str]
@@ -266,7 +266,7 @@ class SandboxShell:
                 words = bubblewrap_options(
                     self.spec, environ, filter_fd=filter_fd, sync_fd=sync, status_fd=status
                 )
-                # As a file, so that no variable is seen in a list of processes.
+                # Passed as a file, so that process lists do not show variables.
                 options = b"".join(os.fsencode(word) + b"\0" for word in words)
                 with sealed_file(options) as options_fd:
                     try:
@@ -280,9 +280,9 @@ class SandboxShell:
                             pass_fds=(filter_fd, sync, status, options_fd),
                         )
                     finally:
-                        # The end of all that the command started, however it came about.
+                        # Wait until all processes of the command have ended.
                         await shielded(synced())
-            # bubblewrap reports a JSON object for each event
+            # bubblewrap reports each event as a JSON object.
             reports = map(json.loads, (await reported()).splitlines())
             return next((one["exit-code"] for one in reports if "exit-code" in one), None), done
 
@@ -293,7 +293,7 @@ class SandboxShell:
         user = () if as_root else (f"--user={spaces}/user", "--preserve-credentials")
         become = (programs["setpriv"], f"--reuid={self.user}", f"--regid={self.user}")
         bound, limits = tuple[str, ...](), tuple[str, ...]()
-        if self.group is None:  # nothing else meters them
+        if self.group is None:  # no control group counts them
             processors = sorted(os.sched_getaffinity(0))
             chosen = random.sample(processors, min(len(processors), math.ceil(self.spec.cpus)))
             bound = (programs["taskset"], "--cpu-list", ",".join(map(str, chosen)))
@@ -317,7 +317,7 @@ class SandboxShell:
 def bubblewrap_options(
     spec: ComputerSpec, environ: Mapping[str, str], *, filter_fd: int, sync_fd: int, status_fd: int
 ) -> Sequence[str]:
-    """Return the options that make what one command sees, see bwrap(1)."""
+    """The options that set up a command's view of the system, see bwrap(1)."""
     is_open = spec.network is Network.OPEN
     words = ["--unshare-all", "--unshare-user", "--disable-userns"]
     words += ["--share-net"] if is_open else []
@@ -333,7 +333,7 @@ def bubblewrap_options(
     words += ["--bind", f"{_STAGE}/workspace", WORKDIR]
     for number, path in enumerate(spec.readable):
         words += ["--ro-bind", f"{_STAGE}/readable/{number}", str(path)]
-    # Otherwise both would be file systems in memory to write to, of no limited size.
+    # Otherwise both would be writable file systems in memory, without a size limit.
     words += ["--remount-ro", "/dev", "--remount-ro", "/"]
     for name, value in environ.items():
         words += ["--setenv", name, value]

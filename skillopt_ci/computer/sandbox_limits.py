@@ -1,4 +1,4 @@
-"""What the kernel lets a sandbox have: control groups (versions 1 and 2), and a filter of calls."""
+"""The kernel's limits for a sandbox: control groups (versions 1 and 2) and a seccomp filter."""
 
 import contextlib
 import errno
@@ -17,9 +17,9 @@ from skillopt_ci.program import is_gone, this_process
 CONTROLLERS = frozenset({"cpu", "memory", "pids"})
 _PREFIX = "skillopt-ci_"
 _PERIOD = 100_000
-#: Processes that a command is started with.
+#: Extra processes needed to start a command.
 _MACHINERY = 4
-#: In which files, and under which key, the kernel counts what was asked for beyond a limit.
+#: The files and keys in which the kernel counts requests beyond a limit.
 _COUNTS = {
     "memory": (("memory.events", "memory.oom_control"), "oom_kill"),
     "processes": (("pids.events",), "max"),
@@ -27,7 +27,7 @@ _COUNTS = {
 
 
 def _numbers(table: str) -> dict[str, tuple[int, int]]:
-    """Calls by name, with their numbers: x86-64's, and the generic ones that AArch64 uses."""
+    """System calls by name, with their numbers on x86-64 and the generic ones of AArch64."""
     rows = (row.split() for row in table.split(","))
     return {name: (int(first), int(second)) for name, first, second in rows}
 
@@ -42,29 +42,29 @@ REFUSED = _numbers(
     "io_uring_register 427 427, open_tree 428 428, move_mount 429 429, fsopen 430 430, "
     "fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442"
 )
-#: Refused as well where no control group counts: ways around limits that hold per process.
+#: Also refused without control groups: these calls circumvent limits that hold per process.
 REFUSED_UNCOUNTED = _numbers("memfd_create 319 279, shmget 29 194, sched_setaffinity 203 122")
-#: Calls that depend on an argument.
+#: Calls whose permission depends on an argument.
 JUDGED = _numbers("clone 56 220, clone3 435 435, socket 41 198, socketpair 53 199, ioctl 16 29")
 _CLONE_NEWUSER = 0x1000_0000
-#: Would type into the terminal of the host: TIOCSTI, TIOCLINUX.
+#: TIOCSTI and TIOCLINUX, which could type into the terminal of the host.
 _TYPING = (0x5412, 0x541C)
-#: Families of sockets that namespaces confine.
+#: Socket families that namespaces confine.
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 
-#: Instructions of the kernel's filter, see linux/bpf_common.h and linux/seccomp.h.
+#: Instructions of the kernel's filters, see linux/bpf_common.h and linux/seccomp.h.
 _LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000
-#: Where the kernel shows a call's number, the interface that it came through, and its arguments.
+#: Offsets of a call's number, its architecture, and its arguments.
 _NUMBER, _INTERFACE, _ARGUMENTS = 0, 4, 16
 _X32 = 0x4000_0000
-#: By the machine's name: the column of the tables above, and its native interface.
+#: For each machine: the column in the tables above, and its native architecture code.
 _MACHINES = {"x86_64": (0, 0xC000_003E), "aarch64": (1, 0xC000_00B7)}
 
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A folder of the control group file system in which we may make groups, and what it limits."""
+    """A control group folder in which we may create groups, and the resources that it limits."""
 
     version: int
     folder: Path
@@ -76,7 +76,7 @@ ControlGroup = tuple[Path, ...]
 
 
 def times_exceeded(group: ControlGroup, limit: str) -> int:
-    """How often "memory" or "processes" was asked for beyond the limit."""
+    """How often "memory" or "processes" exceeded the limit."""
     files, key = _COUNTS[limit]
     paths = [folder / name for folder in group for name in files]
     lines = [line for path in paths if path.exists() for line in path.read_text().splitlines()]
@@ -84,9 +84,9 @@ def times_exceeded(group: ControlGroup, limit: str) -> int:
 
 
 def usable_hierarchies(proc: Path = Path("/proc/self")) -> tuple[Hierarchy, ...] | None:
-    """Where groups with all controllers can be made, None if that is not allowed here."""
+    """Folders in which we can create groups with all controllers; None if not allowed here."""
     lines = [line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines()]
-    # our own group in each hierarchy, by its controllers: none for version 2
+    # Our own group in each hierarchy, by its controllers; version 2 names none.
     own = {frozenset(filter(None, names.split(","))): Path(path) for _, names, path in lines}
     found = list(_version_2(proc, own)) or list(_version_1(proc, own))
     if frozenset[str]().union(*(one.controllers for one in found)) != CONTROLLERS:
@@ -109,7 +109,7 @@ def _version_1(proc: Path, own: dict[frozenset[str], Path]) -> Iterator[Hierarch
 
 
 def _version_2(proc: Path, own: dict[frozenset[str], Path]) -> Iterator[Hierarchy]:
-    """The nearest group at or above our own that passes all controllers on."""
+    """The nearest group, from our own upwards, that delegates all controllers."""
     for root, point, _ in _mounts(proc, "cgroup2"):
         folder = _inside(root, point, own.get(frozenset()) or root)
         for candidate in (folder, *folder.parents):
@@ -122,7 +122,7 @@ def _version_2(proc: Path, own: dict[frozenset[str], Path]) -> Iterator[Hierarch
 
 
 def _mounts(proc: Path, kind: str) -> Iterator[tuple[Path, Path, frozenset[str]]]:
-    """Yield root, mount point and options of the file systems of a kind, see proc(5)."""
+    """Yield root, mount point and options of each file system of a kind, see proc(5)."""
     for line in (proc / "mountinfo").read_text().splitlines():
         mount, _, system = line.partition(" - ")
         if system.split()[0] == kind:
@@ -137,7 +137,7 @@ def _inside(root: Path, point: Path, group: Path) -> Path:
 
 @contextmanager
 def control_group(hierarchies: tuple[Hierarchy, ...], spec: ComputerSpec) -> Iterator[ControlGroup]:
-    """Make a group with the limits of ``spec``, which is empty at the end. ComputerUnavailable."""
+    """Make a group limited by ``spec``; remove it at the end. Raises ComputerUnavailable."""
     name = _name()
     group = tuple(one.folder / name for one in hierarchies)
     try:
@@ -154,13 +154,13 @@ def control_group(hierarchies: tuple[Hierarchy, ...], spec: ComputerSpec) -> Ite
         yield group
     finally:
         for folder in group:
-            with contextlib.suppress(OSError):  # the next sweep gets what is still busy
+            with contextlib.suppress(OSError):  # the next sweep removes a group that is still busy
                 folder.rmdir()
 
 
 def _limits(hierarchy: Hierarchy, spec: ComputerSpec) -> Iterator[tuple[str, str, bool]]:
-    """Yield file, value and whether the limit is void without it."""
-    # files are in memory: to the kernel both limits are one sum
+    """Yield file, value and whether the limit is ineffective without it."""
+    # Files are in memory, so the kernel limits the sum of both.
     memory = str((spec.memory_mb + spec.disk_mb) * 1024**2)
     quota = int(spec.cpus * _PERIOD)
     first = hierarchy.version == 1
@@ -178,7 +178,7 @@ def _limits(hierarchy: Hierarchy, spec: ComputerSpec) -> Iterator[tuple[str, str
 
 
 def sweep(hierarchies: tuple[Hierarchy, ...]) -> None:
-    """Remove the empty groups of processes that have ended without doing so."""
+    """Remove empty groups of processes that ended without removing them."""
     for one in hierarchies:
         for folder in one.folder.glob(f"{_PREFIX}*"):
             if is_gone(folder.name.removeprefix(_PREFIX).rpartition("_")[0]):
@@ -191,13 +191,13 @@ def _name() -> str:
 
 
 def seccomp_filter(machine: str, *, counted: bool) -> bytes:
-    """Return the filter for a machine as `uname -m` names it, as bwrap's `--seccomp` reads it.
+    """The filter for a machine (named by `uname -m`) in the format of bwrap's `--seccomp`.
 
-    ``counted``: a control group limits the computer as a whole. Raises ComputerUnavailable for a
-    machine whose numbers are not known.
+    ``counted``: a control group limits the computer as a whole. Raises ComputerUnavailable for an
+    unknown machine.
 
-    It is put together here because a binding of libseccomp would need that library installed, on
-    which bubblewrap does not depend.
+    We assemble the filter ourselves because bindings need libseccomp installed, on which bubblewrap
+    does not depend.
     """
     if machine not in _MACHINES:
         raise ComputerUnavailable(
@@ -217,9 +217,9 @@ def seccomp_filter(machine: str, *, counted: bool) -> bytes:
             _step(_EQUAL, interface, 1),
             _refusal(errno.ENOSYS),  # 32-bit programs
             _step(_LOAD, _NUMBER),
-            # The numbers of x32 would go past the comparisons below.
+            # Numbers of x32 calls would pass the comparisons below.
             *_refused_if(_AT_LEAST, _X32, errno.ENOSYS),
-            # Its flags are behind a pointer. A C library then takes the older call.
+            # Its flags are behind a pointer; the C library then falls back to the older call.
             *_refused_if(_EQUAL, clone3, errno.ENOSYS),
             *(
                 step
@@ -248,6 +248,6 @@ def _refused_if(comparison: int, operand: int, error: int = errno.EPERM) -> list
 
 
 def _argument(number: int, index: int, steps: Iterable[bytes]) -> list[bytes]:
-    """Look at an argument (its lower half) of one call; afterwards at the number again."""
+    """Check the lower half of an argument of one call, then reload the call's number."""
     body = [_step(_LOAD, _ARGUMENTS + 8 * index), *steps, _step(_LOAD, _NUMBER)]
     return [_step(_EQUAL, number, 0, len(body)), *body]
