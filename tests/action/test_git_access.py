@@ -12,8 +12,7 @@ from skillopt_ci.git.process import Git
 
 def clone(hub: Hub, folder: Path) -> Path:
     hub.bare.save("main", "a.txt", "a\n")
-    url = f"{hub.url}/octo/skills.git"
-    subprocess.run(["git", "clone", "--quiet", url, folder], check=True)
+    subprocess.run(["git", "clone", "--quiet", f"{hub.url}/octo/skills.git", folder], check=True)
     return folder
 
 

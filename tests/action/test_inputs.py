@@ -1,7 +1,6 @@
 import io
 import json
 import re
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path, PurePath
 from typing import Any
@@ -39,8 +38,7 @@ def test_values_are_read():
         }
     )
     assert inputs.command is Command.SLOW_UPDATE
-    assert inputs.overrides == ("train.batch_size=8", "budget.step.calls=9")
-    assert inputs.shards == 12
+    assert (inputs.overrides, inputs.shards) == (("train.batch_size=8", "budget.step.calls=9"), 12)
 
 
 def test_every_problem_is_told_at_once():
@@ -105,8 +103,7 @@ def test_steps_are_told_from_the_first_score_to_the_last():
     outputs = fold([STEP, second])
     assert (outputs.score_before, outputs.score_after) == ("0.5", "0.5")
     assert (outputs.step, outputs.action, outputs.commit) == ("2", "reject", "c2")
-    assert outputs.improved == "true"
-    assert outputs.cost_usd == "0.5"
+    assert (outputs.improved, outputs.cost_usd) == ("true", "0.5")
 
 
 def test_a_reverted_step_did_not_improve():
@@ -168,14 +165,9 @@ def test_a_run_that_ends_is_told_by_its_steps():
     assert (outputs.action, outputs.commit, outputs.cost_usd) == ("accept", "c9", "0.25")
 
 
-def numbers() -> Callable[[], str]:
-    counter = count()
-    return lambda: str(next(counter))
-
-
 def written(outputs: dict[str, str], file: Path) -> str:
     file.write_text("", encoding="utf-8")
-    append_outputs(file, outputs, numbers())
+    append_outputs(file, outputs, map(str, count()).__next__)
     return file.read_text(encoding="utf-8")
 
 

@@ -58,8 +58,7 @@ def test_results_are_values_and_talk_is_in_the_log(tmp_path):
     write_example(tmp_path)
     seen: list[Result] = []
     ended, log = run(tmp_path, ["config", "--json"], seen)
-    assert ended.exit_code == 0
-    assert list(ended.results) == seen
+    assert (ended.exit_code, list(ended.results)) == (0, seen)
     assert seen[0]["run"] == "quickstart"
     assert log.startswith("::group::skillopt-ci config\n::stop-commands::t\n")
     assert '"quickstart"' not in log
@@ -127,8 +126,7 @@ def test_a_budget_is_a_warning_and_no_verdict(tmp_path):
 
 
 def test_a_message_is_one_command_whatever_it_says(tmp_path):
-    text = announced(SkilloptError("a\n::add-mask::b\r\n::error::c"), tmp_path)
-    assert text.count("\n") == 1
+    assert announced(SkilloptError("a\n::add-mask::b\r\n::error::c"), tmp_path).count("\n") == 1
 
 
 VARIABLES = {

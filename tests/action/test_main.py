@@ -23,8 +23,7 @@ def pull(action: str, repository: dict[str, str] = OURS, **more: Any) -> dict[st
 def test_a_schedule_trains_a_step_and_opens_the_pull_request(world):
     done = world.start("schedule", SCHEDULE)
     assert done.code == 0, done.log
-    tip = world.hub.bare.tip("skillopt/quickstart")
-    assert done.outputs["commit"] == tip
+    assert done.outputs["commit"] == world.hub.bare.tip("skillopt/quickstart")
     assert (done.outputs["result"], done.outputs["step"]) == ("done", "1")
     assert done.outputs["pull-request"] == str(next(iter(world.hub.pulls)))
     report = (world.workspace / done.outputs["report"]).read_text(encoding="utf-8")

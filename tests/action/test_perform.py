@@ -37,9 +37,7 @@ SMALL = (
     "evaluation.sel_env_num=8",
     "evaluation.test_env_num=4",
 )
-WHO = {
-    f"GIT_{role}_{what}": "ada" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-}
+WHO = {f"GIT_{role}_{what}": "a" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 HOSTILE = "@everyone #1 ![x](https://evil.example)\n::error::forged"
 
 
@@ -124,8 +122,7 @@ def test_a_proposal_leaves_a_candidate_that_the_next_plan_shares_out(job, desk):
 
 
 def test_a_run_publishes_after_every_step(job, desk):
-    outcome = perform(job, Perform(Command.RUN))
-    assert outcome.outputs.step == "3"
+    assert perform(job, Perform(Command.RUN)).outputs.step == "3"
     assert desk.published == [""] * 4  # three steps and the end of the run
 
 
@@ -243,8 +240,7 @@ def test_a_comment_sees_its_command_begin_and_end(job, github_hub, damage, last)
 
 @pytest.mark.parametrize("by", ["note", "refused"])
 def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, by):
-    comment = posted(github_hub)
-    activity = Nothing("why", comment, "eyes" if by == "note" else "-1")
+    activity = Nothing("why", posted(github_hub), "eyes" if by == "note" else "-1")
     perform(replace(job, client=Scene(github_hub).client()), activity)
     assert [each[-1] for each in github_hub.reactions] == ["eyes" if by == "note" else "-1"]
 
@@ -308,8 +304,7 @@ def test_without_a_pull_request_nobody_said_anything(trained):
 
 def test_a_secret_in_a_note_is_left_out_of_the_file(trained, tmp_path):
     trained.step()
-    number = next(iter(trained.hub.pulls))
-    secret = "sk-reviewers-4711-secret"
+    number, secret = next(iter(trained.hub.pulls)), "sk-reviewers-4711-secret"
     trained.hub.say("ada", f"/skillopt note Ask with {secret} instead", number)
     file = tmp_path / "notes.json"
     job = make_job(trained.checkout.folder, environ={"DEMO_KEY": secret})

@@ -32,8 +32,7 @@ class Desk:
 
     def evaluate(self, head: str, *overrides: str) -> Outcome:
         environ = {"DEMO_KEY": "sk-demo-key", "GITHUB_REPOSITORY": "octo/skills"}
-        inputs = Inputs(overrides=overrides)
-        job = make_job(self.checkout.folder, inputs=inputs, environ=environ)
+        job = make_job(self.checkout.folder, inputs=Inputs(overrides=overrides), environ=environ)
         return review_pull_request(job, Scene(self.hub).client(), Evaluate(1, head))
 
     def conclusion(self) -> tuple[str, str]:
@@ -74,8 +73,7 @@ def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk):
     desk.checkout.git("commit", "--quiet", "--all", "--message", "Know")
     head = desk.propose("# Items\n\nNothing.\n")
     shown = desk.evaluate(head)
-    assert shown.exit_code == 0
-    assert shown.outputs.finding == "regression"
+    assert (shown.exit_code, shown.outputs.finding) == (0, "regression")
     assert desk.conclusion() == (head, "failure")
     desk.evaluate(head, "github.fail_on=never")
     assert desk.conclusion() == (head, "neutral")
@@ -109,8 +107,7 @@ def test_a_newer_head_edits_the_one_comment(desk):
 def test_without_comments_only_the_check_tells(desk):
     head = desk.propose(KNOWN)
     desk.evaluate(head, "github.comments=off")
-    assert desk.hub.own_comments() == []
-    assert desk.conclusion() == (head, "success")
+    assert (desk.hub.own_comments(), desk.conclusion()) == ([], (head, "success"))
 
 
 def test_a_budgets_end_is_no_finding(desk):
@@ -152,8 +149,7 @@ def test_a_skill_that_head_deletes_is_not_measured(desk):
 
 def test_what_github_refuses_is_a_note(desk):
     desk.hub.fail("POST /issues/{issue_number}/comments", 403, "Resource not accessible")
-    shown = desk.evaluate(desk.propose(KNOWN))
-    assert len(shown.notes) == 1
+    assert len(desk.evaluate(desk.propose(KNOWN)).notes) == 1
     assert desk.conclusion()[1] == "success"
 
 

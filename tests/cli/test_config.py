@@ -14,8 +14,7 @@ def test_what_is_printed_is_the_same_configuration(cli, untrained, tmp_path):
 
 
 def test_json_has_the_defaults_worked_in(cli, untrained):
-    found = cli(untrained, "config", "--json").json
-    assert found["evaluation"]["gate_metric"] == "hard"
+    assert cli(untrained, "config", "--json").json["evaluation"]["gate_metric"] == "hard"
 
 
 def test_the_schema_is_the_committed_one(cli, tmp_path):

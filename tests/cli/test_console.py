@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.cli.console import (
-    ProgressDisplay,
-    build_observer,
-    print_rows,
-    print_table,
-    rate_text,
-    time_text,
-)
+from skillopt_ci.cli import console
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import (
     CallPaid,
@@ -50,14 +43,14 @@ class Clock:
     ("seconds", "text"), [(0.4, "0 s"), (59.9, "59 s"), (72, "1 min 12 s"), (7380, "2 h 03 min")]
 )
 def test_time(seconds, text):
-    assert time_text(seconds) == text
+    assert console.time_text(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("done", "seconds", "text"), [(0, 5, ""), (3, 0, ""), (30, 20, "1.5/s"), (3, 20, "9.0/min")]
 )
 def test_rate(done, seconds, text):
-    assert rate_text(done, seconds) == text
+    assert console.rate_text(done, seconds) == text
 
 
 # A log.
@@ -65,7 +58,7 @@ def test_rate(done, seconds, text):
 
 def written(steps: Iterable[tuple[float, Event]]) -> list[str]:
     stream, clock = io.StringIO(), Clock()
-    progress = ProgressDisplay(stream, Globals({}, Path()), clock)
+    progress = console.ProgressDisplay(stream, Globals({}, Path()), clock)
     for seconds, event in steps:
         clock.now += seconds
         progress(event)
@@ -143,7 +136,7 @@ class Closed(io.StringIO):
 
 def test_a_log_that_nobody_takes_stops_nothing():
     stream = Closed()
-    progress = ProgressDisplay(stream, Globals({}, Path()))
+    progress = console.ProgressDisplay(stream, Globals({}, Path()))
     for event in (StageStarted("rollout"), Note("hello")):
         progress(event)
     assert stream.tried == 2
@@ -159,7 +152,7 @@ def test_a_log_that_nobody_takes_stops_nothing():
 )
 def test_options_say_how_much_is_told(changes, told, capsys):
     settings = replace(Globals({}, Path()), **changes)
-    with build_observer(settings) as observer:
+    with console.build_observer(settings) as observer:
         for event in (
             *(StageStarted("rollout", 2), Note("hello"), Note("careful", "warning")),
             StageFinished("rollout", "0.5"),
@@ -173,9 +166,8 @@ def test_options_say_how_much_is_told(changes, told, capsys):
 
 
 def drawn(*events: Event, close: bool = False) -> str:
-    stream = Terminal()
-    environ = {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "80"}
-    progress = ProgressDisplay(stream, Globals(environ, Path()), lambda: 0.0)
+    stream, environ = Terminal(), {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "80"}
+    progress = console.ProgressDisplay(stream, Globals(environ, Path()), lambda: 0.0)
     for event in events:
         progress(event)
     if close:
@@ -185,7 +177,7 @@ def drawn(*events: Event, close: bool = False) -> str:
 
 def run_line(*events: Event, width: int = 200) -> str:
     clock = Clock()
-    progress = ProgressDisplay(io.StringIO(), Globals({}, Path()), clock)
+    progress = console.ProgressDisplay(io.StringIO(), Globals({}, Path()), clock)
     for event in events:
         progress(event)
     clock.now += 10
@@ -282,21 +274,20 @@ ROWS = [("verdict", "merged"), ("because", "a rather long reason " * 8), ("", "g
 
 def rows(stream: io.StringIO, **environ: str) -> str:
     with redirect_stdout(stream):
-        print_rows(Globals({"TERM": "xterm", **environ}, Path()), "Step 1", ROWS)
+        console.print_rows(Globals({"TERM": "xterm", **environ}, Path()), "Step 1", ROWS)
     return stream.getvalue()
 
 
 def table(*words: object, dispensable: tuple[str, ...] = (), **environ: str) -> list[str]:
     with redirect_stdout(io.StringIO()) as stream:
-        print_table(Globals(environ, Path()), *words, dispensable=dispensable)
+        console.print_table(Globals(environ, Path()), *words, dispensable=dispensable)
     return stream.getvalue().splitlines()
 
 
 def test_labels_and_values_are_aligned_under_the_title():
     text = rows(io.StringIO())
     lines = text.splitlines()
-    assert lines[:2] == ["Step 1", "verdict  merged"]
-    assert lines[-1] == "         goes on"
+    assert (lines[:2], lines[-1]) == (["Step 1", "verdict  merged"], "         goes on")
     # a file gets no trailing spaces, no colour and 80 columns, a terminal its own width
     assert not re.search(r" $|\x1b", text, re.MULTILINE)
     assert 70 < max(map(len, lines)) <= 80
@@ -343,9 +334,9 @@ def test_where_room_is_short_dispensable_columns_are_left_out_in_their_order(col
 )
 def test_a_verdict_has_its_colour_on_a_terminal(verdict, colour):
     terminal, settings = Terminal(), Globals({}, Path())
-    display = ProgressDisplay(terminal, settings, Clock())
+    display = console.ProgressDisplay(terminal, settings, Clock())
     display(StageFinished("gate", verdict))
     display.close()
     with redirect_stdout(terminal):
-        print_rows(settings, "Step 1", [("verdict", verdict)])
+        console.print_rows(settings, "Step 1", [("verdict", verdict)])
     assert terminal.getvalue().count(f"{colour}{verdict}") == 2

@@ -10,8 +10,7 @@ SKILL = "skills/ledger/SKILL.md"
 
 
 def test_initial_and_best_are_compared_on_the_test_tasks(cli, trained):
-    done = cli(trained, "eval")
-    lines = done.out.splitlines()
+    lines = cli(trained, "eval").out.splitlines()
     assert lines[0] == "test tasks (simulated models)"
     assert [line.split()[0] for line in lines[2:4]] == ["initial", "best"]
     assert re.match(

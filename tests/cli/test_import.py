@@ -149,9 +149,7 @@ ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in r
         ("items.jsonl", lines(*ITEMS), ("--prompt", "ticket", "--reference", "correct_label")),
     ],
 )
-def test_rows_share_one_scorer_and_are_divided_alike_each_time(
-    cli, tmp_path, name, content, options
-):
+def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name, content, options):
     write(tmp_path, {name: content})
     told = cli(tmp_path, "import", name, *options, "--json").json
     assert list(told["files"].values()) == [4, 2, 2]

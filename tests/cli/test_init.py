@@ -180,10 +180,8 @@ def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path):
         line.partition(". ")[2] or line.strip()
         for line in told.partition("Next:\n")[2].splitlines()
     ]
-    commands = [
-        line for line in left if line.startswith(("git ", "gh ", "skillopt-ci ", "GITHUB_"))
-    ]
-    assert commands == [
+    words = [line for line in left if line.startswith(("git ", "gh ", "skillopt-ci ", "GITHUB_"))]
+    assert words == [
         (
             "git add skillopt.yaml tasks skills/bots/SKILL.md ../.github/workflows/skillopt.yml"
             " && git commit -m 'Set up skill training'"
@@ -234,8 +232,7 @@ def passes(folder: Path, *places: str) -> bool:
 
 @pytest.mark.integration
 def test_the_environment_passes_its_test_and_validates_at_once(cli, tmp_path):
-    done = cli(tmp_path, "new-env", "Number words")
-    assert "wrote     number-words/environment.py" in done.out
+    assert "wrote     number-words/environment.py" in cli(tmp_path, "new-env", "Number words").out
     assert cli(tmp_path, "new-env", "jobs", "more/jobs", "--kind", "yaml").code == 0
     assert passes(tmp_path, "number-words", "more/jobs")
     git = Git(tmp_path)
@@ -271,8 +268,7 @@ def test_a_change_of_what_a_computer_grades_fails_the_test(cli, tmp_path):
 def test_what_is_there_stays(cli, tmp_path):
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "environment.py").write_text("mine\n")
-    found = cli(tmp_path, "new-env", "words", "--json").json
-    assert found["left"] == ["environment.py"]
+    assert cli(tmp_path, "new-env", "words", "--json").json["left"] == ["environment.py"]
     assert (tmp_path / "words" / "environment.py").read_text() == "mine\n"
     again = cli(tmp_path, "new-env", "words", "--json")
     assert (again.code, again.json["written"]) == (3, [])
@@ -326,9 +322,7 @@ def test_the_report_is_opened_in_a_browser_if_asked_for(cli, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("programs", [("git",), ("git", "bwrap")])
-def test_what_needs_bubblewrap_is_said_to_be_left_out_without_it(
-    cli, tmp_path, monkeypatch, programs
-):
+def test_what_needs_bubblewrap_is_told_to_be_left_out_there(cli, tmp_path, monkeypatch, programs):
     (tmp_path / "bin").mkdir()
     for program in programs:
         (tmp_path / "bin" / program).symlink_to(shutil.which(program) or "/bin/true")

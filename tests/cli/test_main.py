@@ -67,8 +67,7 @@ def test_every_failure_has_its_exit_code(name, code):
 def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(capsys):
     main(["fail", "config"], group=app)
     told = capsys.readouterr()
-    assert told.err == "error: a.yaml:3: no such key\nDid you mean run?\n"
-    assert told.out == ""
+    assert (told.err, told.out) == ("error: a.yaml:3: no such key\nDid you mean run?\n", "")
     main(["fail", "budget", "--json"], group=app)
     found = json.loads(capsys.readouterr().out)
     error = {"type": "BudgetExhausted", "message": "the budget of 3 calls is spent", "hint": ""}
@@ -127,8 +126,7 @@ def test_a_closed_stdout_is_quiet():
     command = [sys.executable, "-m", "skillopt_ci", "--help"]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
-    assert done.returncode == ExitCode.CLOSED_PIPE
-    assert done.stderr == b""
+    assert (done.returncode, done.stderr) == (ExitCode.CLOSED_PIPE, b"")
 
 
 def test_help_imports_nothing_but_click():
@@ -182,8 +180,7 @@ def test_a_command_is_found_by_name_or_the_nearest_is_suggested(group, word, cod
 
 
 def test_only_the_named_command_is_imported(group):
-    result = CliRunner().invoke(group, ["broken"])
-    assert str(result.exception) == "imported"
+    assert str(CliRunner().invoke(group, ["broken"]).exception) == "imported"
 
 
 def test_the_report_holds_versions_command_and_traceback():

@@ -8,7 +8,6 @@ import pytest
 from computer_kinds import computers
 
 from skillopt_ci.cli.check import check_git
-from skillopt_ci.cli.findings import Finding
 from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.config.models import Models
 from skillopt_ci.redaction import unchanged
@@ -32,13 +31,10 @@ def models(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Models
     return Models.model_validate({"target": role, "optimizer": role, "judge": role})
 
 
-def ask(models: Models, **environ: str) -> list[Finding]:
-    return asyncio.run(ask_models(models, environ, Path(), unchanged))
-
-
 def test_ask_models_says_what_an_empty_answer_may_mean(models, model_server, monkeypatch):
     monkeypatch.setattr(model_server, "answer", lambda system, prompt: "")
-    empty = [one for one in ask(models, PROBE_KEY=KEY) if "was empty" in one.text]
+    found = asyncio.run(ask_models(models, {"PROBE_KEY": KEY}, Path(), unchanged))
+    empty = [one for one in found if "was empty" in one.text]
     assert [one.level for one in empty] == ["warning", "error", "error"]
     assert "max_output_tokens" in empty[1].text
 
@@ -140,9 +136,7 @@ def test_a_server_that_is_not_there_is_named(cli, checkout, server):
     assert url in error
 
 
-def test_an_optimizer_that_cannot_keep_to_the_contract_is_no_optimizer(
-    cli, checkout, server, monkeypatch
-):
+def test_an_optimizer_that_cannot_keep_to_the_contract_is_none(cli, checkout, server, monkeypatch):
     monkeypatch.setattr(server, "answer", lambda system, prompt: "Hello!")
     done = cli(checkout.folder, "check", "--probe", "--json")
     assert done.code == 2
@@ -240,8 +234,7 @@ def test_a_program_of_ones_own_is_looked_for_and_not_started(cli, bare, tmp_path
     solver = f"rollout.solver={{type: external, agent: command, command: ['{program}', x]}}"
     assert found(look(cli, bare, UNCONFINED, solver), "agent") == [f"{program} is there"]
     assert not (tmp_path / "started").exists()
-    absent = solver.replace(str(program), "not-there-at-all")
-    assert look(cli, bare, UNCONFINED, absent).code == 2
+    assert look(cli, bare, UNCONFINED, solver.replace(str(program), "not-there-at-all")).code == 2
 
 
 def test_what_an_agent_lacks_in_a_sandbox_is_told(cli, bare, tmp_path):

@@ -118,8 +118,7 @@ def test_a_budget_stop_is_inconclusive_everywhere(place):
 def test_a_missing_permission_is_a_note_that_names_it(place, operation, permission):
     place.hub.fail(operation, 403, FORBIDDEN, times=99)
     place.hub.fail("POST /statuses/{sha}", 403, FORBIDDEN, times=99)
-    published = place.publish(place.run())
-    (note,) = published.notes
+    (note,) = place.publish(place.run()).notes
     assert permission in note
     # the rest is shown all the same
     shown = (len(place.hub.pulls), len(place.hub.checks))
@@ -218,8 +217,7 @@ def test_tasks_are_annotated_in_their_files(pushed, github_hub):
 def test_the_configuration_decides_what_is_shown(pushed, github_hub):
     pushed.step()
     publish_checkout(pushed, github_hub, "github.comments=off")
-    assert github_hub.own_comments() == []
-    assert len(github_hub.pulls) == 1
+    assert (github_hub.own_comments(), len(github_hub.pulls)) == ([], 1)
 
 
 def test_tasks_that_cannot_be_read_any_more_do_not_keep_it_from_being_shown(pushed, github_hub):
@@ -248,8 +246,7 @@ def test_outside_of_a_workflow_there_are_no_links():
 
 
 def test_it_is_printed_or_published_with_a_token_and_a_repository(cli, trained):
-    marker = "<!-- skillopt-ci:v1 key=quickstart -->"
-    text = cli(trained, "comment").out
+    marker, text = "<!-- skillopt-ci:v1 key=quickstart -->", cli(trained, "comment").out
     told = cli(trained, "comment", "--json").json
     assert told["comment"].startswith(marker)
     assert text.split("\n\n", 1)[0] == told["title"]

@@ -9,8 +9,7 @@ from tests.conftest import Checkout
 
 
 def test_the_configuration_names_the_run_and_the_repository(cli, trained, tmp_path):
-    done = cli(tmp_path, "status", "--config", trained / "skillopt.yaml")
-    assert "Run quickstart" in done.out
+    assert "Run quickstart" in cli(tmp_path, "status", "--config", trained / "skillopt.yaml").out
 
 
 def test_several_runs_without_a_configuration_are_listed(cli, done, git):

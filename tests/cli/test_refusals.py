@@ -43,8 +43,7 @@ def test_what_cannot_work_is_told_with_its_remedy(cli, git, request, folder, wor
         looks = () if folder == "tmp_path" else (["for-each-ref"], ["status", "--porcelain=v2"])
         return tuple(git(place, *look) for look in looks)
 
-    before = state()
-    done = cli(place, *words.split())
+    before, done = state(), cli(place, *words.split())
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert state() == before

@@ -74,8 +74,7 @@ def test_the_attempts_of_a_run_are_told_by_step(finished):
     mine = {one.attempt.task for one in shown if one.section == "step-1"}
     assert failed & mine
     first = next(one for one in shown if one.attempt.skill == step.proposal.skill_before)
-    assert first.made_with == "the skill at the start"
-    assert first.attempt.turns[-1].kind == "outcome"
+    assert (first.made_with, first.attempt.turns[-1].kind) == ("the skill at the start", "outcome")
 
 
 def test_test_tasks_are_never_shown(finished):
@@ -325,8 +324,7 @@ def test_a_step_has_every_field_that_the_reference_names(exported):
 
 def test_the_summary_has_every_field_that_the_reference_names(exported):
     summary = read(exported, "summary.json")
-    assert summary.keys() == SUMMARY_FIELDS
-    assert summary["epoch_stats"][0].keys() == EPOCH_FIELDS
+    assert (summary.keys(), summary["epoch_stats"][0].keys()) == (SUMMARY_FIELDS, EPOCH_FIELDS)
     assert "_total" in summary["token_summary"]
     assert summary["config"] == read(exported, "config.json")
     assert read(exported, "config.json").keys() >= DERIVED
@@ -386,11 +384,8 @@ def test_an_epochs_end_has_its_folders(exported):
 
 
 def test_a_shallow_clone_is_deepened_for_the_skills(cli, exported, finished, clone, tmp_path):
-    shallow = clone(
-        "--depth", "1", "--branch", "skillopt/quickstart", "--single-branch", of=finished
-    )
-    done = cli(shallow, "export", "--run", "quickstart", tmp_path / "again")
-    assert done.code == ExitCode.DONE
+    thin = clone("--depth", "1", "--branch", "skillopt/quickstart", "--single-branch", of=finished)
+    assert cli(thin, "export", "--run", "quickstart", tmp_path / "again").code == ExitCode.DONE
     ours = {path.relative_to(exported) for path in exported.rglob("*")}
     assert {
         path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*")

@@ -38,8 +38,7 @@ def test_the_configuration_says_what_was_chosen(tmp_path):
     assert loaded.warnings == ()
     assert (loaded.config.run, loaded.config.skill) == ("123", "skills/notes/SKILL.md")
     assert loaded.config.model.target.model == "m: #1"
-    assert loaded.config.model.target.timeout == 900
-    assert loaded.config.model.optimizer.model == "yes"
+    assert (loaded.config.model.target.timeout, loaded.config.model.optimizer.model) == (900, "yes")
 
 
 def test_the_example_tasks_are_a_usable_split(tmp_path):

@@ -205,8 +205,7 @@ def test_a_narrow_terminal_gets_fewer_columns(cli, long, monkeypatch, width, lef
     monkeypatch.setenv("COLUMNS", str(width))
     _, *lines = cli(long, "log").out.splitlines()
     assert max(map(len, lines)) <= width
-    heading = lines[0]
-    assert set(LOG_HEADINGS) - set(heading.split()) == left_out
+    assert set(LOG_HEADINGS) - set(lines[0].split()) == left_out
 
 
 LONG = "Write every date as year, month and day with hyphens between, and never with words for it"
@@ -317,8 +316,7 @@ def test_a_place_that_cannot_be_written_is_named(cli, done, tmp_path):
 
 def test_programs_get_it_with_its_score(cli, done, git):
     result = cli(done, "best")
-    assert result.code == ExitCode.DONE
-    assert result.out.removesuffix("\n") == git(done, "show", KEPT)
+    assert (result.code, result.out.removesuffix("\n")) == (ExitCode.DONE, git(done, "show", KEPT))
     assert result.out.endswith("\n")
     found = cli(done, "best", "--json").json
     assert found["text"] == result.out

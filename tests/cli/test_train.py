@@ -268,8 +268,7 @@ def settings(fresh: Path) -> Globals:
 
 @pytest.fixture
 def outcome(settings: Globals) -> StepOutcome:
-    session = open_run(settings, silent)
-    found = asyncio.run(advance(session))
+    found = asyncio.run(advance(open_run(settings, silent)))
     assert isinstance(found, StepOutcome)
     return found
 

@@ -40,8 +40,7 @@ def test_root_is_the_folder_of_the_file_that_was_asked_for(write, tmp_path):
 
 def test_root_is_absolute_for_a_relative_file(load_with, write, tmp_path):
     load_with()
-    relative = Path(os.path.relpath(tmp_path / "skillopt.yaml"))
-    assert load(relative).root.is_absolute()
+    assert load(Path(os.path.relpath(tmp_path / "skillopt.yaml"))).root.is_absolute()
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file(complaint):

@@ -3,18 +3,10 @@ from collections.abc import Iterator
 import pytest
 from jsonschema import Draft202012Validator
 
+from skillopt_ci.config import reference
 from skillopt_ci.config.base import Section, meanings
 from skillopt_ci.config.config import Config, Train
-from skillopt_ci.config.reference import (
-    changed_keys,
-    choices,
-    config_sha256,
-    fields,
-    homes,
-    json_schema,
-    locate,
-    sections,
-)
+from skillopt_ci.config.reference import choices, config_sha256, fields, homes, json_schema, locate
 from skillopt_ci.config.scorers import ContainsScorer, JsonScorer
 
 
@@ -46,8 +38,7 @@ def test_homes_are_all_places_of_a_key():
 
 
 def test_choices_are_found_behind_none():
-    effort = Config.model_fields["model"].annotation
-    assert choices(effort) == ()
+    assert choices(Config.model_fields["model"].annotation) == ()
     assert choices(fields(ContainsScorer)["match"].annotation) == ("all", "any")
 
 
@@ -60,7 +51,7 @@ def described(
     """Every key with whether it (or the section it holds) explains itself."""
     meant = meanings(section)
     for name, field in fields(section).items():
-        inner = [s for s in sections(field.annotation) if s not in seen]
+        inner = [s for s in reference.sections(field.annotation) if s not in seen]
         yield f"{section.__name__}.{name}", bool(meant.get(name) or inner or name == "type")
         for below in inner:
             yield from described(below, seen | {section, *inner})
@@ -116,7 +107,7 @@ def test_every_key_is_described():
     ],
 )
 def test_changed_keys_are_named_with_both_values_unless_they_are_long(before, after, named):
-    assert changed_keys(before, after) == named
+    assert reference.changed_keys(before, after) == named
 
 
 def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with):

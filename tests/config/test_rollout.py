@@ -7,18 +7,10 @@ from pydantic import TypeAdapter, ValidationError
 from skillopt_ci.agents.cli_agents import AGENTS
 from skillopt_ci.agents.streams import READERS
 from skillopt_ci.computer.computer import Network
+from skillopt_ci.config import rollout
 from skillopt_ci.config.base import choose_alternative
 from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
-from skillopt_ci.config.rollout import (
-    AgentConfig,
-    ChatConfig,
-    ComputerConfig,
-    ExternalConfig,
-    HumanConfig,
-    RolloutConfig,
-    ScriptedConfig,
-    SolverConfig,
-)
+from skillopt_ci.config.rollout import ChatConfig, ComputerConfig, ExternalConfig, ScriptedConfig
 from skillopt_ci.rollout.computer_pool import computers, spec
 
 
@@ -30,8 +22,7 @@ def test_the_usual_computer_is_a_sandbox_without_network():
 
 @pytest.mark.parametrize("kind", ["sandbox", "docker", "unconfined"])
 def test_the_kind_is_what_is_configured(kind):
-    settings = ComputerConfig.model_validate({"type": kind})
-    assert computers(settings, {"PATH": "/bin"}).name == kind
+    assert computers(ComputerConfig.model_validate({"type": kind}), {"PATH": "/bin"}).name == kind
 
 
 def test_only_the_unconfined_kind_always_has_a_caveat():
@@ -56,8 +47,7 @@ def test_every_limit_reaches_the_computer():
     made = spec(settings)
     assert (made.network, made.image) == (Network.OPEN, "python:3.12")
     assert (made.memory_mb, made.cpus, made.processes, made.disk_mb) == (64, 0.5, 32, 8)
-    assert made.environ == {"A": "1", "B": "2"}
-    assert made.readable == (Path("/opt/tool"),)
+    assert (made.environ, made.readable) == ({"A": "1", "B": "2"}, (Path("/opt/tool"),))
 
 
 @pytest.mark.parametrize(
@@ -91,17 +81,17 @@ def test_what_can_be_lent(path):
     assert ComputerConfig.model_validate({"readable": [path]}).readable == (Path(path),)
 
 
-SOLVER: TypeAdapter[Any] = TypeAdapter(SolverConfig)
+SOLVER: TypeAdapter[Any] = TypeAdapter(rollout.SolverConfig)
 
 
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
         ({"type": "chat"}, ChatConfig),
-        ({"type": "agent"}, AgentConfig),
+        ({"type": "agent"}, rollout.AgentConfig),
         ({"type": "external", "agent": "codex"}, ExternalConfig),
         ({"type": "scripted", "commands": ["ls", ["echo", "a b"]]}, ScriptedConfig),
-        ({"type": "human"}, HumanConfig),
+        ({"type": "human"}, rollout.HumanConfig),
     ],
 )
 def test_the_type_decides(given, kind):
@@ -109,7 +99,7 @@ def test_the_type_decides(given, kind):
 
 
 def test_a_chat_answer_is_the_default():
-    assert RolloutConfig().solver == ChatConfig()
+    assert rollout.RolloutConfig().solver == ChatConfig()
 
 
 @pytest.mark.parametrize(

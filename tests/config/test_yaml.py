@@ -4,19 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.yaml import (
-    InvalidConfigError,
-    Mark,
-    Node,
-    Problem,
-    load_yaml,
-    lookup,
-    merge,
-    nearest,
-    nested,
-    parse_yaml,
-    plain,
-)
+from skillopt_ci.config import yaml
+from skillopt_ci.config.yaml import Mark, Node, Problem, lookup, merge, nearest, parse_yaml, plain
 from skillopt_ci.errors import ConfigError, ExitCode
 
 FILE = Mark(Path("a.yaml"), 1)
@@ -160,19 +149,18 @@ def test_what_is_inherited_keeps_its_place():
 
 
 def test_lookup_stops_at_the_deepest_that_exists():
-    found = lookup(tree({"a": [{"b": 1}]}), ("a", 0, "missing", "deeper"))
-    assert plain(found) == {"b": 1}
+    assert plain(lookup(tree({"a": [{"b": 1}]}), ("a", 0, "missing", "deeper"))) == {"b": 1}
 
 
 def test_nested_builds_a_path():
-    assert plain(nested(("a", "b"), tree(1))) == {"a": {"b": 1}}
+    assert plain(yaml.nested(("a", "b"), tree(1))) == {"a": {"b": 1}}
 
 
 PLACE = Path("a.yaml")
 
 
 def test_one_line_for_each_problem_in_reading_order():
-    error = InvalidConfigError(
+    error = yaml.InvalidConfigError(
         [
             Problem(Mark(override="x.y"), "x.y", "third"),
             Problem(Mark(PLACE, 9), "b", "second"),
@@ -201,4 +189,4 @@ def test_nearest_suggests_only_what_is_near():
 
 def test_load_yaml_takes_long_documents_and_ordinary_aliases():
     items = ", ".join("*one" for _ in range(200))
-    assert load_yaml(f"one: &one {{a: 1}}\nall: [{items}]")["all"] == [{"a": 1}] * 200
+    assert yaml.load_yaml(f"one: &one {{a: 1}}\nall: [{items}]")["all"] == [{"a": 1}] * 200
