@@ -70,8 +70,7 @@ def left_of(pid: int, marker: str) -> list[object]:
 @pytest.mark.parametrize("kind", EVERY)
 def test_nothing_is_left_of_one_that_is_closed(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    marker = uuid.uuid4().hex
-    before = mounts()
+    marker, before = uuid.uuid4().hex, mounts()
     with desk(kind) as opened:
         opened.sh("echo x > file; mkdir -m 0 locked")
         opened.sh(f"sleep 600; : {marker}", timeout=0.3)
@@ -111,8 +110,7 @@ def inside(marker: str) -> list[int]:
 def killed_while_running(kind: str, marker: str) -> Iterator[int]:
     """Kill a process that has a computer open, and yield its number."""
     computers(kind)  # or skip
-    script = f"while :; do sleep 1; done; : {marker}"
-    path = os.pathsep.join(sys.path)
+    script, path = f"while :; do sleep 1; done; : {marker}", os.pathsep.join(sys.path)
     words = [sys.executable, "-c", RUN_ON, path, kind, script]
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=dict(os.environ)) as running:
         assert running.stdout is not None
@@ -270,9 +268,7 @@ def test_nobody_is_confined_as_well(tmp_path_factory):
         shutil.rmtree(shelf)
     assert user == 65534
     assert told["works"] == [0, "x\n"]
-    assert [line.split(":")[0].strip() for line in told["network"][1].splitlines()[2:]][:1] == [
-        "lo"
-    ]
+    assert [row.split(":")[0].strip() for row in told["network"][1].splitlines()[2:]][:1] == ["lo"]
     assert "eth" not in told["network"][1]
     assert told["root"] == [0, "1000\nCapEff:\t0000000000000000\n"]
     for name in ("outside", "processes", "memory", "disk", "system", "more namespaces"):

@@ -49,8 +49,7 @@ def test_files_go_to_the_home_and_to_other_places(any_desk):
 def test_a_file_is_replaced_as_a_whole(any_desk):
     any_desk.write("file", b"a long content")
     any_desk.write("file", b"short")
-    assert any_desk.read("file") == b"short"
-    assert any_desk.sh("ls -A").stdout == "file\n"
+    assert (any_desk.read("file"), any_desk.sh("ls -A").stdout) == (b"short", "file\n")
 
 
 def test_a_program_can_be_written(any_desk):

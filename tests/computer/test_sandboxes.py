@@ -16,13 +16,7 @@ from skillopt_ci.computer import sandbox_limits
 from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network, probe
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.computer.sandbox import Sandboxes, find_programs
-from skillopt_ci.computer.sandbox_limits import (
-    CONTROLLERS,
-    Hierarchy,
-    control_group,
-    times_exceeded,
-    usable_hierarchies,
-)
+from skillopt_ci.computer.sandbox_limits import CONTROLLERS, Hierarchy, usable_hierarchies
 from skillopt_ci.errors import ComputerUnavailable
 
 
@@ -168,7 +162,7 @@ def test_groups_that_may_not_be_made_are_no_use(tmp_path):
 def test_version_2_limits(tmp_path):
     at = (Hierarchy(2, tmp_path, CONTROLLERS),)
     spec = ComputerSpec(memory_mb=100, disk_mb=28, cpus=0.5, processes=10)
-    with control_group(at, spec) as group:
+    with sandbox_limits.control_group(at, spec) as group:
         (folder,) = group
         written = {file.name: file.read_text() for file in folder.iterdir()}
         assert written == {
@@ -177,14 +171,16 @@ def test_version_2_limits(tmp_path):
             "pids.max": "14",
         }
         write(folder, memory__events="low 0\noom 2\noom_kill 1\n", pids__events="max 7\n")
-        assert [times_exceeded(group, limit) for limit in ("memory", "processes")] == [1, 7]
+        assert [
+            sandbox_limits.times_exceeded(group, limit) for limit in ("memory", "processes")
+        ] == [1, 7]
 
 
 def test_a_limit_that_cannot_be_set_is_refused(tmp_path):
     (tmp_path / "fs").write_text("no folder")
     with (
         pytest.raises(ComputerUnavailable, match="limit cannot be set"),
-        control_group((Hierarchy(2, tmp_path / "fs", CONTROLLERS),), SPEC),
+        sandbox_limits.control_group((Hierarchy(2, tmp_path / "fs", CONTROLLERS),), SPEC),
     ):
         raise AssertionError
 

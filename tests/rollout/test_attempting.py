@@ -17,23 +17,14 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
+from skillopt_ci.rollout import types
 from skillopt_ci.rollout.attempt import AttemptRunner, Grading
 from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.events import AttemptEnded, RolloutEvent, TryFailed, WorkEnded
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache, AttemptStore
-from skillopt_ci.rollout.types import (
-    AgentError,
-    Attempt,
-    AttemptRequest,
-    Limit,
-    ModelSaid,
-    Rollout,
-    Status,
-    Step,
-    ToolUsed,
-)
+from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, ModelSaid, Status, Step
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
@@ -75,7 +66,9 @@ class Lab:
             lambda: 1.0,
         )
 
-    def attempt(self, solver: Solver, task: Task, number: int = 0, skill: str = "S") -> Rollout:
+    def attempt(
+        self, solver: Solver, task: Task, number: int = 0, skill: str = "S"
+    ) -> types.Rollout:
         return asyncio.run(self.attempting(solver)(AttemptRequest(task, skill, "rollout", number)))
 
 
@@ -93,13 +86,13 @@ def answering(*endings: object) -> object:
     return work
 
 
-def writing(text: str, limit: Limit | None = None) -> object:
+def writing(text: str, limit: types.Limit | None = None) -> object:
     """A solver's behaviour: it writes a result on its computer."""
 
     async def work(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None
         await place.computer.write("result.txt", text.encode())
-        yield ToolUsed(ToolCall("1", "write", "{}"), "written")
+        yield types.ToolUsed(ToolCall("1", "write", "{}"), "written")
         yield Attempt((), "see result.txt", limit=limit, usage=PAID)
 
     return work
@@ -194,7 +187,7 @@ def test_time_is_up_and_the_artifacts_count():
     limits = AttemptLimits(rollout_seconds=0.3)
     lab = Lab(places=PLACES, scorer=SOLVED, settings=RolloutConfig(limits=limits))
     found = lab.attempt(Solving(hangs), on_computer(make_task("a")))
-    assert (found.status, found.limit, found.hard) == (Status.LIMIT, Limit.TIME, 1.0)
+    assert (found.status, found.limit, found.hard) == (Status.LIMIT, types.Limit.TIME, 1.0)
     assert (found.answer, found.usage) == ("nearly", PAID)
 
 
@@ -210,13 +203,11 @@ def test_files_and_setup_are_there_before_the_work():
         make_task("t", references=("ownown",)),
         computer=ComputerTask(block, (TaskFile("a.txt", "own"),)),
     )
-    lab = Lab(places=replace(PLACES, common=common))
-    assert lab.attempt(Solving(looks), task).hard == 1.0
+    assert Lab(places=replace(PLACES, common=common)).attempt(Solving(looks), task).hard == 1.0
 
 
 def test_a_setup_that_fails_is_no_failure_of_the_model():
-    solver = Solving(writing("done"))
-    lab = Lab(places=PLACES, scorer=SOLVED)
+    solver, lab = Solving(writing("done")), Lab(places=PLACES, scorer=SOLVED)
     found = lab.attempt(solver, on_computer(make_task("a"), setup=("echo no disk >&2; exit 3",)))
     assert (found.status, solver.done) == (Status.ERROR, [])
     assert "no disk" in found.reason
@@ -309,8 +300,7 @@ def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(st
             asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
     assert first.meter.usage_by_stage() == {"rollout": PAID}
     assert resumed.meter.usage_by_stage() == {"rollout": PAID}
-    assert later.meter.total() == Usage()
-    assert later.meter.reused_calls == 2
+    assert (later.meter.total(), later.meter.reused_calls) == (Usage(), 2)
 
 
 def test_calls_of_a_metered_client_are_not_charged_twice(store):

@@ -48,8 +48,7 @@ class Bench:
         )
 
     def grade(self, left: str, seconds: float = 20.0, **spec: object) -> Score:
-        scorer = ComputerScorer(type="computer", **spec)
-        return asyncio.run(self._grade(scorer, left, seconds))
+        return asyncio.run(self._grade(ComputerScorer(type="computer", **spec), left, seconds))
 
     def grade_with(self, spec: ScorerSpec, left: str) -> Score:
         return asyncio.run(self._grade(spec, left, 20.0))
@@ -133,8 +132,7 @@ def test_the_graders_files_can_lie_in_a_folder(bench, tmp_path):
 
 
 def test_a_setup_prepares_the_grading(bench):
-    found = bench.grade("true", command="test -e ready", setup=("touch ready",))
-    assert found.hard == 1.0
+    assert bench.grade("true", command="test -e ready", setup=("touch ready",)).hard == 1.0
 
 
 @pytest.mark.parametrize(
@@ -197,8 +195,7 @@ def test_bytecode_that_the_work_left_is_not_run(bench):
         "tests/helper.py": "right = lambda: False",
     }
     left = f"{sys.executable} -c '{UNCHECKED}'"
-    found = bench.grade(left, command=(sys.executable, "check.py"), files=files)
-    assert found.hard == 0.0
+    assert bench.grade(left, command=(sys.executable, "check.py"), files=files).hard == 0.0
 
 
 def test_the_work_can_still_be_imported(bench):
@@ -290,8 +287,7 @@ def test_work_is_run_where_no_grader_is(bench, job):
 
 def test_work_that_is_not_run_is_data(bench):
     check = python("import os", "os.system('true')", "raise SystemExit(os.path.exists('os.py'))")
-    found = bench.grade(f"echo '{FORGED}' > os.py", run_work=(), **check)
-    assert found.hard == 1.0
+    assert bench.grade(f"echo '{FORGED}' > os.py", run_work=(), **check).hard == 1.0
 
 
 def test_work_that_never_ends_by_itself_has_failed(bench):
@@ -418,8 +414,7 @@ def test_a_scorer_is_built_once_for_all_tasks_that_share_it():
 def test_the_task_s_own_scorer_goes_before_the_run_s():
     find = scorers(ExactScorer(type="exact"))
     task = make_task("a", references=("two words",), scorer=F1Scorer(type="f1"))
-    score = asyncio.run(find(task)(task, "two"))
-    assert 0 < score.soft < 1
+    assert 0 < asyncio.run(find(task)(task, "two")).soft < 1
 
 
 def test_without_any_scorer_the_task_is_named():

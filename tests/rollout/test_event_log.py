@@ -15,6 +15,7 @@ from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.redaction import HIDDEN, Redactor, redacted_values, unchanged
+from skillopt_ci.rollout import types
 from skillopt_ci.rollout.attempt import redacted_tar, redacted_work
 from skillopt_ci.rollout.events import (
     KEPT_FILES,
@@ -27,23 +28,12 @@ from skillopt_ci.rollout.events import (
     event_file,
     read_events,
 )
-from skillopt_ci.rollout.types import (
-    Asked,
-    Attempt,
-    AttemptRequest,
-    ModelSaid,
-    Nudged,
-    Status,
-    StepGraded,
-    Told,
-    ToolUsed,
-    in_attempt,
-)
+from skillopt_ci.rollout.types import Attempt, AttemptRequest, ModelSaid, StepGraded, in_attempt
 from skillopt_ci.scorers.base import Score
 
 STARTED = AttemptStarted("agent", "0" * 64)
-ENDED = AttemptEnded(Status.SCORED, 1.0, 0.5, "right", 2, 0, 3, 40, 0.25)
-ASKED = Asked((Message("system", "The skill."), Message("user", "Go.")))
+ENDED = AttemptEnded(types.Status.SCORED, 1.0, 0.5, "right", 2, 0, 3, 40, 0.25)
+ASKED = types.Asked((Message("system", "The skill."), Message("user", "Go.")))
 
 
 def written(file: Path) -> list[dict[str, object]]:
@@ -95,9 +85,9 @@ def test_every_kind_of_event_can_be_written(tmp_path):
     steps = (
         ASKED,
         ModelSaid(Message("assistant", "x", tool_calls=(ToolCall("1", "shell", "{}"),)), Usage()),
-        ToolUsed(ToolCall("1", "shell", "{}"), "out \udcff", 0, 0.5),
-        Nudged("go on"),
-        Told("plan", "think"),
+        types.ToolUsed(ToolCall("1", "shell", "{}"), "out \udcff", 0, 0.5),
+        types.Nudged("go on"),
+        types.Told("plan", "think"),
         StepGraded(Score(0.0, float("nan"), "?", "")),
     )
     events = (STARTED, *steps, WorkEnded("x", "k", True), ENDED)
@@ -172,8 +162,7 @@ def test_a_disk_that_fails_does_not_end_the_work_and_is_told(tmp_path):
 def test_only_the_newest_files_are_kept(tmp_path):
     for number in range(KEPT_FILES + 5):
         (tmp_path / f"{number:04}.jsonl").touch()
-    file = event_file(tmp_path, "step 7/../x", datetime(2026, 1, 2, tzinfo=UTC))
-    assert file.parent == tmp_path
+    assert event_file(tmp_path, "step 7/../x", datetime(2026, 1, 2, tzinfo=UTC)).parent == tmp_path
     assert len(list(tmp_path.iterdir())) == KEPT_FILES - 1
     assert not (tmp_path / "0005.jsonl").exists()
 
@@ -210,9 +199,7 @@ FILES = st.dictionaries(
 
 
 def tar(files: dict[str, bytes]) -> bytes:
-    return pack(
-        [*(Member(name, content) for name, content in files.items()), Member("l", target="d")]
-    )
+    return pack([*(Member(name, text) for name, text in files.items()), Member("l", target="d")])
 
 
 def test_every_text_of_the_work_is_clean():
@@ -230,8 +217,7 @@ def test_every_text_of_the_work_is_clean():
     clean = redacted_work(attempt, REDACT)
     assert SECRET not in repr(clean)
     assert SECRET.encode() not in clean.artifacts
-    assert clean.response == HIDDEN
-    assert clean.messages[0].images == (picture,)
+    assert (clean.response, clean.messages[0].images) == (HIDDEN, (picture,))
     assert clean.reason == f"died of {HIDDEN}"
 
 

@@ -10,17 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skillopt_ci.rollout.metrics import (
-    clustered_error,
-    estimate,
-    mean_pass,
-    paired,
-    pass_at_k,
-    pass_hat_k,
-    quartiles,
-    standard_error,
-    task_means,
-)
+from skillopt_ci.rollout import metrics
+from skillopt_ci.rollout.metrics import clustered_error, estimate, mean_pass, paired, pass_at_k
 from skillopt_ci.stats import t_quantile, wilson
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
@@ -60,7 +51,7 @@ def test_wilson_is_scipys(trial):
 
 @given(VALUES)
 def test_the_standard_error_is_scipys(values):
-    assert standard_error(values) == pytest.approx(stats.sem(values), abs=1e-12)
+    assert metrics.standard_error(values) == pytest.approx(stats.sem(values), abs=1e-12)
 
 
 @given(VALUES.filter(lambda values: stdev(values) > 1e-6))
@@ -150,11 +141,11 @@ def test_pass_at_k_and_pass_hat_k_are_what_counting_all_draws_gives(draw):
     some = sum(any(one) for one in draws) / len(draws)
     every = sum(all(one) for one in draws) / len(draws)
     assert pass_at_k(attempts, solved, k) == pytest.approx(some)
-    assert pass_hat_k(attempts, solved, k) == pytest.approx(every)
+    assert metrics.pass_hat_k(attempts, solved, k) == pytest.approx(every)
 
 
 def test_pass_at_k_from_fewer_attempts_is_unknown():
-    assert (pass_at_k(2, 2, 3), pass_hat_k(2, 2, 3)) == (None, None)
+    assert (pass_at_k(2, 2, 3), metrics.pass_hat_k(2, 2, 3)) == (None, None)
     assert mean_pass([(4, 1), (2, 2)], 3, pass_at_k) is None
     assert mean_pass([], 1, pass_at_k) is None
 
@@ -171,20 +162,19 @@ def test_pass_at_1_is_the_mean():
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_quartiles_are_numpys(values):
-    found = quartiles(values)
+    found = metrics.quartiles(values)
     assert found is not None
     expected = np.percentile(values, [25, 50, 75])
     assert (found.low, found.median, found.high) == pytest.approx(tuple(expected), abs=1e-6)
 
 
 def test_no_values_have_no_quartiles():
-    assert quartiles([]) is None
+    assert metrics.quartiles([]) is None
 
 
 @given(st.dictionaries(st.text(max_size=8), st.lists(st.floats(0, 1), min_size=1, max_size=5)))
 def test_task_means_weight_tasks_alike_whatever_their_names(scores):
-    flat = [(task, score) for task, own in scores.items() for score in own]
-    found = task_means(flat)
+    found = metrics.task_means([(task, score) for task, own in scores.items() for score in own])
     assert list(found) == list(scores)
     for task, own in scores.items():
         assert found[task] == pytest.approx(float(np.mean(own)))
@@ -198,8 +188,7 @@ def test_task_means_weight_tasks_alike_whatever_their_names(scores):
 def test_a_comparison_has_the_error_of_the_paired_t_test(pairs):
     first = {str(n): one for n, (one, _) in enumerate(pairs)}
     second = {str(n): other for n, (_, other) in enumerate(pairs)}
-    found = paired(first, second)
-    differences = [other - one for one, other in pairs]
+    found, differences = paired(first, second), [other - one for one, other in pairs]
     assert found.standard_error == pytest.approx(stats.sem(differences), abs=1e-12)
     assert found.interval is not None
     if found.standard_error:
@@ -209,8 +198,7 @@ def test_a_comparison_has_the_error_of_the_paired_t_test(pairs):
 
 
 def test_a_comparison_knows_that_tasks_of_one_source_vary_together():
-    first = dict.fromkeys("abcd", 0.0)
-    second = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}
+    first, second = dict.fromkeys("abcd", 0.0), {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}
     groups = dict(zip("abcd", "xxyy", strict=True))
     alone, grouped = paired(first, second), paired(first, second, groups)
     assert grouped.clusters == 2
@@ -224,8 +212,7 @@ def test_without_a_task_nothing_is_known():
 
 @given(SCORES, SCORES)
 def test_a_comparison_is_the_mean_over_shared_tasks(first, second):
-    shared = set(first) & set(second)
-    found = paired(first, second)
+    shared, found = set(first) & set(second), paired(first, second)
     assert found.n == len(shared)
     expected = fmean(second[task] - first[task] for task in shared) if shared else 0
     assert found.mean == pytest.approx(expected)

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 from rollout_values import make_rollout
 
 from skillopt_ci.messages import Message
-from skillopt_ci.rollout.metrics import (
-    ErrorCount,
-    LimitShare,
-    Quartiles,
-    Summary,
-    aggregate,
-    outcome_of,
-    summarise,
-)
+from skillopt_ci.rollout import metrics
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 
 
@@ -58,20 +50,20 @@ def test_means_are_over_what_was_measured():
         make_rollout(0.0, Status.ERROR),
         make_rollout(0.0, Status.GRADER_ERROR),
     ]
-    found = aggregate(rollouts)
+    found = metrics.aggregate(rollouts)
     assert (found.hard, found.soft, found.n, found.errors) == (0.5, 0.25, 2, 2)
 
 
 def test_nothing_measured_is_zero_on_no_tasks():
-    found = aggregate([make_rollout(0.0, Status.ERROR)])
+    found = metrics.aggregate([make_rollout(0.0, Status.ERROR)])
     assert (found.hard, found.soft, found.n, found.errors) == (0.0, 0.0, 0, 1)
 
 
 # The whole summary: the conformance cases of agent evaluations, and what must hold always.
 
 
-def summed(attempts: Iterable[Rollout], **options: Any) -> Summary:
-    return summarise(map(outcome_of, attempts), **options)
+def summed(attempts: Iterable[Rollout], **options: Any) -> metrics.Summary:
+    return metrics.summarise(map(metrics.outcome_of, attempts), **options)
 
 
 def attempt(
@@ -120,7 +112,7 @@ def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing():
     found = summed([attempt("q1", 1), broken("q1"), attempt("q2"), attempt("q2")])
     assert (found.hard.mean, found.pessimistic_hard) == (0.5, 0.25)
     assert (found.solved, found.measured, found.attempts) == (1, 3, 4)
-    assert found.errors == (ErrorCount(Status.ERROR, "boom", 1),)
+    assert found.errors == (metrics.ErrorCount(Status.ERROR, "boom", 1),)
     assert not found.complete
     assert found.missing == ()
 
@@ -136,8 +128,7 @@ def test_a_task_that_was_never_measured_is_named():
             broken("q3", "a"),
         ]
     )
-    assert found.hard.mean == 0.5
-    assert found.pessimistic_hard == pytest.approx(1 / 3)
+    assert (found.hard.mean, found.pessimistic_hard) == (0.5, pytest.approx(1 / 3))
     assert [(row.reason, row.count) for row in found.errors] == [("a", 2), ("b", 1)]
     assert (found.missing, found.complete) == (("q2",), False)
 
@@ -179,21 +170,21 @@ def test_limits_are_told_among_all_and_among_the_unsolved():
         ]
     )
     assert found.limits == (
-        LimitShare(Limit.TIME, 0.25, pytest.approx(1 / 3)),
-        LimitShare(Limit.STEPS, 0.5, pytest.approx(1 / 3)),
+        metrics.LimitShare(Limit.TIME, 0.25, pytest.approx(1 / 3)),
+        metrics.LimitShare(Limit.STEPS, 0.5, pytest.approx(1 / 3)),
     )
     assert found.model_ended == pytest.approx(1 / 3)
 
 
 def test_without_a_failure_there_is_no_share_of_failures():
     found = summed([attempt("a", 1, Status.LIMIT, limit=Limit.COST)])
-    assert found.limits == (LimitShare(Limit.COST, 1.0, None),)
+    assert found.limits == (metrics.LimitShare(Limit.COST, 1.0, None),)
     assert found.model_ended is None
 
 
 def test_lengths_leave_out_what_has_no_conversation():
     found = summed([attempt(str(n), messages=n) for n in (0, 2, 4, 10)])
-    assert found.lengths == Quartiles(3.0, 4.0, 7.0)
+    assert found.lengths == metrics.Quartiles(3.0, 4.0, 7.0)
 
 
 def test_buckets_are_by_type_with_a_name_for_the_rest():
@@ -213,8 +204,7 @@ def test_several_attempts_tell_how_often_a_task_is_solved_at_all():
         2: pytest.approx((2 / 3 + 1) / 2),
     }
     whole = summed([*tries, attempt("b", 1)])
-    assert whole.pass_at[3] == 1
-    assert whole.pass_hat == {1: pytest.approx(2 / 3), 2: 0.5, 3: 0.5}
+    assert (whole.pass_at[3], whole.pass_hat) == (1, {1: pytest.approx(2 / 3), 2: 0.5, 3: 0.5})
     assert summed([attempt("a", 1)]).pass_at == {}
 
 
@@ -241,8 +231,7 @@ def test_counts_add_up_and_no_number_is_not_one(attempts):
 def test_the_order_of_attempts_does_not_matter(attempts, random):
     shuffled = sorted(attempts, key=lambda _: random.random())
     one, other = summed(attempts), summed(shuffled)
-    assert one.hard.mean == pytest.approx(other.hard.mean)
-    assert set(one.missing) == set(other.missing)
+    assert (one.hard.mean, set(one.missing)) == (pytest.approx(other.hard.mean), set(other.missing))
     assert (one.errors, one.complete, one.limits) == (other.errors, other.complete, other.limits)
 
 
@@ -254,7 +243,7 @@ def test_complete_means_that_both_numbers_agree(attempts):
         assert found.hard.mean == pytest.approx(found.pessimistic_hard)
 
 
-def numbers(found: Summary) -> Iterator[float]:
+def numbers(found: metrics.Summary) -> Iterator[float]:
     def walk(value: object) -> Iterator[float]:
         if isinstance(value, float):
             yield value

@@ -163,8 +163,7 @@ def test_results_come_as_they_are_ready():
 
 def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together():
     async def work() -> int:
-        gate = Gate()
-        names = [f"t{number}" for number in range(20)]
+        gate, names = Gate(), [f"t{number}" for number in range(20)]
         gate.end(*names[10:])
         both = runner(Solving(gate.work), concurrency=4)
         calls = [
@@ -233,7 +232,5 @@ def test_an_executor_may_make_attempts_elsewhere():
     attempting = AttemptRunner(ChatSolver(ScriptedModel(str), Prompts.load()), SCORERS)
     work = Runner(attempting, Slots(2), executor=elsewhere)
     found = asyncio.run(work.carry_out([AttemptRequest(make_task("a"), "Skill.", "rollout")]))
-    assert [(order.task.id, order.skill, order.stage) for order in sent] == [
-        ("a", "Skill.", "rollout")
-    ]
+    assert [(one.task.id, one.skill, one.stage) for one in sent] == [("a", "Skill.", "rollout")]
     assert [one.hard for one in found] == [1.0]

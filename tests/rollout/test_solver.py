@@ -39,10 +39,8 @@ def test_a_system_message_of_the_task_joins_ours():
 
 def test_files_follow_the_last_question_each_in_a_fence():
     files = (TaskFile("a.md", "```\nx\n```"), TaskFile("b.txt", "y"))
-    last = conversation(make_task("Read.", files=files), "", PROMPTS)[-1]
-    assert last.content == (
-        "Read.\n\nFile a.md:\n````\n```\nx\n```\n````\n\nFile b.txt:\n```\ny\n```"
-    )
+    end = conversation(make_task("Read.", files=files), "", PROMPTS)[-1]
+    assert end.content == "Read.\n\nFile a.md:\n````\n```\nx\n```\n````\n\nFile b.txt:\n```\ny\n```"
 
 
 def test_pictures_are_named_in_the_last_question_and_shown_with_it():

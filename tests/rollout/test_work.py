@@ -11,14 +11,7 @@ from rollout_values import Solving, Work, make_task
 
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.types import (
-    ChatReply,
-    ChatRequest,
-    ModelRefusal,
-    ModelUnavailable,
-    Role,
-    Usage,
-)
+from skillopt_ci.model import types
 from skillopt_ci.rollout.limits import LimitedClient, Transcript, run_solver
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import (
@@ -36,7 +29,7 @@ from skillopt_ci.rollout.types import (
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
 
-CALL = Usage(calls=1, prompt_tokens=8, completion_tokens=2, cost_usd=0.5)
+CALL = types.Usage(calls=1, prompt_tokens=8, completion_tokens=2, cost_usd=0.5)
 
 
 def said(text: str) -> ModelSaid:
@@ -119,22 +112,22 @@ def test_a_limit_ends_the_work_and_what_was_done_stands(limits, limit, turns):
 
 
 def test_a_call_beyond_the_limit_is_not_even_made():
-    calls: list[Role] = []
+    calls: list[types.Role] = []
 
     class Server:
-        async def complete(self, request: ChatRequest) -> ChatReply:
+        async def complete(self, request: types.ChatRequest) -> types.ChatReply:
             calls.append(request.role)
-            return ChatReply("more", "stop", "m", CALL)
+            return types.ChatReply("more", "stop", "m", CALL)
 
     async def asks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         client = LimitedClient(Server())
         while True:
-            await client.complete(ChatRequest(Role.JUDGE, "judge", ()))
-            reply = await client.complete(ChatRequest(Role.TARGET, "s", ()))
+            await client.complete(types.ChatRequest(types.Role.JUDGE, "judge", ()))
+            reply = await client.complete(types.ChatRequest(types.Role.TARGET, "s", ()))
             yield ModelSaid(Message("assistant", reply.text), reply.usage)
 
     worked, _ = do(asks, AttemptLimits(steps=3))
-    assert calls.count(Role.TARGET) == 3
+    assert calls.count(types.Role.TARGET) == 3
     assert (worked.limit, worked.n_turns) == (Limit.STEPS, 3)
 
 
@@ -180,13 +173,13 @@ def test_a_solver_that_breaks_is_an_outcome_of_its_own(behaviour, reason):
 def test_a_refusal_is_one_too():
     async def refused(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield said("hello")
-        raise ModelRefusal("content filter")
+        raise types.ModelRefusal("content filter")
 
     worked, _ = do(refused)
     assert (worked.ending, worked.reason) == ("refused", "content filter")
 
 
-@pytest.mark.parametrize("failure", [ModelUnavailable("down"), RuntimeError("a bug")])
+@pytest.mark.parametrize("failure", [types.ModelUnavailable("down"), RuntimeError("a bug")])
 def test_any_other_failure_is_raised(failure):
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield said("hello")

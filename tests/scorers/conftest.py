@@ -22,10 +22,7 @@ Grade = Callable[..., Score]
 
 @pytest.fixture
 def make_spec() -> Callable[..., ScorerSpec]:
-    def make(kind: str, **keys: object) -> ScorerSpec:
-        return SPECS.validate_python({"type": kind, **keys})
-
-    return make
+    return lambda kind, **keys: SPECS.validate_python({"type": kind, **keys})
 
 
 @pytest.fixture

@@ -2,21 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.scorers.base import (
-    REASON_CHARS,
-    extract,
-    last_fenced,
-    last_tagged,
-    last_words,
-    mismatch,
-    one_line,
-    sentence,
-)
+from skillopt_ci.scorers import base
+from skillopt_ci.scorers.base import REASON_CHARS, extract, last_words, one_line, sentence
 
 
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=30))
 def test_reasons_are_short_and_on_one_line(text, texts):
-    for reason in (one_line(text), last_words(text), mismatch(texts, text), sentence(texts)):
+    for reason in (one_line(text), last_words(text), base.mismatch(texts, text), sentence(texts)):
         assert len(reason) <= REASON_CHARS
         assert len(reason.splitlines()) <= 1
 
@@ -72,7 +64,7 @@ def test_tag(response, answer):
 
 
 def test_tag_name_is_taken_literally():
-    assert last_tagged("<axb>no</axb><a.b>yes</a.b>", "a.b") == "yes"
+    assert base.last_tagged("<axb>no</axb><a.b>yes</a.b>", "a.b") == "yes"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +84,7 @@ def test_fence(response, answer):
 
 
 def test_text_without_fence_has_no_fenced_block():
-    assert last_fenced("nothing here") is None
+    assert base.last_fenced("nothing here") is None
 
 
 def test_text_is_the_whole_response_trimmed():

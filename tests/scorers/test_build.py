@@ -6,20 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.scorers import (
-    AllScorer,
-    AnyScorer,
-    ContainsScorer,
-    ExactScorer,
-    RegexScorer,
-)
+from skillopt_ci.config import scorers
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.build import check_scorers, check_spec, check_task, combined, grade_parts
 from skillopt_ci.tasks.task import Splits, Task
 
 PATTERN = {"type": "regex", "pattern": "a"}
-EXACT = ExactScorer(type="exact")
+EXACT = scorers.ExactScorer(type="exact")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +73,7 @@ def test_scorer_that_can_work_passes(tmp_path, make_task, make_spec, kind, keys)
 
 def test_faulty_scorer_of_the_run_is_reported_once(tmp_path, make_task):
     splits = Splits((make_task(),), (make_task(),), ())
-    spec = ContainsScorer(type="contains", contains=("",))
+    spec = scorers.ContainsScorer(type="contains", contains=("",))
     with pytest.raises(UsageError, match="scorer: an empty text stands in every answer"):
         check_scorers(splits, spec, root=tmp_path, environ={})
 
@@ -100,7 +94,7 @@ def test_task_without_any_scorer_is_refused(tmp_path, make_task):
 
 
 def test_own_scorer_of_a_task_is_checked_instead_of_the_run_s(tmp_path, make_task):
-    own = RegexScorer(type="regex", pattern="x")  # unlike the run's, it needs no references
+    own = scorers.RegexScorer(type="regex", pattern="x")  # unlike the run's, it needs no references
     graded = make_task(id="own", file=Path("t.jsonl"), line=1, scorer=own)
     ungraded = make_task(id="none", file=Path("t.jsonl"), line=2)
     with pytest.raises(TaskFileError) as caught:
@@ -114,8 +108,8 @@ def test_unchecked_task_is_a_grader_error_not_a_failure(grade):
         grade("f1", "x")
 
 
-PARTS = (ExactScorer(type="exact"),)
-ALL, ANY = AllScorer(type="all", of=PARTS), AnyScorer(type="any", of=PARTS)
+PARTS = (scorers.ExactScorer(type="exact"),)
+ALL, ANY = scorers.AllScorer(type="all", of=PARTS), scorers.AnyScorer(type="any", of=PARTS)
 SCORES = st.lists(
     st.builds(Score, st.sampled_from([0.0, 1.0]), st.floats(0, 1), st.text(), st.just("")),
     min_size=1,

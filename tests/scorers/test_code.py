@@ -131,8 +131,7 @@ def test_an_answer_that_makes_the_grader_fail_scores_0(grade, answer):
 
 def test_an_answer_that_never_ends_scores_0(grade):
     command = python(RUN_IT, "{answer}")
-    score = grade("command", "while 1: pass", command=command, score="stdout", timeout=1)
-    assert score.soft == 0
+    assert grade("command", "while 1: pass", command=command, score="stdout", timeout=1).soft == 0
 
 
 def test_a_grader_that_fails_once_is_asked_again(grade, tmp_path):
@@ -311,8 +310,7 @@ def test_an_answer_that_attacks_its_worker_harms_no_other(
             scorer = FallibleScorer(spec, partial(call_function, spec, tmp_path, functions))
             return [await scorer(make_task(), each) for each in answers]
 
-    scores = asyncio.run(graded("pass", answer, "pass"))
-    assert [one.hard for one in scores] == [1, 0, 1]
+    assert [one.hard for one in asyncio.run(graded("pass", answer, "pass"))] == [1, 0, 1]
 
 
 def test_hung_function_is_a_grader_error(grade, write):

@@ -2,14 +2,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from skillopt_ci import errors
 from skillopt_ci.config.scorers import RubricScorer
-from skillopt_ci.errors import (
-    BudgetExhausted,
-    InfrastructureError,
-    ModelSetupError,
-    SkilloptError,
-    UsageError,
-)
+from skillopt_ci.errors import BudgetExhausted, InfrastructureError, ModelSetupError, SkilloptError
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.code import parse_verdict, rubric_prompt
 from skillopt_ci.tasks.task import TaskFile
@@ -72,7 +67,7 @@ def test_errors_that_end_the_step_pass(grade, error):
 
 
 def test_rubric_without_judge_is_refused(grade):
-    with pytest.raises(UsageError, match="needs a judge model"):
+    with pytest.raises(errors.UsageError, match="needs a judge model"):
         grade("rubric", "hello", rubric="Be kind.")
 
 

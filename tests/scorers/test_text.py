@@ -54,8 +54,7 @@ def test_label_is_read_from_the_answer(grade, answer, label):
     ],
 )
 def test_the_last_declared_answer_is_the_one(grade, response, label):
-    score = grade("choice", response, "B", choices=CHOICES)
-    assert score.hard == (label == "B")
+    assert grade("choice", response, "B", choices=CHOICES).hard == (label == "B")
 
 
 @pytest.mark.parametrize("choices", [CHOICES, list(CHOICES.values())])

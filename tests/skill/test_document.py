@@ -4,23 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.skill import document
 from skillopt_ci.skill.diff import DiffRow, diff_rows, undone, unified_diff
-from skillopt_ci.skill.document import (
-    body,
-    ended,
-    frontmatter,
-    frontmatter_end,
-    line_ending,
-    reader_of,
-    sha256,
-)
 
 SKILL = "---\nname: pdf\ndescription: d\n---\n\n# Title\n"
 
 
 def test_sha256_is_that_of_the_utf8_bytes():
     # printf 'ä' | sha256sum
-    assert sha256("ä") == "33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc"
+    assert (
+        document.sha256("ä") == "33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc"
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,21 +22,21 @@ def test_sha256_is_that_of_the_utf8_bytes():
     [("", "\n"), ("a", "\n"), ("a\nb", "\n"), ("a\r\nb\r\n", "\r\n"), ("a\r\nb\n", "\n")],
 )
 def test_line_ending_is_crlf_only_where_all_lines_have_it(text, ending):
-    assert line_ending(text) == ending
+    assert document.line_ending(text) == ending
 
 
 def test_frontmatter_and_body_are_divided():
-    assert frontmatter(SKILL) == "name: pdf\ndescription: d\n"
-    assert body(SKILL) == "# Title\n"
-    assert SKILL[: frontmatter_end(SKILL)] == "---\nname: pdf\ndescription: d\n---"
+    assert document.frontmatter(SKILL) == "name: pdf\ndescription: d\n"
+    assert document.body(SKILL) == "# Title\n"
+    assert SKILL[: document.frontmatter_end(SKILL)] == "---\nname: pdf\ndescription: d\n---"
 
 
 @pytest.mark.parametrize(
     "text", ["---\n---\n", "---\r\nname: x\r\n---\r\n", "\ufeff---\na: b\n---"]
 )
 def test_unusual_frontmatter_is_found(text):
-    assert text[: frontmatter_end(text)].endswith("---")
-    assert frontmatter_end(text) > 3
+    assert text[: document.frontmatter_end(text)].endswith("---")
+    assert document.frontmatter_end(text) > 3
 
 
 @pytest.mark.parametrize(
@@ -50,16 +44,15 @@ def test_unusual_frontmatter_is_found(text):
     ["", "# A\n---\n", "---\nname: x\n", "--- x\n---\n", "---\na\n--- b\n", "\n---\na\n---\n"],
 )
 def test_other_dashes_are_no_frontmatter(text):
-    assert frontmatter_end(text) == 0
-    assert frontmatter(text) == ""
-    assert body(text) == text
+    assert (document.frontmatter_end(text), document.frontmatter(text)) == (0, "")
+    assert document.body(text) == text
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("", ""), (" \n\n", ""), ("a", "a\n"), ("a \n\n", "a\n")]
 )
 def test_ended_texts_have_one_line_break_unless_blank(text, expected):
-    assert ended(text) == expected
+    assert document.ended(text) == expected
 
 
 # Which files agents read.
@@ -84,7 +77,7 @@ def test_ended_texts_have_one_line_break_unless_blank(text, expected):
     ],
 )
 def test_an_agents_document_is_known_with_its_reader(path, reader):
-    assert reader_of(path) == reader
+    assert document.reader_of(path) == reader
 
 
 @pytest.mark.parametrize(
@@ -99,7 +92,7 @@ def test_an_agents_document_is_known_with_its_reader(path, reader):
     ],
 )
 def test_other_files_are_none(path):
-    assert reader_of(path) is None
+    assert document.reader_of(path) is None
 
 
 lines = st.lists(st.sampled_from(["a", "b", "é", "\x0c", ""]), max_size=6)

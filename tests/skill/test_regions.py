@@ -2,51 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.skill.regions import (
-    APPENDIX,
-    HEADING,
-    LEADING_WORDS,
-    REGIONS,
-    SLOW_UPDATE,
-    Span,
-    as_read,
-    cleaned,
-    markers,
-    merge_notes,
-    notes_of,
-    protected_parts,
-    protected_spans,
-    reading,
-    reading_sha256,
-    region_text,
-    restore_regions,
-    semantic_density,
-    strip_markers,
-    tail_start,
-    unprotected,
-    with_notes,
-    with_region,
-    without_region,
-)
+from skillopt_ci.skill import regions
+from skillopt_ci.skill.regions import APPENDIX, SLOW_UPDATE, restore_regions, with_region
 
 S, E = SLOW_UPDATE.start, SLOW_UPDATE.end
 PIECES = [
-    *(mark for region in REGIONS for mark in (region.start, region.end)),
-    *(
-        "---\n",
-        "---",
-        "rule",
-        "\n",
-        "\r\n",
-        "\n\n\n",
-        "\ufeff",
-        " ",
-        "<!-- SLOW_",
-        "UPDATE_START -->",
-    ),
+    *(mark for region in regions.REGIONS for mark in (region.start, region.end)),
+    *("---\n", "---", "rule", "\n", "\r\n", "\n\n\n"),
+    *("\ufeff", " ", "<!-- SLOW_", "UPDATE_START -->"),
 ]
 texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
-regions = st.sampled_from(REGIONS)
+one_region = st.sampled_from(regions.REGIONS)
 
 
 def test_markers_are_the_agreed_comments():
@@ -68,24 +34,24 @@ ENTANGLED = f"{S}a{APPENDIX.start}b{E}c{APPENDIX.end}"
     ids=["whole", "without a partner", "entangled"],
 )
 def test_frontmatter_and_regions_are_protected(text, parts):
-    assert protected_parts(text) == parts
+    assert regions.protected_parts(text) == parts
 
 
 def test_a_start_marker_pairs_with_the_next_end_marker():
-    found = markers(f"{S}{S}{E}{E}", SLOW_UPDATE)
-    assert found.blocks == (Span(0, len(S + S + E)),)
-    assert found.orphans == (Span(len(S + S + E), len(S + S + E + E)),)
+    found = regions.markers(f"{S}{S}{E}{E}", SLOW_UPDATE)
+    assert found.blocks == (regions.Span(0, len(S + S + E)),)
+    assert found.orphans == (regions.Span(len(S + S + E), len(S + S + E + E)),)
 
 
 @given(texts)
 def test_protected_spans_are_sorted_disjoint_and_hold_every_marker(text):
-    spans = protected_spans(text)
+    spans = regions.protected_spans(text)
     edges = [edge for span in spans for edge in (span.start, span.end)]
     assert edges == sorted(edges)
     open_text = "\0".join(
         text[a:b] for a, b in zip([0, *edges[1::2]], [*edges[::2], None], strict=True)
     )
-    assert strip_markers(open_text) == open_text
+    assert regions.strip_markers(open_text) == open_text
 
 
 @pytest.mark.parametrize(
@@ -93,17 +59,19 @@ def test_protected_spans_are_sorted_disjoint_and_hold_every_marker(text):
     [(f"ab{APPENDIX.start}{S}{E}", 2), (f"ab{E}", None), (f"---\na: '{S}'\n---\nbody\n", None)],
 )
 def test_appended_text_belongs_before_the_first_start_marker(text, start):
-    assert tail_start(text) == start
+    assert regions.tail_start(text) == start
 
 
 @given(texts)
 def test_no_marker_survives_stripping(text):
-    stripped = strip_markers(text)
-    assert not any(mark in stripped for region in REGIONS for mark in (region.start, region.end))
+    stripped = regions.strip_markers(text)
+    assert not any(
+        mark in stripped for region in regions.REGIONS for mark in (region.start, region.end)
+    )
 
 
 def test_markers_that_come_together_are_stripped_too():
-    assert strip_markers(f"a<!-- SLOW_{S}UPDATE_START -->b") == "ab"
+    assert regions.strip_markers(f"a<!-- SLOW_{S}UPDATE_START -->b") == "ab"
 
 
 def test_a_region_is_put_at_the_end():
@@ -112,44 +80,44 @@ def test_a_region_is_put_at_the_end():
 
 def test_a_blank_region_holds_its_place():
     assert with_region("", SLOW_UPDATE, "") == f"{S}\n{E}\n"
-    assert region_text(f"{S}\n{E}\n", SLOW_UPDATE) == ""
+    assert regions.region_text(f"{S}\n{E}\n", SLOW_UPDATE) == ""
 
 
 def test_the_target_reads_a_region_only_if_something_stands_in_it():
     text = "# Rules\n\nBe brief.\n"
-    assert as_read(with_region(text, SLOW_UPDATE, " ")) == text
+    assert regions.as_read(with_region(text, SLOW_UPDATE, " ")) == text
     filled = with_region(text, SLOW_UPDATE, "Mind the date.")
-    assert as_read(filled) == filled
+    assert regions.as_read(filled) == filled
 
 
 def test_a_region_that_is_not_there_has_no_text():
-    assert region_text(f"a{S}b", SLOW_UPDATE) is None
+    assert regions.region_text(f"a{S}b", SLOW_UPDATE) is None
 
 
-@given(texts, regions, st.text(alphabet="ab \n", max_size=9))
+@given(texts, one_region, st.text(alphabet="ab \n", max_size=9))
 def test_what_is_written_to_a_region_is_read_back(text, region, inner):
     written = with_region(text, region, inner)
-    read = region_text(written, region)
+    read = regions.region_text(written, region)
     assert read is not None
     assert read.replace("\r\n", "\n") == inner.strip()
-    assert len(markers(written, region).blocks) == 1
+    assert len(regions.markers(written, region).blocks) == 1
 
 
-@given(texts, regions)
+@given(texts, one_region)
 def test_writing_a_region_twice_is_writing_it_once(text, region):
     once = with_region(text, region, "hint")
     assert with_region(once, region, "hint") == once
 
 
 def test_no_marker_can_be_smuggled_into_a_region():
-    assert region_text(with_region("a", SLOW_UPDATE, f"x{E}y"), SLOW_UPDATE) == "xy"
+    assert regions.region_text(with_region("a", SLOW_UPDATE, f"x{E}y"), SLOW_UPDATE) == "xy"
 
 
-@given(texts, regions)
+@given(texts, one_region)
 def test_a_removed_region_leaves_no_marker(text, region):
-    removed = without_region(text, region)
+    removed = regions.without_region(text, region)
     assert (region.start in removed, region.end in removed) == (False, False)
-    assert without_region(removed, region) == removed
+    assert regions.without_region(removed, region) == removed
 
 
 @pytest.mark.parametrize(
@@ -165,13 +133,13 @@ def test_a_removed_region_leaves_no_marker(text, region):
     ],
 )
 def test_blank_lines_close_over_a_removed_region(text, expected):
-    assert without_region(text, SLOW_UPDATE) == expected
+    assert regions.without_region(text, SLOW_UPDATE) == expected
 
 
 def test_the_other_region_stays_when_one_is_written():
     text = with_region(with_region("# A", APPENDIX, "note"), SLOW_UPDATE, "hint")
-    assert region_text(text, APPENDIX) == "note"
-    assert region_text(without_region(text, SLOW_UPDATE), APPENDIX) == "note"
+    assert regions.region_text(text, APPENDIX) == "note"
+    assert regions.region_text(regions.without_region(text, SLOW_UPDATE), APPENDIX) == "note"
 
 
 def test_a_crlf_document_keeps_its_line_endings():
@@ -223,7 +191,9 @@ def test_a_text_that_a_region_would_turn_into_frontmatter_is_given_up():
 
 @given(before=texts, after=texts)
 def test_no_text_can_change_a_protected_part(before, after):
-    assert protected_parts(restore_regions(before, after)) == protected_parts(before)
+    assert regions.protected_parts(restore_regions(before, after)) == regions.protected_parts(
+        before
+    )
 
 
 @given(texts)
@@ -239,69 +209,75 @@ def test_restoring_again_changes_nothing(before, after):
 
 @given(texts)
 def test_nothing_protected_is_left_in_the_unprotected_text(text):
-    assert protected_parts(unprotected(text)) == []
+    assert regions.protected_parts(regions.unprotected(text)) == []
 
 
 # The appendix of notes.
 
 BODY = "# Skill\n\n- A rule.\n"
 note_texts = st.text(st.sampled_from("ab -*.\n\r\u2028\t#<!>é"), max_size=12) | st.sampled_from(
-    [HEADING, APPENDIX.start, APPENDIX.end, "- Look twice.", "look  TWICE;", SLOW_UPDATE.start]
+    [
+        regions.HEADING,
+        APPENDIX.start,
+        APPENDIX.end,
+        "- Look twice.",
+        "look  TWICE;",
+        SLOW_UPDATE.start,
+    ]
 )
 notes = st.lists(note_texts, max_size=5)
 
 
 def test_notes_stand_in_a_block_at_the_end():
-    assert with_notes(BODY, ["Look twice.", "Count."]) == (
-        f"{BODY}\n<!-- APPENDIX_START -->\n{HEADING}\n\n- Look twice.\n- Count.\n"
+    assert regions.with_notes(BODY, ["Look twice.", "Count."]) == (
+        f"{BODY}\n<!-- APPENDIX_START -->\n{regions.HEADING}\n\n- Look twice.\n- Count.\n"
         "<!-- APPENDIX_END -->\n"
     )
 
 
 def test_the_first_wording_of_a_note_stays():
-    told = merge_notes(["Look twice."], [" ", "look  TWICE;", "Count.", "\n", "count", ""])
+    told = regions.merge_notes(["Look twice."], [" ", "look  TWICE;", "Count.", "\n", "count", ""])
     assert told == ("Look twice.", "Count.")  # and blank ones are none
 
 
 def test_a_note_is_one_line_without_markers_of_its_own():
-    assert cleaned(f"- * Look\n  {APPENDIX.end} twice. ") == "Look twice."
+    assert regions.cleaned(f"- * Look\n  {APPENDIX.end} twice. ") == "Look twice."
 
 
 def test_a_document_without_notes_stays_as_it_is():
-    assert with_notes(BODY, ()) == BODY
-    assert notes_of(BODY) == ()
+    assert (regions.with_notes(BODY, ()), regions.notes_of(BODY)) == (BODY, ())
 
 
 def test_the_lines_that_a_person_wrote_are_notes():
     text = with_region(BODY, APPENDIX, "Mind the date.\n\n* Count.")
-    assert notes_of(text) == ("Mind the date.", "Count.")
+    assert regions.notes_of(text) == ("Mind the date.", "Count.")
 
 
 def test_windows_line_endings_stay():
-    text = with_notes(BODY.replace("\n", "\r\n"), ["Look twice."])
+    text = regions.with_notes(BODY.replace("\n", "\r\n"), ["Look twice."])
     assert "\n" not in text.replace("\r\n", "")
-    assert notes_of(text) == ("Look twice.",)
+    assert regions.notes_of(text) == ("Look twice.",)
 
 
 @given(proposed=notes)
 def test_what_is_written_is_read_back(proposed):
-    assert notes_of(with_notes(BODY, proposed)) == merge_notes((), proposed)
+    assert regions.notes_of(regions.with_notes(BODY, proposed)) == regions.merge_notes((), proposed)
 
 
 @given(existing=notes, proposed=notes)
 def test_merging_loses_no_note_and_invents_none(existing, proposed):
-    merged = merge_notes(existing, proposed)
-    assert merge_notes(merged, (*existing, *proposed)) == merged
-    assert set(merged) <= set(map(cleaned, (*existing, *proposed)))
+    merged = regions.merge_notes(existing, proposed)
+    assert regions.merge_notes(merged, (*existing, *proposed)) == merged
+    assert set(merged) <= set(map(regions.cleaned, (*existing, *proposed)))
 
 
 @given(proposed=notes)
 def test_the_body_and_other_regions_are_left_alone(proposed):
     text = with_region(BODY, SLOW_UPDATE, "- Guidance.")
-    noted = with_notes(text, proposed)
+    noted = regions.with_notes(text, proposed)
     assert noted.startswith(BODY)
-    assert region_text(noted, SLOW_UPDATE) == "- Guidance."
-    assert with_notes(noted, notes_of(noted)) == noted
+    assert regions.region_text(noted, SLOW_UPDATE) == "- Guidance."
+    assert regions.with_notes(noted, regions.notes_of(noted)) == noted
 
 
 # Texts that say the same have the same reading; texts that do not, have not.
@@ -322,7 +298,7 @@ documents = st.lists(st.sampled_from(["# A", "- b", "  c", "", " ", "d  ", "\t"]
     ids=["line endings", "ends of lines", "blank lines", "around", "an empty region"],
 )
 def test_spacing_is_no_difference(other):
-    assert reading_sha256(other) == reading_sha256(TEXT)
+    assert regions.reading_sha256(other) == regions.reading_sha256(TEXT)
 
 
 @pytest.mark.parametrize(
@@ -336,12 +312,12 @@ def test_spacing_is_no_difference(other):
     ids=["indentation", "case", "a paragraph", "words apart"],
 )
 def test_what_a_reader_sees_is_one(other):
-    assert reading_sha256(other) != reading_sha256(TEXT)
+    assert regions.reading_sha256(other) != regions.reading_sha256(TEXT)
 
 
 @given(documents)
 def test_a_reading_reads_as_itself(text):
-    assert reading(reading(text)) == reading(text)
+    assert regions.reading(regions.reading(text)) == regions.reading(text)
 
 
 # The share of leading words.
@@ -355,7 +331,7 @@ def test_a_reading_reads_as_itself(text):
         ("— … !", (), 0),
         ("You must NEVER do it, only that.", (), 3 / 7),
         ("mustard onlyness", (), 0),
-        (" ".join(LEADING_WORDS), (), 1),
+        (" ".join(regions.LEADING_WORDS), (), 1),
         ("Check it. Never.", ("CHECK",), 1 / 3),
         (f"Always so\n\n{S}\nMUST MUST\n{E}\n", (), 1 / 2),
         (f"{APPENDIX.start}\nMUST do", (), 1 / 2),
@@ -363,4 +339,4 @@ def test_a_reading_reads_as_itself(text):
     ids=["empty", "blank", "no word", "any case", "parts", "all", "own", "region", "lone marker"],
 )
 def test_density_is_the_share_of_leading_words(text, words, share):
-    assert semantic_density(text, words) == share
+    assert regions.semantic_density(text, words) == share

@@ -98,8 +98,7 @@ def test_fields_beyond_the_standard_are_a_warning():
 
 
 def test_yaml_that_only_the_standard_refuses_is_a_warning():
-    text = GOOD.replace("name:", "allowed-tools: [Read]\nname:")
-    problem = only(problems(text, SKILL))
+    problem = only(problems(GOOD.replace("name:", "allowed-tools: [Read]\nname:"), SKILL))
     assert (problem.severity, problem.line) == ("warning", 1)
     assert "\n" not in problem.message
 

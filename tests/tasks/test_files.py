@@ -61,8 +61,7 @@ def test_json_records_know_their_lines(values):
 
 def test_json_data_array_keeps_its_lines(write):
     text = '{"meta": [1, {"data": []}],\n "data": [\n  {"id": 1},\n  {\n  "id": 2}]}'
-    found = records(write("t.json", text))
-    assert [record.line for record in found] == [3, 4]
+    assert [record.line for record in records(write("t.json", text))] == [3, 4]
 
 
 def test_json_mapping_names_its_records(write):

@@ -11,14 +11,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.tasks import records
 from skillopt_ci.tasks.files import Record
 from skillopt_ci.tasks.loading import load_tasks
-from skillopt_ci.tasks.records import (
-    from_skillopt,
-    kind_of,
-    media_type,
-    task_files,
-    task_images,
-    to_task,
-)
+from skillopt_ci.tasks.records import from_skillopt, media_type, task_files, task_images, to_task
 from skillopt_ci.tasks.task import Task, TaskFile, content_key, task_sha256
 
 
@@ -341,8 +334,7 @@ def test_choices_are_shown_and_kept_for_the_scorer(choices):
     item = {"question": "q", "choices": choices, "correct_choice": {"label": "B", "text": "y"}}
     entry = from_skillopt(item)
     assert entry["prompt"] == "## Question\nq\n\n## Choices\nA. x\nB. y"
-    assert entry["references"] == "B"
-    assert entry["metadata"] == {"choices": {"A": "x", "B": "y"}}
+    assert (entry["references"], entry["metadata"]) == ("B", {"choices": {"A": "x", "B": "y"}})
 
 
 @pytest.mark.parametrize(
@@ -363,4 +355,4 @@ def test_own_records_are_left_alone(value):
     ],
 )
 def test_the_type_of_an_item_of_skillopts(item, kind):
-    assert kind_of(item) == kind
+    assert records.kind_of(item) == kind

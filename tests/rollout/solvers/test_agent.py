@@ -83,8 +83,7 @@ def agent() -> Iterator[Agent]:
             message = agent.script.popleft()
             usage = {"prompt_tokens": 100, "completion_tokens": 10}
             choice = {"message": message, "finish_reason": "stop"}
-            content = json.dumps({"model": "m", "choices": [choice], "usage": usage}).encode()
-            self.answer(content)
+            self.answer(json.dumps({"model": "m", "choices": [choice], "usage": usage}).encode())
 
     with http_server(ChatHandler) as url:
         agent.url = f"{url}/v1"
@@ -97,8 +96,7 @@ def test_it_works_with_tools_until_it_submits(agent):
     agent.says("", ("read", {"path": "in.txt"}))
     agent.says("Done.", ("submit", {"answer": "42"}))
     played = agent.play(files={"in.txt": "one\n"}, look=["out/a.txt"])
-    assert played.attempt.response == "42"
-    assert played.files == {"out/a.txt": "two\n"}
+    assert (played.attempt.response, played.files) == ("42", {"out/a.txt": "two\n"})
     used = played.of(ToolUsed)
     assert used[0].output == "[exit code 0]\nin.txt\n[standard error]\noops"
     assert used[0].exit_code == 0
@@ -107,8 +105,7 @@ def test_it_works_with_tools_until_it_submits(agent):
         "one\n",
         "Submitted.",
     ]
-    assert played.attempt.n_turns == 4
-    assert played.attempt.usage.calls == 4
+    assert (played.attempt.n_turns, played.attempt.usage.calls) == (4, 4)
     assert played.attempt.usage.cost_usd == pytest.approx(4 * 110e-6)
     assert played.attempt.limit is None
 
@@ -140,8 +137,7 @@ def test_only_chosen_tools_are_offered(agent):
     agent.says("", ("shell", {"command": "touch made"}))
     agent.says("", ("submit", {}))
     played = agent.play({"tools": ["read"]})
-    names = [tool["function"]["name"] for tool in agent.bodies[0]["tools"]]
-    assert names == ["read", "submit"]
+    assert [tool["function"]["name"] for tool in agent.bodies[0]["tools"]] == ["read", "submit"]
     assert played.of(ToolUsed)[0].output == (
         "Error: there is no tool 'shell'. The tools are read, submit."
     )
@@ -208,8 +204,7 @@ def test_when_nudges_are_used_up_the_submission_stands(agent):
     agent.says("", ("submit", {"answer": "a"}))
     agent.says("I am done.")
     played = agent.play({"reminders": 0}, place=_place(["no", "still no"], nudges=1))
-    assert len(played.of(Nudged)) == 1
-    assert played.attempt.response == "I am done."
+    assert (len(played.of(Nudged)), played.attempt.response) == (1, "I am done.")
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,7 @@ IN_FOLDER = SkillFolder("SKILL.md", "Some Folder")
     ],
 )
 def test_the_place_is_where_the_agent_looks(document, agent, skill_as, place):
-    facts = AGENTS[agent]
-    folder = SkillFolder(document, "x")
+    facts, folder = AGENTS[agent], SkillFolder(document, "x")
     at = {"skills": facts.skills, "instructions": facts.instructions}
     assert folder.path_for(NAMED, skill_as, **at) == place
 

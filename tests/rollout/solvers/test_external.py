@@ -68,8 +68,7 @@ def test_a_program_gets_the_task_and_finds_the_skill():
 
 def test_the_files_beside_the_skill_keep_their_mode():
     test = "#!/bin/sh\ntest -x .agents/skills/tidy/scripts/help.sh && echo executable\n"
-    played = play(external(), skill=SKILL, script=test)
-    assert played.attempt.response == "executable"
+    assert play(external(), skill=SKILL, script=test).attempt.response == "executable"
 
 
 def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in():
@@ -206,8 +205,7 @@ def test_a_stream_of_events_becomes_steps_usage_and_cost():
     )
     played = play(external("claude-code"), script=stream)
     assert [type(step) for step in played.steps] == [Asked, ModelSaid, ToolUsed, ModelSaid]
-    assert played.attempt.response == "a.txt"
-    assert played.attempt.n_turns == 2
+    assert (played.attempt.response, played.attempt.n_turns) == ("a.txt", 2)
     assert played.attempt.usage == Usage(2, 120, 5, cached_tokens=100, cost_usd=0.0125)
     assert [m.role for m in played.attempt.messages[2:]] == ["assistant", "tool", "assistant"]
 
@@ -217,8 +215,7 @@ def test_tokens_without_a_cost_are_priced_by_the_settings():
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
     )
-    solver = external("codex", price={"input": 2, "output": 10})
-    played = play(solver, script=stream)
+    played = play(external("codex", price={"input": 2, "output": 10}), script=stream)
     assert played.attempt.usage.cost_usd == pytest.approx(0.003)
 
 
@@ -237,13 +234,11 @@ def test_steps_beyond_the_limit_are_paid_for_all_the_same():
     played = play(external("claude-code"), limits={"steps": 2}, script=stream)
     assert len(played.of(ModelSaid)) == 2
     assert played.attempt.limit is Limit.STEPS
-    assert played.attempt.response == "end"
-    assert played.attempt.usage.prompt_tokens == 90
+    assert (played.attempt.response, played.attempt.usage.prompt_tokens) == ("end", 90)
 
 
 def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_path):
-    started = tmp_path / "started"
-    line = json.dumps(_said("begun"))
+    started, line = tmp_path / "started", json.dumps(_said("begun"))
     script = f"#!/bin/sh\necho '{line}'\nsleep 60 &\necho $! > {started}\nsleep 60\n"
     played = play(external("claude-code"), limits={"rollout_seconds": 0.5}, script=script)
     assert played.attempt.limit is Limit.TIME

@@ -24,8 +24,7 @@ def at_terminal(typed: str) -> tuple[HumanSolver, io.StringIO]:
 def test_a_person_reads_runs_and_submits():
     solver, shown = at_terminal("\necho hi | tee f\nfalse\nsubmit forty two\n")
     played = play(solver, "Say hi.", look=["f"])
-    assert played.files == {"f": "hi\n"}
-    assert played.attempt.response == "forty two"
+    assert (played.files, played.attempt.response) == ({"f": "hi\n"}, "forty two")
     assert [step.exit_code for step in played.of(ToolUsed)] == [0, 1]
     assert "Say hi." in shown.getvalue()
     assert "Be brief." in shown.getvalue()
@@ -94,10 +93,7 @@ def scripted(**settings: object) -> ScriptedSolver:
 def test_its_commands_are_run_one_after_the_other():
     solver = scripted(commands=["echo a > f; exit 3", ["sh", "-c", "cat f"]], answer="done")
     played = play(solver, look=["f"])
-    assert [step.output for step in played.of(ToolUsed)] == [
-        "[exit code 3]\n",
-        "[exit code 0]\na\n",
-    ]
+    assert [one.output for one in played.of(ToolUsed)] == ["[exit code 3]\n", "[exit code 0]\na\n"]
     assert played.attempt.response == "done"
     assert played.attempt.n_turns == len(played.of(ModelSaid)) == 3
     assert played.attempt.usage.calls == 0
@@ -107,8 +103,7 @@ def test_a_task_may_bring_its_own_script():
     metadata = {"script": {"commands": ["echo own > f"], "answer": "mine"}}
     task = Task("t", (Message("user", "x"),), metadata=metadata)
     played = play(scripted(commands=["false"]), task=task, look=["f"])
-    assert played.files == {"f": "own\n"}
-    assert played.attempt.response == "mine"
+    assert (played.files, played.attempt.response) == ({"f": "own\n"}, "mine")
 
 
 @pytest.mark.parametrize("script", [["echo"], {"comands": ["echo"]}, {"commands": 3}])

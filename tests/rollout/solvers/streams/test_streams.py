@@ -70,8 +70,7 @@ def test_what_the_real_program_wrote(agent):
     before, called, result, usage = RECORDED[agent]
     account = READERS[agent](recorded(agent))
     assert shown(account) == [*before, ("", [called]), result, ("It is made.", [])]
-    assert account.response == "It is made."
-    assert account.usage == usage
+    assert (account.response, account.usage) == ("It is made.", usage)
     assert (account.error, account.trouble, account.limit) == ("", "", None)
 
 
@@ -203,8 +202,7 @@ def test_codex_takes_a_connection_up_again():
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "ok"}},
         {"type": "turn.completed", "usage": {}},
     )
-    assert account.error == ""
-    assert account.response == "ok"
+    assert (account.error, account.response) == ("", "ok")
 
 
 def test_gemini():
