@@ -21,8 +21,7 @@ def test_log_is_newest_first_with_parents_and_trailers(bench, repository):
 
 
 def test_parents_are_told_first_one_first(bench, repository):
-    ledger = bench.open(repository)
-    base = bench.git(repository, "rev-parse", "main")
+    ledger, base = bench.open(repository), bench.git(repository, "rev-parse", "main")
     tip = bench.train(ledger, "one\n")
     assert parents(ledger.git, tip)[0] == base
     assert len(parents(ledger.git, tip)) == 2
@@ -31,8 +30,7 @@ def test_parents_are_told_first_one_first(bench, repository):
 
 def test_log_stops_at_since_and_limit(bench, repository):
     ledger = bench.open(repository)
-    root = ledger.sync().base
-    first = bench.train(ledger, "one\n")
+    root, first = ledger.sync().base, bench.train(ledger, "one\n")
     second = bench.train(ledger, "two\n")
     subjects = [commit.subject for commit in ledger.log(second, since=first)]
     assert subjects == ["Merge two", "Write two"]

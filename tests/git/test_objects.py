@@ -35,8 +35,7 @@ def test_name_of_nothing_is_none_and_the_next_answer_is_right(git, name):
 
 
 def test_ref_is_looked_up_anew_each_time(bench, repository, git):
-    before = objects.find(git, "main")
-    after = bench.save(repository, "file", "x")
+    before, after = objects.find(git, "main"), bench.save(repository, "file", "x")
     found = objects.find(git, "main")
     assert before is not None
     assert found is not None
@@ -66,8 +65,7 @@ def test_housekeeping_and_a_move_in_between_do_no_harm(bench, repository, git):
     assert found is not None
     assert found.content == b"old"
     repository.rename(repository.with_name("moved"))
-    again = objects.find(git, old)
-    assert again == found
+    assert objects.find(git, old) == found
 
 
 def test_database_that_cannot_be_written_is_told_in_git_s_words(repository, git):
@@ -110,8 +108,7 @@ PATHS = st.lists(st.sampled_from(["a", "a.b", "a0", "b", "ü"]), min_size=1, max
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Git:
-    folder = tmp_path_factory.mktemp("trees")
-    git = Git(folder)
+    git = Git(tmp_path_factory.mktemp("trees"))
     git.run("init", "--quiet")
     return git
 
@@ -145,8 +142,7 @@ def test_tree_is_that_of_git_s_index(bare, paths, data):
     known = without_clashes(paths)
     before = data.draw(st.lists(st.sampled_from(known), unique=True)) if known else []
     texts = st.none() | st.sampled_from(["x", "y"])
-    changes = {path: data.draw(texts) for path in known}
-    empty = bare.text("mktree")
+    changes, empty = {path: data.draw(texts) for path in known}, bare.text("mktree")
     old = change_tree(bare, empty, dict.fromkeys(before, "old"))
     assert old == by_index(bare, empty, dict.fromkeys(before, "old"))
     assert change_tree(bare, old, changes) == by_index(bare, old, changes)
@@ -181,10 +177,8 @@ def test_tree_that_does_not_exist_is_said(bare):
 def test_text_is_written_and_read_byte_for_byte(bench, repository):
     (repository / ".gitattributes").write_text("* text eol=crlf\n")
     bench.git(repository, "config", "core.autocrlf", "true")
-    ledger = bench.open(repository)
-    text = "a\r\nb\n\u00e4 no newline"
-    commit = bench.step(ledger, text)
-    assert ledger.read(commit, bench.skill) == text
+    ledger, text = bench.open(repository), "a\r\nb\n\u00e4 no newline"
+    assert ledger.read(bench.step(ledger, text), bench.skill) == text
 
 
 def test_absent_file_is_none(bench, repository):

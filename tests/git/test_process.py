@@ -14,10 +14,6 @@ from skillopt_ci.git import objects
 from skillopt_ci.git.process import BatchProcess, Git, redact
 
 
-def read_line(answers: IO[bytes]) -> bytes:
-    return answers.readline()
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -63,11 +59,10 @@ def test_missing_git_is_said(tmp_path):
 def test_ask_answers_each_request(repository):
     git = Git(repository)
     names = [
-        git.ask("cat-file", "--batch-check", request=name + b"\n", read=read_line)
+        git.ask("cat-file", "--batch-check", request=name + b"\n", read=lambda out: out.readline())
         for name in (b"HEAD", b"nowhere")
     ]
-    assert names[0].split()[1] == b"commit"
-    assert names[1] == b"nowhere missing\n"
+    assert (names[0].split()[1], names[1]) == (b"commit", b"nowhere missing\n")
 
 
 def test_ask_reports_command_folder_and_message(tmp_path):
@@ -85,8 +80,7 @@ def test_setting_is_asked_for_once(repository):
 
 def test_git_speaks_english_to_us(tmp_path, monkeypatch):
     monkeypatch.setenv("LANGUAGE", "de")
-    said = Git(tmp_path).text("-c", "alias.said=!echo $LANGUAGE $LC_ALL", "said")
-    assert said == "C C"
+    assert Git(tmp_path).text("-c", "alias.said=!echo $LANGUAGE $LC_ALL", "said") == "C C"
 
 
 #: Answers each line with its process id and the line.

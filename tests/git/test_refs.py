@@ -181,8 +181,7 @@ def test_broken_ref_is_put_back_from_the_reflog(bench, repository, content, *, p
     bench.train(ledger, "one\n")
     if packed:
         bench.git(repository, "pack-refs", "--all")
-    tip = bench.train(ledger, "two\n")
-    candidate = bench.step(ledger, "three\n")
+    tip, candidate = bench.train(ledger, "two\n"), bench.step(ledger, "three\n")
     ledger.push_candidate(candidate)
     for name in (SKILLS, "refs/heads/skillopt-candidate/demo"):
         (repository / ".git" / name).write_bytes(content)
@@ -220,8 +219,7 @@ def test_broken_ref_is_put_right_by_the_remote(bench, here, elsewhere, name, *, 
 
 def test_broken_ref_that_nobody_knows_is_left_for_a_person(bench, repository):
     ledger = bench.open(repository)
-    tip = bench.train(ledger, "one\n")
-    file = repository / ".git" / SKILLS
+    tip, file = bench.train(ledger, "one\n"), repository / ".git" / SKILLS
     file.write_bytes(b"")
     shutil.rmtree(repository / ".git/logs")
     with (
@@ -240,8 +238,7 @@ def test_broken_ref_that_nobody_knows_is_left_for_a_person(bench, repository):
 
 
 def test_broken_branch_of_somebody_else_is_not_touched(bench, repository):
-    ledger = bench.open(repository)
-    other = repository / ".git/refs/heads/other"
+    ledger, other = bench.open(repository), repository / ".git/refs/heads/other"
     other.write_bytes(b"")
     with ledger.lock():
         tip = bench.train(ledger, "one\n")

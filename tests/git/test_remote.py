@@ -100,9 +100,7 @@ def test_lock_that_stays_on_the_remote_is_named(bench, here, origin, pauses, lef
 
 
 @pytest.mark.parametrize("moves", [False, True])
-def test_lock_that_another_push_lets_go_of_is_waited_for(
-    bench, here, origin, monkeypatch, *, moves
-):
+def test_lock_that_another_push_releases_is_waited_for(bench, here, origin, monkeypatch, *, moves):
     ledger = bench.open(here)
     commit = bench.step(ledger, "one\n")
     ledger.push_candidate(commit)

@@ -21,8 +21,7 @@ def test_new_run_stands_on_base(bench, here):
 
 def test_other_clone_goes_on_where_the_first_stopped(bench, here, elsewhere):
     first = bench.open(here)
-    tip = bench.train(first, "one\n")
-    candidate = bench.step(first, "two\n")
+    tip, candidate = bench.train(first, "one\n"), bench.step(first, "two\n")
     first.push_candidate(candidate)
     position = bench.open(elsewhere).sync()
     assert (position.tip, position.candidate) == (tip, candidate)
@@ -114,8 +113,7 @@ def test_checked_out_branch_is_read_but_left_alone(bench, here, elsewhere):
     first = bench.train(bench.open(here), "one\n")
     bench.git(here, "switch", "--quiet", "skillopt/demo")
     second = bench.train(bench.open(elsewhere), "two\n")
-    assert bench.open(here).sync().tip == second
-    assert bench.ref(here, SKILLS) == first
+    assert (bench.open(here).sync().tip, bench.ref(here, SKILLS)) == (second, first)
 
 
 def test_missing_base_suggests_the_nearest(bench, here, repository):
@@ -149,8 +147,7 @@ def test_fetch_settings_of_the_user_do_not_widen_the_fetch(bench, here, elsewher
 
 def test_branch_that_vanishes_while_we_look_is_simply_gone(bench, here, origin):
     ledger = bench.open(here)
-    candidate = bench.step(ledger, "one\n")
-    ledger.push_candidate(candidate)
+    ledger.push_candidate(bench.step(ledger, "one\n"))
     bench.hook(
         here, "upload-pack",
         f'[ ! -e asked ] || git -C "{origin}" update-ref -d refs/heads/skillopt-candidate/demo\n'
@@ -175,8 +172,7 @@ def test_second_candidate_loses(bench, here, elsewhere, origin):
     second.push_candidate(theirs)
     with pytest.raises(LostRace, match="another run moved"):
         first.push_candidate(mine)
-    assert bench.ref(origin, CANDIDATE) == theirs
-    assert bench.ref(here, CANDIDATE) == ""
+    assert (bench.ref(origin, CANDIDATE), bench.ref(here, CANDIDATE)) == (theirs, "")
 
 
 def test_second_local_candidate_loses(bench, repository):
@@ -217,8 +213,7 @@ def test_run_that_got_there_first_is_never_overwritten(bench, here, elsewhere, o
     mine = bench.open(here)
     if not first_step:
         bench.train(mine, "zero\n")
-    position = mine.sync()
-    candidate = bench.step(mine, "mine\n")
+    position, candidate = mine.sync(), bench.step(mine, "mine\n")
     theirs = bench.train(bench.open(elsewhere), "theirs\n")
     with pytest.raises(LostRace):
         mine.advance(position.tip, candidate)
@@ -246,8 +241,7 @@ def test_local_race_is_lost_too(bench, repository):
 
 def test_branch_deleted_meanwhile_is_not_recreated(bench, here, origin):
     ledger = bench.open(here)
-    tip = bench.train(ledger, "one\n")
-    commit = bench.step(ledger, "two\n")
+    tip, commit = bench.train(ledger, "one\n"), bench.step(ledger, "two\n")
     bench.git(origin, "update-ref", "-d", SKILLS)
     with pytest.raises(LostRace):
         ledger.advance(tip, commit)
@@ -281,8 +275,7 @@ def test_death_after_the_push_heals_with_the_next_sync(bench, here, origin):
     with pytest.raises(PushRefused):
         ledger.advance(None, candidate, candidate)
     frozen.unlink()
-    assert bench.ref(origin, SKILLS) == candidate
-    assert bench.ref(here, SKILLS) == ""
+    assert (bench.ref(origin, SKILLS), bench.ref(here, SKILLS)) == (candidate, "")
     position = ledger.sync()
     assert (position.tip, position.candidate) == (candidate, None)
     assert (bench.ref(here, SKILLS), bench.ref(here, CANDIDATE)) == (candidate, "")

@@ -133,8 +133,7 @@ def test_it_waits_as_long_as_it_is_asked(pulled, status, operation):
     client = pulled.client()
     get_pull_request(client, 1)
     keep_comment(client, 1, BODY)
-    assert pulled.waits == [7.0]
-    assert pulled.hub.own_comments() == [BODY]
+    assert (pulled.waits, pulled.hub.own_comments()) == ([7.0], [BODY])
 
 
 @pytest.mark.parametrize("status", [403, 429])

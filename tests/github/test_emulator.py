@@ -8,15 +8,11 @@ from github_server.emulator import INSTALLED, emulating
 from github_server.exchanges import recording
 from github_server.scene import SKILL, WANTED
 
+from skillopt_ci.github import pull_requests
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Access, Client, Refused, RetryPolicy, connect
 from skillopt_ci.github.comments import keep_comment, review_notes
-from skillopt_ci.github.pull_requests import (
-    file_at,
-    get_pull_request,
-    keep_pull_request,
-    merge_pull_request,
-)
+from skillopt_ci.github.pull_requests import file_at, keep_pull_request, merge_pull_request
 from skillopt_ci.github.types import Annotation, Change, WantedCheck
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm has not installed the emulator")
@@ -65,7 +61,7 @@ def test_the_pull_request_is_kept(client, pull):
     wanted = replace(WANTED, labels=("skillopt",), draft=False, body="New")
     first, second = keep_pull_request(client, wanted), keep_pull_request(client, wanted)
     assert second.change == Change.UNCHANGED
-    assert first.number == second.number == get_pull_request(client, pull).number
+    assert first.number == second.number == pull_requests.get_pull_request(client, pull).number
 
 
 def test_the_comment_is_found_among_hundreds(client, pull):

@@ -24,8 +24,7 @@ def writes(scene: Scene) -> list[str]:
 
 
 def test_the_first_commit_opens_one(scene, client):
-    head = scene.step()
-    kept = keep_pull_request(client, WANTED)
+    head, kept = scene.step(), keep_pull_request(client, WANTED)
     assert kept.change == Change.CREATED
     pull = get_pull_request(client, 1)
     assert (kept.number, pull.head.sha) == (1, head)
@@ -98,8 +97,7 @@ def test_a_branch_that_was_deleted_gets_a_new_one(scene, client):
     assert get_pull_request(client, 1).state == "closed"
     scene.step("from the start\n")
     kept = keep_pull_request(client, WANTED)
-    assert kept.change == Change.CREATED
-    assert kept.number == 2
+    assert (kept.change, kept.number) == (Change.CREATED, 2)
 
 
 def test_deleting_and_restoring_the_branch_is_still_a_no(scene, client):
@@ -125,13 +123,11 @@ def test_after_a_merge_the_next_step_opens_another(scene, client):
 def test_a_fork_with_a_branch_of_that_name_is_not_ours(scene, client):
     head = scene.step()
     pulls.add(scene.hub, "eve", head, head="skillopt/demo", base="main", head_repo="octo/fork")
-    kept = keep_pull_request(client, WANTED)
-    assert kept.number == 2
+    assert keep_pull_request(client, WANTED).number == 2
 
 
 def test_one_whose_fork_is_gone_can_be_read(scene, client):
-    head = scene.step()
-    pulls.add(scene.hub, "eve", head, head="x", base="main", head_repo=None)
+    pulls.add(scene.hub, "eve", scene.step(), head="x", base="main", head_repo=None)
     assert get_pull_request(client, 1).number == 1
 
 
@@ -146,8 +142,7 @@ def test_without_draft_pull_requests_it_opens_a_ready_one(scene, client):
 def test_a_lost_answer_does_not_open_two(scene, client):
     scene.step()
     scene.hub.fail("POST /pulls", 502, after=True)
-    kept = keep_pull_request(client, WANTED)
-    assert (kept.number, len(scene.hub.pulls)) == (1, 1)
+    assert (keep_pull_request(client, WANTED).number, len(scene.hub.pulls)) == (1, 1)
 
 
 def test_jobs_at_the_same_time_open_one(scene):
@@ -291,8 +286,7 @@ def test_the_skill_of_a_fork_is_read_as_data(scene, client):
 
 
 def test_a_large_file_is_read_whole(scene, client):
-    head = scene.step("0123456789" * 150_000)
-    assert file_at(client, SKILL, head) == b"0123456789" * 150_000
+    assert file_at(client, SKILL, scene.step("0123456789" * 150_000)) == b"0123456789" * 150_000
 
 
 def test_folders_and_what_is_not_there_are_none(scene, client):

@@ -179,8 +179,7 @@ def test_a_disk_without_room_for_temporary_files_is_told(checkout):
 
 
 def test_an_output_in_ascii_is_written_to(workshop):
-    checkout = workshop.checkout()
-    code, told = printed(checkout, "check", "", PYTHONIOENCODING="ascii")
+    code, told = printed(workshop.checkout(), "check", "", PYTHONIOENCODING="ascii")
     assert code == 0, told
 
 

@@ -79,9 +79,7 @@ def test_headers_take_values_from_the_environment(checkout, cli, api, monkeypatc
 
 
 @pytest.mark.parametrize("value", [None, "", "blue\u200bteam"])
-def test_a_header_without_its_variable_is_told_before_a_call(
-    checkout, cli, api, monkeypatch, value
-):
+def test_a_header_without_its_variable_is_told_before_calls(checkout, cli, api, monkeypatch, value):
     if value is not None:
         monkeypatch.setenv("GATEWAY_TEAM", value)
     url = f"{api.url}/v1"

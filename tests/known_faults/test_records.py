@@ -54,8 +54,7 @@ def test_a_run_is_read_though_origin_never_answers(merged, monkeypatch):
 
 def test_report_of_a_shallow_clone_is_written_without_origin(workshop):
     origin = workshop.origin()
-    trainer = workshop.clone(origin, "trainer")
-    trainer.run(*SHORT, "git.remote=origin")
+    workshop.clone(origin, "trainer").run(*SHORT, "git.remote=origin")
     clone = workshop.clone(origin, "clone", "--depth=1", "--no-single-branch")
     shutil.rmtree(origin)
     done = in_process(clone.folder, "report")
@@ -75,11 +74,9 @@ def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(checkout, model_s
 
 def test_a_step_and_an_evaluation_mean_the_same_by_plus_and_minus(checkout):
     stepped = in_process(checkout.folder, "step").stdout
-    compared = in_process(
-        checkout.folder, "eval", "initial", "current", "--split", "selection"
-    ).stdout
+    told = in_process(checkout.folder, "eval", "initial", "current", "--split", "selection").stdout
     pattern = r"\+0\.250 ± ([\d.]+)"
-    (first,), (second,) = re.findall(pattern, stepped), re.findall(pattern, compared)
+    (first,), (second,) = re.findall(pattern, stepped), re.findall(pattern, told)
     assert first == second
 
 

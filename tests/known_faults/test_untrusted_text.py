@@ -11,7 +11,7 @@ import pytest
 import yaml
 from command_line import in_process, overrides, skillopt_ci
 
-from tests.conftest import Checkout, ModelServer
+from tests.conftest import Checkout
 from tests.known_faults.conftest import Cli
 
 #: Aliases of aliases: nine levels of nine, which expand to hundreds of millions of texts.
@@ -44,13 +44,8 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def answering(server: ModelServer, text: str) -> None:
-    """Have the models say ``text`` to everything."""
-    server.answer = lambda system, prompt: text
-
-
 def test_a_pathological_pattern_of_the_regex_scorer_ends_in_time(checkout, model_server):
-    answering(model_server, "a" * 60 + "!")
+    model_server.answer = lambda system, prompt: "a" * 60 + "!"
     scorer = 'scorer={type: regex, pattern: "^(a+)+$"}'
     line = ("eval", SKILL, "--json", *overrides(scorer, *ONE_TASK))
     done = skillopt_ci(checkout.folder, *line, seconds=20)
@@ -217,8 +212,7 @@ def test_promptfoos_other_tests_are_tasks_all_the_same(checkout, cli, assertion)
     tests.append({"vars": {"q": "Say more"}, "assert": [assertion]})
     promptfoo = {"prompts": ["{{q}}"], "providers": ["echo"], "tests": tests}
     checkout.write("promptfooconfig.yaml", yaml.safe_dump(promptfoo))
-    file = checkout.folder / "skillopt.yaml"
-    ours = yaml.safe_load(file.read_text(encoding="utf-8"))
+    ours = yaml.safe_load((checkout.folder / "skillopt.yaml").read_text(encoding="utf-8"))
     kept = {key: value for key, value in ours.items() if key not in ("tasks", "scorer")}
     environment = {"type": "promptfoo", "file": "promptfooconfig.yaml", "split": "2:1:7"}
     checkout.write("skillopt.yaml", yaml.safe_dump({**kept, "environment": environment}))

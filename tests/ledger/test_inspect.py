@@ -35,8 +35,7 @@ def test_unpushed_steps_count_where_they_are_ahead(bench, here):
 
 def test_a_single_branch_clone_fetches_the_skills_branch(bench, here, origin):
     tip = bench.train(bench.open(here), "one\n")
-    clone = bench.clone(origin, "small", "--depth=1", "--single-branch")
-    assert newest(bench.open(clone)) == tip
+    assert newest(bench.open(bench.clone(origin, "small", "--depth=1", "--single-branch"))) == tip
 
 
 def test_reading_moves_nothing_that_the_user_sees(bench, here):
@@ -52,8 +51,7 @@ def test_a_base_that_is_not_there_is_named(bench, repository):
 
 
 def test_a_name_resolves_to_a_commit_or_to_nothing(bench, repository):
-    ledger = bench.open(repository)
-    head = bench.git(repository, "rev-parse", "HEAD")
+    ledger, head = bench.open(repository), bench.git(repository, "rev-parse", "HEAD")
     assert resolve(ledger, "main") == resolve(ledger, head[:10]) == head
     assert resolve(ledger, "no-such-branch") is None
     assert resolve(ledger, "--all") is None

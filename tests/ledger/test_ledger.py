@@ -47,8 +47,7 @@ def test_dirty_checkout_stays_byte_for_byte(bench, here, detached):
     if detached:
         bench.git(here, "checkout", "--quiet", "--detach")
     make_dirty(bench, here)
-    before = checkout_state(bench, here)
-    ledger = bench.open(here)
+    before, ledger = checkout_state(bench, here), bench.open(here)
     ledger.preflight(ledger.sync())
     bench.train(ledger, "one\n")
     bench.train(ledger, "two\n")
@@ -79,8 +78,7 @@ def test_revert_undoes_the_candidate_but_keeps_its_record(bench, here):
     ledger = bench.open(here)
     candidate = bench.step(ledger, "worse\n")
     before = ledger.log(candidate, limit=1)[0].parents[0]
-    note = {".skillopt/demo/note": "tried\n"}
-    reverted = ledger.commit((candidate,), before, note, "Revert")
+    reverted = ledger.commit((candidate,), before, {".skillopt/demo/note": "tried\n"}, "Revert")
     assert ledger.read(reverted, bench.skill) == "# Skill\n"
     assert ledger.read(reverted, ".skillopt/demo/note") == "tried\n"
     assert ledger.log(reverted, limit=1)[0].parents == (candidate,)
@@ -170,8 +168,7 @@ def test_github_is_told_that_the_folder_is_generated():
 
 
 def test_a_record_reads_back_as_it_was_written():
-    files = {FOLDER.state: document(state())}
-    assert FOLDER.read_state(files.get) == state()
+    assert FOLDER.read_state({FOLDER.state: document(state())}.get) == state()
 
 
 def test_history_is_one_line_per_event_oldest_first():

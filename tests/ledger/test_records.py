@@ -1,22 +1,15 @@
 import pytest
 from pydantic import ValidationError
 
-from skillopt_ci.ledger.evidence import (
-    EditRecord,
-    Measurement,
-    ProposalRecord,
-    RolloutRecord,
-    TaskOutcome,
-    rounded,
-)
+from skillopt_ci.ledger import evidence
 from skillopt_ci.ledger.records import Decision, HistoryEntry, StepRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
 
 
-def proposal(before: str, after: str) -> ProposalRecord:
-    return ProposalRecord(
-        rollout=RolloutRecord(hard=0, soft=0, n=0, errors=0),
+def proposal(before: str, after: str) -> evidence.ProposalRecord:
+    return evidence.ProposalRecord(
+        rollout=evidence.RolloutRecord(hard=0, soft=0, n=0, errors=0),
         n_failure_patches=0,
         n_success_patches=0,
         n_edits_merged=0,
@@ -35,12 +28,12 @@ def decision(action: str) -> Decision:
 
 
 def test_noise_of_floating_point_is_not_written():
-    assert rounded(Usage(cost_usd=0.1 + 0.2)).cost_usd == 0.3
+    assert evidence.rounded(Usage(cost_usd=0.1 + 0.2)).cost_usd == 0.3
 
 
 def test_a_record_cannot_be_changed():
     with pytest.raises(ValidationError, match="frozen"):
-        Measurement(hard=0, soft=0, score=0).hard = 1.0
+        evidence.Measurement(hard=0, soft=0, score=0).hard = 1.0
 
 
 def test_a_key_of_a_later_version_is_refused_not_lost():
@@ -51,14 +44,14 @@ def test_a_key_of_a_later_version_is_refused_not_lost():
 
 
 def test_a_measurement_counts_what_was_measured():
-    found = Measurement(hard=0, soft=0, score=0, tasks={"a": (0.0, 0.5)}, errors=("b",))
+    found = evidence.Measurement(hard=0, soft=0, score=0, tasks={"a": (0.0, 0.5)}, errors=("b",))
     assert found.n == 1
-    assert Measurement.model_validate_json(found.model_dump_json()) == found
+    assert evidence.Measurement.model_validate_json(found.model_dump_json()) == found
 
 
 @pytest.mark.parametrize(("status", "failed"), [(Status.SCORED, True), (Status.ERROR, False)])
 def test_an_error_is_no_failure_of_the_model(status, failed):
-    assert TaskOutcome(id="t", status=status, hard=0, soft=0).failed is failed
+    assert evidence.TaskOutcome(id="t", status=status, hard=0, soft=0).failed is failed
 
 
 @pytest.mark.parametrize(
@@ -66,7 +59,7 @@ def test_an_error_is_no_failure_of_the_model(status, failed):
     [("applied_insert_after_fallback_append", True), ("skipped_empty_content", False)],
 )
 def test_an_edit_was_applied_or_skipped(status, applied):
-    assert EditRecord(op="append", status=status).applied is applied
+    assert evidence.EditRecord(op="append", status=status).applied is applied
 
 
 def test_a_proposal_changed_the_skill_or_not():
