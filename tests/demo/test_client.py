@@ -6,15 +6,11 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.demo.client import MODELS, SimulatedClient, complete, find_model
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
+from skillopt_ci.model.types import ChatRequest, Role, Usage
 
 CONFIG = ModelRole(provider="simulated", model="simulated-target")
 REQUEST = ChatRequest(Role.TARGET, "rollout", (Message("user", "x" * 40),))
 NOTE = (Message("user", "Note: Paid 480 EUR to Oak Tower on 7 March 2026."),)
-
-
-def reply(request: ChatRequest = REQUEST) -> ChatReply:
-    return asyncio.run(SimulatedClient(CONFIG, Role.TARGET).complete(request))
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -37,4 +33,5 @@ def test_client_refuses_an_unknown_model_before_any_call():
 
 
 def test_client_counts_tokens_that_cost_nothing():
-    assert reply().usage == Usage(calls=1, prompt_tokens=10, completion_tokens=24, cost_usd=0.0)
+    reply = asyncio.run(SimulatedClient(CONFIG, Role.TARGET).complete(REQUEST))
+    assert reply.usage == Usage(calls=1, prompt_tokens=10, completion_tokens=24, cost_usd=0.0)

@@ -10,20 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Gradient
+from skillopt_ci.demo import optimizer
 from skillopt_ci.demo.client import answer
-from skillopt_ci.demo.optimizer import (
-    MISHAPS,
-    MOST_CAUSES,
-    Edit,
-    analyse_failures,
-    broken_conventions,
-    condense,
-    lapse_notes,
-    merge_edits,
-    mishap,
-    propose,
-    slow_update,
-)
 from skillopt_ci.demo.prompt_reader import AnalystBrief, Trajectory, read_failures
 from skillopt_ci.demo.world import CONVENTIONS, Dice, content_key, stances
 from skillopt_ci.messages import Message, fenced
@@ -65,14 +53,14 @@ def stage(name: str, user: str) -> tuple[Message, ...]:
 # Analysts.
 
 
-def edits_of(brief: AnalystBrief, dice: Dice) -> list[Edit]:
-    return analyse_failures(brief, dice)[2]
+def edits_of(brief: AnalystBrief, dice: Dice) -> list[optimizer.Edit]:
+    return optimizer.analyse_failures(brief, dice)[2]
 
 
 def test_broken_conventions_compares_answers_with_references():
-    assert broken_conventions([SEEN, SEEN]) == {"date": 2, "vendor": 2}
+    assert optimizer.broken_conventions([SEEN, SEEN]) == {"date": 2, "vendor": 2}
     strange, unreferenced = replace(SEEN, answer="no idea"), replace(SEEN, references=())
-    assert broken_conventions([strange, unreferenced, replace(SEEN, prompt="?")]) == {}
+    assert optimizer.broken_conventions([strange, unreferenced, replace(SEEN, prompt="?")]) == {}
 
 
 def test_analyst_adds_a_missing_rule_with_its_support(dice):
@@ -102,7 +90,7 @@ def test_analyst_avoids_a_rejected_wording(rejected, dice):
     assert f"- {rejected}" not in [edit["content"] for edit in edits]
 
 
-@pytest.mark.parametrize("kind", MISHAPS)
+@pytest.mark.parametrize("kind", optimizer.MISHAPS)
 def test_each_mishap_can_happen(kind, dice, rates):
     skilled = replace(BRIEF, skill=f"- {CONVENTIONS['tax'].rules[0]}\n")
     plain = edits_of(skilled, dice)
@@ -112,7 +100,7 @@ def test_each_mishap_can_happen(kind, dice, rates):
 
 def test_mishap_is_none_where_there_is_nothing_to_propose(dice):
     rejected = "\n".join(convention.harmful for convention in CONVENTIONS.values())
-    assert mishap("harmful", replace(BRIEF, previous=rejected), dice) is None
+    assert optimizer.mishap("harmful", replace(BRIEF, previous=rejected), dice) is None
 
 
 # Reminders.
@@ -120,18 +108,18 @@ def test_mishap_is_none_where_there_is_nothing_to_propose(dice):
 
 def test_lapse_is_a_broken_rule_that_the_skill_states():
     skill = f"# Skill\n\n- {FIRST}\n"
-    (note,) = lapse_notes(replace(BRIEF, skill=skill))
+    (note,) = optimizer.lapse_notes(replace(BRIEF, skill=skill))
     assert note.lower().endswith(FIRST.lower())
     assert stances(note)["date"] == {"for"}
-    assert lapse_notes(replace(BRIEF, skill=f"{skill}- {WRONG}\n")) == []
-    assert lapse_notes(replace(BRIEF, skill=with_notes(skill, [note]))) == []
+    assert optimizer.lapse_notes(replace(BRIEF, skill=f"{skill}- {WRONG}\n")) == []
+    assert optimizer.lapse_notes(replace(BRIEF, skill=with_notes(skill, [note]))) == []
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_reminders_are_written_only_where_they_are_asked_for(wanted, dice):
     parts = ["analyst_error", *(["analyst_error_skill_aware"] if wanted else [])]
     system = "\n\n".join(map(PROMPTS.text, parts))
-    told = propose(asked(system, "### Trajectory 1 (id=a)\n"), dice)
+    told = optimizer.propose(asked(system, "### Trajectory 1 (id=a)\n"), dice)
     assert ("appendix_notes" in told) == wanted
 
 
@@ -139,20 +127,20 @@ def test_condense_keeps_one_reminder_of_each_subject():
     notes = [f"Before you answer, look again: {FIRST}", SECOND, "Stay calm."]
     shown = fenced("\n".join(f"- {note}" for note in notes))
     prompt = library.section("Reminders (3 total)", shown)
-    assert condense(prompt) == {"appendix_notes": [FIRST, "Stay calm."]}
-    assert condense("") == {"appendix_notes": []}
+    assert optimizer.condense(prompt) == {"appendix_notes": [FIRST, "Stay calm."]}
+    assert optimizer.condense("") == {"appendix_notes": []}
 
 
 # Merges of edits.
 
 
-def edit(content: str, support: int = 2, **fields: object) -> Edit:
+def edit(content: str, support: int = 2, **fields: object) -> optimizer.Edit:
     return {"op": "append", "content": content, "support_count": support, **fields}
 
 
-def merged(dice: Dice, *edits: Edit) -> list[dict[str, Any]]:
+def merged(dice: Dice, *edits: optimizer.Edit) -> list[dict[str, Any]]:
     prompt = f"## Patches to merge\n\n```json\n{json.dumps(edits)}\n```"
-    found = merge_edits(prompt, dice)["edits"]
+    found = optimizer.merge_edits(prompt, dice)["edits"]
     assert isinstance(found, list)
     return found
 
@@ -176,7 +164,7 @@ def test_merge_keeps_one_edit_of_each_subject(edits, kept, dice):
 
 
 def test_ranking_prefers_support(dice):
-    reply = propose(stage("ranking", POOL), dice)
+    reply = optimizer.propose(stage("ranking", POOL), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])["selected_indices"] == [1, 2]
 
 
@@ -214,7 +202,7 @@ def comparison(failures: tuple[Trajectory, ...], skill: str = BARE, guidance: st
 @pytest.fixture
 def guidance(dice: Dice) -> Callable[..., list[str]]:
     return lambda *about: str(
-        slow_update(comparison(*about), dice)["slow_update_content"]
+        optimizer.slow_update(comparison(*about), dice)["slow_update_content"]
     ).splitlines()
 
 
@@ -226,7 +214,7 @@ def test_failures_are_read_back(failures):
 
 def test_guidance_states_a_rule_then_reminds_of_it(failures, guidance):
     rules = guidance(failures)
-    assert len(rules) == MOST_CAUSES
+    assert len(rules) == optimizer.MOST_CAUSES
     assert not any("Check last" in line for line in rules)
     assert all(line.startswith("- Check last: ") for line in guidance(failures, "\n".join(rules)))
 
@@ -240,7 +228,7 @@ def test_guidance_keeps_what_it_said(failures, guidance):
 
 @pytest.mark.parametrize("name", ["slow_update", "meta_skill", "appendix_consolidate"])
 def test_real_prompts_name_their_stage(name, failures, dice):
-    reply = propose(asked(PROMPTS.text(name), comparison(failures)), dice)
+    reply = optimizer.propose(asked(PROMPTS.text(name), comparison(failures)), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
 
 
@@ -248,24 +236,23 @@ def test_real_prompts_name_their_stage(name, failures, dice):
 
 
 def test_unknown_stage_is_answered_with_an_empty_object():
-    assert all("{}" in propose(stage("someday", "?"), Dice(0, str(k))) for k in range(20))
+    assert all("{}" in optimizer.propose(stage("someday", "?"), Dice(0, str(k))) for k in range(20))
 
 
 def test_retry_may_mend_a_malformed_reply(rates):
     first = stage("ranking", POOL)
-    good = propose(first, Dice(0, "k"))
+    good = optimizer.propose(first, Dice(0, "k"))
     rates(malformed=0.5)
     retry = (*first, Message("assistant", "?"), Message("user", "That was no JSON object."))
-    told = [propose(first, Dice(k, content_key(first))) for k in range(40)]
-    again = [propose(retry, Dice(k, content_key(retry))) for k in range(40)]
+    told = [optimizer.propose(first, Dice(k, content_key(first))) for k in range(40)]
+    again = [optimizer.propose(retry, Dice(k, content_key(retry))) for k in range(40)]
     bad = [k for k in range(40) if "reasoning" not in told[k] or len(told[k]) < len(good) // 2]
     assert 5 < len(bad) < 35
     assert any("selected_indices" in again[k] and again[k] != told[k] for k in bad)
 
 
 def grade_of(prompt: str) -> float:
-    reply = propose((Message("user", prompt),), Dice(0, prompt))
-    score = json.loads(reply)["score"]
+    score = json.loads(optimizer.propose((Message("user", prompt),), Dice(0, prompt)))["score"]
     assert isinstance(score, float)
     return score
 
@@ -279,4 +266,4 @@ def test_grade_is_the_share_of_known_words():
 @given(st.sampled_from(["analyst_error", "analyst_success", "merge_final", "ranking"]), st.text())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_propose_takes_any_prompt(name, user):
-    assert propose(stage(name, f"## Trajectory 1\n{user}"), Dice(0, user))
+    assert optimizer.propose(stage(name, f"## Trajectory 1\n{user}"), Dice(0, user))

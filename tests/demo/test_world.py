@@ -5,21 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.demo import world
 from skillopt_ci.demo.optimizer import PLATITUDES
-from skillopt_ci.demo.world import (
-    CONVENTIONS,
-    MONTHS,
-    QUARTERS,
-    Dice,
-    Note,
-    conflicting_line,
-    content_key,
-    conventions_followed,
-    ledger_line,
-    read_note,
-    stances,
-    subject,
-)
+from skillopt_ci.demo.world import CONVENTIONS, Dice, Note, ledger_line, read_note, subject
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.prompts.library import Prompts
 from tests.support.office_tasks import ledger_tasks
@@ -52,7 +40,7 @@ def amounts(draw: st.DrawFn) -> str:
 NOTES = st.builds(
     Note,
     date=DAYS.map(date.isoformat)
-    | DAYS.map(lambda day: f"{day.day} {MONTHS[day.month - 1]} {day.year}"),
+    | DAYS.map(lambda day: f"{day.day} {world.MONTHS[day.month - 1]} {day.year}"),
     vendor=st.sampled_from(["Blue Heron Press", "Oak & Sons", "Nordwind", "DHL", "IKEA WORKS"]),
     amount=amounts(),
     currency=st.sampled_from(["EUR", "USD", "SEK"]),
@@ -62,7 +50,7 @@ NOTES = st.builds(
     reference=st.just("") | st.integers(1, 99_999).map(str),
     tax=st.sampled_from(["", "5", "19"]),
     department=st.sampled_from(["", "12", "90"]),
-    quarter=st.sampled_from(["", *QUARTERS]),
+    quarter=st.sampled_from(["", *world.QUARTERS]),
 )
 # Dice and keys.
 
@@ -85,15 +73,15 @@ def test_content_key_depends_on_roles_texts_calls_and_attempt():
         for arguments in ("{}", "[]")
     ]
     asked = [[user], [Message("system", "hello")], [Message("user", "hello!")], [user, user]]
-    keys = [content_key(one) for one in (*asked, [assistant], *([one] for one in calling))]
-    assert len({*keys, content_key([user], attempt=1)}) == 8
+    keys = [world.content_key(one) for one in (*asked, [assistant], *([one] for one in calling))]
+    assert len({*keys, world.content_key([user], attempt=1)}) == 8
 
 
 # Conventions, and what texts say about them.
 
 
 def taken(text: str) -> dict[str, set[str]]:
-    return {name: {*said} for name, said in stances(text).items() if said}
+    return {name: {*said} for name, said in world.stances(text).items() if said}
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS.values(), ids=lambda c: c.name)
@@ -115,8 +103,8 @@ def test_platitudes_and_prompts_say_nothing(text):
 
 
 def test_conflicting_line_is_found_whole():
-    assert conflicting_line(f"{SKILL}* {WRONG}\nEnd.", "date") == f"* {WRONG}"
-    assert conflicting_line(SKILL, "date") is None
+    assert world.conflicting_line(f"{SKILL}* {WRONG}\nEnd.", "date") == f"* {WRONG}"
+    assert world.conflicting_line(SKILL, "date") is None
 
 
 def test_subject_is_what_a_text_takes_a_stance_on():
@@ -132,7 +120,7 @@ def test_subject_is_what_a_text_takes_a_stance_on():
 def test_any_text_can_be_read(text):
     note = read_note(text)
     assert note is None or all(part in text for part in (note.date, note.vendor, note.amount))
-    assert stances(text).keys() == CONVENTIONS.keys()
+    assert world.stances(text).keys() == CONVENTIONS.keys()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +155,7 @@ def test_ledger_line_leaves_out_what_the_note_does_not_mention():
 def test_conventions_followed_are_told_by_the_line(data):
     note = data.draw(NOTES)
     followed = data.draw(st.frozensets(st.sampled_from(note.exercised())))
-    assert conventions_followed(note, ledger_line(note, followed)) == followed
+    assert world.conventions_followed(note, ledger_line(note, followed)) == followed
 
 
 # The examples' tasks.

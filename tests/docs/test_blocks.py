@@ -84,9 +84,7 @@ def read_yaml(text: str) -> Any:
 def is_workflow(value: Any) -> bool:
     if isinstance(value, list):
         return not any(part.keys() & {"prompt", "messages"} for part in value)
-    return any(
-        isinstance(part, dict) and part.keys() & WORKFLOW for part in [value, *value.values()]
-    )
+    return any(isinstance(one, dict) and one.keys() & WORKFLOW for one in [value, *value.values()])
 
 
 def check_workflow(value: Any) -> None:

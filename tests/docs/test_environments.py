@@ -26,8 +26,7 @@ def test_the_class_is_one_that_works(tmp_path):
     riddles = [{"id": str(n), "prompt": f"p{n}", "references": ["r"]} for n in range(8)]
     lines = "".join(json.dumps(one) + "\n" for one in riddles)
     (tmp_path / "riddles.jsonl").write_text(lines, encoding="utf-8")
-    named = yaml.safe_load(blocks("yaml")[0])["environment"]
-    found = open_environment(named, tmp_path, {})
+    found = open_environment(yaml.safe_load(blocks("yaml")[0])["environment"], tmp_path, {})
     assert len(split_tasks(found, "train")) == 4
     assert found.grades
 

@@ -16,10 +16,6 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-
-
 def test_the_table_of_scorers_is_complete():
     union, *_ = get_args(ScorerSpec)
     types = {get_args(model.model_fields["type"].annotation)[0] for model in get_args(union)}
@@ -52,7 +48,8 @@ def test_the_first_screen_leads_from_what_it_is_to_a_command_to_try():
 def test_the_transcript_is_the_quickstart_s_log(tmp_path):
     quickstart = [sys.executable, "-m", "skillopt_ci", "-q", "quickstart", "example"]
     subprocess.run(quickstart, capture_output=True, check=True, cwd=tmp_path)
-    shown, *transcript = blocks("console")[0].splitlines()
+    block = re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[0]
+    shown, *transcript = block.splitlines()
     printed = subprocess.run(
         shown.removeprefix("$ ").split(),
         capture_output=True,

@@ -11,17 +11,6 @@ import pytest
 
 from skillopt_ci.config.config import EnvironmentConfig
 from skillopt_ci.environments import api
-from skillopt_ci.environments.api import (
-    Attempt,
-    Environment,
-    Message,
-    Score,
-    Task,
-    divided,
-    read_entries,
-    split_tasks,
-    task_of,
-)
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError
@@ -59,21 +48,21 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_class_in_a_file_with_options(opened, root):
     found = opened({"type": "riddles.py:Riddles", "count": 3})
-    assert [task.id for task in split_tasks(found, "test")] == ["test-0", "test-1", "test-2"]
+    assert [task.id for task in api.split_tasks(found, "test")] == ["test-0", "test-1", "test-2"]
     assert found.root == root
     assert not found.grades
     assert found.identity() == {"type": "Riddles", "options": {"count": 3}}
 
 
 def test_a_bare_name_has_no_options(root):
-    assert len(split_tasks(open_environment("riddles.py:Riddles", root, {}), "train")) == 2
+    assert len(api.split_tasks(open_environment("riddles.py:Riddles", root, {}), "train")) == 2
 
 
 def test_a_class_in_a_module_of_the_repository(root, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "riddle_module", raising=False)
     (root / "riddle_module.py").write_text(CLASS, encoding="utf-8")
-    assert split_tasks(open_environment("riddle_module:Riddles", root, {}), "train")
+    assert api.split_tasks(open_environment("riddle_module:Riddles", root, {}), "train")
 
 
 @pytest.mark.parametrize(
@@ -143,35 +132,35 @@ def test_an_installed_package_offers_an_environment_by_name(tmp_path):
 
 def test_an_entry_has_the_keys_of_a_task_file(tmp_path):
     (tmp_path / "a.txt").write_text("attached", encoding="utf-8")
-    found = task_of({"id": 7, "prompt": "p", "references": "r", "files": ["a.txt"]}, tmp_path)
+    found = api.task_of({"id": 7, "prompt": "p", "references": "r", "files": ["a.txt"]}, tmp_path)
     assert (found.id, found.references, found.files[0].content) == ("7", ("r",), "attached")
 
 
 def test_a_wrong_entry_is_explained(tmp_path):
     with pytest.raises(TaskFileError, match="did you mean references"):
-        task_of({"id": "1", "prompt": "p", "answer": "r"}, tmp_path)
+        api.task_of({"id": "1", "prompt": "p", "answer": "r"}, tmp_path)
 
 
 def test_a_file_is_divided_the_same_way_every_time(tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_text("".join(f'{{"id": "{n}", "prompt": "p{n}"}}\n' for n in range(8)))
-    tasks = read_entries(file)
-    parts = divided(tasks, "2:1:1")
+    tasks = api.read_entries(file)
+    parts = api.divided(tasks, "2:1:1")
     assert [len(parts[name]) for name in ("train", "selection", "test")] == [4, 2, 2]
-    assert divided(tasks, "2:1:1") == parts
-    assert divided(tasks, "2:1:1", seed=1) != parts
+    assert api.divided(tasks, "2:1:1") == parts
+    assert api.divided(tasks, "2:1:1", seed=1) != parts
     with pytest.raises(UsageError, match="leave nothing for"):
-        divided(tasks[:2], "1:1:1")
+        api.divided(tasks[:2], "1:1:1")
 
 
 def test_a_file_with_a_wrong_line_is_refused(tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_text('{"id": "1"}\n')
     with pytest.raises(TaskFileError, match=r"t\.jsonl:1"):
-        read_entries(file)
+        api.read_entries(file)
 
 
-class Given(Environment):
+class Given(api.Environment):
     """Returns and raises what it is given."""
 
     def __init__(self, **given: Any) -> None:
@@ -180,7 +169,7 @@ class Given(Environment):
     def tasks(self, split: str) -> Any:
         return self._given("tasks")
 
-    async def grade(self, task: Task, attempt: Attempt, parts: Any) -> Any:
+    async def grade(self, task: api.Task, attempt: api.Attempt, parts: Any) -> Any:
         return self._given("score")
 
     async def reflect(self, asked: Any, client: Any) -> Any:
@@ -193,8 +182,8 @@ class Given(Environment):
         return found
 
 
-def task(name: Any = "t", role: Any = "user", **more: Any) -> Task:
-    return Task(name, (Message(role, "x"),), **more)
+def task(name: Any = "t", role: Any = "user", **more: Any) -> api.Task:
+    return api.Task(name, (api.Message(role, "x"),), **more)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +212,8 @@ def test_messages_for_people_pass_as_they_are():
     ("score", "said"),
     [
         (1.0, "returned 1.0, expected a Score"),
-        (Score(2, 1, "", ""), "expected scores from 0 to 1"),
-        (Score(1, float("nan"), "", ""), "expected scores from 0 to 1"),
+        (api.Score(2, 1, "", ""), "expected scores from 0 to 1"),
+        (api.Score(1, float("nan"), "", ""), "expected scores from 0 to 1"),
         (ZeroDivisionError("division"), "raised ZeroDivisionError: division ("),
     ],
 )
@@ -237,24 +226,24 @@ def test_scores_that_are_none_are_the_graders_fault(score, said):
 class Strict(Given):
     """Grades numbers, and nothing else that is there."""
 
-    async def grade(self, task: Task, attempt: Attempt, parts: Any) -> Any:
-        return Score(float(attempt.response or 0), 0.5, "", "")
+    async def grade(self, task: api.Task, attempt: api.Attempt, parts: Any) -> Any:
+        return api.Score(float(attempt.response or 0), 0.5, "", "")
 
 
 def test_an_attempt_that_makes_the_grader_fail_scores_0():
     parts: Any = None
     for response, hard in (("1", 1.0), ("one", 0.0), ("7", 0.0)):
-        score = asyncio.run(api.grade(Strict(), task(), Attempt((), response), parts))
+        score = asyncio.run(api.grade(Strict(), task(), api.Attempt((), response), parts))
         assert (score.hard, score.soft) == (hard, hard / 2)
 
 
 def test_truth_values_become_scores():
-    assert grade(Score(True, True, "r", "a")) == Score(1.0, 1.0, "r", "a")
+    assert grade(api.Score(True, True, "r", "a")) == api.Score(1.0, 1.0, "r", "a")
 
 
-def grade(score: Any) -> Score:
+def grade(score: Any) -> api.Score:
     parts: Any = None
-    return asyncio.run(api.grade(Given(score=score), task(), Attempt((), ""), parts))
+    return asyncio.run(api.grade(Given(score=score), task(), api.Attempt((), ""), parts))
 
 
 @pytest.mark.parametrize(

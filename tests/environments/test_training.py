@@ -74,8 +74,7 @@ def assert_learned(checkout: Checkout) -> None:
     skill = checkout.show("skillopt/demo")
     assert RULES["a"] in skill
     assert HARMFUL not in skill
-    state = checkout.state()
-    assert state.best.measurement.hard > 0
+    assert checkout.state().best.measurement.hard > 0
 
 
 def test_a_class_of_ones_own(workshop):
@@ -139,8 +138,7 @@ def test_skillopts_own_searchqa_adapter(workshop):
     prompts = workshop.server.prompts
     assert any(prompt.startswith("SearchQA's analyst") for prompt in prompts)
     assert any("## Question\nItem" in prompt for prompt in prompts)
-    assert workshop.server.keys == {"Bearer sk-demo-key"}
-    assert workshop.server.most_answers == 1
+    assert (workshop.server.keys, workshop.server.most_answers) == ({"Bearer sk-demo-key"}, 1)
 
 
 ANALYST = "SearchQA's analyst. Stage: {name}. Reply with JSON: `patch`, in it `edits`."

@@ -10,35 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import Config, Gradient
-from skillopt_ci.estimate.calls import (
-    ANALYST,
-    JUDGE,
-    LEARNING_RATE,
-    RANKING,
-    REWRITE,
-    ROLLOUT,
-    SELECTION,
-    SLOW_ROLLOUT,
-    TEST,
-    Assumed,
-    Calls,
-    Forecast,
-    Range,
-    Situation,
-    assumed,
-    fitting,
-    in_calls,
-    joined,
-    merge_calls,
-    minibatch_counts,
-)
+from skillopt_ci.estimate import calls
+from skillopt_ci.estimate.calls import ANALYST, ROLLOUT, SELECTION, Assumed, Range, assumed
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import Account
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.plan import plan_step, total_steps
 
 TASKS = [Task(id=f"t{n}", messages=(Message("user", f"q{n}"),)) for n in range(20)]
-SITUATION = Situation(train=20, selection=10, test=30, total_steps=4)
+SITUATION = calls.Situation(train=20, selection=10, test=30, total_steps=4)
 
 
 def config(**sections: Any) -> Config:
@@ -56,14 +36,14 @@ def config(**sections: Any) -> Config:
     )
 
 
-def calls_of(settings: Config, step: int = 1, situation: Situation = SITUATION) -> Any:
+def calls_of(settings: Config, step: int = 1, situation: calls.Situation = SITUATION) -> Any:
     plan = plan_step(TASKS, settings.train, step)
     assert total_steps(len(TASKS), settings.train) >= step
     return forecast(settings, situation).step(plan)
 
 
-def forecast(settings: Config, situation: Situation = SITUATION) -> Forecast:
-    return Forecast(settings, situation, Assumed())
+def forecast(settings: Config, situation: calls.Situation = SITUATION) -> calls.Forecast:
+    return calls.Forecast(settings, situation, Assumed())
 
 
 def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some():
@@ -73,8 +53,7 @@ def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some():
 
 def test_analysts_read_minibatches_of_failures_and_of_successes():
     # 5 failures and 5 successes likely; 8 alike and 2 errors at least; 9 and 1 at most
-    eight = {"minibatch_size": 8}
-    alone = {"evidence": 0}
+    eight, alone = {"minibatch_size": 8}, {"evidence": 0}
     found = calls_of(config(evaluation={"max_error_rate": 0.2}, gradient={**eight, **alone}))
     assert (found[ANALYST].low, found[ANALYST].high) == (1, 6)
     small = calls_of(config(gradient={"minibatch_size": 2, **alone}))
@@ -89,17 +68,17 @@ def test_evidence_makes_more_minibatches():
 
 def test_long_trajectories_make_minibatches_small():
     gradient = Gradient(minibatch_size=40, max_minibatch_chars=20_000, max_trajectory_chars=5_000)
-    assert fitting(gradient, 1_000).minibatch_size == 20
-    assert fitting(gradient, 100_000).minibatch_size == 4
-    assert fitting(gradient, 10).minibatch_size == 40
+    assert calls.fitting(gradient, 1_000).minibatch_size == 20
+    assert calls.fitting(gradient, 100_000).minibatch_size == 4
+    assert calls.fitting(gradient, 10).minibatch_size == 40
 
 
 def test_several_attempts_are_counted_wherever_they_are_made():
     twice = config(rollout={"attempts": 2})
     assert calls_of(twice)[ROLLOUT] == Range(20, 20, 20)
     assert forecast(twice).start()[SELECTION] == Range(20, 20, 20)
-    assert forecast(twice).finish()[TEST] == Range(60, 120, 180)
-    assert forecast(twice).epoch_end(2)[SLOW_ROLLOUT].high == 80
+    assert forecast(twice).finish()[calls.TEST] == Range(60, 120, 180)
+    assert forecast(twice).epoch_end(2)[calls.SLOW_ROLLOUT].high == 80
     assert calls_of(twice)[SELECTION].high == 20
 
 
@@ -109,7 +88,7 @@ def test_a_candidate_is_measured_on_each_task_at_most_once():
 
 
 def test_an_attempt_of_an_agent_is_many_calls():
-    counted = in_calls({ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}, (0, 6.5, 50))
+    counted = calls.in_calls({ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}, (0, 6.5, 50))
     assert counted == {ROLLOUT: Range(0, 65, 500), ANALYST: Range(1, 2, 4)}
 
 
@@ -117,51 +96,51 @@ def test_an_attempt_of_an_agent_is_many_calls():
 def test_what_is_likely_stays_within_what_is_possible(share):
     plan = plan_step(TASKS, config().train, 1)
     supposed = Assumed(solved=share, accepted=share, empty=1 - share)
-    for count in Forecast(config(), SITUATION, supposed).step(plan).values():
+    for count in calls.Forecast(config(), SITUATION, supposed).step(plan).values():
         assert count.low <= count.likely <= count.high
 
 
 def test_a_learning_rate_of_nothing_asks_nobody():
     nothing = {"learning_rate": 0, "min_learning_rate": 0}
-    assert set(joined([calls_of(config(optimizer=nothing))])) == {ROLLOUT, SELECTION}
+    assert set(calls.joined([calls_of(config(optimizer=nothing))])) == {ROLLOUT, SELECTION}
 
 
 @pytest.mark.parametrize(
     ("optimizer", "asked"),
     [
-        ({}, {RANKING}),
+        ({}, {calls.RANKING}),
         ({"lr_control_mode": "none"}, set()),
-        ({"lr_control_mode": "autonomous"}, {RANKING, LEARNING_RATE}),
-        ({"skill_update_mode": "rewrite_from_suggestions"}, {RANKING, REWRITE}),
+        ({"lr_control_mode": "autonomous"}, {calls.RANKING, calls.LEARNING_RATE}),
+        ({"skill_update_mode": "rewrite_from_suggestions"}, {calls.RANKING, calls.REWRITE}),
         ({"skill_update_mode": "full_rewrite_minibatch"}, set()),
     ],
 )
 def test_modes_ask_what_they_need(optimizer, asked):
-    found = joined([calls_of(config(optimizer=optimizer))])
-    assert set(found) & {RANKING, LEARNING_RATE, REWRITE} == asked
+    found = calls.joined([calls_of(config(optimizer=optimizer))])
+    assert set(found) & {calls.RANKING, calls.LEARNING_RATE, calls.REWRITE} == asked
 
 
 def test_epoch_ends_ask_from_the_second_on():
     assert forecast(config()).epoch_end(1) == {}
     sample = {"slow_update_samples": 5}
-    assert forecast(config(optimizer=sample)).epoch_end(2)[SLOW_ROLLOUT].high == 10
+    assert forecast(config(optimizer=sample)).epoch_end(2)[calls.SLOW_ROLLOUT].high == 10
     changed = {**sample, "longitudinal_pair_policy": "changed"}
-    assert forecast(config(optimizer=changed)).epoch_end(2)[SLOW_ROLLOUT].high == 40
+    assert forecast(config(optimizer=changed)).epoch_end(2)[calls.SLOW_ROLLOUT].high == 40
     off = {"use_slow_update": False, "use_meta_skill": False}
     assert forecast(config(optimizer=off)).epoch_end(2) == {}
 
 
 def test_start_and_end_measure_whole_splits():
-    assert joined([forecast(config()).start()]) == {SELECTION: Range(10, 10, 10)}
-    assert forecast(config()).finish()[TEST] == Range(30, 60, 90)
+    assert calls.joined([forecast(config()).start()]) == {SELECTION: Range(10, 10, 10)}
+    assert forecast(config()).finish()[calls.TEST] == Range(30, 60, 90)
     assert forecast(config(evaluation={"eval_test": False})).finish() == {}
 
 
-@pytest.mark.parametrize("calls", [(1, 1.0, 1), (0, 6.5, 50)])
-def test_the_judge_is_asked_for_every_attempt(calls):
+@pytest.mark.parametrize("effort", [(1, 1.0, 1), (0, 6.5, 50)])
+def test_the_judge_is_asked_for_every_attempt(effort):
     # however many calls an attempt takes
-    assert in_calls(forecast(config()).start(), calls, 2)[JUDGE] == Range(0, 20, 40)
-    assert in_calls({ROLLOUT: Range(10, 10, 10)}, calls, 2)[JUDGE] == Range(0, 20, 40)
+    assert calls.in_calls(forecast(config()).start(), effort, 2)[calls.JUDGE] == Range(0, 20, 40)
+    assert calls.in_calls({ROLLOUT: Range(10, 10, 10)}, effort, 2)[calls.JUDGE] == Range(0, 20, 40)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +148,12 @@ def test_the_judge_is_asked_for_every_attempt(calls):
     [(0, 8, 0), (1, 8, 0), (2, 8, 1), (8, 8, 1), (9, 8, 2), (17, 8, 3)],
 )
 def test_merging_is_a_tree(patches, size, expected):
-    assert merge_calls(patches, size) == expected
+    assert calls.merge_calls(patches, size) == expected
 
 
 @given(st.integers(0, 500), st.integers(2, 20))
 def test_more_patches_never_take_fewer_merges(patches, size):
-    assert merge_calls(patches, size) <= merge_calls(patches + 1, size)
+    assert calls.merge_calls(patches, size) <= calls.merge_calls(patches + 1, size)
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 12), st.booleans(), st.integers(0, 60))
@@ -191,7 +170,7 @@ def test_whatever_fails_the_number_of_analysts_is_within_bounds(
     failed = data.draw(st.integers(0, count - errors))
     recalled = data.draw(st.integers(0, max(0, evidence - (count - errors))))
     failed += data.draw(st.integers(0, recalled))
-    made = sum(minibatch_counts(count - errors + recalled, failed, settings.gradient))
+    made = sum(calls.minibatch_counts(count - errors + recalled, failed, settings.gradient))
     bounds = calls_of(settings)[ANALYST]
     assert bounds.low <= made <= bounds.high
     assert bounds.low <= bounds.likely <= bounds.high
@@ -211,8 +190,8 @@ class Likely:
 def likely(assumed: Assumed = Assumed(), made: int = 0, **sections: Any) -> Likely:  # noqa: B008
     settings = config(**{"train": {"num_epochs": 2, "batch_size": 8}, **sections})
     total = total_steps(len(MANY), settings.train)
-    situation = Situation(train=24, selection=40, test=0, total_steps=total)
-    walk, found = Forecast(settings, situation, assumed, made), Likely()
+    situation = calls.Situation(train=24, selection=40, test=0, total_steps=total)
+    walk, found = calls.Forecast(settings, situation, assumed, made), Likely()
     for number in range(1, total + 1):
         plan = plan_step(MANY, settings.train, number)
         found.steps[number] = likely_counts(walk.step(plan))
@@ -221,16 +200,15 @@ def likely(assumed: Assumed = Assumed(), made: int = 0, **sections: Any) -> Like
     return found
 
 
-def likely_counts(calls: Calls) -> Counter[Account]:
-    return Counter({account: count.likely for account, count in calls.items()})
+def likely_counts(counts: calls.Calls) -> Counter[Account]:
+    return Counter({account: count.likely for account, count in counts.items()})
 
 
 def test_what_stays_gathers_evidence():
     small = {"gradient": {"minibatch_size": 4, "evidence": 80}}
     kept = likely(Assumed(accepted=0.0), **small)
     assert [kept.steps[n][ANALYST] for n in (1, 2, 3)] == [2, 4, 6]
-    changed = likely(Assumed(accepted=1.0, empty=0.0), **small)
-    assert changed.steps[3][ANALYST] < 4
+    assert likely(Assumed(accepted=1.0, empty=0.0), **small).steps[3][ANALYST] < 4
     assert likely(Assumed(accepted=0.0), made=16, **small).steps[1][ANALYST] == 6
 
 
@@ -245,8 +223,8 @@ def test_rejections_are_told_early_where_little_is_to_gain():
 
 
 def test_a_skill_that_stays_need_not_be_compared_anew():
-    assert likely(Assumed(accepted=0.0)).epochs[2][SLOW_ROLLOUT] == 0
-    assert likely(Assumed(accepted=1.0, empty=0.0)).epochs[2][SLOW_ROLLOUT] > 20
+    assert likely(Assumed(accepted=0.0)).epochs[2][calls.SLOW_ROLLOUT] == 0
+    assert likely(Assumed(accepted=1.0, empty=0.0)).epochs[2][calls.SLOW_ROLLOUT] > 20
 
 
 def settings(**sections: Any) -> Config:
@@ -261,8 +239,8 @@ def history(*actions: str) -> Any:
     return [SimpleNamespace(kind="step", action=one) for one in actions]
 
 
-def record(attempts: int, calls: int) -> Any:
-    usage = {"rollout": SimpleNamespace(calls=calls)}
+def record(attempts: int, asked: int) -> Any:
+    usage = {"rollout": SimpleNamespace(calls=asked)}
     rollout = SimpleNamespace(tasks=(None,) * attempts)
     return SimpleNamespace(proposal=SimpleNamespace(rollout=rollout, usage=usage))
 
@@ -284,7 +262,7 @@ AGENT = {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}}
 
 
 @pytest.mark.parametrize(
-    ("sections", "steps", "calls"),
+    ("sections", "steps", "expected"),
     [
         ({}, [record(10, 80)], (1, 1.0, 1)),
         ({"rollout": AGENT}, [], (0, 10.0, 50)),
@@ -295,5 +273,5 @@ AGENT = {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}}
         ({"environment": {"type": "inspect", "task": "t.py"}}, [record(4, 12)], (0, 3.0, 50)),
     ],
 )
-def test_calls_of_an_attempt(sections, steps, calls):
-    assert assumed(settings(**sections), None, (), steps).calls == calls
+def test_calls_of_an_attempt(sections, steps, expected):
+    assert assumed(settings(**sections), None, (), steps).calls == expected

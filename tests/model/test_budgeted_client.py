@@ -11,17 +11,10 @@ from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import Models
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.model import types
 from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff
 from skillopt_ci.model.build import open_router
-from skillopt_ci.model.types import (
-    Account,
-    ChatReply,
-    ChatRequest,
-    ModelRefusal,
-    ModelUnavailable,
-    Role,
-    Usage,
-)
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, Role, Usage
 from skillopt_ci.redaction import HIDDEN, Redactor
 
 SECRET = "sk-planted-0123456789"
@@ -45,7 +38,7 @@ class Slow:
     async def complete(self, request: Any) -> Any:
         self.calls += 1
         if self.calls <= self.failing:
-            raise ModelUnavailable("down")
+            raise types.ModelUnavailable("down")
         for _ in range(3):
             await asyncio.sleep(0)
         return self.answer
@@ -55,7 +48,7 @@ def test_a_failed_call_gives_its_reservation_back(ask, reply):
     inner, meter = Slow(reply(), failing=5), Meter(step=Limits(calls=3))
     client = budgeted(inner, meter)
     for _ in range(5):
-        with pytest.raises(ModelUnavailable):
+        with pytest.raises(types.ModelUnavailable):
             asyncio.run(client.complete(ask()))
     assert asyncio.run(client.complete(ask())).text == "ok"
     assert meter.total().calls == 1
@@ -82,20 +75,18 @@ def test_a_refusal_is_booked_with_what_it_consumed(ask, scripted):
 
 
 def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask):
-    tariff = Tariff("configuration", "", lambda usage: usage.tokens * 0.5)
-    meter = Meter()
+    tariff, meter = Tariff("configuration", "", lambda usage: usage.tokens * 0.5), Meter()
     for cost, expected in ((None, 5.0), (0.0, 5.0), (0.25, 0.25)):
         said = ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10, cost_usd=cost))
         client = budgeted(Slow(said), meter, tariff)
         assert asyncio.run(client.complete(ask())).usage.cost_usd == expected
-    assert meter.accounts()[Account("target", "rollout")].cost_usd == 10.25
+    assert meter.accounts()[types.Account("target", "rollout")].cost_usd == 10.25
 
 
 def test_the_cost_of_a_model_without_a_price_is_unknown_never_zero(ask):
     unknown = Tariff("unknown", "", lambda usage: None)
     meter, said = Meter(), ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10))
-    client = budgeted(Slow(said), meter, unknown)
-    assert asyncio.run(client.complete(ask())).usage.cost_usd is None
+    assert asyncio.run(budgeted(Slow(said), meter, unknown).complete(ask())).usage.cost_usd is None
     assert meter.total().cost_usd is None
 
 

@@ -68,10 +68,7 @@ def test_all_roles_share_one_pool_of_connections(server, served, ask):
 def test_a_key_is_sent_to_its_own_role_alone(server, served, ask):
     models = Models(target=served(api_key_env="TARGET_KEY"), optimizer=served())
     run(models, ask(), ask(role=Role.OPTIMIZER), environ={"TARGET_KEY": "sk-t"})
-    assert {headers["authorization"] for headers in server.headers} == {
-        "Bearer sk-t",
-        "Bearer none",
-    }
+    assert {sent["authorization"] for sent in server.headers} == {"Bearer sk-t", "Bearer none"}
 
 
 def test_a_missing_key_stops_before_any_call(server, served, ask):
@@ -176,10 +173,8 @@ async def main():
 asyncio.run(main())
 print([name for name in ("openai", "anthropic", "azure.identity") if name in sys.modules])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -193,9 +188,7 @@ print([name for name in ("openai", "anthropic", "azure.identity") if name in sys
         ),
     ],
 )
-def test_a_missing_package_is_told_with_the_way_to_install_it(
-    monkeypatch, ask, role, extra, module
-):
+def test_a_missing_package_is_told_with_a_way_to_install_it(monkeypatch, ask, role, extra, module):
     monkeypatch.setitem(sys.modules, module, None)
     config = ModelRole.model_validate({"model": "m", **role})
     with pytest.raises(ModelSetupError, match=rf"skillopt-ci\[{extra}\]"):

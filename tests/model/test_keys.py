@@ -15,14 +15,8 @@ from model_api import serving
 from skillopt_ci.config.models import Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.access import (
-    api_key,
-    headers_of,
-    redact,
-    required_variable,
-    resolved_key_values,
-    signed_in,
-)
+from skillopt_ci.model import access
+from skillopt_ci.model.access import api_key, required_variable, resolved_key_values, signed_in
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatRequest, Role
@@ -81,7 +75,7 @@ def test_headers_are_secret_if_a_name_says_so():
     headers = {"x-api-key": "${A}", "x-team": "${TEAM}", "x-mode": "${MY_TOKEN} ${MODE}"}
     role = config(base_url="http://localhost/v1", headers=headers)
     environ = {"A": "a", "TEAM": "blue", "MY_TOKEN": "t", "MODE": "fast"}
-    assert headers_of("model.target", role, environ)["x-mode"] == "t fast"
+    assert access.headers_of("model.target", role, environ)["x-mode"] == "t fast"
     assert resolved_key_values(Models(target=role, optimizer=role), environ) == ("a", "t")
     assert role.secret_variables == ("A", "TEAM", "MY_TOKEN", "MODE")
 
@@ -90,24 +84,23 @@ def test_a_stray_character_in_a_header_is_named_with_its_place():
     role = config(base_url="http://localhost/v1", headers={"x-api-key": "Key ${A}"})
     words = r"value of A holds U\+200B \(ZERO WIDTH SPACE\) as character 5 of 6"
     with pytest.raises(ModelSetupError, match=words):
-        headers_of("model.target", role, {"A": "a b \u200bc"})
+        access.headers_of("model.target", role, {"A": "a b \u200bc"})
 
 
 def test_a_secret_inside_another_leaves_no_rest():
-    assert redact("key abcdef and abc", ["abc", "abcdef", ""]) == "key *** and ***"
+    assert access.redact("key abcdef and abc", ["abc", "abcdef", ""]) == "key *** and ***"
 
 
 @given(st.text(alphabet="xyz "), st.text(alphabet="xyz", min_size=1))
 def test_no_secret_remains(text, secret):
-    assert secret not in redact(text, [secret])
+    assert secret not in access.redact(text, [secret])
 
 
 def test_a_key_may_be_in_a_file_of_its_own(tmp_path):
     (tmp_path / "key").write_text(" sk-file-1\n", encoding="utf-8")
     role = config(api_key_file="key")
     assert api_key("model.target", role, {"OPENAI_API_KEY": "other"}, tmp_path) == "sk-file-1"
-    models = Models(target=role, optimizer=role)
-    assert resolved_key_values(models, {}, tmp_path) == ("sk-file-1",)
+    assert resolved_key_values(Models(target=role, optimizer=role), {}, tmp_path) == ("sk-file-1",)
     home = config(api_key_file="~/key")
     assert api_key("model.target", home, {"HOME": str(tmp_path)}, Path("/")) == "sk-file-1"
 
@@ -174,8 +167,7 @@ async def together(headers: Headers, times: int) -> list[Mapping[str, str]]:
 @pytest.mark.integration
 def test_the_azure_cli_is_asked_once_for_many_calls(tmp_path, monkeypatch):
     log = place_az(tmp_path / "bin", monkeypatch)
-    headers = signed_in("model.target", Azure(auth="azure_cli"))
-    found = asyncio.run(together(headers, 5))
+    found = asyncio.run(together(signed_in("model.target", Azure(auth="azure_cli")), 5))
     assert found == [{"Authorization": "Bearer token-1"}] * 5
     calls = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     assert len(calls) == 1
@@ -239,6 +231,5 @@ def test_a_machine_vouches_for_every_call(machine, version):
 
         assert asyncio.run(run()) == "hello"
         assert [headers["authorization"] for headers in api.headers] == ["Bearer token-1"] * 2
-    assert len(machine) == 1
-    assert machine[0]["client_id"] == ["abc"]
+    assert (len(machine), machine[0]["client_id"]) == (1, ["abc"])
     assert machine[0]["resource"] == ["https://cognitiveservices.azure.com"]

@@ -32,8 +32,7 @@ def reserve(meter: Meter, expected: Usage = ONE) -> None:
 
 
 def test_usage_is_booked_by_role_and_stage():
-    meter = Meter()
-    judged = Account("judge", "rollout")
+    meter, judged = Meter(), Account("judge", "rollout")
     for account in (ROLLOUT, Account("optimizer", "analyst"), judged, ROLLOUT):
         meter.charge(account, CALL)
     assert list(meter.accounts()) == [judged, ("optimizer", "analyst"), ROLLOUT]

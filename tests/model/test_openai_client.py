@@ -37,8 +37,7 @@ def complete(config: ModelRole, request: ChatRequest, events: Any = None) -> Cha
 
 
 def test_a_call_sends_what_is_set_and_reads_the_reply(server, served, ask):
-    config = served(temperature=0.5, extra_body={"top_k": 1})
-    reply = complete(config, ask(max_output_tokens=9))
+    reply = complete(served(temperature=0.5, extra_body={"top_k": 1}), ask(max_output_tokens=9))
     assert reply == ChatReply("hello", "stop", "served", Usage(1, 10, 5, cost_usd=None))
     assert server.bodies == [
         {

@@ -12,23 +12,16 @@ from model_api import ModelApi, serving
 from skillopt_ci.config.models import PROVIDERS, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message, ToolCall
+from skillopt_ci.model import types
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
-from skillopt_ci.model.types import (
-    ChatReply,
-    ChatRequest,
-    ModelRefusal,
-    ModelUnavailable,
-    ReplySchema,
-    Role,
-    Tool,
-)
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
 
 PICTURE = Image("image/png", "iVBORw0KGgo=")
-TOOL = Tool(
-    "look", "Look something up.", {"type": "object", "properties": {"q": {"type": "string"}}}
+TOOL = types.Tool(
+    "look", "Look it up.", {"type": "object", "properties": {"q": {"type": "string"}}}
 )
-SCHEMA = ReplySchema(
+SCHEMA = types.ReplySchema(
     "answer",
     {
         "type": "object",
@@ -53,9 +46,7 @@ FAMILIES = [
     Family("responses", {"provider": "openai", "api": "responses"}, "/v1/responses"),
     Family("messages", {"provider": "anthropic"}, "/v1/messages"),
 ]
-REMOTE = [
-    name for name, preset in PROVIDERS.items() if preset.protocol not in ("command", "simulated")
-]
+REMOTE = [name for name, one in PROVIDERS.items() if one.protocol not in ("command", "simulated")]
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +58,7 @@ def _running() -> Iterator[ModelApi]:
 @pytest.fixture
 def api(_running: ModelApi) -> Iterator[ModelApi]:
     """The servers, as new."""
-    fresh = ModelApi(_running.url)
-    _running.__dict__.update(fresh.__dict__)
+    _running.__dict__.update(ModelApi(_running.url).__dict__)
     yield _running
     assert _running.complaints == []
 
@@ -87,7 +77,7 @@ def role(api: ModelApi, family: Family, **changes: Any) -> ModelRole:
 
 def request(*messages: Message, **changes: Any) -> ChatRequest:
     said = messages or (Message("system", "Be brief."), Message("user", "hi"))
-    return ChatRequest(Role.TARGET, "rollout", said, **changes)
+    return ChatRequest(types.Role.TARGET, "rollout", said, **changes)
 
 
 def ask(config: ModelRole, *requests: ChatRequest, events: Any = None) -> list[ChatReply]:
@@ -245,8 +235,7 @@ def test_tools_are_called_and_their_results_understood(api, family):
 
 
 def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api):
-    config = role(api, FAMILIES[2])
-    call = ToolCall("call_1", "look", "not JSON")
+    config, call = role(api, FAMILIES[2]), ToolCall("call_1", "look", "not JSON")
     turns = (
         Message("system", "s"),
         Message("user", "go"),
@@ -434,8 +423,7 @@ def test_every_preset_reaches_its_server_in_its_own_way(api, name):
     (reply,) = ask(config, request(Message("user", "hi", pictures), reply_schema=SCHEMA))
     assert (reply.text, reply.usage.estimated) == ("hello", False)
     body = api.bodies[0]
-    assert body["model"] == preset.target
-    assert body[preset.limit_field] == 77
+    assert (body["model"], body[preset.limit_field]) == (preset.target, 77)
     assert body.items() >= preset.body.items()
     held = body.get("response_format", {}).get("type") or (
         "json_schema" if "output_config" in body else "none"

@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 
 from skillopt_ci.aio import TimeUp, siblings, working_time
 from skillopt_ci.errors import InfrastructureError
-from skillopt_ci.model.retry import (
-    RetryingClient,
-    Throttle,
-    TransientFailure,
-    backoff,
-    retry_after_seconds,
-)
+from skillopt_ci.model import retry
+from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure, retry_after_seconds
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note
 
@@ -48,15 +43,13 @@ def test_a_failure_that_passes_is_tried_again(scripted, ask, reply):
 
 
 def test_the_server_s_wish_is_a_floor(scripted, ask, reply):
-    naps = Naps()
-    inner = scripted(TransientFailure("429", retry_after=30), reply())
+    naps, inner = Naps(), scripted(TransientFailure("429", retry_after=30), reply())
     asyncio.run(client(inner, naps).complete(ask()))
     assert naps.seconds == [30.5]
 
 
 def test_tries_run_out_with_the_last_failure_named(scripted, ask):
-    naps = Naps()
-    inner = scripted(TransientFailure("status 500: boom"))
+    naps, inner = Naps(), scripted(TransientFailure("status 500: boom"))
     with pytest.raises(ModelUnavailable, match=r"target .* after 4 tries: status 500: boom"):
         asyncio.run(client(inner, naps).complete(ask()))
     assert (len(inner.asked), len(naps.seconds)) == (4, 3)
@@ -135,12 +128,12 @@ def test_a_call_that_backs_off_leaves_its_slot_to_others(scripted, ask, reply):
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
 def test_full_jitter_stays_in_a_window_that_doubles_up_to_a_minute(n, draw):
-    assert 0 <= backoff(n, None, lambda: draw) <= min(60.0, 2.0 ** min(n - 1, 10))
+    assert 0 <= retry.backoff(n, None, lambda: draw) <= min(60.0, 2.0 ** min(n - 1, 10))
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1, exclude_max=True))
 def test_a_wish_is_kept_up_to_two_minutes(wish, draw):
-    assert min(wish, 120) <= backoff(1, wish, lambda: draw) <= 121
+    assert min(wish, 120) <= retry.backoff(1, wish, lambda: draw) <= 121
 
 
 def test_waiting_and_failed_tries_take_no_working_time(reply, ask):

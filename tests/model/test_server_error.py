@@ -184,8 +184,7 @@ def test_the_refused_setting_is_recognised(message, fields, refused):
 
 
 def test_only_bad_requests_and_what_was_sent_count():
-    error = ServerError(500, "temperature is not supported")
-    assert error.refused_setting(["temperature"]) is None
+    assert ServerError(500, "temperature is not supported").refused_setting(["temperature"]) is None
     assert ServerError(400, "temperature is not supported").refused_setting([]) is None
 
 
@@ -223,8 +222,7 @@ def test_usage_is_read_in_full(ask):
         "completion_tokens_details": {"reasoning_tokens": 30},
     }
     answer = read(ask, body({"content": "x"}, usage=usage, model="m-2026"))
-    assert answer.model == "m-2026"
-    assert answer.usage == Usage(1, 100, 50, 40, 30, cost_usd=None)
+    assert (answer.model, answer.usage) == ("m-2026", Usage(1, 100, 50, 40, 30, cost_usd=None))
 
 
 @pytest.mark.parametrize(

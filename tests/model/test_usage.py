@@ -73,8 +73,7 @@ def test_accounts_survive_their_record(usages):
 
 def test_accounts_of_the_same_role_and_stage_are_joined():
     twice = booked(booked(ACCOUNTS), booked(ACCOUNTS))
-    assert len(twice) == len(ACCOUNTS)
-    assert twice[Account("target", "rollout")].calls == 8
+    assert (len(twice), twice[Account("target", "rollout")].calls) == (len(ACCOUNTS), 8)
 
 
 def test_what_earlier_versions_recorded_can_be_read():

@@ -99,6 +99,5 @@ def test_settings_come_from_pips_own_files_and_variables(pip_wheel, tmp_path):
     file = tmp_path / ".config/pip/pip.conf"
     file.parent.mkdir(parents=True)
     file.write_text("[global]\nindex-url = https://a/simple\ncert = /ca%20.pem\n", "utf-8")
-    environ = {"HOME": str(tmp_path), "PIP_INDEX_URL": "https://b/simple"}
-    found = pip_wheel.pip_settings(environ)
+    found = pip_wheel.pip_settings({"HOME": str(tmp_path), "PIP_INDEX_URL": "https://b/simple"})
     assert (found["index-url"], found["cert"]) == ("https://b/simple", "/ca%20.pem")

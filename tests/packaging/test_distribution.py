@@ -20,8 +20,7 @@ BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("dist")
-    root = Path(__file__).resolve().parents[2]
+    folder, root = tmp_path_factory.mktemp("dist"), Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", BUILD, folder], cwd=root, capture_output=True, text=True, check=True
     )
@@ -37,8 +36,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel, root):
     assert files <= set(wheel.namelist())
     information = f"skillopt_ci-{__version__}.dist-info"
     assert {name.partition("/")[0] for name in wheel.namelist()} == {"skillopt_ci", information}
-    metadata = wheel.read(f"{information}/METADATA").decode("utf-8")
-    assert "License-Expression: MIT" in metadata
+    assert "License-Expression: MIT" in wheel.read(f"{information}/METADATA").decode("utf-8")
     assert b"skillopt_ci.cli.main:main" in wheel.read(f"{information}/entry_points.txt")
     assert b"MIT License" in wheel.read(f"{information}/licenses/LICENSE")
 

@@ -17,8 +17,7 @@ TEXT = f"{FLAG and 1}"
 
 
 def test_mutants_of_change_one_expression(tmp_path, monkeypatch):
-    mutants = script("mutants")
-    file = tmp_path / "code.py"
+    mutants, file = script("mutants"), tmp_path / "code.py"
     file.write_text(SOURCE)
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     found = list(mutants.mutants_of(file))
