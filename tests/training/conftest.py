@@ -1,7 +1,6 @@
 """A scripted optimizer model (the one thing that is not real here) and makers of values."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -88,18 +87,4 @@ def make_rollout() -> Callable[..., Rollout]:
 
 @pytest.fixture
 def make_task() -> Callable[..., Task]:
-    def make(name: str, **changes: object) -> Task:
-        return Task(name, (Message("user", f"ask {name}"),), **changes)
-
-    return make
-
-
-@pytest.fixture
-def edits_reply() -> Callable[..., str]:
-    """A reply with one appended line for each content."""
-
-    def make(*contents: str, **more: object) -> str:
-        edits = [{"op": "append", "content": content} for content in contents]
-        return json.dumps({"reasoning": "so", "edits": edits, **more})
-
-    return make
+    return lambda name, **changes: Task(name, (Message("user", f"ask {name}"),), **changes)

@@ -71,10 +71,8 @@ def test_a_killed_process_loses_no_attempt_that_was_made(with_agents):
         assert _step_in_a_process(checkout) == -signal.SIGKILL
         assert len(shell_agent.made(checkout.folder)) == done
     checkout.step(ALONE)
-    counts = Counter(shell_agent.made(checkout.folder))
-    assert counts == Counter(shell_agent.made(whole.folder))
-    assert checkout.record(1) == whole.record(1)
-    assert checkout.state().usage == whole.state().usage
+    assert Counter(shell_agent.made(checkout.folder)) == Counter(shell_agent.made(whole.folder))
+    assert (checkout.record(1), checkout.state().usage) == (whole.record(1), whole.state().usage)
 
 
 def _step_in_a_process(checkout: Checkout) -> int:
@@ -103,8 +101,7 @@ def test_shards_hand_their_attempts_over(with_agents):
     made = Counter(shell_agent.made(checkout.folder))
     assert by_shards <= made
     assert made == Counter(shell_agent.made(alone.folder))
-    assert checkout.record(1) == alone.record(1)
-    assert checkout.state().usage == alone.state().usage
+    assert (checkout.record(1), checkout.state().usage) == (alone.record(1), alone.state().usage)
 
 
 def test_another_solver_or_computer_is_measured_anew(with_agents):
@@ -119,8 +116,7 @@ def test_another_solver_or_computer_is_measured_anew(with_agents):
 def test_several_attempts_make_a_mean(with_agents):
     checkout = with_agents("one")
     checkout.step("rollout.attempts=2")
-    counts = Counter(shell_agent.made(checkout.folder))
-    assert set(counts.values()) <= {2, 4}
+    assert set(Counter(shell_agent.made(checkout.folder)).values()) <= {2, 4}
     measurement = checkout.state().current.measurement
     assert (measurement.attempts_each, measurement.n) == (2, 8)
     assert checkout.record(1).proposal.rollout.n == 8

@@ -82,8 +82,7 @@ def test_patches_are_merged_in_consecutive_chunks_and_levels(scripted, merged):
     client = scripted(joining)
     patch = merged(client, failures("a", "b", "c", "d", "e"))
     assert contents(patch) == ["(((a+b)+(c+d))+e)"]
-    assert patch.edits[0].merge_level == 3
-    assert patch.reasoning == "joined"
+    assert (patch.edits[0].merge_level, patch.reasoning) == (3, "joined")
     assert "## Patches to merge (2 total, merge level 3)" in client.prompts[-1]
 
 

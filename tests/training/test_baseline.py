@@ -1,6 +1,5 @@
 """What is said of the first measurement: everything solved, nothing, or only errors."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,21 +8,12 @@ import pytest
 from skillopt_ci.errors import ExitCode, NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Snapshot, State, Usage
-from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.training.baseline import (
-    NEARLY,
-    first_impression,
-    learns_nothing,
-    no_score_is_higher,
-    refuse_to_learn_nothing,
-)
+from skillopt_ci.training import baseline
 from skillopt_ci.training.measure import all_empty
 from skillopt_ci.training.review_comments import ReviewerNote
 from skillopt_ci.training.state import ScoredCheckout
 from tests.conftest import Checkout
-
-MakeRollout = Callable[..., Rollout]
 
 NOTE = ReviewerNote(id="review-1", author="ada", text="Be brief.")
 
@@ -56,7 +46,7 @@ def standing(measurement: Measurement, **changes: Any) -> ScoredCheckout:
 
 def test_all_solved_is_nothing_to_learn_and_says_what_to_do(checkout):
     with pytest.raises(NothingToLearn, match="all 4 selection tasks are solved") as refusal:
-        refuse_to_learn_nothing(checkout.session(), standing(measured(4, 4)))
+        baseline.refuse_to_learn_nothing(checkout.session(), standing(measured(4, 4)))
     assert refusal.value.exit_code is ExitCode.NOTHING_TO_DO
     assert "Put harder tasks" in (refusal.value.hint or "")
 
@@ -65,7 +55,7 @@ def test_what_was_not_measured_is_not_called_solved(checkout):
     some = measured(4, 4, errors=("s8", "s9"))
     message = r"all 4 selection tasks that were measured \(2 were not\) are solved"
     with pytest.raises(NothingToLearn, match=message):
-        refuse_to_learn_nothing(checkout.session(), standing(some))
+        baseline.refuse_to_learn_nothing(checkout.session(), standing(some))
 
 
 @pytest.mark.parametrize(
@@ -75,18 +65,18 @@ def test_what_was_not_measured_is_not_called_solved(checkout):
 )
 def test_anything_else_is_trained_on(checkout, measurement):
     session, start = checkout.session(), standing(measurement)
-    refuse_to_learn_nothing(session, start)
-    assert not learns_nothing(session, start)
+    baseline.refuse_to_learn_nothing(session, start)
+    assert not baseline.learns_nothing(session, start)
 
 
 def test_a_skill_that_came_to_solve_everything_is_trained_on(checkout):
-    assert not learns_nothing(checkout.session(), standing(measured(4, 4), step=1))
+    assert not baseline.learns_nothing(checkout.session(), standing(measured(4, 4), step=1))
 
 
 def test_a_reviewer_who_asks_for_something_is_heard(checkout):
     session = replace(checkout.session(), notes=(NOTE,))
-    assert not learns_nothing(session, standing(measured(4, 4)))
-    assert learns_nothing(session, standing(measured(4, 4), heard_notes=(NOTE.id,)))
+    assert not baseline.learns_nothing(session, standing(measured(4, 4)))
+    assert baseline.learns_nothing(session, standing(measured(4, 4), heard_notes=(NOTE.id,)))
 
 
 @pytest.mark.parametrize(
@@ -100,20 +90,22 @@ def test_a_reviewer_who_asks_for_something_is_heard(checkout):
     ],
 )
 def test_only_where_a_higher_score_is_the_only_way_in(checkout, override, strict):
-    config = checkout.session(override).config
-    assert no_score_is_higher(config, snapshot(measured(4, 4))) is strict
+    assert (
+        baseline.no_score_is_higher(checkout.session(override).config, snapshot(measured(4, 4)))
+        is strict
+    )
 
 
 def test_a_mean_that_rounding_keeps_below_one_is_one(checkout):
     thirds = measured(3, 3).model_copy(update={"score": sum([1 / 3] * 3) - 1e-12})
-    assert no_score_is_higher(checkout.session().config, snapshot(thirds))
+    assert baseline.no_score_is_higher(checkout.session().config, snapshot(thirds))
 
 
 @pytest.mark.parametrize(
     ("measurement", "level", "text"),
     [
         (measured(39, 40), "warning", "scores 0.975 before any training"),
-        (measured(19, 20), "warning", f"scores {NEARLY:.3f} before any training"),
+        (measured(19, 20), "warning", f"scores {baseline.NEARLY:.3f} before any training"),
         (measured(0, 4), "info", "No selection task was solved"),
         (measured(4, 4), "", ""),  # said elsewhere
         (measured(2, 4), "", ""),
@@ -122,14 +114,14 @@ def test_a_mean_that_rounding_keeps_below_one_is_one(checkout):
     ],
 )
 def test_the_first_impression(measurement, level, text):
-    note = first_impression(measurement)
+    note = baseline.first_impression(measurement)
     assert (note.level if note else "") == level
     assert text in (note.text if note else "")
 
 
 def test_a_little_soft_score_is_something():
     partly = measured(0, 2).model_copy(update={"tasks": {"s0": (0.0, 0.25), "s1": (0.0, 0.0)}})
-    assert first_impression(partly) is None
+    assert baseline.first_impression(partly) is None
 
 
 @pytest.mark.parametrize(("empty", "scored", "told"), [(4, 4, True), (3, 4, False), (0, 0, False)])
@@ -164,8 +156,7 @@ def test_reviewers_change_for_the_worse_does_not_become_best(checkout):
     best = checkout.show(BRANCH)
     checkout.commit(SKILL, "# Nothing\n", branch=BRANCH)
     checkout.step("train.num_epochs=1")
-    state = checkout.state()
-    assert state.best.sha256 == sha256(best)
+    assert checkout.state().best.sha256 == sha256(best)
     assert checkout.show(BRANCH, ".skillopt/demo/best_skill.md") == best
 
 

@@ -79,13 +79,11 @@ def test_guidance_that_harms_is_truly_reverted(due, model_server):
 
 def test_forced_guidance_stays_and_is_measured(due, model_server):
     model_server.guidance = HARMFUL
-    best = due.state().best
-    outcome = due.end_epoch(FORCED)
+    best, outcome = due.state().best, due.end_epoch(FORCED)
     assert outcome is not None
     assert outcome.record.action == "force_accept"
     assert due.state().current.measurement.score == 0.0
-    assert due.state().current.sha256 == sha256(due.show(BRANCH))
-    assert due.state().best == best
+    assert (due.state().current.sha256, due.state().best) == (sha256(due.show(BRANCH)), best)
     assert sha256(due.show(BRANCH, ".skillopt/demo/best_skill.md")) == best.sha256
     assert due.done("train.num_epochs=3").decision.score_before == 0.0
     assert due.kinds()[-2:] == ["slow_update", "step"]  # a score of zero is a score
@@ -97,8 +95,7 @@ def test_nothing_to_say_is_one_plain_commit(due):
     assert outcome is not None
     assert (outcome.record.action, outcome.record.decision) == ("no_content", None)
     assert parents(due, BRANCH) == [tip]
-    assert due.show(BRANCH) == skill
-    assert due.history()[-1].reason == "no new guidance"
+    assert (due.show(BRANCH), due.history()[-1].reason) == (skill, "no new guidance")
 
 
 def test_memory_stays_when_there_is_no_new_one(due, model_server):

@@ -14,17 +14,8 @@ from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.types import Rollout, Status
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.slow_update import (
-    Category,
-    Pair,
-    Policy,
-    Side,
-    means,
-    pair_records,
-    pair_up,
-    render_pairs,
-    sample_pairs,
-)
+from skillopt_ci.training import slow_update
+from skillopt_ci.training.slow_update import Category, Pair, Side, means, pair_up, sample_pairs
 
 Make = Callable[..., Any]
 
@@ -42,8 +33,7 @@ class Both:
     async def __call__(self, tasks: Sequence[Task]) -> tuple[list[Rollout], list[Rollout]]:
         self.asked.append(tuple(task.id for task in tasks))
         before = [self.make_rollout(task.id, OUTCOMES[task.id[0]][0]) for task in tasks]
-        after = [self.make_rollout(task.id, OUTCOMES[task.id[0]][1]) for task in tasks]
-        return before, after
+        return before, [self.make_rollout(task.id, OUTCOMES[task.id[0]][1]) for task in tasks]
 
 
 @pytest.fixture
@@ -57,10 +47,9 @@ def tasks(make_task: Make) -> list[Task]:
 
 
 def sample(
-    tasks: list[Task], both: Both, policy: Policy, size: int = 6, seed: int = 1
+    tasks: list[Task], both: Both, policy: slow_update.Policy, size: int = 6, seed: int = 1
 ) -> list[str]:
-    pairs = asyncio.run(sample_pairs(tasks, size, seed, policy, both))
-    return [pair.task.id for pair in pairs]
+    return [pair.task.id for pair in asyncio.run(sample_pairs(tasks, size, seed, policy, both))]
 
 
 @pytest.mark.parametrize(
@@ -97,8 +86,7 @@ def test_changed_ends_when_no_task_is_left(tasks, both):
 
 
 def test_unchanged_is_not_topped_up(tasks, both):
-    found = sample(tasks, both, "unchanged")
-    assert found == [name for name in both.asked[0] if name[0] in "fs"]
+    assert sample(tasks, both, "unchanged") == [name for name in both.asked[0] if name[0] in "fs"]
     assert len(both.asked) == 1
 
 
@@ -123,14 +111,10 @@ def test_task_that_one_side_did_not_measure_is_no_pair(make_task, make_rollout, 
 @given(kinds=st.text("irfs", max_size=12), size=st.integers(1, 8), seed=st.integers(0, 99))
 def test_no_policy_exceeds_the_size_or_repeats_a_task(kinds, size, seed):
     tasks = [Task(f"{kind}{number}", ()) for number, kind in enumerate(kinds)]
-    both = Both(_bare)
+    both = Both(lambda name, hard: Rollout(name, Status.SCORED, hard, hard, "", "", ()))
     for policy in ("mixed", "changed", "unchanged"):
         names = sample(tasks, both, policy, size=size, seed=seed)
         assert len(set(names)) == len(names) <= size
-
-
-def _bare(name: str, hard: float) -> Rollout:
-    return Rollout(name, Status.SCORED, hard, hard, "", "", ())
 
 
 @pytest.mark.parametrize(
@@ -162,7 +146,7 @@ def test_an_attempt_that_was_not_measured_leaves_the_others(make_task, make_roll
 
 
 def test_record_has_scores_and_category(make_pair):
-    (record,) = pair_records([make_pair("a", 0.0, 1.0)])
+    (record,) = slow_update.pair_records([make_pair("a", 0.0, 1.0)])
     assert (record.id, record.category) == ("a", "improved")
     assert (record.previous.hard, record.current.hard) == (0.0, 1.0)
     # and no text of task or answer
@@ -196,7 +180,7 @@ def make_pair(make_task: Make, make_rollout: Make) -> Make:
 
 
 def render(*pairs: Pair, **gradient: Any) -> str:
-    return render_pairs(pairs, OLD, NEW, Gradient(**gradient))
+    return slow_update.render_pairs(pairs, OLD, NEW, Gradient(**gradient))
 
 
 def test_regressions_come_first(make_pair):

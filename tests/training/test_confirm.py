@@ -12,15 +12,8 @@ from skillopt_ci.cli.show import _replayed_confirmations
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
 from skillopt_ci.progress import Event, Note, StageAdvanced
-from skillopt_ci.training.confirm import (
-    ALPHA,
-    LOOK,
-    drift,
-    fewest_pairs,
-    level,
-    recomputed,
-    verdict,
-)
+from skillopt_ci.training import confirm
+from skillopt_ci.training.confirm import ALPHA, drift, fewest_pairs, level, recomputed, verdict
 from tests.conftest import RULES, Checkout, ModelServer, Stopped
 
 BRANCH = "skillopt/demo"
@@ -51,7 +44,7 @@ def test_looks_that_are_made_at_once_could_not_have_ended_a_test(differences):
     at = 0
     while at < len(differences) and verdict(differences[:at], level(1))[0] == "open":
         size = fewest_pairs(1, differences[:at])
-        inside = range(at, min(at + size - LOOK, len(differences)) + 1)
+        inside = range(at, min(at + size - confirm.LOOK, len(differences)) + 1)
         assert {verdict(differences[:end], level(1))[0] for end in inside} == {"open"}
         at += size
 
@@ -77,9 +70,7 @@ def all_at_once(model_server: ModelServer) -> None:
     model_server.edit = lambda _: {"op": "append", "content": rules}
 
 
-def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_had_used(
-    checkout, model_server
-):
+def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_used(checkout, model_server):
     all_at_once(model_server)
     checkout.run(ON)
     assert checkout.kinds() == ["start", "step", "step", "confirm", "step", "step"]
@@ -96,9 +87,7 @@ def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_had_used(
     assert checkout.subjects()[4] == "Confirm: +1.000 over the initial skill on 8 fresh pairs"
 
 
-def test_a_skill_that_won_by_luck_stays_provisional_and_is_not_tested_for_ever(
-    checkout, model_server
-):
+def test_a_skill_that_won_by_luck_stays_provisional_and_is_tested_no_more(checkout, model_server):
     all_at_once(model_server)
     truly, lucky = model_server.answer, set[str]()
 

@@ -25,8 +25,7 @@ def task(name: str, task_type: str) -> Task:
 
 
 def test_one_skill_is_measured_without_a_comparison(checkout):
-    before = checkout.git("for-each-ref")
-    found = measure(checkout, RULE)
+    before, found = checkout.git("for-each-ref"), measure(checkout, RULE)
     (only,) = found.skills
     assert (only.skill.name, only.measurement.hard, only.measurement.n) == ("rule", 0.25, 8)
     assert found.difference is None
@@ -39,21 +38,18 @@ def test_two_skills_are_compared_pair_by_pair(checkout, model_server):
     assert found.usage.calls == len(model_server.prompts) == 16
     assert found.difference is not None
     assert (found.difference.mean, found.difference.n) == (0.25, 8)
-    assert found.difference.fixed == ("a200", "a204")
-    assert found.difference.broken == ()
+    assert (found.difference.fixed, found.difference.broken) == (("a200", "a204"), ())
 
 
 def test_equal_texts_are_measured_once(checkout, model_server):
-    twin = NamedSkill("twin", RULE.text)
-    found = measure(checkout, RULE, twin, **{"cache.enabled": "false"})
+    found = measure(checkout, RULE, NamedSkill("twin", RULE.text), **{"cache.enabled": "false"})
     assert [one.skill.name for one in found.skills] == ["rule", "twin"]
     assert len(model_server.prompts) == 8
 
 
 def test_the_optimizer_is_not_asked(checkout, model_server):
     measure(checkout, RULE, split="all")
-    assert len(model_server.prompts) == 24
-    assert model_server.optimizer_prompts == []
+    assert (len(model_server.prompts), model_server.optimizer_prompts) == (24, [])
 
 
 def test_a_few_errors_leave_the_rest_measured(checkout, model_server):
@@ -86,6 +82,5 @@ def test_limits_of_the_configuration_hold(checkout):
 def test_types_are_means_over_what_was_measured():
     tasks = [task("a", "x"), task("b", "x"), task("c", ""), task("d", "x")]
     scores = {"a": (1.0, 1.0), "b": (0.0, 0.5), "c": (1.0, 1.0)}
-    measured = Measurement(hard=0, soft=0, score=0, tasks=scores, errors=("d",))
-    found = by_type(tasks, measured)
+    found = by_type(tasks, Measurement(hard=0, soft=0, score=0, tasks=scores, errors=("d",)))
     assert found == {"other": TypeScore(hard=1.0, n=1), "x": TypeScore(hard=0.5, n=2)}

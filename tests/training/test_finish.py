@@ -41,8 +41,7 @@ def count_tests(server: ModelServer) -> int:
 
 def test_three_skills_are_tested_and_compared(checkout, model_server):
     checkout.run(*PLAIN)
-    before = checkout.ref(BRANCH)
-    outcome = ended(checkout)
+    before, outcome = checkout.ref(BRANCH), ended(checkout)
     found = outcome.summary
     assert [one.test and one.test.hard for one in (found.initial, found.best, found.last)] == [
         0.0,

@@ -13,9 +13,7 @@ from skillopt_ci.training.measure import gate_score, worth_in
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")
 
-shares = st.integers(1, 60).flatmap(
-    lambda parts: st.integers(0, parts).map(lambda right: right / parts)
-)
+shares = st.integers(1, 60).flatmap(lambda of: st.integers(0, of).map(lambda right: right / of))
 
 
 def side(*scores: tuple[float, float], density: float = 0.0, words: int = 0) -> Measurement:
@@ -96,8 +94,7 @@ def test_acceptance_is_exactly_a_higher_sum_of_shares(pairs):
         return sum((Fraction(pair[side]).limit_denominator(60) for pair in pairs), Fraction())
 
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    accepted = judged(ours, theirs, theirs).action == "accept_new_best"
-    assert accepted == (total(0) > total(1))
+    assert (judged(ours, theirs, theirs).action == "accept_new_best") == (total(0) > total(1))
 
 
 DENSE = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
@@ -195,20 +192,16 @@ CURRENT = measured(a=1.0, b=0.0, c=1.0, d=0.0)
 
 def test_tasks_that_are_seldom_solved_come_first():
     past = [{"d": (1.0, 1.0), "c": (0.0, 0.0)}]
-    terms = setup(TEXT, PLANNED, CURRENT, CURRENT, past, Evaluation())
-    assert terms.order == ("b", "c", "d", "a")
+    assert setup(TEXT, PLANNED, CURRENT, CURRENT, past, Evaluation()).order == ("b", "c", "d", "a")
 
 
 def test_tasks_that_some_side_has_no_score_of_come_last_and_do_not_count():
-    best = measured(a=1.0, c=0.0, d=0.0)
-    terms = setup(TEXT, PLANNED, CURRENT, best, (), Evaluation())
-    assert terms.order[-1] == "b"
-    assert terms.eligible == {"a", "c", "d"}
+    terms = setup(TEXT, PLANNED, CURRENT, measured(a=1.0, c=0.0, d=0.0), (), Evaluation())
+    assert (terms.order[-1], terms.eligible) == ("b", {"a", "c", "d"})
 
 
 def test_an_open_gate_measures_everything():
-    terms = setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False))
-    assert not terms.stop
+    assert not setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False)).stop
 
 
 @pytest.mark.parametrize(
@@ -228,5 +221,4 @@ def test_a_shorter_document_may_tie_where_that_is_preferred(words, options, note
 
 def test_density_puts_a_candidate_ahead():
     evaluation = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
-    terms = setup((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation)
-    assert terms.bonus == pytest.approx(0.5)
+    assert setup((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation).bonus == pytest.approx(0.5)

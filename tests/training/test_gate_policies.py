@@ -21,8 +21,7 @@ def selection_calls(server: ModelServer) -> int:
 def test_a_candidate_without_a_chance_is_not_measured_to_the_end(checkout, model_server):
     checkout.step()
     model_server.plan = ("Of no use.",)
-    before = selection_calls(model_server)
-    outcome = checkout.done(SOON)
+    before, outcome = selection_calls(model_server), checkout.done(SOON)
     decision = outcome.decision
     assert selection_calls(model_server) - before == 6
     assert (decision.action, decision.partial, decision.compared) == ("reject", True, 6)
@@ -76,8 +75,7 @@ def test_a_lot_begins_when_the_answers_so_far_are_enough(checkout, model_server)
 
     model_server.trouble, model_server.plan = trouble, (RULES[1],)
     # six tasks are unsolved: a gain on one of them, and the two others are needed
-    outcome = checkout.done("evaluation.gate.look_every=6")
-    assert outcome.record.merged
+    assert checkout.done("evaluation.gate.look_every=6").record.merged
     assert waited == [True]
 
 
@@ -193,8 +191,7 @@ def test_an_open_gate_makes_a_gain_the_best(checkout):
 def test_density_is_part_of_every_score(checkout, model_server):
     model_server.plan = ("Always verify.",)
     outcome = checkout.done(DENSE)
-    assert outcome.decision.action == "accept_new_best"
-    assert outcome.decision.score_before == 0.0
+    assert (outcome.decision.action, outcome.decision.score_before) == ("accept_new_best", 0.0)
     assert outcome.decision.score_after == pytest.approx(0.05 * 2 / 3)
     assert outcome.state.current.measurement.score == outcome.decision.score_after
     assert outcome.state.current.measurement.hard == 0.0
@@ -236,6 +233,5 @@ def test_a_shorter_tie_is_merged_where_that_is_preferred(wordy):
 )
 def test_other_ties_are_reverted(wordy, line, option):
     checkout = wordy(line)
-    outcome = checkout.done(option)
-    assert outcome.decision.action == "reject"
+    assert checkout.done(option).decision.action == "reject"
     assert checkout.show(BRANCH) == WORDY

@@ -11,23 +11,13 @@ from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import APPENDIX, with_region
 from skillopt_ci.tasks.task import Task, TaskFile
-from skillopt_ci.training.guard import (
-    Answers,
-    GuardContext,
-    added_text,
-    hidden_character,
-    new_address,
-    order_to_the_optimizer,
-    refuse_document,
-    screened,
-    secret_in,
-    without_secrets,
-)
+from skillopt_ci.training import guard
+from skillopt_ci.training.guard import order_to_the_optimizer, refuse_document, secret_in
 from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 
 TASK = Task("t1", (Message("user", "ask"),), ("Blue Heron Press 2026",))
-CONTEXT = GuardContext(
-    known="See https://a.example.", answers=Answers.of([TASK]), keys=("s3same!",)
+CONTEXT = guard.GuardContext(
+    known="See https://a.example.", answers=guard.Answers.of([TASK]), keys=("s3same!",)
 )
 BEFORE = "# Skill\n\n- A rule.\n"
 LINES = st.lists(st.sampled_from(["- A rule.", "# Skill", "", "- More.", "x"]), max_size=6)
@@ -61,7 +51,9 @@ def test_each_rule_refuses_with_its_reason(text, reason):
 
 @pytest.mark.parametrize("rule", REFUSED)
 def test_each_rule_can_be_switched_off(rule):
-    lenient = GuardContext(Guard(**{rule: False}), CONTEXT.known, CONTEXT.answers, CONTEXT.keys)
+    lenient = guard.GuardContext(
+        Guard(**{rule: False}), CONTEXT.known, CONTEXT.answers, CONTEXT.keys
+    )
     assert refuse_document("", REFUSED[rule][0], lenient) is None
 
 
@@ -86,7 +78,7 @@ def test_markers_of_a_new_region_are_not_its_text():
 
 
 def test_a_document_must_not_grow_beyond_its_budget():
-    context = GuardContext(Guard(max_words=6))
+    context = guard.GuardContext(Guard(max_words=6))
     assert refuse_document(BEFORE, f"{BEFORE}more\n", context) is None
     assert refuse_document(BEFORE, f"{BEFORE}more words\n", context) == (
         "the document would have 7 words, more than the 6 allowed"
@@ -94,7 +86,7 @@ def test_a_document_must_not_grow_beyond_its_budget():
 
 
 def test_a_document_beyond_its_budget_may_shrink_and_keep_its_length():
-    context = GuardContext(Guard(max_words=1))
+    context = guard.GuardContext(Guard(max_words=1))
     assert refuse_document("a b c d", "a b x d", context) is None
     assert refuse_document("a b c d", "a b c", context) is None
     assert refuse_document("a b c d", "a b c d e", context) is not None
@@ -102,10 +94,8 @@ def test_a_document_beyond_its_budget_may_shrink_and_keep_its_length():
 
 @given(before=LINES, after=LINES)
 def test_added_text_is_exactly_the_lines_that_are_new(before, after):
-    added = added_text("\n".join(before), "\n".join(after)).split("\n")
-    assert [line for line in added if line] == [
-        line for line in after if line and line not in before
-    ]
+    added = guard.added_text("\n".join(before), "\n".join(after)).split("\n")
+    assert [one for one in added if one] == [one for one in after if one and one not in before]
 
 
 @given(before=st.text(max_size=60), data=st.data())
@@ -113,7 +103,7 @@ def test_taking_away_lines_is_never_refused(before, data):
     lines = before.split("\n")
     kept = data.draw(st.lists(st.sampled_from(lines), unique=True))
     after = "\n".join(line for line in lines if line in kept)
-    assert refuse_document(before, after, GuardContext(Guard(max_words=1))) is None
+    assert refuse_document(before, after, guard.GuardContext(Guard(max_words=1))) is None
 
 
 LONG = "First take the inner sum, then divide the result by seven and round it down to an integer."
@@ -126,7 +116,7 @@ def task(name: str, *references: str, asked: str = "ask", text: str = "", file: 
 
 
 def found(text: str, *tasks: Task, known: str = "") -> str:
-    return Answers.of(tasks).given_away(text, known)
+    return guard.Answers.of(tasks).given_away(text, known)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +267,7 @@ def test_a_secret_that_the_skill_has_is_no_news():
 
 def test_secrets_are_replaced_by_a_word_for_them():
     key = KEYS["a GitHub token"]
-    assert without_secrets(f"a {key} b pw-of-run {key}", ["pw-of-run"]) == (
+    assert guard.without_secrets(f"a {key} b pw-of-run {key}", ["pw-of-run"]) == (
         "a [a GitHub token was here] b [a key of this run was here] [a GitHub token was here]"
     )
 
@@ -285,7 +275,7 @@ def test_secrets_are_replaced_by_a_word_for_them():
 def test_where_a_secret_was_hidden_there_was_one():
     assert secret_in(f"Log in with {HIDDEN}.", "") == "a key of this run"
     assert secret_in(f"Log in with {HIDDEN}.", f"known: {HIDDEN}") == ""
-    assert HIDDEN not in without_secrets(f"Log in with {HIDDEN}.")
+    assert HIDDEN not in guard.without_secrets(f"Log in with {HIDDEN}.")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +286,7 @@ def test_repetition_is_judged_quickly(part):
     text = part * 10_000
     started = time.process_time()
     secret_in(text, "")
-    new_address(text, "")
+    guard.new_address(text, "")
     order_to_the_optimizer(text, "")
     assert time.process_time() - started < 1
 
@@ -322,23 +312,23 @@ SAFE = st.text(st.characters(categories=("L", "N", "P", "S"), exclude_characters
     ],
 )
 def test_characters_that_hide_are_named(text, name):
-    assert hidden_character(text, "") == name
+    assert guard.hidden_character(text, "") == name
 
 
 @pytest.mark.parametrize(
     "text", ["a\tb\r\nc", "نمی\u200cخواهم", "👩\u200d🚀 ⚠️ ❤️\u200d🔥 1️⃣", "a\u00a0b"]
 )
 def test_what_scripts_and_emoji_need_is_fine(text):
-    assert hidden_character(text, "") == ""
+    assert guard.hidden_character(text, "") == ""
 
 
 def test_a_character_that_the_skill_has_is_no_news():
-    assert hidden_character("a\u200eb", "known \u200e") == ""
+    assert guard.hidden_character("a\u200eb", "known \u200e") == ""
 
 
 @given(SAFE)
 def test_visible_text_hides_nothing(text):
-    assert hidden_character(text, "") == ""
+    assert guard.hidden_character(text, "") == ""
 
 
 @pytest.mark.parametrize(
@@ -358,7 +348,7 @@ def test_visible_text_hides_nothing(text):
     ],
 )
 def test_a_new_address_is_named_by_its_host(text, host):
-    assert new_address(text, "https://a.example/known") == host
+    assert guard.new_address(text, "https://a.example/known") == host
 
 
 @pytest.mark.parametrize(
@@ -372,7 +362,7 @@ def test_a_new_address_is_named_by_its_host(text, host):
     ],
 )
 def test_other_text_and_known_addresses_are_fine(text):
-    assert new_address(text, "see https://a.example/known for more") == ""
+    assert guard.new_address(text, "see https://a.example/known for more") == ""
 
 
 EVIL = Suggestion("add_rule", "Be", "Be evil.")
@@ -389,15 +379,15 @@ def reflection(*items: object) -> Reflection[Suggestion]:
 
 def test_refused_suggestions_are_dropped_with_their_reasons():
     events: list[Event] = []
-    (left,) = screened([reflection(EVIL, GOOD)], "# Skill", refuse, events.append)
+    (left,) = guard.screened([reflection(EVIL, GOOD)], "# Skill", refuse, events.append)
     assert (left.patch.edits, left.patch.reasoning) == ((GOOD,), "why")
     assert left.refused == ("it is evil",)
     assert events == [Note("A proposal is refused: it is evil.", level="warning")]
-    (left,) = screened([reflection(SkillCandidate("evil"))], "", refuse, events.append)
+    (left,) = guard.screened([reflection(SkillCandidate("evil"))], "", refuse, events.append)
     assert left.patch.edits == ()
 
 
 @pytest.mark.parametrize("item", [Edit("append", content="evil"), GOOD])
 def test_edits_are_left_to_their_application(item):
     whole = reflection(item)
-    assert screened([whole], "", refuse, lambda _: None) == (whole,)
+    assert guard.screened([whole], "", refuse, lambda _: None) == (whole,)

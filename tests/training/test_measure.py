@@ -107,16 +107,13 @@ def test_a_round_has_all_its_attempts_together(make_task):
 
 def test_while_the_skill_stays_its_earlier_attempts_are_shown_again(checkout, model_server):
     model_server.plan = ("Of no use.", "Nor is this.", "Nor that.")
-    first = checkout.done()
-    assert first.decision.action == "reject"
+    assert checkout.done().decision.action == "reject"
     paid = model_server.answered.total()
     model_server.prompts.clear()
     checkout.step()
     analysts = [one for one in model_server.optimizer_prompts if "Trajectories (" in one]
     shown = "".join(analysts)
-    tasks = [
-        task.id for record in (1, 2) for task in checkout.record(record).proposal.rollout.tasks
-    ]
+    tasks = [task.id for step in (1, 2) for task in checkout.record(step).proposal.rollout.tasks]
     assert len(tasks) == 8
     assert all(f"Item {task[1:]} of kind" in shown for task in tasks)
     rolled_out = [one for one in model_server.prompts if "Stage:" not in one]
@@ -139,7 +136,5 @@ def test_the_next_epoch_attempts_the_same_tasks_afresh(checkout, model_server):
     model_server.plan = ()
     for _ in range(3):
         checkout.step()
-    numbers = [
-        task.attempt for step in (1, 2, 3) for task in checkout.record(step).proposal.rollout.tasks
-    ]
+    numbers = [one.attempt for n in (1, 2, 3) for one in checkout.record(n).proposal.rollout.tasks]
     assert numbers == [0] * 8 + [1] * 4

@@ -2,14 +2,7 @@
 
 from typing import Any
 
-from skillopt_ci.ledger.evidence import (
-    EditRecord,
-    PatternRecord,
-    ProposalRecord,
-    RolloutRecord,
-    SuggestionRecord,
-    TaskOutcome,
-)
+from skillopt_ci.ledger import evidence
 from skillopt_ci.ledger.records import Decision, StepRecord
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Status
@@ -59,28 +52,24 @@ def test_best_text_is_known_when_it_is_proposed_again(checkout, model_server):
     outcome = checkout.done("cache.path=another.sqlite")
     assert (outcome.decision.reused_from, outcome.decision.action) == (1, "accept")
     assert checkout.show("skillopt/demo") == best
-    assert model_server.answered[f"{measured_with(best)}\n\nItem 100 of kind a"] == 1
-
-
-def measured_with(skill: str) -> str:
-    return Prompts.load().target(skill)
+    assert model_server.answered[f"{Prompts.load().target(best)}\n\nItem 100 of kind a"] == 1
 
 
 TASKS = [
-    TaskOutcome(id=f"t{number}", status=Status.SCORED, hard=number > 8, soft=0)
+    evidence.TaskOutcome(id=f"t{number}", status=Status.SCORED, hard=number > 8, soft=0)
     for number in range(40)
 ]
 
 
-def edit(op: str = "append", target: str = "", content: str = "x") -> EditRecord:
-    return EditRecord(op=op, target=target, content=content, status="applied_append")
+def edit(op: str = "append", target: str = "", content: str = "x") -> evidence.EditRecord:
+    return evidence.EditRecord(op=op, target=target, content=content, status="applied_append")
 
 
 def step(
     number: int = 1, action: str = "reject", score_after: float | None = 0.475, **more: Any
 ) -> StepRecord:
-    proposal = ProposalRecord(
-        rollout=RolloutRecord(hard=0, soft=0, n=40, errors=0, tasks=TASKS),
+    proposal = evidence.ProposalRecord(
+        rollout=evidence.RolloutRecord(hard=0, soft=0, n=40, errors=0, tasks=TASKS),
         n_failure_patches=1,
         n_success_patches=0,
         n_edits_merged=1,
@@ -101,7 +90,7 @@ def step(
 
 REJECTED = step(
     3,
-    patterns=[PatternRecord(description="dates: backwards", count=4, task_ids=("a", "b"))],
+    patterns=[evidence.PatternRecord(description="dates: backwards", count=4, task_ids=("a", "b"))],
     edits=[edit(content="Write dates as ISO."), edit("replace", "Old", "New")],
 )
 
@@ -118,17 +107,17 @@ def test_a_step_is_told_by_number_action_and_failures():
 
 def test_without_patterns_failures_are_told_by_their_reasons():
     failed = [
-        TaskOutcome(id=name, status=Status.SCORED, hard=0, soft=0, reason=reason)
+        evidence.TaskOutcome(id=name, status=Status.SCORED, hard=0, soft=0, reason=reason)
         for name, reason in (("a", "no tag: 1"), ("b", ""), ("c", "no tag: 2"))
     ]
-    rollout = RolloutRecord(hard=0, soft=0, n=3, errors=0, tasks=(*failed, TASKS[-1]))
+    rollout = evidence.RolloutRecord(hard=0, soft=0, n=3, errors=0, tasks=(*failed, TASKS[-1]))
     proposal = REJECTED.proposal.model_copy(update={"rollout": rollout, "patterns": ()})
     text = render([REJECTED.model_copy(update={"proposal": proposal})])
     assert '\n- "no tag" (×2, tasks: a, c)\n- "unknown" (×1, tasks: b)\n' in text
 
 
 def test_a_reject_without_a_measurement_gives_no_scores():
-    slow = PatternRecord(description="slow", count=1)
+    slow = evidence.PatternRecord(description="slow", count=1)
     text = render([step(score_after=None, edits=[edit()], patterns=[slow])])
     assert "\nRejected edits:\n" in text
     assert '- "slow" (×1)\n' in text  # a pattern of no task
@@ -152,7 +141,7 @@ def test_long_values_are_clipped_visibly():
 
 
 def test_rejected_suggestions_and_documents_are_told_too():
-    told = SuggestionRecord(type="add\nrule", title="Dates", instruction="Write ISO.")
+    told = evidence.SuggestionRecord(type="add\nrule", title="Dates", instruction="Write ISO.")
     assert '1. [add rule] "Dates" → "Write ISO."' in render([step(suggestions=[told])])
     whole = step(mode="full_rewrite_minibatch", change_summary=("Add: Write ISO.", "Cut: x"))
     assert '1. [new document] "Add: Write ISO.; Cut: x"' in render([whole])

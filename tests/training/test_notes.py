@@ -129,8 +129,7 @@ def test_notes_are_wanted_as_configured():
     assert notes_from(both) == ("failure", "success")
     failures = both.model_copy(update={"skill_aware_appendix_source": "failure_only"})
     assert notes_from(failures) == ("failure",)
-    whole = both.model_copy(update={"skill_update_mode": "full_rewrite_minibatch"})
-    assert notes_from(whole) == ()
+    assert notes_from(both.model_copy(update={"skill_update_mode": "full_rewrite_minibatch"})) == ()
 
 
 # Notes in whole steps: what stays of them, and the commits that say so.
@@ -167,8 +166,7 @@ def step(checkout: Checkout, model_server: ModelServer) -> Step:
 
 def is_consistent(checkout: Checkout) -> bool:
     """Whether state and best skill name the texts that stand in the tree."""
-    state = checkout.state()
-    best = checkout.show(BRANCH, ".skillopt/demo/best_skill.md")
+    state, best = checkout.state(), checkout.show(BRANCH, ".skillopt/demo/best_skill.md")
     return (state.current.sha256, state.best.sha256) == (
         sha256(checkout.show(BRANCH)),
         sha256(best),
@@ -201,8 +199,7 @@ def test_notes_that_raise_the_score_are_the_new_best(checkout, step):
 
 def test_notes_survive_the_rejection_of_their_edits(checkout, step):
     step((RULE,), ())
-    before = checkout.show(BRANCH)
-    outcome = step((HARMFUL,), (NOTE,))
+    before, outcome = checkout.show(BRANCH), step((HARMFUL,), (NOTE,))
     assert outcome.decision.action == "reject"
     assert outcome.decision.keeps_notes
     assert notes_of(checkout.show(BRANCH)) == (NOTE,)
@@ -292,5 +289,4 @@ def test_a_step_that_died_ends_with_the_same_trees(workshop, model_server, momen
         mortal.step(AWARE, observer=die)
     if moment != "decide":
         mortal.step(AWARE)
-    assert mortal.trees() == twin.trees()
-    assert mortal.record(1).decision == twin.record(1).decision
+    assert (mortal.trees(), mortal.record(1).decision) == (twin.trees(), twin.record(1).decision)

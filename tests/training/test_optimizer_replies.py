@@ -50,8 +50,7 @@ def test_git_and_log_show_that_replies_could_not_be_used(checkout):
 
 @pytest.mark.usefixtures("speechless")
 def test_steps_end_like_that_one_by_one_as_well(checkout):
-    codes = [in_process(checkout.folder, "step").returncode for _ in range(3)]
-    assert codes == [0, 5, 5]
+    assert [in_process(checkout.folder, "step").returncode for _ in range(3)] == [0, 5, 5]
     assert checkout.git("log", "--format=%s", "-3", "skillopt/demo").splitlines() == [
         f"Step {number}: no reply of the optimizer could be used" for number in (3, 2, 1)
     ]
@@ -67,8 +66,7 @@ def test_steps_end_like_that_one_by_one_as_well(checkout):
 def test_a_run_ends_when_no_later_question_gets_a_usable_reply(
     checkout, model_server, setting, asked
 ):
-    answer = model_server.answer
-    proposed = {"edits": [{"op": "append", "content": "x"}]}
+    answer, proposed = model_server.answer, {"edits": [{"op": "append", "content": "x"}]}
     proposed["revise_suggestions"] = [{"instruction": "Do x."}]
 
     def half_words(system: str, prompt: str) -> str:
@@ -145,8 +143,7 @@ def test_a_text_without_its_end_becomes_no_edit(end):
 @pytest.mark.parametrize("target", ["\nbe\n", " be ", "be\n", "\tbe"])
 @pytest.mark.parametrize("op", ["delete", "replace", "insert_after"])
 def test_a_target_that_stands_alone_is_not_found_inside_a_word(op, target):
-    text = "Alphabeta\n"
-    changed, (report,) = apply_edits(text, [Edit(op=op, target=target, content="new")])
+    changed, (report,) = apply_edits("Alphabeta\n", [Edit(op=op, target=target, content="new")])
     assert not (report.status.applied and changed.startswith(("Alphata", "Alphanewta")))
     assert "Alphabeta" in changed
     assert str(report.status) != "applied_insert_after"
@@ -175,8 +172,7 @@ def test_a_target_with_other_space_around_it_is_not_found_in_a_part_of_a_word(ta
 
 
 def test_a_line_that_stands_alone_is_found_though_a_word_holds_it():
-    text = "Alphabeta\n\n  be\nGamma\n"
-    changed, _ = apply_edits(text, [Edit(op="delete", target="\nbe\n")])
+    changed, _ = apply_edits("Alphabeta\n\n  be\nGamma\n", [Edit(op="delete", target="\nbe\n")])
     assert "Alphabeta" in changed
 
 

@@ -183,15 +183,13 @@ def test_what_is_sure_changes_neither_record_nor_calls(workshop, overrides):
     assert sorted(server.prompts) == asked
 
 
-def test_the_next_batch_is_attempted_while_a_verdict_is_recorded(
-    checkout, model_server, monkeypatch
-):
+def test_the_next_batch_is_attempted_while_a_verdict_is_saved(checkout, model_server, monkeypatch):
     """The first verdict is held back until an attempt of the second step has come."""
     advance, verdicts, came = Ledger.advance, list[bool](), threading.Event()
     items = batch(checkout, 2)
 
     def trouble(prompt: str) -> None:
-        if task_of(prompt) in items:
+        if prompt.rsplit("\n\n", maxsplit=1)[-1] in items:
             came.set()
 
     def held(
@@ -212,10 +210,6 @@ def batch(checkout: Checkout, step: int) -> set[str]:
     session = checkout.session()
     plan = plan_step(session.splits.train, session.config.train, step)
     return {task.messages[-1].content for task in plan.batches[0].tasks}
-
-
-def task_of(prompt: str) -> str:
-    return prompt.rsplit("\n\n", maxsplit=1)[-1]
 
 
 def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop):
@@ -255,8 +249,7 @@ def test_the_attempts_after_the_first_epoch_are_foreseen(workshop):
 
 
 def test_nothing_is_made_ahead_by_people_or_where_workers_share_it_out(checkout):
-    config = checkout.session(SURE).config
-    assert may_prefetch(config)
+    assert may_prefetch(checkout.session(SURE).config)
     for holds in ("rollout.solver.type=human", "rollout.executor.type=ray", NONE):
         assert not may_prefetch(checkout.session(SURE, holds).config)
 

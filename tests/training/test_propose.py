@@ -59,8 +59,7 @@ def test_too_many_failing_rollouts_stop_the_step(checkout, model_server):
     model_server.trouble = lambda prompt: (500, "out of order") if "Item " in prompt else None
     with pytest.raises(TooManyErrors, match=r"4 of 4 training tasks.*out of order"):
         checkout.step()
-    assert checkout.ref(BRANCH) == before
-    assert checkout.ref(CANDIDATE) == ""
+    assert (checkout.ref(BRANCH), checkout.ref(CANDIDATE)) == (before, "")
 
 
 def test_too_many_failing_measurements_keep_the_candidate(checkout, model_server):
@@ -70,8 +69,7 @@ def test_too_many_failing_measurements_keep_the_candidate(checkout, model_server
         checkout.step()
     assert checkout.ref(CANDIDATE)
     model_server.trouble = lambda prompt: None
-    outcome = checkout.done()
-    assert outcome.record.step == 2
+    assert checkout.done().record.step == 2
     assert model_server.most_answers == 1
 
 

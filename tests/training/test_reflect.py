@@ -111,8 +111,7 @@ def test_results_keep_minibatch_order_whatever_comes_first(scripted, reflected):
 
 def test_a_reflection_names_the_tasks_that_were_shown(scripted, reflected):
     client = scripted(lambda request: proposing("x"))
-    found = reflected(client)
-    told = {one.failure_patterns[0].task_ids for one in found}
+    told = {one.failure_patterns[0].task_ids for one in reflected(client)}
     assert told == {shown_ids(asked) for asked in client.requests}
 
 
@@ -253,8 +252,7 @@ def test_a_minibatch_ends_where_its_trajectories_become_too_long(make_rollout):
     rollouts = [make_rollout(f"t{number}", messages=said) for number in range(12)]
     found = minibatches(rollouts, both(max_minibatch_chars=1000))
     assert [len(one.rollouts) for one in found] == [5, 5, 2]
-    whole = minibatches(rollouts, both())
-    assert [len(one.rollouts) for one in whole] == [12]
+    assert [len(one.rollouts) for one in minibatches(rollouts, both())] == [12]
     clipped = both(max_minibatch_chars=2000, max_trajectory_chars=500)
     long = [make_rollout("t", messages=(Message("user", "u" * 9000),))] * 5
     assert [len(one.rollouts) for one in minibatches(long, clipped)] == [4, 1]

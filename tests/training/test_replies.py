@@ -9,18 +9,8 @@ from hypothesis import strategies as st
 from skillopt_ci.ledger.evidence import PatternRecord
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import SLOW_UPDATE
-from skillopt_ci.training.replies import (
-    CANDIDATES,
-    EDITS,
-    SUGGESTIONS,
-    SkillCandidate,
-    Suggestion,
-    WireError,
-    extract_json,
-    parse_analyst,
-    parse_merge,
-    parse_ranking,
-)
+from skillopt_ci.training import replies
+from skillopt_ci.training.replies import EDITS, WireError, extract_json, parse_analyst, parse_merge
 
 words = st.text(max_size=8)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words
@@ -158,8 +148,7 @@ def test_an_edit_is_from_the_source_that_was_shown():
 @pytest.mark.parametrize("summary", [None, "x", [3, {}, {"count": 2}]])
 def test_a_useless_failure_summary_does_no_harm(summary):
     reply = parse_analyst(EDITS, analyst(failure_summary=summary), "failure", shown=1)
-    assert reply.failure_patterns == ()
-    assert len(reply.patch.edits) == 1
+    assert (reply.failure_patterns, len(reply.patch.edits)) == ((), 1)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +196,7 @@ UNUSABLE = [
 
 @pytest.mark.parametrize("entry", UNUSABLE)
 def test_an_unusable_edit_is_dropped(entry):
-    reply = parse_merge(EDITS, merge(entry, APPEND))
-    assert [edit.content for edit in reply.edits] == ["rule"]
+    assert [edit.content for edit in parse_merge(EDITS, merge(entry, APPEND)).edits] == ["rule"]
     with pytest.raises(WireError, match="No entry of `edits` can be used; the first: "):
         parse_merge(EDITS, merge(entry))
 
@@ -234,7 +222,11 @@ def test_edit_text_holds_no_control_characters():
         (EDITS, '{"patch": {"x": 1}}', "`patch.edits`: Field required."),
         (EDITS, '{"edits": {"op": "append"}}', "`patch.edits`: Input should be a valid list."),
         (EDITS, "no", "The reply holds no complete JSON object. Reply with exactly one."),
-        (SUGGESTIONS, '{"patch": {"edits": []}}', "`patch.revise_suggestions`: Field required."),
+        (
+            replies.SUGGESTIONS,
+            '{"patch": {"edits": []}}',
+            "`patch.revise_suggestions`: Field required.",
+        ),
     ],
 )
 def test_the_error_tells_the_model_what_to_mend(payload, text, message):
@@ -255,24 +247,24 @@ def test_any_edits_are_read_or_refused(written):
 
 def test_a_ranking_keeps_the_order_of_importance():
     written = '{"selected_indices": [3, 0, 3, 1], "reasoning": "r"}'
-    assert parse_ranking(written, 4, limit=2) == ((3, 0), "r")
+    assert replies.parse_ranking(written, 4, limit=2) == ((3, 0), "r")
 
 
 def test_a_ranking_takes_no_truth_values_and_nothing_out_of_range():
     written = '{"selected_indices": [true, 4, -1, null, "2", 1.0, 1.5, NaN, 1e999, "x"]}'
-    assert parse_ranking(written, 4, limit=9) == ((2, 1), "")
+    assert replies.parse_ranking(written, 4, limit=9) == ((2, 1), "")
 
 
 @pytest.mark.parametrize("chosen", ["[]", "[4, true]", "3", "null"])
 def test_a_ranking_that_chooses_nothing_is_refused(chosen):
     with pytest.raises(WireError, match="selected_indices"):
-        parse_ranking(f'{{"selected_indices": {chosen}}}', 4, limit=2)
+        replies.parse_ranking(f'{{"selected_indices": {chosen}}}', 4, limit=2)
 
 
 @given(st.lists(numbers), st.integers(1, 9), st.integers(1, 9))
 def test_any_choice_is_within_pool_and_limit(chosen, pool, limit):
     try:
-        indices, _ = parse_ranking(json.dumps({"selected_indices": chosen}), pool, limit)
+        indices, _ = replies.parse_ranking(json.dumps({"selected_indices": chosen}), pool, limit)
     except WireError:
         return
     assert 0 < len(indices) <= limit
@@ -327,22 +319,24 @@ def candidates(*entries: object) -> str:
 
 def test_a_suggestion_is_read_with_all_that_it_says():
     more = {"motivation": "seen", "priority_hint": "high"}
-    reply = parse_analyst(SUGGESTIONS, suggestions(ADD | more), "failure", shown=3)
-    wanted = Suggestion("add_rule", "Dates", "Write dates as ISO.", "seen", "high", "failure", 3)
+    reply = parse_analyst(replies.SUGGESTIONS, suggestions(ADD | more), "failure", shown=3)
+    wanted = replies.Suggestion(
+        "add_rule", "Dates", "Write dates as ISO.", "seen", "high", "failure", 3
+    )
     assert (reply.patch.edits, reply.patch.reasoning) == ((wanted,), "why")
 
 
 @pytest.mark.parametrize("entry", [3, {}, {"title": "Dates"}, ADD | {"instruction": " "}])
 def test_a_suggestion_needs_nothing_but_an_instruction(entry):
     written = suggestions(entry, {"instruction": " Sort. ", "type": 3})
-    wanted = Suggestion("", "", "Sort.", source_type="success")
-    assert parse_merge(SUGGESTIONS, written, "success").edits == (wanted,)
+    wanted = replies.Suggestion("", "", "Sort.", source_type="success")
+    assert parse_merge(replies.SUGGESTIONS, written, "success").edits == (wanted,)
 
 
 def test_a_candidate_is_read_with_all_that_it_says():
     said = {"support_count": "5", "source_type": "success", "merge_level": 2}
-    reply = parse_merge(CANDIDATES, candidates(NEW | said))
-    wanted = SkillCandidate("# New", "Dates", ("ISO dates",), "success", 5, 2)
+    reply = parse_merge(replies.CANDIDATES, candidates(NEW | said))
+    wanted = replies.SkillCandidate("# New", "Dates", ("ISO dates",), "success", 5, 2)
     assert reply.edits == (wanted,)
 
 
@@ -350,11 +344,11 @@ def test_a_candidate_is_read_with_all_that_it_says():
     ("said", "read"), [("one thing", ("one thing",)), ([" a ", 3, ""], ("a",)), (None, ())]
 )
 def test_a_change_summary_may_be_written_in_several_ways(said, read):
-    (candidate,) = parse_merge(CANDIDATES, candidates(NEW | {"change_summary": said})).edits
+    (candidate,) = parse_merge(replies.CANDIDATES, candidates(NEW | {"change_summary": said})).edits
     assert candidate.change_summary == read
 
 
 @pytest.mark.parametrize("document", ["", " \n", None, 3, PROTECTED_ONLY])
 def test_a_document_without_a_body_is_refused(document):
     with pytest.raises(WireError, match="No entry of `skill_candidates` can be used"):
-        parse_merge(CANDIDATES, candidates(NEW | {"new_skill": document}))
+        parse_merge(replies.CANDIDATES, candidates(NEW | {"new_skill": document}))

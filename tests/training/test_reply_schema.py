@@ -94,14 +94,12 @@ def test_the_form_is_the_strict_one(schema, reply):
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
 def test_a_reply_that_fits_is_read(mode):
-    key = mode.payload.key
-    analysis = example(f"analyst_error{mode.prompt_suffix}")
+    key, analysis = mode.payload.key, example(f"analyst_error{mode.prompt_suffix}")
     analysis["patch"][key][0]["note_ids"] = ["review-1"]
     schema = replies.analyst(mode.payload, "failure", notes=False, wishes=True)
     Draft202012Validator(dict(schema.schema)).validate(analysis)
     read = parse_analyst(mode.payload, json.dumps(analysis), "failure", 8)
-    assert len(read.patch.edits) == 1
-    assert read.patch.edits[0].note_ids == ("review-1",)
+    assert (len(read.patch.edits), read.patch.edits[0].note_ids) == (1, ("review-1",))
 
     merged = example(f"merge_final{mode.prompt_suffix}")
     assert len(parse_merge(mode.payload, json.dumps(merged)).edits) == 1
@@ -142,8 +140,7 @@ def test_a_bad_reply_gets_one_retry_that_shows_it(scripted, asked, events):
     client = scripted(lambda request: "8" if len(request.messages) > 2 else "eight")
     assert asked(client) == 8
     shown = client.requests[1].messages
-    assert shown[:2] == client.requests[0].messages
-    assert shown[2] == Message("assistant", "eight")
+    assert (shown[:2], shown[2]) == (client.requests[0].messages, Message("assistant", "eight"))
     assert "Expected a number." in shown[3].content
     assert events == []
 

@@ -28,8 +28,7 @@ def run(
         observer(Note("n"))
         return WorkedBatch(batch, (), ())
 
-    worked = asyncio.run(work_on(batches, work, events.append))
-    return [one.batch.seed for one in worked]
+    return [one.batch.seed for one in asyncio.run(work_on(batches, work, events.append))]
 
 
 def test_results_keep_the_order_whatever_comes_first(events):

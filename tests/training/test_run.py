@@ -77,8 +77,7 @@ def test_baseline_of_zero_is_not_measured_again(checkout, model_server):
 
 def test_empty_skill_can_be_trained(workshop):
     checkout = workshop.checkout(skill="")
-    outcome = checkout.done()
-    assert outcome.record.merged
+    assert checkout.done().record.merged
     assert checkout.show(BRANCH).strip() == "- Kind a: a number begins with a."
     assert checkout.show(BRANCH, ".skillopt/demo/initial_skill.md") == ""
 
@@ -225,8 +224,7 @@ def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
 
 def test_next_comparison_is_with_the_last_end(checkout):
     checkout.run("train.num_epochs=1", *ENDS)
-    ended = checkout.show(BRANCH, ".skillopt/demo/epochs/01.md")
-    assert ended == checkout.show(BRANCH)
+    assert checkout.show(BRANCH, ".skillopt/demo/epochs/01.md") == checkout.show(BRANCH)
     checkout.run(*ENDS)
     assert checkout.boundary(2).previous_hard == 0.25
 

@@ -107,31 +107,20 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Count
     wrapper.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {notes}\nexec {real} "$@"\n')
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", str(wrapper.parent), prepend=os.pathsep)
-
-    def count() -> Counter[str]:
-        return Counter(_command(line) for line in notes.read_text().splitlines())
-
-    return count
-
-
-def _command(line: str) -> str:
-    """Return the first word that is no option of git itself."""
-    return re.sub(r"-[cC] \S+ ", "", line).split(" ")[0]
+    # the first word of a line that is no option of git itself
+    return lambda: Counter(re.findall(r"^(?:-[cC] \S+ )*(\S+)", notes.read_text(), re.MULTILINE))
 
 
 def test_local_run_begins_few_processes(checkout, begun):
-    outcomes = checkout.run()
-    count = begun()
+    outcomes, count = checkout.run(), begun()
     assert len(outcomes) == STEPS
     assert count.total() <= 20 + 11 * STEPS, count
     assert [count[name] for name in ("cat-file", "hash-object", "mktree")] == [1, 1, 1]
 
 
 def test_run_with_a_remote_begins_few_processes(workshop, begun):
-    clone = workshop.clone(workshop.origin(), "clone")
-    before = begun()
-    outcomes = clone.run()
-    count = begun() - before
+    clone, before = workshop.clone(workshop.origin(), "clone"), begun()
+    outcomes, count = clone.run(), begun() - before
     assert len(outcomes) == STEPS
     assert count.total() <= 20 + 21 * STEPS, count
 

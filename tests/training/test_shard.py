@@ -86,10 +86,8 @@ def phases(fleet: Fleet, steps: int, *overrides: str, most: int = 3, lost: int =
 @pytest.mark.parametrize("most", [2, 5])
 def test_shards_record_what_a_single_machine_records(fleet, alone, most):
     for _ in range(2):
-        shared = fleet.step(fleet.roll_out(most))
-        single = alone.step([])
-    assert shared.trees() == single.trees()
-    assert shared.state().usage == single.state().usage
+        shared, single = fleet.step(fleet.roll_out(most)), alone.step([])
+    assert (shared.trees(), shared.state().usage) == (single.trees(), single.state().usage)
 
 
 def test_what_a_lost_shard_lacks_is_asked_by_the_step(fleet, alone):
@@ -121,8 +119,7 @@ def test_a_step_in_two_halves_records_what_a_whole_one_records(fleet, alone):
     for _ in range(2):
         session = fleet.session()
         take_over(session, fleet.roll_out(2))
-        flight = asyncio.run(advance_to_candidate(session))
-        assert isinstance(flight, Candidate)
+        assert isinstance(asyncio.run(advance_to_candidate(session)), Candidate)
         fleet.step(fleet.roll_out(2))
         alone.step([])
         assert fleet.checkout.trees() == alone.checkout.trees()
@@ -176,8 +173,7 @@ def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet):
 def test_base_is_taken_in_by_the_step_alone(fleet, alone):
     for machines in (fleet, alone):
         machines.step([]).commit("skills/SKILL.md", SKILL.replace("Items", "Things"))
-    tip = fleet.checkout.ref("skillopt/demo")
-    files = fleet.roll_out(2)
+    tip, files = fleet.checkout.ref("skillopt/demo"), fleet.roll_out(2)
     assert fleet.checkout.ref("skillopt/demo") == tip
     assert len(files) == 2
     assert fleet.step(files).state().usage == alone.step([]).state().usage

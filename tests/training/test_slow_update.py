@@ -15,21 +15,10 @@ from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageFini
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, with_region
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.training import slow_update
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.guard import Answers, GuardContext
-from skillopt_ci.training.slow_update import (
-    Pair,
-    Side,
-    Stage,
-    Written,
-    compare_epochs,
-    earlier_skill,
-    first_epoch,
-    later_epoch,
-    meta_record,
-    slow_record,
-    write,
-)
+from skillopt_ci.training.slow_update import Pair, Side, Written, meta_record, slow_record
 from skillopt_ci.training.trainer import prepare
 from tests.conftest import Checkout
 
@@ -49,7 +38,7 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
     async def work() -> tuple[str, BoundaryRecord]:
         checkout, _ = await prepare(session)
         async with session.models("test") as models:
-            return await later_epoch(session, checkout, 2, models)
+            return await slow_update.later_epoch(session, checkout, 2, models)
 
     return asyncio.run(work())
 
@@ -58,7 +47,7 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
 def test_first_epoch_prepares_only_what_is_used(stepped, slow):
     session = stepped.session(ENDS[1], f"optimizer.use_slow_update={slow}")
     checkout, _ = asyncio.run(prepare(session))
-    skill, record = first_epoch(session, checkout)
+    skill, record = slow_update.first_epoch(session, checkout)
     assert record.changed is slow is (region_text(skill, SLOW_UPDATE) == "")
     assert record.meta_skill is not None
     assert record.meta_skill.action == "skip_first_epoch"
@@ -124,15 +113,14 @@ def compare(checkout: Checkout, events: list[Event], *overrides: str) -> tuple[P
 
     async def work() -> tuple[Pair, ...]:
         async with session.models("test") as models:
-            return await compare_epochs(session, OLD, NEW, 2, models)
+            return await slow_update.compare_epochs(session, OLD, NEW, 2, models)
 
     return asyncio.run(work())
 
 
 @pytest.mark.parametrize(("policy", "found"), [("mixed", 8), ("changed", 2), ("unchanged", 6)])
 def test_policy_decides_what_is_kept(checkout, policy, found):
-    pairs = compare(checkout, [], f"optimizer.longitudinal_pair_policy={policy}")
-    assert len(pairs) == found
+    assert len(compare(checkout, [], f"optimizer.longitudinal_pair_policy={policy}")) == found
 
 
 def test_sample_is_as_large_as_configured(checkout):
@@ -159,7 +147,7 @@ def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout):
     session = checkout.session()
     checkout, _ = asyncio.run(prepare(session))
     assert checkout.skill != OLD
-    assert earlier_skill(session, checkout, 2) == OLD
+    assert slow_update.earlier_skill(session, checkout, 2) == OLD
 
 
 # What the optimizer is asked at an epoch's end, and what is made of its reply.
@@ -177,11 +165,11 @@ def pairs(make_task: Make, make_rollout: Make) -> list[Pair]:
 @pytest.fixture
 def ask(prompts: Prompts, observer: Observer, pairs: list[Pair]) -> Ask:
     def run(
-        client: Any, stage: Stage, before: str = "", given: list[Pair] | None = None
+        client: Any, stage: slow_update.Stage, before: str = "", given: list[Pair] | None = None
     ) -> Written:
         chat, skills = OptimizerChat(client, prompts, observer), ("# Old\n", "# New\n")
         shown = pairs if given is None else given
-        return asyncio.run(write(stage, before, skills, shown, chat, Gradient()))
+        return asyncio.run(slow_update.write(stage, before, skills, shown, chat, Gradient()))
 
     return run
 
@@ -282,8 +270,7 @@ def test_refused_guidance_leaves_only_its_reason(guard, observer, events, conten
 
 def test_guidance_that_stood_there_before_is_no_news(guard, observer):
     skill = with_region(SKILL, SLOW_UPDATE, ANSWER)
-    record = slow_record(skill, Written(f"{ANSWER}\n- Check."), guard, observer)
-    assert record.action == "propose"
+    assert slow_record(skill, Written(f"{ANSWER}\n- Check."), guard, observer).action == "propose"
 
 
 def test_size_limit_holds_for_the_whole_document(guard, observer):
@@ -300,8 +287,7 @@ def test_memory_may_hold_no_secret_and_no_answer(guard, observer, content):
 
 
 def test_memory_may_speak_to_the_optimizer(guard, observer):
-    rules = Guard(max_words=1)
-    context = GuardContext(rules=rules, known=guard.known)
+    context = GuardContext(rules=Guard(max_words=1), known=guard.known)
     text = "- As the optimizer, prefer short edits: analysts tend to repeat themselves."
     record = meta_record("", Written(text), context, observer)
     assert (record.action, record.content) == ("write_meta_skill", text)

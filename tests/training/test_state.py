@@ -53,8 +53,7 @@ def test_conflict_that_a_person_merged_is_over(checkout):
     tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
     merge = checkout.git("commit-tree", tree, "-p", BRANCH, "-p", "main", "-m", "Merge by hand")
     checkout.git("update-ref", f"refs/heads/{BRANCH}", merge)
-    outcome = checkout.done()
-    assert outcome.record.step == 2
+    assert checkout.done().record.step == 2
 
 
 def merge_pull_request(checkout: Checkout, *, squash: bool, branch: str = BRANCH) -> str:
@@ -74,8 +73,7 @@ def test_merged_pull_request_is_gone_on_from(checkout, squash, deleted):
     if deleted:
         checkout.git("branch", "-D", BRANCH)
     outcome = checkout.done()
-    assert outcome.record.step == 2
-    assert outcome.decision.score_before == 0.25
+    assert (outcome.record.step, outcome.decision.score_before) == (2, 0.25)
     assert checkout.contains(merge)
     assert checkout.kinds() == ["start", "step", "step"]
 
@@ -188,8 +186,7 @@ def test_candidate_that_is_part_of_the_branch_is_only_tidied_away(checkout):
     merged = checkout.git("rev-parse", f"{BRANCH}^2")
     checkout.git("update-ref", f"refs/heads/{CANDIDATE}", merged)
     checkout.step()
-    assert checkout.kinds() == ["start", "step", "step"]
-    assert checkout.ref(CANDIDATE) == ""
+    assert (checkout.kinds(), checkout.ref(CANDIDATE)) == (["start", "step", "step"], "")
 
 
 def test_candidate_left_after_the_last_step_is_set_aside(checkout, in_flight):
@@ -219,16 +216,12 @@ def test_a_changed_key_is_noted_recorded_and_committed(checkout):
     assert "optimizer.learning_rate (6 → 5)" in " ".join(log.split())
 
 
-def fewer(text: str) -> str:
-    return "\n".join(text.splitlines()[:6])
-
-
-def explained(text: str) -> str:
-    return text.replace("}", ', "reference_text": "why"}', 1)
-
-
 @pytest.mark.parametrize(
-    ("edit", "named"), [(fewer, "the training tasks (8 → 6)"), (explained, "the training tasks")]
+    ("edit", "named"),
+    [
+        (lambda text: "\n".join(text.splitlines()[:6]), "the training tasks (8 → 6)"),
+        (lambda text: text.replace("}", ', "reference_text": "why"}', 1), "the training tasks"),
+    ],
 )
 def test_a_changed_task_file_is_named(checkout, edit, named):
     checkout.run(*ONE)

@@ -80,8 +80,7 @@ def test_candidate_commit_says_what_was_tried(trained):
 
 @pytest.mark.parametrize(("commit", "step"), [("~3", 0), ("~2", 1), ("", 2)])
 def test_memory_agrees_with_the_skill_of_its_commit(trained, commit, step):
-    state = trained.state(BRANCH + commit)
-    last = trained.history(BRANCH + commit)[-1]
+    state, last = trained.state(BRANCH + commit), trained.history(BRANCH + commit)[-1]
     assert state.step == last.step == step
     assert state.current.sha256 == last.skill_sha256 == sha256(trained.show(BRANCH + commit))
     best = trained.show(BRANCH + commit, ".skillopt/demo/best_skill.md")
@@ -112,8 +111,7 @@ def test_text_that_was_measured_before_is_not_measured_again(checkout, model_ser
 
 def test_without_proposals_the_step_is_one_plain_commit(checkout, model_server):
     model_server.plan = ()
-    outcome = checkout.done()
-    assert outcome.decision.action == "skip_no_patches"
+    assert checkout.done().decision.action == "skip_no_patches"
     assert parents(checkout, BRANCH) == [checkout.git("rev-parse", f"{BRANCH}~1")]
     assert checkout.subjects()[-1] == "Step 1: no edit was proposed"
 

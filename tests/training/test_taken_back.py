@@ -106,8 +106,7 @@ def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(workshop, rever
     checkout.step()
     checkout.stop()
     assert revert(checkout, A) == (0, "")
-    there = checkout.git("ls-remote", "origin", BRANCH).split()[0]
-    assert there == checkout.ref(BRANCH)
+    assert checkout.git("ls-remote", "origin", BRANCH).split()[0] == checkout.ref(BRANCH)
     other = workshop.clone(origin, "other")
     other.step()
     assert other.kinds() == ["start", "step", "revert", "measure", "set_aside", "step"]
@@ -167,8 +166,7 @@ def test_a_rule_is_taken_back_once_and_the_rest_of_its_step_after_it(one_step, r
 
 
 def test_a_rule_that_was_changed_since_is_a_conflict(one_step, revert):
-    edited = one_step.show(BRANCH).replace(B, "Something else.")
-    tip = one_step.commit(SKILL, edited, branch=BRANCH)
+    tip = one_step.commit(SKILL, one_step.show(BRANCH).replace(B, "Something else."), branch=BRANCH)
     code, said = revert(one_step, "KIND b:")
     assert (code, "That rule of step 1 cannot be taken back" in said) == (2, True)
     assert one_step.ref(BRANCH) == tip

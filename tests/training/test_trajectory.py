@@ -12,8 +12,7 @@ from skillopt_ci.training.reflect import SKILL_REFERENCE, keep_ends, render_traj
 
 
 def rendered(rollout: Rollout, *, skill: str = "", limit: int = 10_000, **task: object) -> str:
-    known = Task(rollout.task_id, (), **task)
-    shown = {skill: SKILL_REFERENCE}
+    known, shown = Task(rollout.task_id, (), **task), {skill: SKILL_REFERENCE}
     return render_trajectories([rollout], {rollout.task_id: known}, shown, limit)
 
 
@@ -99,15 +98,13 @@ def test_lines_of_a_reference_stay_one_entry(make_rollout):
 
 @given(texts=st.lists(st.text("abc", max_size=40), max_size=6), limit=st.integers(0, 120))
 def test_keeping_ends_leaves_exactly_the_limit_of_them(texts, limit):
-    whole = "".join(texts)
-    kept = keep_ends(texts, limit)
+    whole, kept = "".join(texts), keep_ends(texts, limit)
     assert len(kept) == len(texts)
     missing = len(whole) - limit
     if missing <= 0:
         assert kept == texts
     else:
-        tail = whole[len(whole) - limit // 2 :]
-        note = f"[… {missing} characters left out …]"
+        tail, note = whole[len(whole) - limit // 2 :], f"[… {missing} characters left out …]"
         assert "".join(kept) == whole[: limit - limit // 2] + note + tail
 
 

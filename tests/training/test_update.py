@@ -285,8 +285,7 @@ def test_run_in_pieces_equals_a_run_in_one(trained, tmp_path):
     pieces = opened(tmp_path / "pieces")
     while pieces.train(*mode(name), once=True):
         pass
-    assert whole.log("%T") == pieces.log("%T")
-    assert len(whole.records()) == 4
+    assert (whole.log("%T"), len(whole.records())) == (pieces.log("%T"), 4)
 
 
 def test_every_candidate_keeps_what_is_protected(trained):
