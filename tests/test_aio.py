@@ -7,17 +7,7 @@ import virtual_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.aio import (
-    Begun,
-    Slots,
-    TimeUp,
-    map_ordered,
-    off_the_clock,
-    refund,
-    shielded,
-    siblings,
-    working_time,
-)
+from skillopt_ci import aio
 from skillopt_ci.errors import BudgetExhausted
 
 ROUNDS = st.lists(st.integers(0, 5), max_size=30)
@@ -37,7 +27,7 @@ def test_map_ordered_returns_results_in_item_order(turns, limit):
         return item[0]
 
     items = list(enumerate(turns))
-    assert asyncio.run(map_ordered(work, items, limit=limit)) == list(range(len(turns)))
+    assert asyncio.run(aio.map_ordered(work, items, limit=limit)) == list(range(len(turns)))
 
 
 @given(ROUNDS, LIMITS)
@@ -51,7 +41,7 @@ def test_map_ordered_uses_its_limit_and_never_exceeds_it(turns, limit):
         await rounds(count + 1)
         under_way -= 1
 
-    asyncio.run(map_ordered(work, turns, limit=limit))
+    asyncio.run(aio.map_ordered(work, turns, limit=limit))
     assert most == min(limit, len(turns))
 
 
@@ -69,7 +59,7 @@ def test_map_ordered_draws_items_as_workers_come_free():
         await asyncio.sleep(0)
 
     with pytest.raises(ValueError, match="stop"):
-        asyncio.run(map_ordered(work, items(), limit=2))
+        asyncio.run(aio.map_ordered(work, items(), limit=2))
     assert len(drawn) < 10
 
 
@@ -87,7 +77,7 @@ def test_map_ordered_raises_the_first_failure_and_cancels_the_rest():
             raise
 
     with pytest.raises(KeyError, match="first"):
-        asyncio.run(map_ordered(work, range(3), limit=3))
+        asyncio.run(aio.map_ordered(work, range(3), limit=3))
     assert sorted(stopped) == [1, 2]
 
 
@@ -102,7 +92,7 @@ def test_map_ordered_finishes_work_under_way_when_the_budget_runs_out():
         finished.append(number)
 
     with pytest.raises(BudgetExhausted):
-        asyncio.run(map_ordered(work, range(9), limit=3))
+        asyncio.run(aio.map_ordered(work, range(9), limit=3))
     assert finished == [1, 2]
 
 
@@ -117,7 +107,7 @@ def test_map_ordered_passes_on_cancellation():
             finally:
                 stopped += 1
 
-        whole = asyncio.create_task(map_ordered(work, range(4), limit=4))
+        whole = asyncio.create_task(aio.map_ordered(work, range(4), limit=4))
         await rounds(3)
         whole.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -129,8 +119,8 @@ def test_map_ordered_passes_on_cancellation():
 
 def test_siblings_raise_the_innermost_failure():
     async def nested() -> None:
-        async with siblings() as outer:
-            async with siblings() as inner:
+        async with aio.siblings() as outer:
+            async with aio.siblings() as inner:
                 inner.create_task(fail())
             outer.create_task(rounds(1))
 
@@ -150,7 +140,7 @@ def test_begun_does_each_item_once():
         return number * 2
 
     async def main() -> list[int]:
-        async with Begun(work) as ahead:
+        async with aio.Begun(work) as ahead:
             for number in (2, 1):
                 ahead.begin(number)
             return [await ahead.result(number) for number in (1, 2, 1)]
@@ -174,7 +164,7 @@ def test_begun_cancels_unneeded_work_unless_it_is_paid_for(failure, end):
             raise
 
     async def main() -> None:
-        async with Begun(work) as ahead:
+        async with aio.Begun(work) as ahead:
             ahead.begin(1)
             await rounds(1)
             await ahead.result(0)
@@ -184,7 +174,7 @@ def test_begun_cancels_unneeded_work_unless_it_is_paid_for(failure, end):
     assert ends == [end]
 
 
-def worked(slots: Slots, work: Sequence[int]) -> tuple[list[int], int]:
+def worked(slots: aio.Slots, work: Sequence[int]) -> tuple[list[int], int]:
     """The order in which work of so many turns began, and the most that was under way at once."""
     began, under_way, most = list[int](), 0, 0
 
@@ -206,20 +196,20 @@ def worked(slots: Slots, work: Sequence[int]) -> tuple[list[int], int]:
 
 @given(st.lists(st.integers(1, 5), max_size=30), st.integers(1, 8))
 def test_slots_are_all_used_and_never_exceeded(work, most):
-    began, under_way = worked(Slots(most), work)
+    began, under_way = worked(aio.Slots(most), work)
     assert sorted(began) == list(range(len(work)))
     assert under_way == min(most, len(work))
 
 
 def test_slots_serve_first_come_first():
-    began, _ = worked(Slots(2), [3, 1, 1, 5, 1])
+    began, _ = worked(aio.Slots(2), [3, 1, 1, 5, 1])
     assert began == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["waiting", "called in the same moment"])
 def test_slots_survive_a_cancelled_waiter(late):
     async def main() -> list[str]:
-        slots, began = Slots(1), list[str]()
+        slots, began = aio.Slots(1), list[str]()
 
         async def one(name: str) -> None:
             async with slots.slot():
@@ -243,8 +233,8 @@ def took(work: Callable[[], Awaitable[None]], limit: float | None = 3) -> float:
     """The seconds after which ``work`` is done, or its time is up."""
 
     async def timed() -> float:
-        with suppress(TimeUp):
-            async with working_time(limit):
+        with suppress(aio.TimeUp):
+            async with aio.working_time(limit):
                 await work()
         return asyncio.get_running_loop().time()
 
@@ -252,7 +242,7 @@ def took(work: Callable[[], Awaitable[None]], limit: float | None = 3) -> float:
 
 
 async def off(seconds: float) -> None:
-    with off_the_clock():
+    with aio.off_the_clock():
         await asyncio.sleep(seconds)
 
 
@@ -280,7 +270,7 @@ def test_off_the_clock_lasts_while_anybody_waits():
 def test_refund_gives_time_back():
     async def work() -> None:
         await asyncio.sleep(2)
-        refund(2)
+        aio.refund(2)
         await asyncio.sleep(100)
 
     assert took(work) == 5
@@ -289,7 +279,7 @@ def test_refund_gives_time_back():
 def test_working_time_without_a_limit():
     async def work() -> None:
         await off(10_000)
-        refund(1)
+        aio.refund(1)
         await asyncio.sleep(10_000)
 
     assert took(work, None) == 20_000
@@ -297,7 +287,7 @@ def test_working_time_without_a_limit():
 
 def test_working_time_lets_other_timeouts_pass():
     async def work() -> None:
-        async with working_time(3):
+        async with aio.working_time(3):
             async with asyncio.timeout(1):
                 await asyncio.sleep(2)
 
@@ -306,8 +296,8 @@ def test_working_time_lets_other_timeouts_pass():
 
 
 def test_refund_without_a_clock_is_forgotten():
-    with off_the_clock():
-        refund(5)
+    with aio.off_the_clock():
+        aio.refund(5)
     assert took(lambda: asyncio.sleep(100)) == 3
 
 
@@ -323,7 +313,7 @@ async def _disturb(work_fails: bool, cancellations: int) -> list[str]:
 
     async def wait() -> None:
         try:
-            told.append(await shielded(work()))
+            told.append(await aio.shielded(work()))
         except (asyncio.CancelledError, LookupError) as error:
             told.append(type(error).__name__)
 
@@ -355,7 +345,7 @@ def test_shielded_raises_the_cancellation_of_its_work():
     async def cancel() -> None:
         task = asyncio.ensure_future(asyncio.Event().wait())
         asyncio.get_running_loop().call_soon(task.cancel)
-        await shielded(task)
+        await aio.shielded(task)
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancel())

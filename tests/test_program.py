@@ -81,8 +81,7 @@ def captured(limit: int, chunks: list[bytes]) -> Capture:
 @given(st.integers(0, 200), CHUNKS)
 def test_how_it_comes_does_not_matter(limit, chunks):
     whole, parts = captured(limit, [b"".join(chunks)]), captured(limit, chunks)
-    assert parts.content() == whole.content()
-    assert parts.text() == whole.text()
+    assert (parts.content(), parts.text()) == (whole.content(), whole.text())
     assert parts.total == len(b"".join(chunks))
 
 

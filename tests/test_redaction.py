@@ -7,16 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skillopt_ci.redaction import (
-    HIDDEN,
-    RedactedStream,
-    Redactor,
-    can_be_hidden,
-    named_secrets,
-    redacted_line,
-    redacted_values,
-    unchanged,
-)
+from skillopt_ci import redaction
+from skillopt_ci.redaction import HIDDEN, Redactor, can_be_hidden, redacted_line, unchanged
 
 SECRET = 'sk-"Pläin\\+/7 9c%1e:77'
 LETTERS = st.text(st.sampled_from('aé😀\\"\n'), max_size=3)
@@ -36,8 +28,7 @@ def test_no_secret_survives_in_any_spelling(secret, before, after):
         repr(secret)[1:-1],
     )
     for spelling in spellings:
-        clean = redact(f"{before}{spelling}{after}")
-        assert spelling not in clean.replace(HIDDEN, "\0")
+        assert spelling not in redact(f"{before}{spelling}{after}").replace(HIDDEN, "\0")
 
 
 @given(st.binary(max_size=7), st.binary(max_size=7))
@@ -82,8 +73,7 @@ def test_a_part_of_a_secret_is_hidden_at_either_end_and_nowhere_else(start, befo
 
 @given(st.data(), st.sampled_from([SECRET, "sk-plain-4711", '😀😀é-\\-"-xyz😀']))
 def test_a_line_is_cleaned_as_its_texts_are(data, secret):
-    redact = Redactor([secret, "another-secret-11"])
-    cuts = st.integers(8, len(secret))
+    redact, cuts = Redactor([secret, "another-secret-11"]), st.integers(8, len(secret))
     pieces = st.sampled_from(
         [secret, json.dumps(secret), json.dumps(json.dumps(secret)), repr(secret), quote(secret)]
         + [base64.b64encode(b"x" * shift + secret.encode()).decode() for shift in range(3)]
@@ -102,15 +92,14 @@ def test_a_line_is_cleaned_as_its_texts_are(data, secret):
         )
     )
     line = json.dumps(value)
-    assert redacted_line(line, redact) == json.dumps(redacted_values(value, redact))
+    assert redacted_line(line, redact) == json.dumps(redaction.redacted_values(value, redact))
     assert redacted_line(line, redact.__call__) == redacted_line(line, redact)
     assert redacted_line(line, unchanged) == redacted_line(line, Redactor()) == line
 
 
 def test_the_lines_of_a_private_key_are_hidden_each():
     key = "-----BEGIN KEY-----\nMIIEow0BAAKCAQEA1\nq7Jx9Tz0pWm4LrYv2\n"
-    clean = Redactor([key])("x q7Jx9Tz0pWm4LrYv2 y")
-    assert clean == f"x {HIDDEN} y"
+    assert Redactor([key])("x q7Jx9Tz0pWm4LrYv2 y") == f"x {HIDDEN} y"
 
 
 @pytest.mark.parametrize("secret", ["", "abc", "short7!", "12345678", "selection", "PASSWORD"])
@@ -138,12 +127,12 @@ def test_variables_are_secret_by_the_end_of_their_name():
         "KEYBOARD": "no",
         "PATH": "no",
     }
-    assert sorted(named_secrets(environ)) == ["a", "b", "c", "d"]
+    assert sorted(redaction.named_secrets(environ)) == ["a", "b", "c", "d"]
 
 
 def test_a_stream_writes_what_is_left():
     inner = io.StringIO()
-    stream = RedactedStream(inner, Redactor([SECRET]))
+    stream = redaction.RedactedStream(inner, Redactor([SECRET]))
     assert stream.write(f"key {SECRET}\n") == len(SECRET) + 5
     stream.flush()
     assert inner.getvalue() == f"key {HIDDEN}\n"

@@ -47,9 +47,7 @@ def test_twice_is_the_same_as_once(text, limit):
 
 @given(HOSTILE)
 def test_no_unseen_character_survives(text):
-    kinds = {
-        unicodedata.category(character) for character in visible(text) if character not in "\n\t"
-    }
+    kinds = {unicodedata.category(letter) for letter in visible(text) if letter not in "\n\t"}
     assert not kinds & {"Cc", "Cf", "Cs", "Co", "Cn"}
     visible(text).encode("utf-8")
 

@@ -47,9 +47,7 @@ def faults(task: ShellTask, folder: Path) -> tuple[float, set[str]]:
 
 
 @pytest.mark.parametrize("task", TASKS[:6], ids=lambda task: task.id)
-def test_checker_tells_scripts_that_follow_all_conventions_from_those_that_follow_none(
-    task, tmp_path
-):
+def test_checker_tells_scripts_that_follow_all_conventions_from_those_of_none(task, tmp_path):
     work(task, tmp_path / "told", ALL)
     assert faults(task, tmp_path / "told") == (1.0, set())
     work(task, tmp_path / "untold", frozenset())

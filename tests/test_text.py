@@ -1,26 +1,17 @@
 import pytest
 
+from skillopt_ci import text
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.words import usage_text
-from skillopt_ci.text import (
-    cost_text,
-    difference_text,
-    names_text,
-    percent,
-    plural,
-    rounded,
-    score,
-    score_text,
-)
 
 
 def test_a_score_says_how_sure_it_is():
-    assert score_text(0.625, 40) == "0.625 [0.47, 0.76] n=40"
+    assert text.score_text(0.625, 40) == "0.625 [0.47, 0.76] n=40"
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.5, "0.500"), (0, "0.000"), (None, "–")])
 def test_what_was_not_measured_is_no_zero(value, expected):
-    assert score(value) == expected
+    assert text.score(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -28,7 +19,7 @@ def test_what_was_not_measured_is_no_zero(value, expected):
     [(39 / 40, 2, "0.98"), (1 / 16, 3, "0.063"), (0.0004, 3, "0.000"), (1, 3, "1.000")],
 )
 def test_halves_are_rounded_up(value, digits, expected):
-    assert rounded(value, digits) == expected
+    assert text.rounded(value, digits) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,7 +31,7 @@ def test_halves_are_rounded_up(value, digits, expected):
     ],
 )
 def test_a_difference_has_half_its_interval(mean, error, n, expected):
-    assert difference_text(mean, error, n) == expected
+    assert text.difference_text(mean, error, n) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +39,7 @@ def test_a_difference_has_half_its_interval(mean, error, n, expected):
     [(0, "0%"), (0.001, "under 1%"), (0.994, "99%"), (0.999, "over 99%"), (1, "100%")],
 )
 def test_what_is_rare_is_not_never(share, expected):
-    assert percent(share) == expected
+    assert text.percent(share) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,14 +53,14 @@ def test_what_is_rare_is_not_never(share, expected):
     ],
 )
 def test_a_cost_shows_the_digits_that_matter(cost, expected):
-    assert cost_text(cost) == expected
+    assert text.cost_text(cost) == expected
 
 
 @pytest.mark.parametrize(
     ("count", "expected"), [(0, "0 edits"), (1, "1 edit"), (2, "2 edits"), (1200, "1,200 edits")]
 )
 def test_a_noun_agrees_with_its_number(count, expected):
-    assert plural(count, "edit") == expected
+    assert text.plural(count, "edit") == expected
 
 
 def test_usage_is_one_line():
@@ -92,12 +83,12 @@ def test_counted_tokens_are_called_estimated():
     ],
 )
 def test_names_are_listed(names, expected):
-    assert names_text(names) == expected
+    assert text.names_text(names) == expected
 
 
 def test_of_many_names_some_are_listed():
-    short = names_text([f"t{number}" for number in range(200)])
+    short = text.names_text([f"t{number}" for number in range(200)])
     assert short.startswith("t0, t1, ")
     assert short.endswith("t29 and 170 more")
-    long = names_text([f"{'customer-support/' * 6}{number:03d}" for number in range(200)])
+    long = text.names_text([f"{'customer-support/' * 6}{number:03d}" for number in range(200)])
     assert long.endswith("004 and 195 more")

@@ -94,8 +94,7 @@ def attempts(worker: Worker, *jobs: dict[str, object]) -> list[Any]:
 
 def test_a_side_is_loaded_once_and_sees_only_what_it_may(start, tmp_path):
     worker = start()
-    assert worker.tasks == ["a", "b"]
-    assert worker.facts["cwd"] == str(tmp_path)
+    assert (worker.tasks, worker.facts["cwd"]) == (["a", "b"], str(tmp_path))
     assert set(worker.facts["environ"]) - {"LC_CTYPE"} == {"PATH", "PYTHONPATH"}
 
 

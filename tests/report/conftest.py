@@ -9,13 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 from pydantic import BaseModel
 
-from skillopt_ci.ledger.evidence import (
-    EditRecord,
-    Measurement,
-    ProposalRecord,
-    RolloutRecord,
-    TaskOutcome,
-)
+from skillopt_ci.ledger import evidence
 from skillopt_ci.ledger.records import Decision, HistoryEntry, Snapshot, State, StepRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
@@ -23,8 +17,10 @@ from skillopt_ci.rollout.types import Status
 Make = Callable[..., Any]
 BEFORE, AFTER, CONFIG = "a" * 64, "b" * 64, "c" * 64
 TASKS = {f"s{number}": (float(number < 3), float(number < 3)) for number in range(4)}
-MEASURED = Measurement(hard=0.75, soft=0.75, score=0.75, tasks=TASKS)
-EDIT = EditRecord(op="append", content="- Be kind.\n", support_count=3, status="applied_append")
+MEASURED = evidence.Measurement(hard=0.75, soft=0.75, score=0.75, tasks=TASKS)
+EDIT = evidence.EditRecord(
+    op="append", content="- Be kind.\n", support_count=3, status="applied_append"
+)
 
 
 def copies(record: BaseModel) -> Make:
@@ -37,7 +33,7 @@ def copies(record: BaseModel) -> Make:
 
 
 @pytest.fixture
-def measurement() -> Measurement:
+def measurement() -> evidence.Measurement:
     return MEASURED
 
 
@@ -48,10 +44,10 @@ def make_edit() -> Make:
 
 @pytest.fixture
 def make_proposal() -> Make:
-    failed = TaskOutcome(id="t1", status=Status.SCORED, hard=0.0, soft=0.0)
-    solved = TaskOutcome(id="t2", status=Status.SCORED, hard=1.0, soft=1.0)
-    proposal = ProposalRecord(
-        rollout=RolloutRecord(hard=0.5, soft=0.5, n=2, errors=0, tasks=(failed, solved)),
+    failed = evidence.TaskOutcome(id="t1", status=Status.SCORED, hard=0.0, soft=0.0)
+    solved = evidence.TaskOutcome(id="t2", status=Status.SCORED, hard=1.0, soft=1.0)
+    proposal = evidence.ProposalRecord(
+        rollout=evidence.RolloutRecord(hard=0.5, soft=0.5, n=2, errors=0, tasks=(failed, solved)),
         n_failure_patches=1,
         n_success_patches=0,
         n_edits_merged=2,

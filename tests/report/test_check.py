@@ -42,8 +42,7 @@ def test_what_an_open_gate_let_in_is_not_green_by_that():
 
 def test_an_interruption_is_called_inconclusive():
     found = check(plain_run(1), "the network failed")
-    assert found.title == "Inconclusive: the network failed"
-    assert found.annotations == ()
+    assert (found.title, found.annotations) == ("Inconclusive: the network failed", ())
 
 
 def test_tasks_are_annotated_where_they_are_defined_broken_ones_first():

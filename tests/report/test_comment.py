@@ -10,15 +10,8 @@ from run_views import REPOSITORY, SHA, TEXTS, entry, plain_run, record, runs
 from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRecord
 from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, GateRecord, StepRecord, Summary
 from skillopt_ci.model.types import Usage
-from skillopt_ci.report.comment import (
-    body,
-    marker,
-    note_answers,
-    pinned_comment,
-    step_check,
-    step_comment,
-    title,
-)
+from skillopt_ci.report import comment
+from skillopt_ci.report.comment import body, marker, pinned_comment, step_comment, title
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.markdown import Links, size
 from skillopt_ci.report.view import RunView
@@ -184,7 +177,7 @@ def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_
     assert "step 3" not in learned(run)
     assert title(run).endswith("new, to be scored again, since a step was taken back")
     assert "0.300 on 40 tasks" not in pinned_comment(run, LINKS).split("<details>", 1)[0]
-    check = step_check(run, LINKS)
+    check = comment.step_check(run, LINKS)
     assert (check.conclusion, "to be scored again" in check.title) == ("neutral", True)
     assert not run.improved
 
@@ -260,8 +253,7 @@ def test_the_title_is_one_short_line_that_notifies_nobody(path):
 
 
 def test_the_body_explains_review_merge_and_stop():
-    text = body(plain_run(1), LINKS)
-    assert "How to review, guide, merge or stop this" in text
+    assert "How to review, guide, merge or stop this" in body(plain_run(1), LINKS)
 
 
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
@@ -296,7 +288,7 @@ def step(
 
 
 def answer(step: StepRecord, commit: str = SHA) -> str:
-    return note_answers("demo", step, commit, ANSWER_LINKS)["issue-1"]
+    return comment.note_answers("demo", step, commit, ANSWER_LINKS)["issue-1"]
 
 
 def test_an_answer_begins_with_a_marker_of_its_own():

@@ -6,13 +6,8 @@ from hypothesis import strategies as st
 from run_views import landed, told
 
 from skillopt_ci.git.history import CommitText, message, parse_trailers
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    MetaSkillRecord,
-    PairRecord,
-    PairSide,
-    SlowUpdateRecord,
-)
+from skillopt_ci.ledger import records
+from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairRecord, SlowUpdateRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import base, candidate
 from skillopt_ci.report.terminal import rows_at_a_glance, rows_in_full, title
@@ -52,8 +47,7 @@ def test_a_candidate_that_lost_its_ground_is_set_aside(make_entry, state):
 
 
 def test_taking_in_base_names_the_skill_that_changed():
-    text = base("main", "SKILL.md")
-    assert text.subject == "Take in main: SKILL.md changed there"
+    assert base("main", "SKILL.md").subject == "Take in main: SKILL.md changed there"
 
 
 def test_a_candidate_tells_its_edits_and_their_reason(make_record):
@@ -184,7 +178,7 @@ def test_many_names_are_counted_not_listed(make_record, make_decision):
 
 
 BEFORE, AFTER = "a" * 64, "b" * 64
-GOOD, BAD = PairSide(hard=1, soft=1), PairSide(hard=0, soft=0)
+GOOD, BAD = records.PairSide(hard=1, soft=1), records.PairSide(hard=0, soft=0)
 
 SLOW = SlowUpdateRecord(
     action="propose",

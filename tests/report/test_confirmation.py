@@ -23,8 +23,7 @@ def fresh(action: str, reason: str = GAIN, *, step: int = 3) -> HistoryEntry:
 
 
 def run_with(*more: HistoryEntry, confirmed: str = "first") -> RunView:
-    run = plain_run(3)
-    known = Confirmed(sha256=confirmed, step=0)
+    run, known = plain_run(3), Confirmed(sha256=confirmed, step=0)
     state = State.model_validate({**run.state.model_dump(), "confirmed": known})
     return replace(run, state=state, history=(*run.history, *more))
 

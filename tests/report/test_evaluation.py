@@ -7,15 +7,9 @@ from hypothesis import strategies as st
 from run_views import REPOSITORY, SHA
 
 from skillopt_ci.ledger.evidence import Measurement
+from skillopt_ci.report import evaluation
 from skillopt_ci.report.comment import TaskPlace
-from skillopt_ci.report.evaluation import (
-    EvaluationView,
-    Finding,
-    chance,
-    evaluation_check,
-    evaluation_comment,
-    judge,
-)
+from skillopt_ci.report.evaluation import EvaluationView, Finding, chance, evaluation_comment, judge
 from skillopt_ci.report.markdown import Links, size
 from skillopt_ci.rollout.metrics import PairedDifference, paired
 
@@ -82,13 +76,15 @@ def test_no_measurement_is_neither_good_nor_bad_news():
     ],
 )
 def test_only_a_regression_is_red_and_only_if_asked(finding, fail_on, conclusion):
-    found = evaluation_check(replace(WORSE, finding=finding), LINKS, SHA, fail_on=fail_on)
+    found = evaluation.evaluation_check(
+        replace(WORSE, finding=finding), LINKS, SHA, fail_on=fail_on
+    )
     assert found.conclusion == conclusion
 
 
 def test_broken_tasks_are_annotated_where_they_are_defined():
     tasks = {"t0": TaskPlace("tasks/selection.jsonl", 3)}
-    (found,) = evaluation_check(WORSE, LINKS, SHA, tasks=tasks).annotations
+    (found,) = evaluation.evaluation_check(WORSE, LINKS, SHA, tasks=tasks).annotations
     assert (found.path, found.start_line, found.annotation_level) == (
         "tasks/selection.jsonl",
         3,
@@ -144,8 +140,7 @@ def test_a_change_below_the_threshold_is_none():
 
 def test_means_and_flips_that_disagree_are_unclear():
     before = {f"t{n}": 0.5 for n in range(8)}
-    after = {f"t{n}": 0.51 for n in range(7)} | {"t7": 0.0}
-    assert judge(paired(before, after)) is Finding.UNCLEAR
+    assert judge(paired(before, {f"t{n}": 0.51 for n in range(7)} | {"t7": 0.0})) is Finding.UNCLEAR
 
 
 @given(fixed=st.integers(0, 40), broken=st.integers(0, 40))

@@ -124,8 +124,7 @@ def test_an_epochs_end_counts_how_tasks_fared():
         epoch=1, step=1, simulated=False, pairs=pairs, skill_before="a", skill_after="a",
         config_sha256="c", previous_hard=0.0, current_hard=0.5,
     )  # fmt: skip
-    found = facts(event_view(record).work)
-    assert found["compared"].endswith("2 persistent fail, 1 improved")
+    assert facts(event_view(record).work)["compared"].endswith("2 persistent fail, 1 improved")
 
 
 def test_cost_is_told_by_role_and_stage():

@@ -35,8 +35,7 @@ def test_the_line_follows_what_was_merged_and_nothing_else():
 
 def test_a_step_without_a_candidate_stands_on_the_ground():
     (_, mark) = curve([START, entry("step", 1, "skip_no_patches", None)]).marks
-    assert mark.kind == "none"
-    assert mark.title == "Step 1: nothing proposed"
+    assert (mark.kind, mark.title) == ("none", "Step 1: nothing proposed")
 
 
 def test_the_line_breaks_where_the_way_of_measuring_changed():

@@ -6,28 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_views import REPOSITORY, SHA
 
-from skillopt_ci.report.markdown import (
-    Links,
-    block,
-    code,
-    codes,
-    compose,
-    cut,
-    details,
-    inline,
-    quote,
-    single_line,
-    size,
-    table,
-)
+from skillopt_ci.report import markdown
+from skillopt_ci.report.markdown import Links, block, code, codes, cut, inline, quote, size
 
 FORMS = {
     "inline": inline,
     "code": code,
     "quote": quote,
     "block": block,
-    "cell": lambda text: table(("a", "b"), [(inline(text), code(text))]),
-    "summary": lambda text: details(f"<b>Step</b> {inline(text)}", inline(text)),
+    "cell": lambda text: markdown.table(("a", "b"), [(inline(text), code(text))]),
+    "summary": lambda text: markdown.details(f"<b>Step</b> {inline(text)}", inline(text)),
     "after a word": lambda text: f"see {inline(text)} there",
     "at the end of code": lambda text: f"- {code(text)}: {inline(text)}",
 }
@@ -52,7 +40,7 @@ def test_no_text_acts(form, text):
 
 @given(text=st.one_of(LETTERS, st.text(max_size=80)))
 def test_a_reader_sees_what_was_written(text):
-    assert shown(inline(text)) == single_line(text)
+    assert shown(inline(text)) == markdown.single_line(text)
 
 
 @given(text=st.text(max_size=300), limit=st.integers(1, 40))
@@ -114,13 +102,12 @@ def test_an_address_from_a_record_is_linked_only_within_the_repository(address, 
 
 def test_nothing_is_linked_without_an_address():
     links = Links()
-    assert links.commit(SHA) == f"<code>{SHA[:7]}</code>"
-    assert links.run("workflow run") == ""
+    assert (links.commit(SHA), links.run("workflow run")) == (f"<code>{SHA[:7]}</code>", "")
 
 
 def composed(count: int, limit: int) -> str:
-    return compose(
-        "head", [f"full {number} " + "x" * 400 for number in range(count)], "tail", limit=limit
+    return markdown.compose(
+        "head", [f"full {n} " + "x" * 400 for n in range(count)], "tail", limit=limit
     )
 
 

@@ -3,14 +3,9 @@ from hostile import problems
 from hypothesis import HealthCheck, given, settings
 from run_views import REPOSITORY, SHA, boundaries, entry, plain_run, record
 
+from skillopt_ci.ledger import records
 from skillopt_ci.ledger.evidence import EditRecord, ReviewerNoteRecord, TaskOutcome
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    PairRecord,
-    PairSide,
-    SlowUpdateRecord,
-    StepRecord,
-)
+from skillopt_ci.ledger.records import BoundaryRecord, PairRecord, PairSide, StepRecord
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import edit_parts, event_body, event_section, pair_table
 from skillopt_ci.report.view import RunView, StepPlace, event_view
@@ -71,8 +66,7 @@ def test_a_measurement_that_was_reused_is_told():
 
 
 def test_a_step_without_a_candidate_has_no_flips():
-    text = body(decided(action="skip_no_patches", measurement=None))
-    assert "fixed" not in text
+    assert "fixed" not in body(decided(action="skip_no_patches", measurement=None))
 
 
 def test_tasks_that_infrastructure_failed_are_no_evidence():
@@ -133,7 +127,9 @@ END = BoundaryRecord(
     pairs=(pair("t1", "stable_success", 1, 1), pair("t2", "regressed", 1, 0)),
     previous_hard=1.0,
     current_hard=0.5,
-    slow_update=SlowUpdateRecord(action="propose", content="Look twice.", reasoning="It slipped."),
+    slow_update=records.SlowUpdateRecord(
+        action="propose", content="Look twice.", reasoning="It slipped."
+    ),
     skill_before="a",
     skill_after="b",
     config_sha256="c",

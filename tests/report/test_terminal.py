@@ -6,24 +6,15 @@ import pytest
 from skillopt_ci.ledger.evidence import LearningRateRecord, PatternRecord, TaskOutcome
 from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.report.terminal import (
-    LOG_HEADINGS,
-    as_values,
-    estimate_text,
-    log_row,
-    remarks,
-    rows_at_a_glance,
-    rows_in_full,
-    status_json,
-    status_rows,
-)
+from skillopt_ci.report import terminal
+from skillopt_ci.report.terminal import as_values, estimate_text, remarks, rows_in_full, status_rows
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.rollout.metrics import Summary, estimate, outcome_of, summarise
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 
 
 def glance(record: StepRecord, state: State, seconds: float = 1.0) -> tuple[tuple[str, str], ...]:
-    return rows_at_a_glance(event_view(record, StepPlace(seconds=seconds)), state)
+    return terminal.rows_at_a_glance(event_view(record, StepPlace(seconds=seconds)), state)
 
 
 def test_all_of_a_judged_step(make_record, make_decision):
@@ -70,16 +61,13 @@ def test_a_reused_measurement_names_its_step(make_record, make_decision):
     assert rows["selection tasks"].endswith("as measured in step 1: the text was the same")
 
 
-def test_a_learning_rate_of_the_optimizers_own_is_shown_with_its_reasons(
-    make_record, make_proposal
-):
+def test_a_learning_rate_of_the_optimizers_own_is_shown_with_reasons(make_record, make_proposal):
     rate = LearningRateRecord(
         learning_rate=2, available=5, reasoning="few causes", confidence="low", risk_notes=("size",)
     )
     proposal = make_proposal(learning_rate=rate, edit_budget=2)
     rows = dict(rows_in_full(event_view(make_record(proposal=proposal))))
-    assert rows["step size"] == "2 of 5, low confidence: few causes"
-    assert rows["risk"] == "size"
+    assert (rows["step size"], rows["risk"]) == ("2 of 5, low confidence: few causes", "size")
     assert "at most 2 to apply, chosen by the optimizer" in rows["proposals"]
 
 
@@ -102,9 +90,7 @@ def test_a_merged_step_at_a_glance(make_record, make_decision, state):
     )
 
 
-def test_without_a_candidate_there_is_nothing_to_flip(
-    make_record, make_proposal, make_decision, state
-):
+def test_without_a_candidate_there_is_no_flip(make_record, make_proposal, make_decision, state):
     decision = make_decision(action="skip_no_patches", score_after=None, measurement=None)
     record = make_record(proposal=make_proposal(n_edits_merged=0, edits=()))
     rows = dict(glance(record.model_copy(update={"decision": decision}), state))
@@ -122,8 +108,7 @@ def test_it_says_where_the_training_tasks_met_an_older_skill(
 
 
 def test_errors_are_shown_beside_the_score(make_record, make_decision, state):
-    decision = make_decision()
-    measured = decision.measurement.model_copy(update={"errors": ("s8", "s9")})
+    measured = make_decision().measurement.model_copy(update={"errors": ("s8", "s9")})
     rows = dict(glance(make_record(decision=make_decision(measurement=measured)), state, 1.0))
     assert rows["not measured"] == "s8, s9"
 
@@ -163,25 +148,23 @@ def test_before_the_first_step_there_is_none(state, make_entry):
     rows = dict(status_rows(run_of(state.model_copy(update={"step": 0}))))
     assert rows["score"].startswith("– → 0.750")
     assert rows["last step"] == "none yet"
-    entry = make_entry(action="skip_no_patches", score_after=None)
-    rows = dict(status_rows(run_of(state, entry)))
+    rows = dict(status_rows(run_of(state, make_entry(action="skip_no_patches", score_after=None))))
     assert rows["steps"] == "0 merged, 0 reverted, 1 without a candidate"
 
 
 def test_programs_get_the_same_as_numbers(state, make_entry):
-    start = make_entry(kind="start", score_after=0.5)
-    used = Usage(calls=1, cost_usd=None)
+    start, used = make_entry(kind="start", score_after=0.5), Usage(calls=1, cost_usd=None)
     judged = state.model_copy(update={"accounts": {Account("judge", "judge"): used}})
-    found = status_json(run_of(judged, start, make_entry()), {})
+    found = terminal.status_json(run_of(judged, start, make_entry()), {})
     assert found["accounts"] == [{"role": "judge", "stage": "judge", **asdict(used)}]
     assert (found["score_initial"], found["score_current"], found["merged"]) == (0.5, 0.75, 1)
     assert (found["commit"], found["cost_usd"], found["tokens"]) == (COMMIT, None, 4100)
 
 
 def test_a_step_is_a_row_under_the_headings(make_entry):
-    row = log_row(make_entry())
+    row = terminal.log_row(make_entry())
     assert row == ("3", "2", "0.500", "0.750", "0.750", "1", "120", "merged, new best")
-    assert len(row) == len(LOG_HEADINGS)
+    assert len(row) == len(terminal.LOG_HEADINGS)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +177,9 @@ def test_a_step_is_a_row_under_the_headings(make_entry):
     ],
 )
 def test_what_is_no_verdict_on_a_step_tells_its_reason(make_entry, kind, action, after, cells):
-    row = log_row(make_entry(kind=kind, action=action, score_after=after, reason="so it is"))
+    row = terminal.log_row(
+        make_entry(kind=kind, action=action, score_after=after, reason="so it is")
+    )
     assert (row[0], row[3], row[-1]) == cells
 
 

@@ -12,14 +12,12 @@ MEASURE = {"kind": "measure", "action": "measure", "score_after": 0.5}
 
 def test_a_measurement_of_the_same_text_starts_a_new_scale():
     run = plain_run(1)
-    again = entry(1, **MEASURE)
-    found = replace(run, history=(*run.history, again))
+    found = replace(run, history=(*run.history, entry(1, **MEASURE)))
     assert (found.first_score, found.rescaled) == (0.5, True)
 
 
 def test_a_skill_that_a_person_changed_stays_on_the_scale():
-    run = plain_run(1)
-    edited = entry(1, **MEASURE, skill_sha256="by hand")
+    run, edited = plain_run(1), entry(1, **MEASURE, skill_sha256="by hand")
     found = replace(run, history=(*run.history, edited))
     assert (found.first_score, found.rescaled) == (0.1, False)
 
@@ -33,8 +31,7 @@ def test_an_improvement_is_a_merged_step_that_base_lacks(steps, base_events, imp
 
 @pytest.mark.parametrize(("after", "improved"), [(0.1, False), (0.2, True)])
 def test_what_an_open_gate_let_in_is_an_improvement_only_with_a_better_score(after, improved):
-    run = plain_run(0)
-    forced = {"kind": "slow_update", "action": "force_accept"}
+    run, forced = plain_run(0), {"kind": "slow_update", "action": "force_accept"}
     end = entry(0, **forced, score_before=0.1, score_after=after)
     assert replace(run, history=(*run.history, end)).improved is improved
 

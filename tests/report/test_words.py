@@ -1,40 +1,16 @@
 import pytest
 from run_views import entry, landed, record
 
-from skillopt_ci.ledger.evidence import (
-    EditRecord,
-    Measurement,
-    NotesRecord,
-    ProposalRecord,
-    RefusedNote,
-    SuggestionRecord,
-    booked,
-)
+from skillopt_ci.ledger import evidence
+from skillopt_ci.ledger.evidence import EditRecord, Measurement, NotesRecord, SuggestionRecord
 from skillopt_ci.ledger.records import Decision, GateRecord
 from skillopt_ci.model.types import Account, Usage
+from skillopt_ci.report import words
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.terminal import log_row
-from skillopt_ci.report.words import (
-    account_rows,
-    after_text,
-    arithmetic,
-    arrow,
-    detailed,
-    headline,
-    notes_gist,
-    notes_verdict,
-    refusal_lines,
-    reminders,
-    reservations,
-    rewriting,
-    suggestion_rows,
-    tasks_text,
-    training_score,
-    with_pessimistic,
-)
 from skillopt_ci.text import score
 
-ACCOUNTS = booked(
+ACCOUNTS = evidence.booked(
     {
         Account("target", "rollout"): Usage(4, 400, 40, cost_usd=0.5),
         Account("target", "selection"): Usage(2, 200, 20, cached_tokens=100, cost_usd=0.25),
@@ -44,7 +20,7 @@ ACCOUNTS = booked(
 
 
 def test_each_role_is_followed_by_its_stages():
-    assert tuple(account_rows(ACCOUNTS)) == (
+    assert tuple(words.account_rows(ACCOUNTS)) == (
         ("  judge", "1 call, 11 tokens, cost unknown (no price known) (1 of reasoning)"),
         ("  target", "6 calls, 660 tokens, cost $0.7500 (100 cached)"),
         ("    rollout", "4 calls, 440 tokens, cost $0.5000"),
@@ -53,7 +29,7 @@ def test_each_role_is_followed_by_its_stages():
 
 
 def test_tokens_that_went_into_the_cache_are_told():
-    assert detailed(Usage(1, 9, cache_write_tokens=9)).endswith("(9 written to the cache)")
+    assert words.detailed(Usage(1, 9, cache_write_tokens=9)).endswith("(9 written to the cache)")
 
 
 WHOLE = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"a": (1.0, 1.0), "b": (0.0, 0.0)})
@@ -86,22 +62,22 @@ def decision(measurement: Measurement | None = WHOLE, gate: GateRecord | None = 
 
 
 def test_a_partial_score_is_called_an_estimate():
-    assert after_text(decision(PARTIAL)) == "0.438 (estimate: 2 of 8 tasks measured)"
-    assert tasks_text(decision(PARTIAL)) == "2 of 8 tasks"
+    assert words.after_text(decision(PARTIAL)) == "0.438 (estimate: 2 of 8 tasks measured)"
+    assert words.tasks_text(decision(PARTIAL)) == "2 of 8 tasks"
 
 
 def test_a_whole_score_has_its_interval():
-    assert after_text(decision()) == "0.500 [0.09, 0.91] n=2"
-    assert tasks_text(decision()) == "2 tasks"
-    assert after_text(decision(None)) == "not measured"
+    assert words.after_text(decision()) == "0.500 [0.09, 0.91] n=2"
+    assert words.tasks_text(decision()) == "2 tasks"
+    assert words.after_text(decision(None)) == "not measured"
 
 
 def test_records_of_before_say_nothing():
-    assert arithmetic(decision()) == ""
+    assert words.arithmetic(decision()) == ""
 
 
 def test_arithmetic_tells_difference_and_effort():
-    assert arithmetic(decision(gate=GATE)) == (
+    assert words.arithmetic(decision(gate=GATE)) == (
         "Policy paired: +0.100 ± 0.142 (95 %) over 38 of 40 tasks. It took 40 attempts."
     )
 
@@ -118,19 +94,19 @@ def test_arithmetic_tells_difference_and_effort():
     ],
 )
 def test_what_is_out_of_the_ordinary_is_told(changes, told):
-    assert told in arithmetic(decision(gate=GATE.model_copy(update=changes)))
+    assert told in words.arithmetic(decision(gate=GATE.model_copy(update=changes)))
 
 
 def test_a_type_of_task_cannot_add_lines():
     gate = GATE.model_copy(update={"losses": {"x\n::error::y": 0.25}})
-    assert "\n" not in arithmetic(decision(gate=gate))
+    assert "\n" not in words.arithmetic(decision(gate=gate))
 
 
 def test_an_estimate_is_marked_in_every_subject_and_row():
     assert score(0.4375, estimated=True) == "~0.438"
     assert score(None, estimated=True) == "–"
-    assert arrow(decision(PARTIAL)) == "0.500 → ~0.438"
-    assert arrow(decision()) == "0.500 → 0.438"
+    assert words.arrow(decision(PARTIAL)) == "0.500 → ~0.438"
+    assert words.arrow(decision()) == "0.500 → 0.438"
     assert log_row(entry(1, score_after=0.4375, planned=8))[3] == "~0.438"
 
 
@@ -146,7 +122,7 @@ OLDER = "d" * 64
 )
 def test_training_score_names_an_older_skill(make_record, make_proposal, older, more, commit):
     proposal = make_proposal(skill_attempted=older)
-    assert training_score(proposal) == "0.500 [0.09, 0.91] n=2" + more
+    assert words.training_score(proposal) == "0.500 [0.09, 0.91] n=2" + more
     assert commit in candidate(make_record(proposal=proposal, decision=None)).body
 
 
@@ -164,7 +140,7 @@ PLAIN = record(entry(1, score_before=0.5, score_after=0.25)).proposal
 
 def proposal(
     *edits: EditRecord, notes: NotesRecord | None = None, refused: str = ""
-) -> ProposalRecord:
+) -> evidence.ProposalRecord:
     return PLAIN.model_copy(update={"edits": edits, "notes": notes, "refused": refused})
 
 
@@ -178,34 +154,34 @@ def verdict_on(action: str, notes: Decision | None = None) -> Decision:
 
 
 def test_the_gist_names_the_notes_after_the_edits():
-    assert headline(proposal(APPLIED, notes=noting("Look."))) == "A rule; note “Look”"
-    assert headline(proposal(notes=noting("Look.", "Count."))) == "notes “Look”; “Count”"
-    assert headline(proposal(REFUSED)) == "no change"
-    assert notes_gist(proposal(APPLIED)) == ""
+    assert words.headline(proposal(APPLIED, notes=noting("Look."))) == "A rule; note “Look”"
+    assert words.headline(proposal(notes=noting("Look.", "Count."))) == "notes “Look”; “Count”"
+    assert words.headline(proposal(REFUSED)) == "no change"
+    assert words.notes_gist(proposal(APPLIED)) == ""
 
 
 def test_each_reminder_has_a_line_and_condensing_has_one():
     notes = NotesRecord(proposed=1, added=("Look.",), appendix=("Both.",), consolidated_from=3)
-    assert list(reminders(proposal(notes=notes))) == [
+    assert list(words.reminders(proposal(notes=notes))) == [
         "remind of “Look.”",
         "condense 3 reminders to 1",
     ]
 
 
 def test_refusals_tell_the_reason_and_not_the_text():
-    notes = noting(refused=(RefusedNote(note="secret", reason="it is dark"),))
-    told = refusal_lines(proposal(APPLIED, REFUSED, notes=notes, refused="it is new"))
+    notes = noting(refused=(evidence.RefusedNote(note="secret", reason="it is dark"),))
+    told = words.refusal_lines(proposal(APPLIED, REFUSED, notes=notes, refused="it is new"))
     assert list(told) == ["edit 2: it is evil", "the new document: it is new", "a note: it is dark"]
-    assert list(refusal_lines(proposal(REFUSED), edits=False)) == []
+    assert list(words.refusal_lines(proposal(REFUSED), edits=False)) == []
 
 
 def test_the_fate_of_notes_without_their_edits_is_told():
     noted = proposal(APPLIED, notes=noting("Look."))
-    kept = notes_verdict(noted, verdict_on("reject", verdict_on("accept_notes")))
+    kept = words.notes_verdict(noted, verdict_on("reject", verdict_on("accept_notes")))
     assert kept == "The next commit keeps 1 reminder, measured alone (0.250): so it is."
-    dropped = notes_verdict(noted, verdict_on("reject", verdict_on("reject")))
+    dropped = words.notes_verdict(noted, verdict_on("reject", verdict_on("reject")))
     assert dropped.startswith("Dropped were also 1 reminder")
-    assert notes_verdict(noted, verdict_on("accept")) == ""
+    assert words.notes_verdict(noted, verdict_on("accept")) == ""
 
 
 def test_a_candidate_of_notes_alone_changes_no_body():
@@ -222,15 +198,14 @@ LOST = {
 
 
 def test_a_plain_measurement_has_no_reservations(measurement):
-    assert reservations(measurement) == ()
-    assert reservations(None) == ()
-    assert with_pessimistic("0.750", measurement) == "0.750"
+    assert (words.reservations(measurement), words.reservations(None)) == ((), ())
+    assert words.with_pessimistic("0.750", measurement) == "0.750"
 
 
 def test_both_numbers_and_the_reasons_are_told(measurement):
     lost = measurement.model_copy(update=LOST)
-    assert with_pessimistic("0.750", lost) == "0.750, 0.500 if errors count as failed"
-    (sentence,) = reservations(lost)
+    assert words.with_pessimistic("0.750", lost) == "0.750, 0.500 if errors count as failed"
+    (sentence,) = words.reservations(lost)
     assert "3 attempts could not be measured" in sentence
     assert "0.500 solved and 0.625 with partial credit" in sentence
     assert "2 × error: down; 1 × grader_error: no report" in sentence
@@ -238,12 +213,12 @@ def test_both_numbers_and_the_reasons_are_told(measurement):
 
 def test_many_reasons_are_counted(measurement):
     reasons = {f"error: {number}": 1 for number in range(9)}
-    (sentence,) = reservations(measurement.model_copy(update={**LOST, "unmeasured": reasons}))
+    (sentence,) = words.reservations(measurement.model_copy(update={**LOST, "unmeasured": reasons}))
     assert sentence.endswith("and 4 further reasons.")
 
 
 def test_limits_and_caveats_are_told(measurement):
-    told = reservations(
+    told = words.reservations(
         measurement.model_copy(update={"limits": {"time": 2, "steps": 1}, "caveat": "Open house."})
     )
     assert told == (
@@ -259,24 +234,24 @@ FULL = {"mode": "full_rewrite_minibatch", "edits": ()}
 
 def test_a_rewrite_says_of_itself_what_changed(make_proposal):
     proposal = make_proposal(**FULL, change_summary=("- Add: ISO dates.", " ", "Drop: commas"))
-    assert rewriting(proposal) == ("Add: ISO dates", "Drop: commas")
-    assert headline(proposal) == "Add: ISO dates; Drop: commas"
+    assert words.rewriting(proposal) == ("Add: ISO dates", "Drop: commas")
+    assert words.headline(proposal) == "Add: ISO dates; Drop: commas"
 
 
 def test_a_silent_rewrite_is_told_by_its_suggestions(make_proposal):
     untitled = DATES.model_copy(update={"title": ""})
     proposal = make_proposal(**REWRITE | {"suggestions": (DATES, untitled)})
-    assert rewriting(proposal) == ("Dates", "Write dates as ISO")
+    assert words.rewriting(proposal) == ("Dates", "Write dates as ISO")
 
 
 def test_a_document_that_says_nothing_is_rewritten(make_proposal):
-    assert headline(make_proposal(**FULL)) == "the document, rewritten"
+    assert words.headline(make_proposal(**FULL)) == "the document, rewritten"
 
 
 def test_a_text_that_stayed_has_no_changes(make_proposal):
     same = make_proposal().skill_before
     proposal = make_proposal(**FULL, change_summary=("Add: x",), skill_after=same)
-    assert (rewriting(proposal), headline(proposal)) == ((), "no change")
+    assert (words.rewriting(proposal), words.headline(proposal)) == ((), "no change")
     assert proposal.change_count == 0
 
 
@@ -296,6 +271,6 @@ def test_commits_of_a_rewrite_read_like_those_of_edits(make_record, make_proposa
 
 def test_suggestions_are_listed_on_one_line_each(make_proposal):
     hostile = DATES.model_copy(update={"type": "x\n@y", "title": "@octocat fixes #1"})
-    rows = list(suggestion_rows(make_proposal(**REWRITE | {"suggestions": (DATES, hostile)})))
+    rows = list(words.suggestion_rows(make_proposal(**REWRITE | {"suggestions": (DATES, hostile)})))
     assert rows[0] == ("suggestion 1", "add_rule, Dates: Write dates as ISO")
     assert rows[1][1].startswith("x (at)y, (at)octocat fixes no. 1: ")

@@ -60,5 +60,4 @@ def make_task(name: str, **changes: Any) -> Task:
 def make_rollout(
     hard: float, status: Status = Status.SCORED, soft: float | None = None, reason: str = ""
 ) -> Rollout:
-    partial = hard if soft is None else soft
-    return Rollout("t", status, hard, partial, reason, "", messages=())
+    return Rollout("t", status, hard, hard if soft is None else soft, reason, "", messages=())

@@ -6,29 +6,9 @@ from hostile import HOSTILE
 from hypothesis import strategies as st
 
 from skillopt_ci.git.history import CommitText
-from skillopt_ci.ledger.evidence import (
-    EditRecord,
-    Measurement,
-    NotesRecord,
-    PatternRecord,
-    ProposalRecord,
-    RefusedNote,
-    ReviewerNoteRecord,
-    RolloutRecord,
-    SuggestionRecord,
-    TaskOutcome,
-)
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
-    HistoryEntry,
-    PairRecord,
-    PairSide,
-    SlowUpdateRecord,
-    Snapshot,
-    State,
-    StepRecord,
-)
+from skillopt_ci.ledger import evidence, records
+from skillopt_ci.ledger.evidence import PatternRecord, ProposalRecord, RolloutRecord, TaskOutcome
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, PairSide, State, StepRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import commits
 from skillopt_ci.report.view import RunView, StepPlace
@@ -52,7 +32,7 @@ USAGES = st.builds(
     Usage, calls=st.integers(0, 10**7), cost_usd=st.one_of(st.none(), st.floats(0, 10**5))
 )
 MEASUREMENTS = st.builds(
-    Measurement,
+    evidence.Measurement,
     hard=SCORES,
     soft=SCORES,
     score=SCORES,
@@ -60,7 +40,7 @@ MEASUREMENTS = st.builds(
     errors=NAMES,
 )
 DECISIONS = st.builds(
-    Decision,
+    records.Decision,
     action=ACTIONS,
     reason=TEXTS,
     metric=TEXTS,
@@ -73,7 +53,7 @@ DECISIONS = st.builds(
     reused_from=st.one_of(st.none(), st.integers(1, 9)),
 )
 EDITS = st.builds(
-    EditRecord,
+    evidence.EditRecord,
     op=st.one_of(st.sampled_from(["append", "insert_after", "replace", "delete"]), TEXTS),
     target=TEXTS,
     content=TEXTS,
@@ -107,22 +87,23 @@ PROPOSALS = st.builds(
     reasoning=TEXTS,
     edits=st.lists(EDITS, max_size=12).map(tuple),
     suggestions=st.lists(
-        st.builds(SuggestionRecord, type=TEXTS, title=TEXTS, instruction=TEXTS), max_size=3
+        st.builds(evidence.SuggestionRecord, type=TEXTS, title=TEXTS, instruction=TEXTS), max_size=3
     ).map(tuple),
     change_summary=NAMES,
     notes=st.one_of(
         st.none(),
         st.builds(
-            NotesRecord,
+            evidence.NotesRecord,
             proposed=st.just(1),
             added=NAMES,
-            refused=st.lists(st.builds(RefusedNote, note=TEXTS, reason=TEXTS), max_size=2).map(
-                tuple
-            ),
+            refused=st.lists(
+                st.builds(evidence.RefusedNote, note=TEXTS, reason=TEXTS), max_size=2
+            ).map(tuple),
         ),
     ),
     reviewer_notes=st.lists(
-        st.builds(ReviewerNoteRecord, id=TEXTS, author=TEXTS, text=TEXTS, url=TEXTS), max_size=3
+        st.builds(evidence.ReviewerNoteRecord, id=TEXTS, author=TEXTS, text=TEXTS, url=TEXTS),
+        max_size=3,
     ).map(tuple),
     refused=TEXTS,
     diff=TEXTS,
@@ -169,8 +150,10 @@ def entry(step: int, **changes: object) -> HistoryEntry:
 def state(score: float, step: int, *, simulated: bool = False) -> State:
     """Where a run stands that has come to ``score`` on 40 tasks."""
     tasks = {f"task-{number}": (score, score) for number in range(40)}
-    measured = Measurement(hard=score, soft=score, score=score, tasks=tasks)
-    snapshot = Snapshot(sha256="now", step=step, origin=f"step {step}", measurement=measured)
+    measured = evidence.Measurement(hard=score, soft=score, score=score, tasks=tasks)
+    snapshot = records.Snapshot(
+        sha256="now", step=step, origin=f"step {step}", measurement=measured
+    )
     return State(
         run="demo",
         skill="skills/ledger/SKILL.md",
@@ -187,7 +170,7 @@ def state(score: float, step: int, *, simulated: bool = False) -> State:
 
 def record(event: HistoryEntry) -> StepRecord:
     """The evidence of a step of the plain run."""
-    edit = EditRecord(
+    edit = evidence.EditRecord(
         op="replace", target="old", content="new", support_count=2, status="applied_replace"
     )
     failed = TaskOutcome(id="train-1", status=Status.SCORED, hard=0.0, soft=0.0)
@@ -210,7 +193,7 @@ def record(event: HistoryEntry) -> StepRecord:
             skill_after="b",
             config_sha256="c",
         ),
-        decision=Decision.model_validate(
+        decision=records.Decision.model_validate(
             {
                 "action": event.action,
                 "reason": event.reason,
@@ -231,13 +214,13 @@ def record(event: HistoryEntry) -> StepRecord:
 def boundaries(draw: st.DrawFn, epoch: int) -> BoundaryRecord:
     """Any end of an epoch."""
     pair = st.builds(
-        PairRecord,
+        records.PairRecord,
         id=TEXTS,
         category=TEXTS,
         previous=st.builds(PairSide, hard=SCORES, soft=SCORES),
         current=st.builds(PairSide, hard=SCORES, soft=SCORES),
     )
-    slow = SlowUpdateRecord(action="propose", content=draw(TEXTS), reasoning=draw(TEXTS))
+    slow = records.SlowUpdateRecord(action="propose", content=draw(TEXTS), reasoning=draw(TEXTS))
     return BoundaryRecord(
         epoch=epoch,
         step=epoch,

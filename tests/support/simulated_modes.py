@@ -11,23 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from skillopt_ci.demo.optimizer import (
-    STAGES,
-    Analysis,
-    Edit,
-    Reply,
-    analyse_failures,
-    analyse_successes,
-    merged,
-    rank,
-    topic,
-)
-from skillopt_ci.demo.prompt_reader import (
-    read_analyst_brief,
-    read_pool,
-    read_proposals,
-    read_section,
-)
+from skillopt_ci.demo import optimizer, prompt_reader
+from skillopt_ci.demo.optimizer import STAGES, Edit, Reply, analyse_failures, analyse_successes
+from skillopt_ci.demo.prompt_reader import read_analyst_brief, read_proposals, read_section
 from skillopt_ci.demo.world import Dice
 
 #: Probabilities, per occasion.
@@ -111,7 +97,7 @@ def _document(skill: str, changes: Sequence[Change], support: int, dice: Dice) -
 
 
 def merge_suggestions(prompt: str, dice: Dice) -> Reply:
-    kept, reasoning = merged(read_proposals(prompt, "instruction"), dice)
+    kept, reasoning = optimizer.merged(read_proposals(prompt, "instruction"), dice)
     suggestions = [
         {
             **_suggestion(Change.told(one["content"]), one),
@@ -137,7 +123,7 @@ def merge_documents(prompt: str, dice: Dice) -> Reply:
         dropped.update(set(known).difference(rules))
         for rule in rules:
             if rule not in known:
-                added.setdefault(topic(rule, rule), rule)
+                added.setdefault(optimizer.topic(rule, rule), rule)
     gone = [rule for rule in known if dropped[rule] * 2 > len(proposals)]
     changes = [*(Change(old=rule) for rule in gone), *(Change(new=rule) for rule in added.values())]
     support = sum(one["support_count"] for one in proposals)
@@ -162,7 +148,7 @@ def choose_learning_rate(prompt: str, dice: Dice) -> Reply:
 
     Once most tasks are solved, the steps are small.
     """
-    pool = read_pool(prompt, "Proposed items")
+    pool = prompt_reader.read_pool(prompt, "Proposed items")
     backed = sum(support > 1 for support in pool.values())
     found = re.search(r"rollout_hard: ([01]\.\d+)", prompt)
     mostly_solved = found is not None and float(found[1]) >= 0.5
@@ -206,13 +192,17 @@ def spelt(mode: str, skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
             return {"edits": edits}
 
 
-def _analyst(analyse: Analysis, mode: str, prompt: str, dice: Dice) -> Reply:
+def _analyst(analyse: optimizer.Analysis, mode: str, prompt: str, dice: Dice) -> Reply:
     brief = read_analyst_brief(prompt)
     found, reasoning, edits = analyse(brief, dice)
     return {**found, "patch": {"reasoning": reasoning, **spelt(mode, brief.skill, edits, dice)}}
 
 
-STAGES |= {"ranking_rewrite": rank, "rewrite": rewrite, "lr_autonomous": choose_learning_rate}
+STAGES |= {
+    "ranking_rewrite": optimizer.rank,
+    "rewrite": rewrite,
+    "lr_autonomous": choose_learning_rate,
+}
 for _mode, _merge in (("_rewrite", merge_suggestions), ("_full_rewrite", merge_documents)):
     STAGES[f"analyst_error{_mode}"] = partial(_analyst, analyse_failures, _mode)
     STAGES[f"analyst_success{_mode}"] = partial(_analyst, analyse_successes, _mode)

@@ -22,7 +22,6 @@ _NODE = ROOT / "node_modules" / ".bin" / "node"
 #: npm is not among what a fresh machine must have; CI has it.
 INSTALLED = (ROOT / "node_modules" / "@actions" / "expressions").is_dir()
 _CALL = re.compile(r"skillopt-ci/skillopt-ci/(\.github/workflows/\w+\.yml)@([0-9a-f]{40})")
-MAIN = "refs/heads/main"
 _LEVELS = ("none", "read", "write")
 Json = dict[str, Any]
 

@@ -151,9 +151,7 @@ def events(request: Request) -> Answer:
 
 def activity(request: Request) -> Answer:
     name, ref = f"{request.params['owner']}/{request.params['repo']}", request.query.get("ref")
-    there = [
-        each for each in request.hub.pushes if (each["repository"], each["ref"]) == (name, ref)
-    ]
+    there = [one for one in request.hub.pushes if (one["repository"], one["ref"]) == (name, ref)]
     return Answer(200, [{**each, "node_id": "A", "before": "0" * 40} for each in there[::-1]])
 
 
