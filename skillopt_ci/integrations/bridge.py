@@ -1,4 +1,4 @@
-"""What the bridges to other tools' tasks share: a worker, a line to the models, and the grade."""
+"""Shared parts of the bridges to other tools' tasks: the worker, access to models, grading."""
 
 import asyncio
 import hmac
@@ -46,30 +46,30 @@ from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.worker import Worker
 
-#: Where the result of an attempt lies among what it leaves behind.
+#: The file with an attempt's result among its artifacts.
 _RESULT = "result.json"
-#: The models that may be asked for: the one under training, the one that grades, the analysts'.
+#: The model names that a worker may request.
 MODELS = {"target": Role.TARGET, "judge": Role.JUDGE, "optimizer": Role.OPTIMIZER}
-#: Independent answers to one prompt within an attempt are told apart by this distance, so that
-#: none has the number of another attempt.
+#: Independent answers to one prompt get attempt numbers this far apart, so that none collides with
+#: another attempt.
 _SAMPLES_APART = 1_000_000
 
 
 def read_request(body: bytes) -> tuple[ChatRequest, int]:
-    """A request to one of ``MODELS``, and how many answers it wants. Raises BadRequestError."""
+    """A request to one of ``MODELS``, and the number of answers wanted. Raises BadRequestError."""
     model, request, choices = read_body(body)
     if model not in MODELS:
         raise BadRequestError(f"there is no model {model!r}, only {', '.join(MODELS)}")
     return replace(request, role=MODELS[model]), choices
 
 
-#: A job that asks models at a base URL, with a token as key, and returns a result in JSON.
+#: A job that calls models at a base URL with a token as API key, and returns a JSON object.
 Work = Callable[[str, str], Coroutine[Any, Any, dict[str, Any]]]
 
 
 @dataclass(slots=True)
 class Conversation:
-    """One attempt's calls of models; ``messages`` and ``usage`` are the target's so far."""
+    """The model calls of one attempt; ``messages`` and ``usage`` are the target's so far."""
 
     client: ChatClient
     stage: str
@@ -82,7 +82,7 @@ class Conversation:
     _asked: Counter[str] = field(default_factory=Counter)
 
     async def hold(self, work: Work) -> AsyncGenerator[Step, None]:
-        """Do ``work``, serve models to it, and tell the steps; raises what either does, at once."""
+        """Run ``work``, serve models to it and yield steps; raises any error of both at once."""
         events: asyncio.Queue[Step | asyncio.Task[Any]] = asyncio.Queue()
         running: set[asyncio.Task[Any]] = set()
         token = secrets.token_urlsafe(24)
@@ -106,7 +106,7 @@ class Conversation:
             answering = start(self._answer(asked, choices, events.put_nowait))
             await asyncio.wait({answering})
             if answering.cancelled() or answering.exception():
-                await asyncio.Event().wait()  # no answer, but the end of the attempt
+                await asyncio.Event().wait()  # never answer: the error ends the attempt
             return web.json_response(answering.result())
 
         async with listening(respond) as url:
@@ -144,9 +144,9 @@ class Conversation:
             if asked.role is Role.TARGET:
                 raise
             if asked.role is Role.JUDGE:
-                # not the target's outcome: its answer exists, only the grade does not
+                # Not the target's failure: its answer exists, only the grade is missing.
                 raise EnvironmentFailure(f"the judge refused: {refusal.message}") from refusal
-            # the protocol's own word for it; it costs the question, not all the others
+            # A finish reason of the protocol, so that only this question fails, not all the others.
             replies = [ChatReply("", "content_filter", "optimizer", Usage())] * choices
         if asked.role is Role.TARGET:
             said = Message("assistant", replies[0].text, tool_calls=replies[0].tool_calls)
@@ -221,7 +221,7 @@ Options = TypeVar("Options", bound=BridgeOptions)
 
 
 class BridgeEnvironment(Environment, Generic[Options]):
-    """Another tool's tasks and attempts, in a worker that starts with the first use."""
+    """Another tool's tasks and attempts, in a worker that starts at first use."""
 
     kind: ClassVar[str]
     package: ClassVar[str]
@@ -243,15 +243,15 @@ class BridgeEnvironment(Environment, Generic[Options]):
 
     @abstractmethod
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
-        """Return what the worker is to do for ``task``."""
+        """The worker's job for ``task``."""
 
     @abstractmethod
     def score(self, result: Mapping[str, Any]) -> Score:
-        """Read the grade out of a result; raises GraderError if there is none."""
+        """The score in a result. Raises GraderError if there is none."""
 
     @property
     def worker(self) -> Worker:
-        """The worker; raises UsageError if the other tool cannot be loaded."""
+        """The worker. Raises UsageError if the other tool cannot be loaded."""
         if self._worker is not None and self._worker.gone:
             self.close()
         if self._worker is None:
@@ -264,7 +264,7 @@ class BridgeEnvironment(Environment, Generic[Options]):
         return BridgeSolver(self.kind, self.identity(), self, parts.client)
 
     def run_job(self, job: Mapping[str, object], talk: Conversation) -> AsyncGenerator[Step, None]:
-        """Have the worker do ``job``, lending it the models of ``talk``; raises as ``hold``."""
+        """Run ``job`` in the worker with the models of ``talk``; raises the errors of ``hold``."""
 
         async def work(base_url: str, token: str) -> dict[str, Any]:
             return await self.worker.attempt({**job, "base_url": base_url, "token": token})
@@ -299,13 +299,13 @@ def told_task(told: Mapping[str, Any]) -> Task:
 
 
 def packed(result: Mapping[str, object]) -> bytes:
-    """A tar that holds ``result``, the same bytes for the same result."""
+    """A reproducible tar with ``result``."""
     text = json.dumps(result, sort_keys=True, ensure_ascii=False)
     return pack([Member(_RESULT, text.encode())])
 
 
 def unpacked(artifacts: bytes) -> dict[str, Any]:
-    """The result in such a tar; raises GraderError if there is none."""
+    """The result in such a tar. Raises GraderError if there is none."""
     try:
         (member,) = unpack(artifacts)
         found: dict[str, Any] = json.loads(member.content)

@@ -1,4 +1,4 @@
-"""Inspect AI's tasks: dataset, solver and scorer of a task, run sample by sample."""
+"""Inspect AI tasks: run a task's dataset, solver and scorer sample by sample."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ class InspectOptions(Division, BridgeOptions):
 
 
 class InspectEnvironment(BridgeEnvironment[InspectOptions]):
-    """A task of Inspect AI: its samples are the tasks, its solver works, its scorer grades."""
+    """An Inspect AI task: its samples are our tasks, with its solver and its scorer."""
 
     kind = "inspect"
     package = "inspect_ai"

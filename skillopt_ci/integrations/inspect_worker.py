@@ -1,4 +1,4 @@
-"""In the worker: an Inspect AI task, with nothing of ours but the worker's protocol."""
+"""The worker's side of Inspect AI tasks; imports nothing of ours but the worker's protocol."""
 
 import gc
 import sys
@@ -26,7 +26,7 @@ from pydantic_core import to_jsonable_python
 from skillopt_ci.worker import SideError
 
 _ROLES = {"system", "user", "assistant"}
-#: Inspect's limits in our words; others end the sample without being one of ours.
+#: Inspect's limits by our names; others have no counterpart here.
 _LIMITS = {
     "time": "time",
     "working": "time",
@@ -38,7 +38,7 @@ _LIMITS = {
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
-    """Load the task that ``options`` name; raises SideError if there is not exactly one."""
+    """Load the task that ``options`` name. Raises SideError unless there is exactly one."""
     sys.path.append(str(root))
     name = options["task"]
     try:
@@ -53,12 +53,12 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
 
 
 def _rehearse() -> None:
-    """Make Inspect import its modules and read its tables before attempts fork off."""
+    """Make Inspect import its modules and read its tables before attempts are forked."""
     task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
-    gc.disable()  # collections would go through what is loaded meanwhile
+    gc.disable()  # collections during the imports would waste time
     with TemporaryDirectory() as folder:
         _evaluate(task, get_model("mockllm/model"), get_model("mockllm/model"), None, Path(folder))
-    gc.freeze()  # and those in forks would copy it
+    gc.freeze()  # collections in forks would copy these objects' pages
     gc.enable()
 
 
@@ -67,7 +67,7 @@ class InspectSide:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        # as Inspect numbers the samples that have no id of their own
+        # Samples without an id are numbered as in Inspect.
         self._samples = {
             str(number if sample.id is None else sample.id): sample
             for number, sample in enumerate(task.dataset, start=1)
@@ -80,7 +80,7 @@ class InspectSide:
         return {"versions": {"inspect_ai": version("inspect_ai")}}
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        # both are changed by an evaluation, and other attempts follow in this process
+        # An evaluation modifies both, and this process makes further attempts.
         sample = self._samples[job["sample"]].model_copy(deep=True)
         setup: list[Solver] = [_read_skill(job["skill"])]
         if self._task.setup is not None:
@@ -104,7 +104,7 @@ def _evaluate(
         model=target,
         model_roles={"grader": judge},
         token_limit=token_limit,
-        display="log",  # the one that draws no tables
+        display="log",  # draws no tables
         acp_server=False,
         ctl_server=False,
         log_dir=str(folder / "logs"),
@@ -136,7 +136,7 @@ def _model(name: str, job: Mapping[str, Any]) -> Model:
         api_key=job["token"],
         responses_api=False,
         stream=False,
-        # what comes over plain HTTP on this machine needs no certificates, which take time to load
+        # Plain HTTP on this machine needs no certificates, which take time to load.
         http_client=DefaultAsyncHttpxClient(verify=False),
         memoize=False,
     )

@@ -1,4 +1,4 @@
-"""promptfoo's tests as tasks: the target answers each prompt, scorers of ours grade it."""
+"""promptfoo's tests as tasks: the target answers each prompt, our scorers grade the answer."""
 
 import csv
 import json
@@ -30,7 +30,7 @@ from skillopt_ci.rollout.environment import Environment, Split
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import did_you_mean, read_text
 
-#: What names a file in the place of a value.
+#: The prefix of a value that names a file.
 FILE = "file://"
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 
@@ -68,7 +68,7 @@ class OptionsShape(Shape):
 class TestShape(Shape):
     """One test, or the default of all."""
 
-    __test__ = False  # nothing for pytest
+    __test__ = False  # not a test class of pytest
 
     description: str = ""
     vars: dict[str, Any] = Field(default_factory=dict)
@@ -93,7 +93,7 @@ class PromptfooOptions(Division):
 
 
 class PromptfooEnvironment(Environment):
-    """The tests of a promptfoo configuration; each task has the scorer that its assertions make."""
+    """The tests of a promptfoo configuration; a task's scorer is made from its assertions."""
 
     def __init__(
         self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
@@ -107,13 +107,13 @@ class PromptfooEnvironment(Environment):
         return self._splits[split]
 
 
-# Assertions as scorers of ours.
+# Assertions as our scorers.
 
 _LEVENSHTEIN_THRESHOLD = 5
 
 
 class _Unsupported(Exception):
-    """No scorer of ours grades an assertion as promptfoo does; the text says why."""
+    """None of our scorers grades the assertion as promptfoo does; the message says why."""
 
 
 def _contained(assertion: AssertionShape) -> list[str]:
@@ -139,8 +139,8 @@ def _escaped(assertion: AssertionShape) -> str:
     return re.escape(_as_text(assertion.value))
 
 
-#: What an assertion looks for in the answer, as a regular expression. ``not-`` may stand before
-#: each name, and ``i`` before those that contain something.
+#: Assertions that search the answer, as regular expressions. Each name may have the prefix
+#: ``not-``; those with "contains", also ``i``.
 _PATTERNS: Mapping[str, Callable[[AssertionShape], str]] = {
     "equals": lambda one: rf"\A{_escaped(one)}\Z",
     "contains": _escaped,
@@ -158,7 +158,7 @@ SUPPORTED = (
 
 
 def _scorer(assertion: AssertionShape) -> ScorerSpec:
-    """The scorer that grades as promptfoo does; raises :class:`_Unsupported`, among others."""
+    """The scorer that grades as promptfoo does. Raises :class:`_Unsupported` and other errors."""
     name, value, threshold = assertion.type, assertion.value, assertion.threshold
     structure = isinstance(value, dict | list)
     if assertion.transform is not None:
@@ -187,7 +187,7 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
 def _json(schema: Any) -> JsonScorer:
     if not isinstance(schema, dict):
         raise _Unsupported("a JSON Schema must be a mapping")
-    # the version that promptfoo reads schemas by
+    # The JSON Schema version that promptfoo uses.
     draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
     return JsonScorer.model_validate({"type": "json", "schema": {**draft, **schema}})
 
@@ -208,7 +208,7 @@ def _as_text(value: Any) -> str:
 
 
 def rendered(value: Any, values: Mapping[str, Any]) -> Any:
-    """Fill Nunjucks templates, which Jinja reads as well; unset names are empty."""
+    """Fill Nunjucks templates with Jinja, which reads them too; unset names are empty."""
     match value:
         case str():
             engine = ImmutableSandboxedEnvironment(autoescape=False, keep_trailing_newline=True)
@@ -228,7 +228,7 @@ Given = TypeVar("Given", FileShape, TestShape)
 
 
 def read_tests(file: Path) -> tuple[Task, ...]:
-    """A task for each prompt with each test; warns of tests that no scorer grades."""
+    """A task for each pair of prompt and test; warns of tests that no scorer can grade."""
     config = _shaped(FileShape, _data(file), str(file))
     if config.scenarios:
         raise UsageError(f"{file}: scenarios are not supported; write them out as tests")
@@ -281,7 +281,7 @@ def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], fi
             for one in assertions
             if one.type == "equals" and not isinstance(one.value, dict | list)
         ),
-        # for the analysts of training tasks
+        # Shown to analysts, for training tasks only.
         reference_text=yaml.safe_dump(told, sort_keys=False, allow_unicode=True),
         task_type=str(test.metadata.get("task_type", "")),
         metadata={"description": test.description, "vars": dict(chosen)},

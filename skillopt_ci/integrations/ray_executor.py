@@ -1,4 +1,4 @@
-"""The executor of a run whose attempts a Ray cluster makes."""
+"""The executor that makes a run's attempts on a Ray cluster."""
 
 import asyncio
 import atexit
@@ -36,20 +36,20 @@ from skillopt_ci.training.run_context import Equipment, RunnerParts
 
 
 def join(settings: RayExecutor) -> None:
-    """Connect this process to the cluster, which takes seconds. Raises InfrastructureError."""
-    # Imported late: it is large and takes seconds.
+    """Connect this process to the cluster; takes seconds. Raises InfrastructureError."""
+    # Imported late: the import takes seconds.
     import ray  # noqa: PLC0415
     from ray._private import worker  # noqa: PLC0415
 
-    # Ray tells of dead workers on our standard output, where results stand, and has no switch
+    # Ray reports dead workers on our standard output, which is for results, and has no switch.
     if hasattr(worker, "print_to_stdstream"):
         setattr(worker, "print_to_stdstream", lambda *_, **__: None)  # noqa: B010 - untyped
     if ray.is_initialized():
         return
-    # our users have not agreed to report usage to Ray's makers
+    # Our users have not agreed to send usage reports to Ray's makers.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        # the workers' words are no progress of ours, and what matters of them is handed over
+        # Workers' logs are not our progress messages; what matters is in the handover.
         ray.init(
             address=settings.address,
             log_to_driver=False,
@@ -69,7 +69,7 @@ def join(settings: RayExecutor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One order without any secret; ``root`` is the configuration's folder on every node."""
+    """An order without secrets; ``root`` is the configuration's folder on every node."""
 
     config: str
     root: str
@@ -79,20 +79,20 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What a worker hands over."""
+    """What a worker returns."""
 
     answers: tuple[str, ...] = ()
-    """Those that were paid for, as the lines of a shard's file."""
+    """The paid answers, as lines of a shard's file."""
     trouble: str = ""
-    """What kept the worker from measuring the attempt."""
+    """Why the worker could not measure the attempt."""
 
 
-#: A worker whose attempt was cancelled has this long to stop what it started.
+#: How long a worker may take to stop what a cancelled attempt started.
 _STOP_SECONDS = 30.0
 
 
 class Workers:
-    """At most ``most`` processes, started as needed; each takes ``at_once`` attempts."""
+    """Up to ``most`` processes, started as needed; each makes ``at_once`` attempts at a time."""
 
     def __init__(self, settings: RayExecutor, at_once: int, most: int) -> None:
         self._settings, self._at_once, self._most = settings, at_once, most
@@ -114,7 +114,7 @@ class Workers:
             self._free.put_nowait(worker)
 
     def _room(self) -> int:
-        # no more than there are cores for: one that waits would take the place of one that died
+        # Limited by the cores: a waiting process would take the place of one that has to restart.
         import ray  # noqa: PLC0415
 
         cores = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
@@ -134,19 +134,19 @@ class Workers:
             .remote(secrets.token_hex(8))
         )
         self._processes.append(worker)
-        with suppress(ray.exceptions.RayError):  # what it is asked to do will say why
+        with suppress(ray.exceptions.RayError):  # the first attempt will report the reason
             await worker.ready.remote()
         for _ in range(self._at_once):
             self._free.put_nowait(worker)
 
     def end(self) -> None:
-        """Give back what the cluster set apart for the processes."""
+        """Release the processes' share of the cluster."""
         for start in self._starts:
             start.cancel()
         for worker in self._processes:
             import ray  # noqa: PLC0415
 
-            with suppress(ValueError, ray.exceptions.RayError):  # it is gone, or its cluster
+            with suppress(ValueError, ray.exceptions.RayError):  # the process or cluster is gone
                 ray.kill(worker)
 
 
@@ -161,9 +161,9 @@ class ClusterExecutor:
     attempting: AttemptRunner
 
     async def __call__(self, order: AttemptRequest, here: MakeAttempt) -> Rollout:
-        """Return what came of ``order``; raises InfrastructureError where there is no cluster."""
+        """The rollout for ``order``. Raises InfrastructureError if there is no cluster."""
         if not self._known(order):
-            # each attempt may use a fair part of what the budgets have left
+            # Each attempt gets an equal share of the remaining budget.
             most = self.parts.config.model.target.max_concurrency
             with self.attempting.meter.lent(most) as limits:
                 handover = await self._elsewhere(self._parcel(order, limits))
@@ -180,7 +180,7 @@ class ClusterExecutor:
             case AgentSolver() as solver:
                 request = solver.first_request(order.task, order.skill, order.stage, order.attempt)
             case _:
-                return False  # another program decides what it asks
+                return False  # another program decides on its requests
         return self.cache.get(call_key(self.parts.config.model.target, request)) is not None
 
     def _parcel(self, order: AttemptRequest, limits: Limits) -> Parcel:
@@ -203,10 +203,10 @@ class ClusterExecutor:
                 await asyncio.wait({done})
             except asyncio.CancelledError:
                 ray.cancel(reference)
-                # whoever goes on must find nothing running that was started for this
+                # The caller may rely on nothing of this attempt still running.
                 await asyncio.wait({done}, timeout=_STOP_SECONDS)
                 if done.done() and not done.cancelled():
-                    done.exception()  # nobody else will look at it
+                    done.exception()  # else asyncio warns that nobody retrieved it
                 raise
             try:
                 return done.result()
@@ -231,11 +231,11 @@ class ClusterExecutor:
             self.parts.observer(Note(text, "warning"))
 
 
-# A worker's part: attempts, made on a machine of the cluster with what that machine has.
+# The worker's side: makes attempts on a machine of the cluster with that machine's environment.
 
 
 class Worker:
-    """A process that makes attempts; Ray gives one that it restarts the same ``name``."""
+    """A process that makes attempts; after a restart by Ray it has the same ``name``."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name
@@ -257,7 +257,7 @@ class Worker:
 
 
 async def make_attempt(parcel: Parcel, folder: Path, redact: Redactor) -> Handover:
-    """Make the attempt; ``folder`` has what was paid for, until it is handed over."""
+    """Make the attempt; ``folder`` keeps paid results until they are handed over."""
     task, keys, trouble = parcel.order.task, list[str](), ""
     async with AsyncExitStack() as stack:
         parts = _parts(parcel, folder, redact, stack)
@@ -269,7 +269,7 @@ async def make_attempt(parcel: Parcel, folder: Path, redact: Redactor) -> Handov
                 rollout = await models.runner.attempting(parcel.order)
             trouble = "" if rollout.status.measured else rollout.reason
         except BudgetExhausted:
-            pass  # its share was: the attempt goes on where the whole budget is known
+            pass  # only its share is used up: the caller continues with the whole budget
         except SkilloptError as error:
             trouble = error.message
         kept = equipment.store.lines(keys) if equipment.store else ()
@@ -303,7 +303,7 @@ def _parts(parcel: Parcel, folder: Path, redact: Redactor, stack: AsyncExitStack
 
 
 def _folder(name: str) -> Path:
-    """This user's folder for the attempt; it outlives a worker that dies in the middle."""
+    """This user's folder for the attempt; it survives the death of a worker."""
     mine = Path(tempfile.gettempdir()) / f"skillopt-ci-{os.getuid()}"
     mine.mkdir(mode=0o700, exist_ok=True)
     state = mine.lstat()
@@ -317,8 +317,8 @@ def _folder(name: str) -> Path:
 def ray_executor(
     parts: RunnerParts, settings: RayExecutor, solver: Solver, resources: AsyncExitStack
 ) -> Callable[[AttemptRunner], Executor]:
-    """Make the executors of a run, which share processes. Raises UsageError."""
-    if find_spec("ray") is None:  # not imported yet, which takes seconds
+    """A factory of executors that share the run's processes. Raises UsageError."""
+    if find_spec("ray") is None:  # does not import it, which takes seconds
         raise UsageError(
             "rollout.executor: ray needs the Python package ray, which is not installed.",
             hint="pip install 'skillopt-ci[ray]'",

@@ -1,4 +1,4 @@
-"""SkillOpt's environment adapters: their items are the tasks, their rollout works and grades."""
+"""SkillOpt's environment adapters: their items become tasks, their rollout solves and grades."""
 
 import json
 from collections import Counter
@@ -49,7 +49,7 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
                 for message in rollout.messages
                 if message.role != "system"
             ]
-            # as ASCII: it is read with the locale's encoding there
+            # ASCII, because SkillOpt reads it in the locale's encoding.
             left = {"row": row, "files": {f"{task}/conversation.json": json.dumps(said)}}
         rows.append({**left["row"], "id": name})
         for path, text in left["files"].items():
@@ -117,28 +117,28 @@ class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
         talk = Conversation(client, "analyst", 0, (Role.OPTIMIZER,))
         async with aclosing(self.run_job({"reflect": job}, talk)) as steps:
             async for _ in steps:
-                pass  # the models' answers are enough
+                pass  # the models' answers suffice
         patches: list[Mapping[str, object]] = talk.result["patches"]
         return patches
 
     def identity(self) -> Mapping[str, object]:
-        """Options and versions; who reflects says nothing about scores."""
+        """Options and versions, without ``reflect``, which does not affect scores."""
         options = {key: one for key, one in self.options.items() if key != "reflect"}
         return {**super().identity(), "options": options}
 
     def score(self, result: Mapping[str, Any]) -> Score:
-        """Read hard and soft score out of the adapter's row; hard may be partial, as there."""
+        """The scores in the adapter's row; as in SkillOpt, the hard score may be partial."""
         hard = checked_share(result["hard"], "the adapter's hard score")
         soft = checked_share(result["soft"], "the adapter's soft score")
         return Score(hard, soft, str(result["reason"]), str(result["answer"]))
 
 
-#: A larger file is left behind: no analyst reads it.
+#: Larger files are ignored: no analyst reads them.
 MOST_BYTES = 2_000_000
 
 
 def files_below(folder: Path) -> dict[str, str]:
-    """The text files below ``folder``, by their paths in it; no links, nothing large."""
+    """The text files below ``folder``, by relative path; skips links and large files."""
     found = {}
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
@@ -146,12 +146,12 @@ def files_below(folder: Path) -> dict[str, str]:
         try:
             found[path.relative_to(folder).as_posix()] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            continue  # a workbook, a picture: analysts read text
+            continue  # a workbook or a picture: analysts only read text
     return found
 
 
 def lay_out(files: Mapping[str, str], folder: Path) -> None:
-    """Write ``files`` below ``folder``; raises ValueError for a path that leads out of it."""
+    """Write ``files`` below ``folder``. Raises ValueError for a path that leads out of it."""
     for name, text in files.items():
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):

@@ -1,4 +1,4 @@
-"""Read SkillOpt's configuration files as skillopt-ci's own form."""
+"""Translate SkillOpt's configuration files into skillopt-ci's form."""
 
 import os
 import re
@@ -40,7 +40,7 @@ SHARED: Mapping[str, type[Section]] = {
     "optimizer": Optimizer,
     "evaluation": Evaluation,
 }
-#: The keys of each section that mean something here; those of the others are the same as ours.
+#: The supported keys of each section; sections that are not listed have the same keys as ours.
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "env": (
         *("name", "skill_init", "out_root", "split_mode", "split_ratio", "split_seed"),
@@ -49,7 +49,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "model": MODEL_KEYS,
     **{section: tuple(fields(one)) for section, one in SHARED.items()},
 }
-#: Keys without a counterpart, each with the values that say what happens here anyway.
+#: Keys without a counterpart, each with the values that match our behaviour anyway.
 _WITHOUT_COUNTERPART: Mapping[str, Mapping[str, tuple[Scalar, ...]]] = {
     "train": {"steps_per_epoch": ()},
     "gradient": {"max_analyst_rounds": ()},
@@ -60,7 +60,7 @@ _WITHOUT_COUNTERPART: Mapping[str, Mapping[str, tuple[Scalar, ...]]] = {
         "claude_code_exec_use_sdk": (False, "auto", "cli"),
     },
 }
-#: Where keys of the older, flat form belong, if not under their own name.
+#: Keys of the older, flat form whose place is not given by their name.
 FLAT_NAMES = {
     "model_backend": ("model", "backend"),
     "optimizer_model": ("model", "optimizer"),
@@ -84,7 +84,7 @@ _FLAT_MODEL_KEY = re.compile(
     r"(optimizer_|target_)?(azure_|qwen_chat_|minimax_|openai_compatible_|backend$)"
     r"|(codex|claude_code|cursor|copilot|rewrite)_|reasoning_effort$"
 )
-#: Keys of `model` that stand in another section here, and older spellings of its keys.
+#: Keys of `model` that belong to another section here, and older spellings of its keys.
 MOVED = {
     "rewrite_max_completion_tokens": ("optimizer", "rewrite_max_completion_tokens"),
     "codex_trace_to_optimizer": ("gradient", "trace_to_optimizer"),
@@ -93,7 +93,7 @@ MOVED = {
 }
 
 
-#: By key: SkillOpt's further words for a value.
+#: For each key, SkillOpt's other words for a value.
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "skill_update_mode": spellings(
         patch="edits",
@@ -103,7 +103,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "lr_control_mode": spellings(
         fixed="manual scheduler scheduled",
         autonomous="auto optimizer",
-        none="off no_lr False",  # YAML reads a bare `off` as false
+        none="off no_lr False",  # YAML reads an unquoted `off` as false
     ),
     "longitudinal_pair_policy": spellings(
         mixed="default random all",
@@ -111,7 +111,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
         unchanged="stable same 00_11",
     ),
 }
-#: SkillOpt's own defaults, where ours differ.
+#: SkillOpt's defaults that differ from ours.
 _DEFAULTS: Mapping[tuple[str, str], Scalar] = {
     ("gradient", "minibatch_size"): 8,
     ("gradient", "failure_only"): False,
@@ -125,10 +125,10 @@ _DEFAULTS: Mapping[tuple[str, str], Scalar] = {
 }
 #: Keys of `env` that are whole numbers.
 _NUMBERS = ("limit", "split_seed", "workers", *CALL_DEFAULTS)
-#: What the code of each benchmark grades with.
+#: The scorer that each benchmark's code uses.
 _SCORERS = {"searchqa": "f1", "docvqa": "anls", "livemathematicianbench": "choice"}
-#: Benchmarks whose rollout needs SkillOpt's own code (a simulator, a document search, workbooks),
-#: with the variables that it reads.
+#: Benchmarks whose rollout needs SkillOpt's own code (a simulator, document search, workbooks),
+#: with the environment variables that it reads.
 _BRIDGED: Mapping[Scalar, tuple[str, ...]] = {
     "alfworld": ("ALFWORLD_DATA",),
     "officeqa": ("OFFICEQA_DOCS_DIR",),
@@ -146,14 +146,14 @@ def translated(
     environ: Mapping[str, str],
     cwd: Path | None = None,
 ) -> Translation | None:
-    """The merged configuration in our own form; None if the files are not SkillOpt's."""
+    """The merged configuration in our form; None if the files are not SkillOpt's."""
     names = {key for layer in layers for key in layer.entries}
     flat = any(map(_flat_home, names - fields(Config).keys()))
     if "env" not in names and not (flat and names.isdisjoint({"run", "skill", "tasks"})):
         return None
     keys, own, marks = _collected([*layers, *overrides])
     _refuse(keys, own)
-    # The files name no other way than that the benchmark's own adapter does the work.
+    # In SkillOpt's files, only this name selects the adapter; keys of our own override it.
     name = keys.get(("env", "name"))
     adapter = name if name and not own.entries.keys() & {"tasks", "environment", "scorer"} else None
     bridged = adapter is not None and adapter.value in _BRIDGED
@@ -193,7 +193,7 @@ def _collected(layers: Iterable[Node]) -> tuple[dict[_Key, Node], Node, dict[str
                 home = _flat_home(name) or ("env", name)
                 flat[home] = node
                 marks.setdefault(home[0], node.mark)
-        # Of two spellings the structured one wins, of older ones the first that is listed.
+        # The structured spelling wins over the flat one; of older ones, the first listed.
         found = flat | structured
         older = [key for key in reversed(MOVED) if ("model", key) in found]
         moved = {MOVED[key]: found.pop(("model", key)) for key in older}
@@ -247,7 +247,7 @@ def _remark(section: str, name: str, node: Node) -> str:
 
 
 def _in_our_words(section: str, key: str, node: Node, warnings: list[Problem]) -> Node:
-    """The value in our spelling; what cannot be read is refused later, with all other problems."""
+    """The value in our spelling; unreadable values are reported later with all other problems."""
     value = node.value
     kind: Any = int if section == "env" and key in _NUMBERS else None
     if section in SHARED:
@@ -283,7 +283,7 @@ def _run_skill_tasks(keys: Mapping[str, Node], mark: Mark, bridged: bool) -> dic
         return {**found, "environment": as_node(options, mark)}
     if scorer := _SCORERS.get(str(keys["name"].value) if "name" in keys else ""):
         found["scorer"] = as_node({"type": scorer, "answer": "tag"}, keys["name"].mark)
-    # What `split_mode` says if that can be, else what is there.
+    # Follow `split_mode` if possible, else whatever is given.
     wants_ratio = "split_mode" in keys and keys["split_mode"].value != "split_dir"
     if "data_path" in keys and (wants_ratio or "split_dir" not in keys):
         names = {"data_path": "path", "split_ratio": "split", "split_seed": "seed"}
@@ -296,7 +296,7 @@ def _run_skill_tasks(keys: Mapping[str, Node], mark: Mark, bridged: bool) -> dic
     return {**found, "tasks": Node(tasks, mark)}
 
 
-#: Where paths stand in the translated tree.
+#: The places of paths in the translated tree.
 _PATHS = (
     *(("skill",), ("prompts",)),
     *(("tasks", key) for key in ("split_dir", "path", "train", "selection", "test")),

@@ -1,4 +1,4 @@
-"""A run as SkillOpt's run folder, so that its tools can read it (reference 1.0, 1.14, 1.15)."""
+"""Export a run as a SkillOpt run folder, for SkillOpt's tools (reference 1.0, 1.14, 1.15)."""
 
 import json
 import math
@@ -22,7 +22,7 @@ from skillopt_ci.util import pick
 _PREVIEW = 200
 _PAYLOAD: Mapping[str, str] = {"patch": "edits", "rewrite_from_suggestions": "revise_suggestions"}
 _FLAT = {key: flat for flat, (home, key) in {**FLAT_NAMES, **MOVED}.items() if home in SHARED}
-#: By provider; to SkillOpt, the others speak OpenAI's protocol.
+#: SkillOpt's backends by provider; it knows other providers as servers of OpenAI's protocol.
 _BACKENDS: Mapping[str, str] = {
     **dict.fromkeys(("openai", "azure"), "openai_chat"),
     "anthropic": "claude_chat",
@@ -37,12 +37,12 @@ _BACKENDS: Mapping[str, str] = {
 }
 _COUNTS = "calls prompt_tokens completion_tokens"
 
-#: Names in the run folder, each with its text, JSON, or (``.jsonl``) rows of JSON.
+#: Names in the run folder, each with its text, JSON value or (``.jsonl``) rows.
 _Files = Iterator[tuple[str, object]]
 
 
 def skillopt_files(evidence: RunView, root: str) -> dict[str, str]:
-    """The files of the run folder by their paths in it; ``root`` is where it will stand."""
+    """The files of the run folder by relative path; ``root`` is where the folder will be."""
     return {name: _written(name, content) for name, content in _files(evidence, root)}
 
 
@@ -67,7 +67,7 @@ def _files(evidence: RunView, root: str) -> _Files:
         "best_origin": last.best_origin,
     }
     yield "runtime_state.json", _known(runtime)
-    # what came last in a step has its skill
+    # The last event of a step has the step's skill.
     for step, key in {entry.step: entry.skill_sha256 for entry in evidence.history}.items():
         if key in evidence.texts:
             yield _skill_file(step), evidence.texts[key]
@@ -96,7 +96,7 @@ def _skill_file(step: int) -> str:
 
 
 def flat_config(evidence: RunView) -> dict[str, object]:
-    """The configuration under SkillOpt's flat names; empty if an old version did not record it."""
+    """The configuration under SkillOpt's flat names; empty if an old version recorded none."""
     basis = evidence.state.basis
     if basis is None:
         return {}
@@ -156,7 +156,7 @@ def _step_record(evidence: RunView, record: StepRecord, moment: Moment) -> dict[
 
 
 def _tokens(record: StepRecord) -> dict[str, dict[str, object]]:
-    """Usage by stage; what is not booked before the candidate was spent on the selection tasks."""
+    """Usage by stage; usage booked after the candidate was made counts as selection."""
     stages = record.proposal.usage
     rest: dict[str, object] = {
         key: getattr(record.usage, key) - sum(getattr(one, key) for one in stages.values())

@@ -1,4 +1,4 @@
-"""SkillOpt's backends as model roles of ours: servers, and programs with their arguments."""
+"""Translate SkillOpt's backends into our model roles: servers, and programs with arguments."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ CALL_DEFAULTS = {"exec_timeout": 120, "max_completion_tokens": 16_384}
 
 
 def spellings(**words: str) -> dict[str, str]:
-    """Each of SkillOpt's ``words`` for one of ours, with that."""
+    """Map each of SkillOpt's ``words`` (separated by spaces) to ours, the argument's name."""
     return {word: ours for ours, said in words.items() for word in said.split()}
 
 
@@ -21,13 +21,13 @@ def prefixed(**keys: str) -> tuple[str, ...]:
     return tuple(f"{prefix}_{key}" for prefix, names in keys.items() for key in names.split())
 
 
-#: Keys of `model` that stand for both roles, or for one with its name in front.
+#: Keys of `model` that apply to both roles, or to one with its name as prefix.
 _EITHER = prefixed(
     azure_openai=AZURE_KEYS,
     openai_compatible=SERVER_KEYS,
     qwen_chat=f"{SERVER_KEYS} enable_thinking thinking_mode use_max_completion_tokens",
 )
-#: The keys of `model` that mean something here.
+#: The supported keys of `model`.
 MODEL_KEYS = (
     *("backend", "optimizer", "target", "judge", "optimizer_backend", "target_backend"),
     *("reasoning_effort", *_EITHER),
@@ -44,14 +44,14 @@ MODEL_KEYS = (
         minimax=f"{SERVER_KEYS} region model enable_thinking",
     ),
 )
-#: Variables of keys that are not simply the keys in capitals.
+#: Environment variables that are not simply their keys in capitals.
 _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "optimizer": ("OPTIMIZER_DEPLOYMENT",),
     "target": ("TARGET_DEPLOYMENT",),
     "codex_exec_path": ("CODEX_EXEC_PATH", "CODEX_CLI_BIN"),
     "codex_exec_profile": ("CODEX_EXEC_PROFILE", "CODEX_PROFILE"),
     "claude_code_exec_path": ("CLAUDE_CODE_EXEC_PATH", "CLAUDE_CLI_BIN"),
-    # as short as these keys are, their variables could be anybody's
+    # None: variables with such short names could belong to other programs.
     **dict.fromkeys(("backend", "judge", "reasoning_effort", "azure_endpoint"), ()),
     **{
         f"{role}_azure_openai_{key}": (
@@ -82,14 +82,14 @@ _EFFORTS = spellings(low="low", high="high", max="max xhigh") | dict.fromkeys(
 )
 _SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 _DEFAULT_MODEL = "gpt-5.5"
-#: Names that stand for no choice with a backend that has none of OpenAI's models.
+#: Model names that count as unset for backends without OpenAI's models.
 _PLACEHOLDERS = ("gpt-5.4", _DEFAULT_MODEL)
 _FOR_BOTH_ROLES = ("openai_compatible", "claude_chat", "copilot_chat", "codex_exec")
 _Fields = dict[str, Any]
 
 
 def as_node(value: Any, mark: Mark) -> Node:
-    """``value`` as a node; what has no place of its own is at ``mark``."""
+    """``value`` as a node; parts without a position get ``mark``."""
     match value:
         case Node():
             return value
@@ -108,7 +108,7 @@ def model_roles(
     problems: list[Problem],
     warnings: list[Problem],
 ) -> dict[str, Node]:
-    """The roles in our form; variables in ``environ`` stand in for what ``stated`` leaves out."""
+    """The roles in our form; variables in ``environ`` fill in keys missing from ``stated``."""
     settings = dict[str, Node]()
     for key in MODEL_KEYS:
         variables = _VARIABLES.get(key, (key.upper(),))
@@ -140,7 +140,7 @@ class _Role:
             return current
         result = _BACKENDS.get(self.backend, _unavailable)(self)
         limits = {"exec_timeout": "timeout", "workers": "max_concurrency"}
-        if "command" not in result:  # which knows no limit of tokens
+        if "command" not in result:  # commands have no token limit
             limits["max_completion_tokens"] = "max_output_tokens"
         if self.name == "target":
             usual = {limits[key]: one for key, one in CALL_DEFAULTS.items() if key in limits}
@@ -167,7 +167,7 @@ class _Role:
         return str(node.value) if node else default
 
     def number(self, key: str, default: float | None) -> Node | float | None:
-        """A number that may be written as text; `none`, `off` and `null` mean: leave it out."""
+        """A number, perhaps written as text; None for `none`, `off` and `null`."""
         node = self.get(key)
         if node is None or not isinstance(node.value, str):
             return node or default
@@ -180,7 +180,7 @@ class _Role:
         return replace(node, value=int(number) if number.is_integer() else number)
 
     def switch(self, key: str) -> bool | None:
-        """Whether ``key`` is on, in any of SkillOpt's words; None if it is not set."""
+        """Whether ``key`` is on, in any of SkillOpt's words; None if unset."""
         return _SWITCHES.get(self.choice(key, _SWITCHES, ""))
 
     def choice(self, key: str, known: Collection[str], default: str) -> str:
@@ -194,7 +194,7 @@ class _Role:
         return default
 
     def chosen(self, default: str = _DEFAULT_MODEL) -> Node:
-        """The model's name; ``default`` if none is given, or a mere placeholder."""
+        """The model's name; ``default`` if it is missing or a placeholder."""
         node = self.settings.get(self.name)
         if node is None or (default != _DEFAULT_MODEL and node.value in _PLACEHOLDERS):
             return Node(default, self.mark)
@@ -231,7 +231,7 @@ def _claude(role: _Role) -> _Fields:
     if role.backend == "claude_code_exec":
         effort = role.text("claude_code_exec_effort", default="medium")
         thinking = role.text("claude_code_exec_max_thinking_tokens", default="16384")
-        # Whatever else it would like to use is denied, for there is nobody to ask.
+        # Other tools are denied, since nobody is there to approve them.
         tools = ("--tools", "Read,Bash", "--allowedTools", "Read,Bash")
         tools = (*tools, "--max-thinking-tokens", thinking)
     return _command(
@@ -239,7 +239,7 @@ def _claude(role: _Role) -> _Fields:
         "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL CLAUDE_CODE_OAUTH_TOKEN",
         role.text("claude_code_exec_path", default="claude"),
         *("-p", "--output-format", "text"),
-        # The project is an empty folder; the user's own settings must not colour the answers.
+        # The project is an empty folder; the user's own settings must not affect the answers.
         *("--permission-mode", "dontAsk", "--setting-sources", "project"),
         *_options(("--model", str(model.value)), ("--effort", _EFFORTS.get(effort, "medium"))),
         *tools,
@@ -250,7 +250,7 @@ def _codex(role: _Role) -> _Fields:
     model = role.chosen()
     if role.name == "target":
         sandbox = role.choice("codex_exec_sandbox", _SANDBOXES, "workspace-write")
-    else:  # which answers from its prompt alone, and has a variable of its own
+    else:  # answers from its prompt alone, and has its own variable
         sandbox = role.choice("codex_sandbox_mode", _SANDBOXES, "read-only")
     effort = role.text("codex_exec_reasoning_effort", "reasoning_effort")
     network, search = map(role.switch, ("codex_exec_network_access", "codex_exec_web_search"))
@@ -286,7 +286,7 @@ def _cursor(role: _Role) -> _Fields:
 
 def _copilot(role: _Role) -> _Fields:
     name, (program, *arguments) = role.name, PROVIDERS["copilot"].program
-    if role.backend == "copilot_exec":  # at work, with tools that it may use without asking
+    if role.backend == "copilot_exec":  # as an agent, with tools allowed without asking
         free = ("--allow-all-tools",) if role.switch("copilot_exec_allow_all_tools") else ()
         arguments = [
             *("-s", "--no-ask-user", "--no-color", "--no-custom-instructions"),
@@ -319,7 +319,7 @@ def _openai(role: _Role) -> _Fields:
     variable = f"{role.name.upper()}_AZURE_OPENAI_API_KEY" if named else "AZURE_OPENAI_API_KEY"
     result["base_url"] = replace(endpoint, value=address)
     key = {"api_key_env": Node(variable, endpoint.mark)}
-    # Whoever states no way to sign in has a key, or else is signed in already.
+    # If no way to sign in is given, assume a key if there is one, else the Azure CLI.
     usual = "key" if role.environ.get(variable) else "azure_cli"
     mode = role.get("azure_openai_auth_mode") or Node(usual, endpoint.mark)
     if mode.value in ("openai_compatible", "compat", "openai"):
@@ -327,7 +327,7 @@ def _openai(role: _Role) -> _Fields:
     auth = _SIGN_IN_WORDS.get(str(mode.value), str(mode.value))
     azure = {
         "auth": replace(mode, value=auth),
-        # The v1 address knows no versions.
+        # The v1 URL has no versions.
         "api_version": None
         if address.endswith("/v1")
         else role.get("azure_openai_api_version", "azure_api_version"),
@@ -370,14 +370,14 @@ def _qwen(role: _Role) -> _Fields:
     names = (f"{role.name.upper()}_QWEN_CHAT_API_KEY", "QWEN_CHAT_API_KEY")
     mode = role.choice("qwen_chat_thinking_mode", ("server_default", "enabled", "disabled"), "")
     if not mode and role.switch("qwen_chat_enable_thinking"):
-        mode = "enabled"  # as false it was the server's default
+        mode = "enabled"  # false left the server's default
     return _served(
         *(role, "qwen_chat", 0.7),
         provider="vllm",
         model=role.chosen("Qwen/Qwen3.5-4B"),
         base_url=role.get("qwen_chat_base_url") or "http://localhost:8000/v1",
         token_limit_field="max_completion_tokens" if newer else "max_tokens",
-        # A server of one's own needs no key; only where there is one it is named.
+        # A self-hosted server needs no key, so name the variable only if it is set.
         api_key_env=next(filter(role.environ.get, names), None),
         thinking={"enabled": True, "disabled": False}.get(mode),
     )

@@ -1,4 +1,4 @@
-"""In the worker: an adapter of SkillOpt's, its items, and the rollout of one of them."""
+"""The worker's side of a SkillOpt adapter: its items, and the rollout of one item."""
 
 import inspect
 import json
@@ -23,7 +23,7 @@ from skillopt_ci.worker import SideError
 
 
 def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """The patches that the adapter proposes, in a fixed order as far as it keeps them in files."""
+    """The patches that the adapter proposes; in a fixed order if it writes them to files."""
     predictions, patches = folder / "predictions", folder / "patches"
     for path in (predictions, patches):
         path.mkdir()
@@ -46,7 +46,7 @@ def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[d
     )
     files = sorted(patches.glob("*.json"))
     kept = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    # SkillOpt returns them as they came, its files are numbered
+    # SkillOpt returns patches in the order of arrival, but numbers its files.
     proposed = [dict(patch) for patch in returned or () if patch]
     return sorted(proposed, key=lambda patch: kept.index(patch) if patch in kept else len(kept))
 
@@ -66,31 +66,31 @@ def lacking_prompts(adapter: EnvAdapter) -> tuple[str, ...]:
 
 
 def generic_prompt(name: str) -> str:
-    """SkillOpt's prompt for all environments; empty where the installed package lacks it."""
+    """SkillOpt's prompt for all environments; empty if the installed package lacks it."""
     try:
         return str(load_prompt(name))
     except FileNotFoundError:
         return ""
 
 
-#: Our splits in SkillOpt's words, and the names of their folders.
+#: SkillOpt's names for our splits, and for their folders.
 _SPLITS = {"train": "train", "selection": "valid_seen", "test": "valid_unseen"}
 _FOLDERS = {"train": "train", "selection": "val", "test": "test"}
-#: SkillOpt's own default.
+#: SkillOpt's default.
 _SEED = 42
 _REFERENCES = ("answers", "answer", "gold_answers", "gold_answer", "ground_truth", "references")
-#: Update modes, and what the names of their prompts end with.
+#: Update modes, and the suffixes of their prompts' names.
 _MODES = {
     "patch": "",
     "rewrite_from_suggestions": "_rewrite",
     "full_rewrite_minibatch": "_full_rewrite",
 }
-#: How SkillOpt marks what went wrong on its side and not on the model's, scoring it 0.
+#: How SkillOpt marks its own failures, as opposed to the model's; it scores both 0.
 _FAILURES = ("error:", "unexpected:", "task-timeout-")
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
-    """Set up the adapter that ``options`` name; raises SideError."""
+    """Set up the adapter that ``options`` name. Raises SideError."""
     sys.path.append(str(root))
     _find_prompts(options, root)
     given = options.get("config") or {}
@@ -111,7 +111,7 @@ def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
 
 
 class SkillOptSide:
-    """One adapter, set up; what it generates at set-up goes to a folder that is thrown away."""
+    """An adapter, set up; files that it generates at set-up go to a temporary folder."""
 
     shares_process = False
 
@@ -141,7 +141,7 @@ class SkillOptSide:
 
     def _own_prompts(self) -> Iterator[tuple[str, str]]:
         for mode, suffix in _MODES.items():
-            self._adapter._cfg["skill_update_mode"] = mode  # where the adapter looks it up
+            self._adapter._cfg["skill_update_mode"] = mode  # the adapter reads it there
             for name, text in minibatch_prompts(self._adapter).items():
                 generic = (generic_prompt(f"{name}{suffix}"), generic_prompt(name))
                 if text and text not in generic:
@@ -163,7 +163,7 @@ class SkillOptSide:
 
     def _batch(self, split: str, item: Any) -> BatchSpec:
         if isinstance(self._loader, SplitDataLoader):
-            self._loader._splits[_FOLDERS[split]] = [item]  # of this process, which is a fork
+            self._loader._splits[_FOLDERS[split]] = [item]  # only in this forked process
             if split == "train":
                 return self._loader.build_train_batch(1, self._seed)
             return self._loader.build_eval_batch(1, _SPLITS[split], self._seed)
@@ -188,7 +188,7 @@ class SkillOptSide:
 
 
 def _find_prompts(options: Mapping[str, Any], root: Path) -> None:
-    """Make SkillOpt find the prompt files that its wheel on PyPI (0.2.0) lacks."""
+    """Make SkillOpt find the prompt files that are missing from its wheel on PyPI (0.2.0)."""
     folder, installed = options.get("prompt_files"), Path(prompts.__file__).parent
     if not folder:
         bundled = "/" not in options["adapter"] and ":" not in options["adapter"]
@@ -199,7 +199,7 @@ def _find_prompts(options: Mapping[str, Any], root: Path) -> None:
                 "folder with them as prompt_files"
             )
         return
-    read = prompts._read_file  # the one place that all prompts are read in
+    read = prompts._read_file  # the function that reads all prompts
 
     def read_anywhere(path: str) -> Any:
         parts = Path(path).relative_to(installed.parent).parts
@@ -227,12 +227,12 @@ def _adapter(name: str, root: Path) -> type[EnvAdapter]:
 
 
 def _point_at(base_url: str, token: str, optimizer: str) -> None:
-    """Make SkillOpt's model layer ask the run's own models, whatever its configuration says."""
+    """Make SkillOpt's model layer call the run's models, whatever its configuration says."""
     model.configure_azure_openai(endpoint=base_url, api_key=token, auth_mode="openai_compatible")
     for role in ("target", "optimizer"):
         getattr(model, f"set_{role}_backend")("openai_chat")
     model.set_target_deployment("target")
-    # outside of reflection the optimizer is asked to grade, if for anything
+    # Outside reflection, adapters only use the optimizer for grading.
     model.set_optimizer_deployment(optimizer)
 
 
