@@ -1,4 +1,4 @@
-"""Aggregate and select: many analysts' patches become one, of which the best edits are taken."""
+"""Aggregate and select: merge the analysts' patches into one and keep its best edits."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ async def merge(
     gradient: Gradient,
     chat: OptimizerChat,
 ) -> Patch[Item]:
-    """Return one patch for those of ``reflections``; without a usable answer all of their edits."""
+    """Merge the patches of ``reflections``; without a usable reply, keep all their edits."""
     stable = library.joined(library.meta_skill(chat.meta_skill), library.current_skill(skill))
     merger = _Merger(mode, chat, stable, gradient.merge_batch_size)
     chat.observer(StageStarted("aggregate"))
@@ -90,7 +90,7 @@ class _Merger(Generic[Item]):
         return Patch(tuple(merged), patch.reasoning)
 
     async def final(self, failure: Patch[Item], success: Patch[Item]) -> Patch[Item]:
-        """Merge the two sides, failures before successes; an empty side leaves the other alone."""
+        """Merge the two sides, failures first; if one side is empty, return the other unchanged."""
         if not (failure.edits and success.edits):
             return failure if failure.edits else success
         both, noun = _all_edits((failure, success)), self.mode.noun
@@ -142,15 +142,15 @@ def _as_json(value: object) -> str:
     return fenced(json.dumps(value, ensure_ascii=False, indent=2), "json")
 
 
-# Select: of a patch with more edits than the budget allows, the model ranks the best.
+# Select: if a patch has more edits than the budget allows, the model ranks the best ones.
 
 
 @dataclass(frozen=True, slots=True)
 class Selected(Generic[Item]):
-    """The edits to apply, in that order.
+    """The edits to apply, in order.
 
-    ``how`` is ``untouched`` (all fit the budget), ``ranked`` (by the model) or ``truncated`` (the
-    first ones, without a usable ranking or any budget).
+    ``how`` is ``untouched`` (all fit the budget), ``ranked`` (by the model) or ``truncated`` (to
+    the first ones: no usable ranking, or a budget of 0).
     """
 
     patch: Patch[Item]
@@ -165,7 +165,7 @@ async def select(
     mode: UpdateMode[Item],
     chat: OptimizerChat,
 ) -> Selected[Item]:
-    """Choose at most ``budget`` edits (None: all); nobody is asked when all or none are taken."""
+    """Choose at most ``budget`` edits (None: all); ask the model only if there is a choice."""
     selected = Selected(patch, "untouched")
     if budget is not None and len(patch.edits) > budget:
         selected = await _ranked(skill, patch, budget, mode=mode, chat=chat)

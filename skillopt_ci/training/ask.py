@@ -1,4 +1,4 @@
-"""Ask: one question to the optimizer model, with one chance to mend a reply that cannot be used."""
+"""Ask: put one question to the optimizer model, with one chance to repair an unusable reply."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerChat:
-    """The optimizer at work in one step, with earlier steps, reviewers' guidance and the guard."""
+    """The optimizer model during one step, with the step buffer, reviewers' guidance and guard."""
 
     client: ChatClient
     prompts: Prompts
@@ -56,13 +56,13 @@ class OptimizerChat:
         tokens: int = MAX_OUTPUT_TOKENS,
         vital: bool = False,
     ) -> Answer | Lost:
-        """Put ``user`` to the optimizer, and return what ``parse`` makes of the reply.
+        """Send ``user`` to the optimizer and return its reply, parsed by ``parse``.
 
-        The system prompts are ``prompt``, after which the ``stage`` is called if it has no other
-        name, and ``supplement``. When ``parse`` raises :class:`WireError` the model is shown its
-        reply and the error, once. A second bad reply, a refusal and an outage are noted and come
-        back as :class:`Lost`; an outage is raised for a ``vital`` question, and so is a wrong setup
-        or a used-up budget always.
+        The system prompt joins ``prompt`` and ``supplement``; ``stage`` defaults to the name
+        ``prompt``. If ``parse`` raises :class:`WireError`, the model sees its reply and the error
+        and may try once more. A second bad reply, a refusal or an outage is noted and returned as
+        :class:`Lost`, except that a ``vital`` question raises the outage. A wrong setup or an
+        exhausted budget is always raised.
         """
         system = "\n\n".join(self.prompts.text(name) for name in (prompt, supplement) if name)
         messages = (Message("system", system), Message("user", user))

@@ -1,7 +1,7 @@
-"""The score that candidates are compared with, and what the first one says.
+"""Measure the current skill, the baseline for candidates, and comment on its first score.
 
-The current skill is measured before anything else where it has no valid score: at the start of a
-run, after a person changed it, and when something that scores depend on changed.
+A skill without a valid score is measured before anything else: at the start of a run, after a
+person changed it, and after a change to anything that scores depend on.
 """
 
 from pathlib import Path
@@ -31,20 +31,20 @@ from skillopt_ci.training.state import (
     taken_back,
 )
 
-#: From this score on most of what candidates differ by is chance.
+#: At or above this score, differences between candidates are mostly chance.
 NEARLY = 0.95
-#: A score above this rounds to all that there is.
+#: A score above this counts as perfect.
 _ALL = 1 - 1e-9
 
 
 def learns_nothing(run: Run, checkout: ScoredCheckout) -> bool:
-    """Whether no candidate of a first step can stay, and no reviewer asks for anything."""
+    """Whether the first step cannot accept any candidate and no reviewer's note is waiting."""
     untouched = checkout.state.step == 0 and not unheard(run.notes, checkout.state)
     return untouched and no_score_is_higher(run.config, checkout.state.current)
 
 
 def no_score_is_higher(config: Config, current: Snapshot) -> bool:
-    """Whether only a higher score lets anything stay, and the current one is the highest."""
+    """Whether the gate accepts only a higher score, and the current score is already perfect."""
     measured, evaluation = current.measurement, config.evaluation
     strict = (
         evaluation.use_gate
@@ -87,18 +87,18 @@ def first_impression(current: Measurement) -> Note | None:
 
 
 async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
-    """Measure and record the current skill if it has no valid score; otherwise change nothing."""
+    """Measure and record the current skill if it has no valid score; otherwise do nothing."""
     why, before, taken = unscored(run, checkout), checkout.state, taken_back(checkout.history)
     if not why and before is not None:
         return as_scored(checkout, before)
     if before is None and (reason := unloadable(checkout.skill, Path(run.skill_path))):
-        # it can be trained, but agents would not load it
+        # the skill can be trained, but agents would not load it
         run.observer(Note(reason, level="warning"))
     run.observer(Note(f"Measuring the current skill: {why}."))
     scope = f"{run.config.run}/measure@{checkout.commit}"
     async with run.models(scope, checkout.spent) as models:
         known = None
-        if taken and before is not None:  # the text that is left may be one of before
+        if taken and before is not None:  # a revert may have restored an earlier, measured text
             known = measured_before(run, as_scored(checkout, before), checkout.skill)
         if known is not None and not known[1].partial:
             measurement = known[1]
@@ -163,7 +163,7 @@ def as_scored(checkout: Checkout, state: State) -> ScoredCheckout:
 
 
 def unscored(run: Run, checkout: Checkout) -> str:
-    """Why the current skill must be measured, in words; empty if its score is valid."""
+    """Why the current skill must be measured; empty if its score is valid."""
     state = checkout.state
     if state is None:
         return "training starts"
@@ -178,11 +178,11 @@ def unscored(run: Run, checkout: Checkout) -> str:
 async def _best(
     run: Run, checkout: Checkout, current: Snapshot, models: OpenModels
 ) -> tuple[str, Snapshot]:
-    """The best text and its snapshot: a person's change becomes best only by a higher score."""
+    """The best text and its snapshot; a person's change becomes best only with a higher score."""
     state, text = checkout.state, best_text(run, checkout)
     if state is None or text is None:
         return checkout.skill, current
-    # what a person took back is not the best any more
+    # a skill that contains a step a person took back can no longer be the best
     if any(one.step <= state.best.step for one in taken_back(checkout.history)):
         return checkout.skill, current
     best = state.best
@@ -194,7 +194,7 @@ async def _best(
 
 
 def best_text(run: Run, checkout: Checkout) -> str | None:
-    """The best skill so far, if it is known and not the current one."""
+    """The best skill so far; None if it is the current one or its text is missing."""
     state = checkout.state
     if state is None or state.best.sha256 == checkout.sha256:
         return None

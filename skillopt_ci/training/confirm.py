@@ -1,10 +1,10 @@
-"""Confirm: whether what was merged is better than the last confirmed skill, by fresh attempts.
+"""Confirm: test with fresh attempts whether the merged skill beats the last confirmed one.
 
-The gate picks the best of several looks at the same tasks, so that a merge is provisional. A test
-draws selection tasks with replacement, makes an attempt under each skill that no decision has
-seen, and bets on the difference. Whatever it earns may be looked at after each pair: by Ville's
-inequality the chance that bets against a skill that is no better ever earn 1/level is at most that
-level. The k-th test of a run has the level 0.05 · 6/(πk)²; their sum is at most 0.05.
+The gate picks the best of several looks at the same tasks, so a merge is provisional. A test draws
+selection tasks with replacement, makes a new attempt under each of the two skills, and bets on the
+difference. It may stop after any pair: by Ville's inequality, if the skill is no better, the bets
+ever reach 1/level with probability at most level. The k-th test of a run has the level
+0.05 · 6/(πk)²; the levels sum to at most 0.05.
 """
 
 import math
@@ -33,33 +33,33 @@ from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Event, ScoredCheckout, charged, history_entry, record_events
 
 STAGE = "confirmation"
-#: Chance that a run ever confirms a skill that is no better.
+#: Upper bound on the probability that a run ever confirms a skill that is no better.
 ALPHA = 0.05
-#: Pairs between two looks at what the bets have earned.
+#: Pairs of attempts in one look.
 LOOK = 8
-#: Shares of what it has that each bettor stakes on every pair. The mean of their fortunes is the
-#: e-value: nobody needs to know beforehand how large the difference is.
+#: Each bettor stakes one of these shares of its fortune on every pair. The e-value is the mean of
+#: the fortunes, so that the size of the difference need not be known beforehand.
 _STAKES = tuple(eighths / 8 for eighths in range(1, 8))
-#: Numbers of attempts that nothing else uses.
+#: Attempt numbers from here on are used by confirmation only, so that its attempts are fresh.
 _FIRST_ATTEMPT = 1_000_000
-#: Digits of a recorded score: the verdict is that of what is recorded.
+#: Digits of a recorded score; the verdict uses the rounded scores, so it can be recomputed.
 _DIGITS = 6
 
-#: How sure one must be that the model changed.
+#: Confidence required to report that the model changed.
 _SURE = 0.999
 
 Action = Literal["confirmed", "refuted", "open"]
 
 
 def level(test: int) -> float:
-    """The chance of a false confirmation that test number ``test`` (from 1) may take."""
+    """The probability of a false confirmation allowed to test number ``test`` (from 1)."""
     return ALPHA * 6 / (math.pi * test) ** 2
 
 
 def verdict(differences: Iterable[float], level: float) -> tuple[Action, float]:
-    """What ``differences`` (current minus confirmed, in the order drawn) show, and the e-value.
+    """The verdict on ``differences`` (current minus confirmed, in the order drawn) and the e-value.
 
-    Refuted is a skill by the same bets on the other side.
+    A skill is refuted if the same bets on the opposite side win.
     """
     better, worse, e_value = [1.0] * len(_STAKES), [1.0] * len(_STAKES), 1.0
     for difference in differences:
@@ -79,7 +79,7 @@ def _after(fortunes: Sequence[float], difference: float) -> list[float]:
 
 
 def fewest_pairs(test: int, made: Sequence[float] = ()) -> int:
-    """The further pairs, in whole looks, that a test with those ``made`` cannot end without."""
+    """The fewest further pairs, in whole looks, that can end a test after the pairs ``made``."""
 
     def ends(more: float, pairs: int) -> bool:
         return verdict([*made, *[more] * pairs], level(test))[0] != "open"
@@ -93,11 +93,11 @@ def recomputed(record: ConfirmationRecord) -> tuple[Action, float]:
 
 
 def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
-    """That the target model seems to have changed since the run began; empty if it did not.
+    """A message if the target model seems to have changed since the run began; otherwise empty.
 
-    The initial skill is the run's control: no gate chose its first score, so fresh attempts differ
-    from it by chance alone, and by more than Newcombe's interval (1998) in one test of a thousand.
-    A score from before the tasks or the way of measuring changed is no control.
+    The initial skill is the control: no gate selected its first score, so fresh attempts differ
+    from it only by chance, and exceed Newcombe's interval (1998) in one test out of a thousand.
+    If the tasks or the way of measuring changed since, there is no control.
     """
     start, again = history[0], [pair.confirmed for pair in record.pairs]
     measured_anew = any(
@@ -122,7 +122,7 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A test to begin or to go on with, and the ``draws`` that it may make now."""
+    """A test to begin or continue, and how many ``draws`` it may make now."""
 
     record: ConfirmationRecord
     draws: int
@@ -133,7 +133,7 @@ class Due:
 async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) -> ScoredCheckout:
     """Test the current skill against the last confirmed one if that is due, and record it.
 
-    ``over`` says that no step is left. A budget's end leaves it for the next command.
+    ``over`` means that no step is left. If the budget runs out, the next command continues.
     """
     due = _due(run, checkout, over=over)
     if due is None:
@@ -231,7 +231,7 @@ def _goes_on(run: Run, state: State, confirmed: Confirmed, last: ConfirmationRec
 
 
 def _attempts(run: Run, checkout: ScoredCheckout) -> int:
-    """The attempts that the run's score and its steps took, by its records: not by a cache."""
+    """The attempts that scoring and steps took so far, counted from records, not from the cache."""
     train, history = run.config.train, checkout.history
     decided = sum(one.tasks for one in history if one.kind not in ("confirm", "finish"))
     batches = checkout.state.step * min(
@@ -241,7 +241,7 @@ def _attempts(run: Run, checkout: ScoredCheckout) -> int:
 
 
 def _pairs_within_budget(run: Run, state: State, attempts: int) -> int:
-    """The pairs that leave the run's budget enough for its tests; ``attempts`` were made so far."""
+    """How many pairs the budget allows, at the calls per attempt of the ``attempts`` so far."""
     left = calls_left(run.config, sizes_of(run.config, run.splits), state)
     each = max(1.0, state.usage.calls / max(1, attempts))
     return int(min(left, sys.maxsize) / (2 * each))
@@ -259,7 +259,7 @@ async def _tested(
 
     begun, end = due.confirmed.draws, due.confirmed.draws + due.draws
     while begun < end and record.action == "open":
-        # looks that are sure to be needed are made at once
+        # make looks that will certainly be needed at the same time
         size = min(end - begun, fewest_pairs(record.test, [one.difference for one in record.pairs]))
         drawn = [(_drawn(run, record, draw), draw) for draw in range(begun, begun + size)]
         begun += size

@@ -1,4 +1,4 @@
-"""Evaluate: candidate against incumbent on the selection tasks, until the gate can decide."""
+"""Evaluate: compare candidate and incumbent on selection tasks until the gate can decide."""
 
 from dataclasses import replace
 
@@ -23,10 +23,10 @@ STAGE = "selection"
 async def evaluate(
     run: Run, checkout: ScoredCheckout, candidate: Candidate, models: OpenModels
 ) -> Decision | None:
-    """Decide on ``candidate``; roll it out unless that was done before.
+    """Decide on ``candidate``, rolling it out unless its scores are known.
 
-    None for an epoch's end that leaves the skill as it is. Reminders whose edits are rejected are
-    decided on by themselves.
+    Returns None for an epoch's end that leaves the skill unchanged. If the edits are rejected, the
+    reminders get a decision of their own.
     """
     record, skill = candidate.record, candidate.skill
     evaluation = _evaluation_of(run, record)
@@ -99,7 +99,7 @@ async def evaluate_text(
     *,
     notes_only: bool = False,
 ) -> Decision:
-    """Roll out the text ``skill`` as far as the decision needs it, and decide."""
+    """Roll out ``skill`` on as many tasks as the decision needs, and decide."""
     reused, known = known_measurement(run, checkout, skill) or (None, None)
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
     found_before: TaskScores = {}
@@ -152,7 +152,7 @@ async def evaluate_text(
 def known_measurement(
     run: Run, checkout: ScoredCheckout, skill: str
 ) -> tuple[int, Measurement] | None:
-    """What an earlier step, and which, found of a text that reads the same; it may be partial."""
+    """The step that measured an equivalent text, and its measurement, which may be partial."""
     if reading(skill) == reading(checkout.skill):
         return checkout.state.current.step, checkout.state.current.measurement
     return measured_before(run, checkout, skill)
@@ -180,9 +180,9 @@ def _setup(
 def first_attempts(
     run: Run, checkout: ScoredCheckout, candidate: Candidate
 ) -> tuple[AttemptRequest, ...]:
-    """The attempts with which its comparison begins, if nothing is known of the candidate yet."""
+    """The attempts that the comparison will certainly need, if the candidate has no scores yet."""
     record, skill = candidate.record, candidate.skill
-    # reminders alone have a gate of their own, which may ask for other attempts
+    # reminders by themselves have their own gate, which may need other attempts
     alone = isinstance(record, StepRecord) and not record.proposal.body_changed
     if alone or known_measurement(run, checkout, skill) is not None:
         return ()
@@ -213,7 +213,7 @@ async def _roll_out(
         return await models.runner.carry_out(_requests(run, skill, asked), done)
 
     def look(*, first: bool = False) -> None:
-        # each look costs as much as some answers: it is worth it where few answers are out
+        # looking is expensive: do it each time the number of missing tasks has halved
         missing = sum(arrived.made[task] < each for task in ask.tasks)
         count = len(ask.tasks)
         if first or missing in {count >> n for n in range(1, count.bit_length())}:

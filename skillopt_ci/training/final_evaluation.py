@@ -1,6 +1,6 @@
-"""The end of a run: test the first, best and last skill, and sum it all up in one commit.
+"""The end of a run: test the first, best and last skill, and commit a summary.
 
-A run that goes on afterwards can be finished again; what was measured is not measured again.
+A run that continues afterwards can be finished again; skills already tested are not tested again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,7 +105,7 @@ def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
 
 
 def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
-    """Steps by outcome and the scores at the end, for every epoch that had a step."""
+    """For every epoch with a step, the number of steps by outcome and the scores at its end."""
     moments = tuple(timeline(history))
     for epoch in sorted({one.entry.epoch for one in moments if one.entry.kind == "step"}):
         own = [one for one in moments if one.entry.epoch == epoch]
@@ -137,13 +137,13 @@ def _usage_by_stage(
     return {stage: rounded(used) for stage, used in totals.items()}
 
 
-#: Below this a difference of scores is rounding.
+#: A smaller difference of scores is a rounding error.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class FinishOutcome:
-    """What the end of the run came to; ``seconds`` is what all of its commits say they took."""
+    """The result of :func:`finish`; ``seconds`` adds up the time recorded in all commits."""
 
     summary: Summary
     commit: str
@@ -152,7 +152,7 @@ class FinishOutcome:
 
 
 async def finish(run: Run) -> FinishOutcome | None:
-    """Do the end of the run; None if that was done. UsageError while a candidate is in flight."""
+    """End the run; None if it has ended already. UsageError while a candidate is in flight."""
     began = run.clock()
     checkout, candidate = await prepare(run, ending=True)
     if candidate is not None:
@@ -249,6 +249,6 @@ def _summary(
 
 
 def beats(last: Snapshot, best: Snapshot) -> bool:
-    """Whether the last skill scored higher on the same tasks; another draw would only add noise."""
+    """Whether the last skill scored higher on the same tasks; different tasks would add noise."""
     same_tasks = last.measurement.tasks.keys() == best.measurement.tasks.keys()
     return same_tasks and last.measurement.score > best.measurement.score + _ROUNDING

@@ -1,4 +1,4 @@
-"""What a score depends on besides the skill: scores under different fingerprints do not compare."""
+"""Fingerprints of all that scores depend on besides the skill; only equal ones are comparable."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from skillopt_ci.rollout.graders import grader_files
 from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Task, task_sha256
 
-#: Settings of a model role that say how it is reached, not what it answers.
+#: Settings of a model role that affect how it is called, not what it answers.
 _TRANSPORT = {
     "api_key_env",
     "api_key_file",
@@ -35,7 +35,7 @@ _TRANSPORT = {
     "structured_output",
     "headers",
 }
-#: Settings that roles once did not have: scores of that time still compare with those without them.
+#: Newer settings, left out while unset so that fingerprints from before them stay valid.
 _LATER = ("region", "azure", "api", "thinking")
 
 
@@ -46,7 +46,7 @@ def measurement_fingerprint(
     rollout: Mapping[str, object] = MappingProxyType({}),
     graders: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """SHA-256 over all that a score depends on; ``rollout`` comes from :func:`working_facts`."""
+    """SHA-256 of all that a score depends on; ``rollout`` comes from :func:`working_facts`."""
     evaluation = config.evaluation
     facts = {
         "target": model_facts(config.model.target),
@@ -67,7 +67,7 @@ def measurement_fingerprint(
 
 
 def grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> Mapping[str, str]:
-    """SHA-256 over the files of each folder that the scorers of ``tasks`` grade with."""
+    """SHA-256 of the files in each folder that the scorers of ``tasks`` grade with."""
     folders = {
         part.folder: part.model_copy(update={"files": {}})
         for spec in _specs(config, tasks)
@@ -90,7 +90,7 @@ def _specs(config: Config, tasks: Iterable[Task]) -> Iterator[ScorerSpec]:
 
 def model_facts(role: ModelRole) -> dict[str, object]:
     facts = role.model_dump(mode="json", exclude=_TRANSPORT)
-    # Who vouches for us at Azure changes no answer, the version of its interface may.
+    # Azure credentials change no answer; the API version may.
     facts["azure"] = role.azure and role.azure.api_version
     return {key: fact for key, fact in facts.items() if fact is not None or key not in _LATER}
 
@@ -109,7 +109,7 @@ def working_facts(
     environment: Environment | None,
     places: ComputerPool | None,
 ) -> Mapping[str, object]:
-    """How attempts are made, where that is not by default, so that old fingerprints stay."""
+    """How attempts are made; defaults are left out so that old fingerprints stay valid."""
     settings, facts = config.rollout, dict[str, object]()
     if settings.attempts > 1:
         facts["attempts"] = settings.attempts
@@ -134,7 +134,7 @@ def working_facts(
 def run_secrets(
     config: Config, root: Path, environ: Mapping[str, str], tasks: Iterable[Task] = ()
 ) -> Iterator[str]:
-    """The values of the configuration's secrets, and of those that its tasks' scorers are given."""
+    """The values of secrets used by the configuration or passed to the scorers of ``tasks``."""
     yield from resolved_key_values(config.model, environ, root)
     solver = config.rollout.solver
     if isinstance(solver, ExternalConfig):

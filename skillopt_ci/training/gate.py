@@ -1,7 +1,7 @@
-"""The gate: whether a candidate becomes the current skill, and when that is clear.
+"""The gate: decide whether a candidate becomes the current skill, as soon as that is clear.
 
-A sequential test asks for attempts, task by task, until no outcome of the rest could lead to
-acceptance. The verdict follows from exact means; its arithmetic is recorded.
+A sequential test asks for attempts look by look until the remaining tasks could no longer lead
+to acceptance. The verdict compares exact means, and its arithmetic is recorded.
 """
 
 import math
@@ -20,7 +20,7 @@ from skillopt_ci.ledger.records import Action, Decision, GateRecord, State
 from skillopt_ci.text import plural
 from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth_in
 
-#: Why a test ended: all was measured, or no outcome could have led to acceptance.
+#: Why a test ended: all tasks were measured, or rejection was certain.
 End = Literal["measured", "certain"]
 
 
@@ -30,16 +30,15 @@ class Ask:
     sure: Callable[[TaskScores], tuple["Ask", ...]] = field(
         default=lambda _: (), repr=False, compare=False
     )
-    """What is asked next, in that order, whatever comes of the rest: it may be begun now. It is
-    told what the attempts at this ask's tasks and those came to so far."""
+    """The later asks that are certain, in order, given the scores so far: they may start now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A comparison on the tasks in ``order``, of which the ``eligible`` ones count.
+    """A comparison on the tasks in ``order``; only the ``eligible`` ones count.
 
-    ``bonus`` is what the candidate is ahead by besides tasks. If ``tie_wins``, an equal mean is
-    accepted. A test that must not ``stop`` early measures all tasks.
+    ``bonus`` is the candidate's lead apart from tasks. If ``tie_wins``, an equal mean is accepted.
+    Without ``stop``, the test measures all tasks.
     """
 
     order: tuple[str, ...]
@@ -52,7 +51,7 @@ class Setup:
     tie_wins: bool = False
 
     def differences(self, candidate: TaskScores) -> list[Fraction]:
-        """Candidate minus current, of the tasks that count and are measured."""
+        """Candidate minus current, for the measured tasks that count."""
         return [
             self.worth(candidate[task]) - self.worth(self.current[task])
             for task in self.order
@@ -62,7 +61,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a test ended: the candidate's scores, the tasks it was asked and how many attempted."""
+    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted."""
 
     end: End
     candidate: TaskScores
@@ -74,7 +73,7 @@ Test = Generator[Ask, TaskScores, Outcome]
 
 
 def sequential_test(setup: Setup, known: TaskScores) -> Test:
-    """Measure a candidate on the tasks not ``known``, look by look, until that decides it."""
+    """Measure a candidate on the tasks not ``known``, look by look, until the verdict is clear."""
     size = setup.look_every if setup.stop else max(1, len(setup.order))
     looks = [setup.order[start : start + size] for start in range(0, len(setup.order), size)]
     candidate: TaskScores = {}
@@ -99,7 +98,7 @@ def _sure(
     looks: Sequence[Sequence[str]],
     found: TaskScores,
 ) -> tuple[Ask, ...]:
-    """Of the looks after the first, those that no result of the ones before can spare."""
+    """The later looks that will be needed whatever the earlier ones show."""
     seen = {**known, **found}
     asks: list[Ask] = []
     for number, (look, following) in enumerate(pairwise(looks), start=1):
@@ -113,9 +112,9 @@ def _sure(
 
 
 def _out_of_reach(setup: Setup, candidate: TaskScores, looks: Sequence[Sequence[str]]) -> bool:
-    """Whether no outcome of the ``looks`` that are left leads to acceptance.
+    """Whether the remaining ``looks`` cannot lead to acceptance, whatever their outcome.
 
-    Any of their tasks may also end in an error and count for neither side.
+    A task may also end in an error and then counts for neither side.
     """
     left = [task for look in looks for task in look]
     if not left:
@@ -141,17 +140,17 @@ def setup(
     *,
     notes_only: bool = False,
 ) -> Setup:
-    """The setup on which a candidate meets the ``current`` skill on ``planned`` tasks.
+    """Set up the comparison of a candidate with the ``current`` skill on ``planned`` tasks.
 
-    ``text`` is its density of leading words and its length. Tasks that the skills so far solve
-    least come first: there a candidate shows soonest that it gains nothing. ``notes_only`` needs to
-    do no harm; an open gate wants to know the whole score.
+    ``text`` is the candidate's density of leading words and its length. The tasks solved least so
+    far come first, because they show soonest that a candidate gains nothing. With ``notes_only``, a
+    tie is enough. Without a gate, all tasks are measured.
     """
     worth, (density, words), known = worth_in(evaluation), text, current.tasks
     mean = float(sum(map(worth, known.values())) / max(1, len(known)))
 
     def rate(task: str) -> float:
-        """How often it was solved; the mean of all tasks counts like one more attempt."""
+        """Mean score at ``task`` so far; the mean of all tasks counts as one more measurement."""
         found = [float(worth(one[task])) for one in (known, *past) if task in one]
         return (sum(found) + mean) / (len(found) + 1)
 
@@ -182,7 +181,7 @@ def decide(
     *,
     notes_only: bool = False,
 ) -> Decision:
-    """The verdict after a test; TooManyErrors when no task was measured under all skills."""
+    """The verdict after a test; TooManyErrors if no task was measured under all skills."""
     current, best = state.current.measurement, state.best.measurement
     if not _shared(candidate, current, best):
         raise TooManyErrors("No selection task was measured under both skills.")
@@ -204,9 +203,9 @@ def decide(
 def replay(
     decision: Decision, state: State, evaluation: Evaluation, *, notes_only: bool = False
 ) -> Decision | None:
-    """What the recorded measurements make of a ``decision``, with the ``state`` before it.
+    """Recompute ``decision`` from its recorded measurements and the ``state`` before it.
 
-    None if they leave the verdict open: a rejection that stopped early was not certain.
+    None if these leave the verdict open: the test stopped before rejection was certain.
     """
     found, current, best = decision.measurement, state.current.measurement, state.best.measurement
     if found is None:
@@ -230,10 +229,10 @@ def compare(
     *,
     notes_only: bool = False,
 ) -> Decision:
-    """Judge the candidate by its scores and those of the current and best skill.
+    """Compare the candidate's scores with those of the current and best skill.
 
-    Only a mean strictly above the current skill's is accepted: a tie would change the document
-    without evidence. What adds ``notes_only`` stays unless it scores lower.
+    The mean must be strictly above the current skill's: a tie is no evidence for changing the
+    document. A candidate that adds ``notes_only`` stays unless it scores lower.
     """
     ours, theirs, record = scores(candidate, current, best, evaluation)
     told = _told(ours, theirs, len(_shared(candidate, current, best)))
@@ -272,7 +271,7 @@ def compare(
 
 
 def _shared(*sides: Measurement) -> list[str]:
-    """Only the tasks that all sides measured, so that an error tips no scale."""
+    """The tasks measured on all sides, so that an error favours none of them."""
     first, *others = sides
     return [task for task in first.tasks if all(task in other.tasks for other in others)]
 
@@ -280,7 +279,7 @@ def _shared(*sides: Measurement) -> list[str]:
 def scores(
     candidate: Measurement, current: Measurement, best: Measurement, evaluation: Evaluation
 ) -> tuple[Fraction, ...]:
-    """The exact gate scores: the mean in the configured metric, and the bonus for density."""
+    """The exact gate scores: the mean in the configured metric plus the bonus for density."""
     sides = (candidate, current, best)
     shared, weight = _shared(*sides), exact(evaluation.gate_mixed_weight)
     found = []
@@ -313,7 +312,7 @@ def _told(ours: Fraction, theirs: Fraction, count: int) -> str:
 def _partial_rejection(
     outcome: Outcome, setup: Setup, current: Measurement, evaluation: Evaluation
 ) -> Decision:
-    """The verdict where tasks were left out: there it is taken to do as the current skill does."""
+    """The verdict after an early stop, as if the remaining tasks scored like the current skill."""
     counting = [task for task in setup.order if task in setup.eligible]
     before = _mean([setup.worth(setup.current[task]) for task in counting])
     before += _bonus(current.density, evaluation)

@@ -1,7 +1,7 @@
-"""Guard: what a skill may not learn, however well it would score.
+"""Guard: refuse certain content in a skill, however well it would score.
 
-Judged are the lines that a change adds. What stood in a skill of the run before is no news, and is
-never refused. A reason names the rule and where it applies, and never repeats what was refused.
+The guard judges the lines that a change adds. It never refuses content that an earlier skill of
+the run had. A reason names the rule and where it applies, but never repeats the refused text.
 """
 
 import math
@@ -23,12 +23,12 @@ from skillopt_ci.training.replies import Item, Patch, Reflection, SkillCandidate
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout
 
-# Reference answers in a text: a skill that knows the answers has learned nothing.
+# Reference answers: a skill that knows the answers has learned nothing.
 
-#: So many letters and digits, or so many digits alone, are no coincidence.
+#: A match of this many letters and digits, or this many digits alone, is no coincidence.
 _TELLING = 12
 _TELLING_DIGITS = 5
-#: Of a longer answer so many words in a row are looked for.
+#: A longer answer is recognised by this many words in a row.
 _RUN = 8
 
 _WORD = re.compile(r"\w+")
@@ -36,7 +36,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of ``tasks``, in normalised words, by the ids of the tasks that have them."""
+    """Maps the normalised answers of ``tasks`` to the ids of the tasks that have them."""
 
     tasks: Sequence[Task] = ()
     owners: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Answers:
         return cls(listed, {answer: frozenset(ids) for answer, ids in owners.items()})
 
     def given_away(self, text: str, known: str) -> str:
-        """Return the id of a task whose answer stands in ``text`` and not in ``known``."""
+        """Return the id of a task whose answer is in ``text`` but not in ``known``."""
         shown, familiar = normalised(text), normalised(known)
         runs = _runs(shown)
         for answer in self.owners:
@@ -77,7 +77,7 @@ class Answers:
 
 
 def normalised(text: str) -> str:
-    """Return the words of ``text`` in lower case, a space before and after each."""
+    """Return the words of ``text`` in lower case, with a space before and after each."""
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return f" {' '.join(words)} "
 
@@ -93,7 +93,7 @@ def _tells(answer: str) -> bool:
     return len(compact) >= _TELLING or sum(map(str.isdigit, compact)) >= _TELLING_DIGITS
 
 
-# Orders to the optimizer: text that would steer training if it stood in the skill.
+# Orders to the optimizer: text in a skill that would steer training.
 
 _WHO = r"(?:optimi[sz]er|(?:failure|success|skill)[ -]analyst|skill[ -]trainer)"
 
@@ -138,7 +138,7 @@ _ORDERS: Mapping[str, re.Pattern[str]] = {
 
 
 def order_to_the_optimizer(text: str, known: str) -> str:
-    """Return how ``text`` speaks to the optimizer, in words that ``known`` does not have."""
+    """Return how ``text`` addresses the optimizer in phrases that ``known`` does not have."""
     familiar = " ".join(known.casefold().split())
     for what, pattern in _ORDERS.items():
         phrases = {" ".join(found[0].casefold().split()) for found in pattern.finditer(text)}
@@ -147,10 +147,9 @@ def order_to_the_optimizer(text: str, known: str) -> str:
     return ""
 
 
-# Secrets in a text: the formats of well-known keys, random values under a telling name, own
-# keys.
+# Secrets: well-known key formats, random values after a telling name, and this run's keys.
 
-# What may repeat has an upper bound, so that no text takes longer than linear time.
+# Repetitions are bounded so that matching takes linear time.
 _FORMATS: Mapping[str, re.Pattern[str]] = {
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"),
     "an AWS access key": re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}\b"),
@@ -173,9 +172,9 @@ _NAMED = re.compile(
 )
 _HEX = re.compile(r"[0-9a-fA-F-]+")
 _JOINT = re.compile(r"[._=/-]")
-#: A random value has a part of so many characters, and so many bits in each of them.
+#: A random value has a part with at least this many characters and bits per character.
 _RANDOM_CHARS, _RANDOM = 8, 2.5
-#: A shorter value of an environment variable may be a word like any other.
+#: A shorter value of an environment variable may be an ordinary word.
 _SHORTEST_KEY = 8
 
 
@@ -212,15 +211,15 @@ def _looks_random(value: str) -> bool:
     return False
 
 
-# What the guard sees in a text's characters: those that hide, and addresses that are new.
+# Invisible characters and new web addresses.
 
 _PLAIN_CONTROLS = "\t\n\r"
-#: Ordinary between letters of some scripts, and inside of emoji.
+#: Legitimate between letters of some scripts and inside emoji.
 _JOINERS = "\u200c\u200d"
 _EMOJI_STYLE = "\ufe0f"
-#: Categories whose characters nobody sees: control, format, lone surrogate, private, separators.
+#: Invisible categories: control, format, lone surrogate, private use, separators.
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-#: Letters, marks and symbols of other categories that leave no ink.
+#: Characters of other categories that leave no ink.
 _BLANK = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
@@ -242,9 +241,9 @@ _HOST = re.compile(
 
 
 def hidden_character(text: str, known: str) -> str:
-    """Return the first character of ``text`` that people do not see and models read, by name.
+    """Return the name of the first character in ``text`` that models read but people cannot see.
 
-    Joiners and emoji styles pass where they do their work, and so does what ``known`` has.
+    Joiners and emoji styles pass where they have an effect; characters in ``known`` pass anywhere.
     """
     familiar = set(known + _PLAIN_CONTROLS)
     for position, character in enumerate(text):
@@ -264,7 +263,7 @@ def hidden_character(text: str, known: str) -> str:
 
 
 def new_address(text: str, known: str) -> str:
-    """Return the host of the first web address in ``text`` that is not, whole, in ``known``."""
+    """Return the host of the first web address in ``text`` that ``known`` does not have in full."""
     old = {_canonical(found[0]) for found in _ADDRESS.finditer(known)}
     for found in _ADDRESS.finditer(text):
         if _canonical(found[0]) not in old:
@@ -285,7 +284,7 @@ def _canonical(address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuardContext:
-    """What the guard knows of a run: earlier skills, answers, and secret values that it can see."""
+    """What the guard knows about a run: earlier skills, answers, and the secrets visible to it."""
 
     rules: Guard = field(default_factory=Guard)
     known: str = ""
@@ -294,7 +293,7 @@ class GuardContext:
 
 
 def refuse_document(before: str, after: str, context: GuardContext) -> str | None:
-    """Return why ``after`` may not follow ``before``, or None: taking away is always allowed."""
+    """Return why ``after`` may not replace ``before``, or None. Removing text is always allowed."""
     added = added_text(before, after)
     if reason := next(_complaints(added, f"{context.known}\n{before}", context), None):
         return reason
@@ -305,7 +304,7 @@ def refuse_document(before: str, after: str, context: GuardContext) -> str | Non
 
 
 def added_text(before: str, after: str) -> str:
-    """Return the lines of ``after`` that ``before`` does not have, without region markers."""
+    """Return the lines of ``after`` that are not in ``before``, without region markers."""
     old = set(before.split("\n"))
     return strip_markers("\n".join(line for line in after.split("\n") if line not in old))
 
@@ -326,7 +325,7 @@ def _complaints(added: str, known: str, context: GuardContext) -> Iterator[str]:
         yield f"it speaks to the optimizer: {what}"
 
 
-#: What the name of a variable that holds a secret tells of it.
+#: Matches the names of variables that hold secrets.
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
 
@@ -347,13 +346,13 @@ def guard_context(run: Run, checkout: Checkout) -> GuardContext:
     )
 
 
-# Screen: proposals that the guard refuses are dropped before they are merged with others.
+# Screen: drop refused proposals before they are merged with others.
 
 
 def screened(
     reflections: Iterable[Reflection[Item]], skill: str, refuse: Refuse, observer: Observer
 ) -> tuple[Reflection[Item], ...]:
-    """Return the reflections without refused suggestions and documents, but with the reasons."""
+    """Drop refused suggestions and documents from the reflections, and add the reasons."""
     found = []
     for one in reflections:
         kept, reasons = list[Item](), list[str]()

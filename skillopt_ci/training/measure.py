@@ -1,4 +1,4 @@
-"""Measure: what attempts at tasks under one skill amount to."""
+"""Measure: roll out one skill on tasks and summarise the scores."""
 
 import math
 from collections import Counter
@@ -24,33 +24,33 @@ from skillopt_ci.training.run_context import OpenModels, Run
 Metric = Literal["hard", "soft", "mixed"]
 Number = TypeVar("Number", float, Fraction)
 
-#: A score is a share: so many parts right of so many. The nearest share with at most this many
-#: parts is the one that was meant by the float, and shares add up exactly where floats do not
-#: (0.1 + 0.2 is more than 0.3): a tie must not pass for a gain because of rounding.
+#: A score is a fraction: so many parts right out of so many. A float stands for the nearest
+#: fraction with at most this denominator. Fractions add up exactly where floats do not
+#: (0.1 + 0.2 > 0.3), so that rounding cannot turn a tie into a gain.
 _PARTS = 1_000_000
 
 
-# a comparison asks this of the same few scores again and again
+# a comparison converts the same few scores again and again
 @lru_cache(maxsize=4096)
 def exact(score: float) -> Fraction:
-    """The share that a float stands for."""
+    """The fraction that a float stands for."""
     return Fraction(score).limit_denominator(_PARTS)
 
 
 def gate_score(hard: Number, soft: Number, metric: Metric, weight: Number) -> Number:
-    """The mean ``hard`` and ``soft`` score in the gate's metric; ``weight`` is soft's in a mix."""
+    """Combine ``hard`` and ``soft`` in the gate's metric; ``weight`` is that of soft in a mix."""
     if metric == "mixed":
         return (1 - weight) * hard + weight * soft
     return hard if metric == "hard" else soft
 
 
-# Attempts are rollouts that are told apart by their number, so that none is made twice unawares.
+# Attempts are numbered, so that a repetition is always deliberate.
 
 
 def rounds(
     tasks: Iterable[tuple[Task, int]], skill: str, stage: str, each: int
 ) -> tuple[AttemptRequest, ...]:
-    """The attempts of ``each`` round, given by its task and number."""
+    """The attempts of the rounds given as (task, number), ``each`` attempts per round."""
     return tuple(
         AttemptRequest(task, skill, stage, attempt)
         for task, number in tasks
@@ -61,7 +61,7 @@ def rounds(
 def made_under(
     skill_sha256: str, basis: str | None, records: Iterable[StepRecord]
 ) -> list[tuple[str, int]]:
-    """The training attempts under this skill that ``records`` tell of, under ``basis`` if given."""
+    """The measured training attempts in ``records`` under this skill, and ``basis`` if given."""
     return [
         (task.id, task.attempt)
         for record in records
@@ -74,15 +74,15 @@ def made_under(
 def next_rounds(
     tasks: Iterable[Task], made: Iterable[tuple[str, int]], each: int
 ) -> list[tuple[Task, int]]:
-    """Fresh rounds at ``tasks``: a step that repeats known answers would learn nothing new."""
+    """Fresh rounds at ``tasks``: a step would learn nothing from attempts it has seen."""
     last = dict(sorted(made, key=lambda one: one[1]))
     return [(task, last.get(task.id, -1) // each + 1) for task in tasks]
 
 
-#: Mean (hard, soft) scores by task under one skill; a task that could not be measured is not there.
+#: Mean (hard, soft) scores by task under one skill; tasks that could not be measured are missing.
 TaskScores = Mapping[str, tuple[float, float]]
 
-#: What such scores are worth in the gate's metric, from 0 to 1.
+#: Converts (hard, soft) to the gate's metric, from 0 to 1.
 Worth = Callable[[tuple[float, float]], Fraction]
 
 
@@ -92,7 +92,7 @@ def worth_in(evaluation: Evaluation) -> Worth:
 
 
 def text_of(skill: str, evaluation: Evaluation) -> tuple[float, int]:
-    """What counts of a text besides its scores, as read: density of leading words, and length."""
+    """The density of leading words (0 if unused) and the length in words of a skill as read."""
     read = as_read(skill)
     dense = evaluation.use_semantic_density
     return semantic_density(read, evaluation.leading_words) if dense else 0.0, word_count(read)
@@ -108,10 +108,10 @@ async def measure(
     attempt: int = 0,
     seen: Callable[[Rollout], object] = lambda _: None,
 ) -> Measurement:
-    """Roll out ``tasks`` under ``skill`` and return the scores per task and in the mean.
+    """Roll out ``tasks`` under ``skill`` and return the scores per task and their mean.
 
-    ``attempt`` is the number of the round: another number means fresh answers. ``seen`` hears of
-    every attempt; none is kept. Raises TooManyErrors when too many could not be measured.
+    ``attempt`` is the number of the round: a new number means fresh answers. ``seen`` is called
+    with every rollout; none is kept. Raises TooManyErrors if too many could not be measured.
     """
     runner, evaluation = models.runner, run.config.evaluation
     run.observer(StageStarted(stage, len(tasks) * runner.attempts))
@@ -132,12 +132,12 @@ async def measure(
     return found
 
 
-#: So many different reasons are recorded, the commonest ones.
+#: At most this many reasons are recorded, the most common ones.
 _REASONS = 20
 
 
 class Scores:
-    """What is kept of ``rollouts`` at the tasks ``ids``: sums, in the order of the ids."""
+    """The scores and errors of ``rollouts``, by task in the order of ``ids``."""
 
     def __init__(self, ids: Iterable[str] = (), rollouts: Iterable[Rollout] = ()) -> None:
         self.made: Counter[str] = Counter()
@@ -164,7 +164,7 @@ class Scores:
         refuse_errors(reasons, self.made.total(), limit, stage)
 
     def means(self, each: int = 1) -> dict[str, tuple[float, float]]:
-        """Mean (hard, soft) of the measured tasks of which ``each`` attempts were made."""
+        """Mean (hard, soft) of the measured tasks with at least ``each`` attempts."""
         return {
             task: _means(scores)
             for task, scores in self._measured.items()
@@ -176,7 +176,7 @@ class Scores:
         return self.described(measurement_of(self.means(), errors, evaluation, skill), caveat)
 
     def described(self, found: Measurement, caveat: str) -> Measurement:
-        """``found`` with what is to be said of the attempts that it stands on."""
+        """``found`` with details of the attempts behind it."""
         rows = [
             _means([*scores, *[(0.0, 0.0)] * (self.made[task] - len(scores))])
             for task, scores in self._measured.items()
@@ -186,7 +186,7 @@ class Scores:
         reasons = sorted(self.failed.items(), key=lambda row: (-row[1], row[0]))[:_REASONS]
         return found.model_copy(
             update={
-                # the most, where infrastructure lost some
+                # the maximum, since infrastructure errors may have lost some
                 "attempts_each": max(self.made.values(), default=1),
                 "pessimistic_hard": hard,
                 "pessimistic_soft": soft,
@@ -227,7 +227,7 @@ def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def all_empty(empty: int, scored: int) -> Note | None:
-    """What to say of a model that answers nothing; such answers score 0, for whatever reason."""
+    """A warning if every answer was empty; such answers score 0 whatever the cause."""
     if not scored or empty < scored:
         return None
     return Note(

@@ -1,4 +1,4 @@
-"""What earlier steps left behind for this one: the step buffer, and skills measured already."""
+"""What a step knows of earlier ones: the step buffer, the meta skill and earlier scores."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from skillopt_ci.training.measure import TaskScores
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
 
-#: Characters of one value; what is remembered must not crowd out what is to be looked at.
+#: Longest quoted value, in characters, so that memory does not crowd out the trajectories.
 MAX_VALUE_CHARS = 600
 
 _INTRODUCTION = (
@@ -26,7 +26,7 @@ _INTRODUCTION = (
 
 
 def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
-    """What a prompt tells of the steps of ``epoch`` so far, and of all that people took back."""
+    """Describe, for a prompt, the steps of ``epoch`` so far and everything people took back."""
     taken: dict[int, set[int]] = {}
     for entry in checkout.history:
         if entry.kind == "revert":
@@ -43,9 +43,9 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
 def render(
     steps: Iterable[StepRecord], taken: Mapping[int, Collection[int]] = MappingProxyType({})
 ) -> str:
-    """The steps as data for a prompt, less those that proposed nothing.
+    """The steps as data for a prompt, without those that proposed nothing.
 
-    People took back the edits that ``taken`` names by step and number; 0 is the whole step.
+    ``taken`` maps a step to the numbers of the edits that people took back; 0 is the whole step.
     """
     blocks = [
         _block(step, step.decision, taken.get(step.step, ()))
@@ -98,21 +98,21 @@ def _tried(proposal: ProposalRecord, only: Collection[int] = ()) -> Iterator[str
 
 
 def _quoted(text: str) -> str:
-    """Return ``text`` on one line, so that nothing inside it can pass for a line of the list."""
+    """Return ``text`` on one line, so that none of it can pass for a line of the list."""
     shown = text if len(text) <= MAX_VALUE_CHARS else text[:MAX_VALUE_CHARS] + " […]"
     return json.dumps(shown, ensure_ascii=False)
 
 
-#: Candidates of which it is remembered how they fared on each task.
+#: How many of the latest candidates' scores by task are used.
 _REMEMBERED = 8
-#: Steps whose attempts are still looked for.
+#: How many of the latest steps are searched for attempts.
 _REMEMBERED_STEPS = 60
 
 
 def step_records(
     run: Run, checkout: Checkout, *, epoch: int | None = None
 ) -> tuple[StepRecord, ...]:
-    """The evidence of the latest steps (of ``epoch``), from the tree: it survives any restart."""
+    """The records of the latest steps, or of all in ``epoch``, read from the ledger's tree."""
     steps = [
         one.step for one in checkout.history if one.kind == "step" and epoch in (None, one.epoch)
     ]
@@ -123,7 +123,7 @@ def step_records(
 
 
 def meta_skill(run: Run, checkout: Checkout) -> str:
-    """What the optimizer noted for itself at the end of the last epoch, if that is wanted."""
+    """The optimizer's advice to itself from the end of the last epoch; empty if switched off."""
     if not run.config.optimizer.use_meta_skill:
         return ""
     return run.ledger.read(checkout.commit, run.folder.meta_skill) or ""
@@ -132,7 +132,7 @@ def meta_skill(run: Run, checkout: Checkout) -> str:
 def measured_before(
     run: Run, checkout: ScoredCheckout, candidate: str
 ) -> tuple[int, Measurement] | None:
-    """The step that measured a text that reads the same, and what it found, maybe in part."""
+    """The step that measured an equivalent text, and its measurement, which may be partial."""
     state, name, read_as = checkout.state, sha256(candidate), reading_sha256(candidate)
     if state.measured_under == run.measured_under:
         for snapshot in (state.current, state.best):

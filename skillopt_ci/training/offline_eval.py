@@ -1,4 +1,4 @@
-"""Measure without training: any text on any split, old attempts again, the gate's own errors."""
+"""Measure without training: score skills on a split, regrade attempts, calibrate the gate."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class NamedSkill:
         return sha256(self.text)
 
 
-#: The target on its own: its prompt loses the part about a skill, and no file is installed.
+#: The target without a skill: its prompt does not mention one, and no file is installed.
 NO_SKILL = NamedSkill("no skill", "")
 
 
@@ -53,7 +53,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """``difference`` is the second skill minus the first, ``worth`` the last minus ``baseline``."""
+    """``difference`` is second skill minus first; ``worth`` is last skill minus ``baseline``."""
 
     split: str
     skills: tuple[Evaluated, ...]
@@ -67,9 +67,9 @@ class Evaluation:
 async def evaluate(
     run: Run, skills: Sequence[NamedSkill], split: str, baseline: NamedSkill | None = None
 ) -> Evaluation:
-    """Roll out the tasks of ``split`` under each skill; equal texts are measured once.
+    """Roll out the tasks of ``split`` under each skill, equal texts only once.
 
-    Raises TooManyErrors, whose ``details`` count what was measured, when that is too little.
+    Raises TooManyErrors, with the number of measured tasks in ``details``, if there are too few.
     """
     tasks = tasks_of(run, split)
     clusters = clusters_of(tasks)
@@ -122,20 +122,20 @@ def tasks_of(run: Run, split: str) -> tuple[Task, ...]:
 
 
 def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
-    """The cluster of each task, as its metadata names it; None unless all tasks name one."""
+    """The cluster of each task from its metadata; None unless all tasks have one."""
     named = {task.id: task.metadata.get("cluster") for task in tasks}
     if any(name is None for name in named.values()):
         return None
     return {task: str(name) for task, name in named.items()}
 
 
-#: An attempt that ended so left something to grade.
+#: Attempts with these statuses left something to grade.
 _GRADED = (Status.SCORED, Status.LIMIT, Status.GRADER_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
 class Regraded:
-    """An attempt with its score then and now, each None where the grader failed, and the reason."""
+    """An attempt with its old and new score, None where the grader failed, and the reason."""
 
     trace: AttemptTrace
     before: Score | None
@@ -145,7 +145,7 @@ class Regraded:
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """All attempts that were graded again; ``gone`` counts those whose files are not stored."""
+    """All regraded attempts; ``gone`` counts those whose files are no longer stored."""
 
     attempts: tuple[Regraded, ...]
     gone: int
@@ -153,7 +153,7 @@ class Rescored:
 
 
 async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = True) -> Rescored:
-    """Grade the latest recorded attempts again; by one scorer for all without ``own_scorers``."""
+    """Regrade the latest recorded attempts; without ``own_scorers``, all with the run's scorer."""
     tasks = {
         task.id: task if own_scorers else replace(task, scorer=None)
         for part in (run.splits.train, run.splits.selection, run.splits.test)
@@ -181,7 +181,7 @@ def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[At
         work, end = trace.work, trace.end
         left = work is not None and end is not None and end.get("status") in _GRADED
         if left and trace.task in tasks and stage in (None, trace.stage):
-            # only the events that say what is to be graded
+            # keep only the events that grading needs
             kept = [{**(work or {}), "response": trace.response}, end or {}]
             key = (trace.stage, trace.task, trace.attempt, trace.skill_sha256)
             latest[key] = replace(trace, events=kept)
@@ -198,7 +198,7 @@ async def _regrade(attempting: AttemptRunner, task: Task, trace: AttemptTrace) -
     if end.get("status") != Status.GRADER_ERROR:
         hard, soft = float(end.get("hard") or 0.0), float(end.get("soft") or 0.0)
         before = Score(hard, soft, str(end.get("reason", "")), "")
-    # what agents left behind is in the store, an answer is in the record itself
+    # an agent's files are in the store; a chat answer is in the trace itself
     attempt = Attempt((), trace.response)
     if key := str(work.get("key") or ""):
         stored = attempting.cache.store.get(key) if attempting.cache else None
@@ -212,15 +212,15 @@ async def _regrade(attempting: AttemptRunner, task: Task, trace: AttemptTrace) -
     return Regraded(trace, before, after, after.reason)
 
 
-# Calibrate: how often the gate errs on this run's own tasks. The current skill is attempted several
-# times: these measurements differ by chance alone, and what the gate accepts between two of them is
-# a false accept. How often tasks are solved gives the rates of simulated comparisons, for gains of
+# Calibrate: how often the gate errs on this run's tasks. The current skill is measured several
+# times. These measurements differ only by chance, so whatever the gate accepts between two of them
+# is a false accept. The rates at which tasks are solved drive simulated comparisons, for gains of
 # any size and for more tasks.
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The shares accepted, with so many ``tasks``, of skills as good, worse and better."""
+    """The shares of equal, worse and better skills that are accepted with this many ``tasks``."""
 
     tasks: int
     same: float
@@ -230,10 +230,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The gate on a run's own tasks, for gains of ``effect``, by ``draws`` measurements.
+    """The gate's error rates on a run's tasks, for gains of ``effect``, by ``draws`` measurements.
 
-    ``undecided`` is the share of tasks solved in some draws only; ``trials`` comparisons were
-    simulated for each rate.
+    ``undecided`` is the share of tasks solved in some draws but not in all; each rate comes from
+    ``trials`` simulated comparisons.
     """
 
     tasks: int
@@ -249,10 +249,10 @@ class Calibration:
     simulated: bool
 
 
-#: Simulated comparisons for each rate; enough for the second digit.
+#: Simulated comparisons per rate, enough for two digits.
 _TRIALS = 600
 _SEED = 20_240_229
-#: Numbers of tasks that are tried out, as multiples of what there is.
+#: Numbers of tasks to simulate, as multiples of the actual number.
 _MORE_TASKS = (1, 2, 4)
 
 
@@ -270,7 +270,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
         drawn = await map_ordered(one, range(draws), limit=draws)
     raw = _solved(drawn)
     mean = sum(raw) / len(raw)
-    # a little towards the mean: few attempts exaggerate
+    # shrink towards the mean: rates from few attempts are too extreme
     rates = [(rate * draws + mean) / (draws + 1) for rate in raw]
     pairs = list(permutations(drawn, 2))
     accepted = (compare(new, old, old, run.config.evaluation).stays for old, new in pairs)
@@ -303,7 +303,7 @@ def _solved(drawn: Sequence[Measurement]) -> list[float]:
 
 
 def accepted_share(rates: Sequence[float], lift: float) -> float:
-    """The share of simulated candidates, better by ``lift``, that come out above the incumbent."""
+    """The share of simulated candidates, better by ``lift``, that beat the incumbent."""
     dice, better = random.Random(_SEED), lifted(rates, lift)
 
     def solved(chances: Sequence[float]) -> int:
@@ -313,7 +313,7 @@ def accepted_share(rates: Sequence[float], lift: float) -> float:
 
 
 def lifted(rates: Sequence[float], lift: float) -> list[float]:
-    """Rates whose mean is higher by ``lift``: each task gains the same share of what it lacks."""
+    """Raise the mean of ``rates`` by ``lift``; each task gains the same share of its room."""
     room = [1 - rate if lift > 0 else rate for rate in rates]
     share = min(1.0, abs(lift) * len(rates) / sum(room)) if sum(room) else 0.0
     sign = 1 if lift > 0 else -1
