@@ -1,4 +1,4 @@
-"""The score of one answer, and what everything that gives one shares."""
+"""The score of one answer, and helpers that all scorers share."""
 
 import copy
 import re
@@ -12,17 +12,17 @@ from skillopt_ci.config.scorers import AnswerFrom, AnswerScorer, CommandScorer
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.tasks.task import Task
 
-#: Longest reason, in characters: it stands in a table cell and in an analyst's prompt.
+#: Most characters of a reason, which appears in table cells and in analysts' prompts.
 REASON_CHARS = 300
 _QUOTE_CHARS = 90
-#: Sums of weights and of shares reach a threshold up to rounding.
+#: Tolerance for rounding when a weighted sum is compared with a threshold.
 _ROUNDING = 1e-9
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """``hard`` is 1 for solved, ``soft`` partial credit; ``answer`` was found in the response."""
+    """``hard`` is 1 if solved, ``soft`` is partial credit, ``answer`` was found in the response."""
 
     hard: Annotated[float, Field(ge=0, le=1)]
     soft: Annotated[float, Field(ge=0, le=1)]
@@ -31,16 +31,16 @@ class Score:
 
 
 class GraderError(SkilloptError):
-    """The scorer itself failed: the attempt stays unscored and can be graded again."""
+    """The scorer failed: the attempt stays unscored and can be graded again."""
 
 
 class GraderBroke(GraderError):
-    """The grader's program failed on this work; it may work on other work."""
+    """The grader's program failed on this work; it may succeed on other work."""
 
 
-#: Grades a response to a task; raises :class:`GraderError` when the grader is at fault.
+#: Grades a response to a task; raises :class:`GraderError` if the grader is at fault.
 Scorer = Callable[[Task, str], Coroutine[Any, Any, Score]]
-#: Asks the judge model one question; may raise the model layer's errors.
+#: Asks the judge model one question; may raise the errors of model calls.
 Judge = Callable[[str], Awaitable[str]]
 
 
@@ -56,9 +56,10 @@ def reaches(soft: float, threshold: float) -> bool:
 async def blamed(
     work: Callable[[], Awaitable[Score]], empty: Callable[[], Awaitable[Score]], answer: str
 ) -> Score:
-    """The score that ``work`` gives, or 0 if the work is to blame that the grader fails.
+    """The score that ``work`` returns, or 0 if the grader fails because of the submitted work.
 
-    That is where it fails twice, but not on an ``empty`` submission; else :class:`GraderError`.
+    The work is to blame if grading fails twice but succeeds on an ``empty`` submission. If that
+    fails too, raises :class:`GraderError`.
     """
     try:
         return await work()
@@ -78,7 +79,7 @@ async def blamed(
 
 @dataclass(frozen=True, slots=True)
 class FallibleScorer:
-    """Grades with ``once`` (task, response, answer), which may fail; see :func:`blamed`."""
+    """Grades with ``once(task, response, answer)``, which may fail; see :func:`blamed`."""
 
     spec: AnswerScorer | CommandScorer
     once: Callable[[Task, str, str], Awaitable[Score]]
@@ -99,7 +100,7 @@ def one_line(text: str, limit: int = REASON_CHARS) -> str:
 
 
 def last_words(text: str) -> str:
-    """The end of ``text``: where programs say what went wrong."""
+    """The end of ``text``, where programs usually report their error."""
     line = " ".join(text.split())
     return line if len(line) <= REASON_CHARS else f"…{line[1 - REASON_CHARS :]}"
 
@@ -121,7 +122,7 @@ def sentence(parts: Sequence[str]) -> str:
 
 
 def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
-    """The answer in ``response``: without a tag its last non-empty line, without a fence all."""
+    """The answer in ``response``; without a tag the last line, without a fence the whole text."""
     if how == "text":
         return response.strip()
     if how == "fence":
@@ -138,7 +139,7 @@ def program_verdict(
 ) -> Score:
     """The score by exit status or, with ``hard_at``, by the last line printed.
 
-    ``said`` is output and errors. Raises :class:`GraderBroke` if that line is no number.
+    ``said`` is output and errors. Raises :class:`GraderBroke` unless that line is from 0 to 1.
     """
     output, errors = said
     if hard_at is None:
@@ -159,18 +160,18 @@ def program_verdict(
 
 
 def last_tagged(text: str, tag: str) -> str | None:
-    """Content of the last complete ``<tag>…</tag>``, in any letter case; None without one."""
+    """The content of the last complete ``<tag>…</tag>``, in any letter case; None without one."""
     opening, closing = rf"<{re.escape(tag)}\s*>", rf"</{re.escape(tag)}\s*>"
-    # The content holds no further tag: a draft that was never closed is not part of the answer.
+    # The content must not contain the tag: an unclosed draft is not part of the answer.
     pattern = rf"{opening}((?:(?!{opening}|{closing}).)*){closing}"
     contents = re.findall(pattern, text, re.IGNORECASE | re.DOTALL)
     return str(contents[-1]).strip() if contents else None
 
 
 def last_fenced(text: str) -> str | None:
-    """Content of the last block between fences, as in CommonMark; None without one.
+    """The content of the last fenced block, as in CommonMark; None without one.
 
-    One that is never closed reaches to the end of the text.
+    An unclosed block extends to the end of the text.
     """
     last: list[str] | None = None
     opening: re.Match[str] | None = None
@@ -195,7 +196,7 @@ def needs_references(_spec: object, task: Task) -> str | None:
 
 
 def task_data(task: Task) -> dict[str, object]:
-    """A JSON-like copy of ``task`` for graders that are not ours: they may change it."""
+    """A JSON-like copy of ``task`` for external graders, which may modify it."""
     return {
         "id": task.id,
         "messages": [

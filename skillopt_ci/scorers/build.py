@@ -1,4 +1,4 @@
-"""From a scorer's configuration to the scorer, and why one cannot work, before any paid call."""
+"""Builds scorers from their configuration, and checks them before any paid call."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ def build_scorer(
 ) -> Scorer:
     """The scorer that ``spec`` describes; its commands run in ``root``.
 
-    ``on_computer`` gives the scorer of what one attempt left behind. Raises :class:`UsageError`.
+    ``on_computer`` makes a scorer of one attempt's artifacts. Raises :class:`UsageError`.
     """
 
     def build(part: specs.ScorerSpec) -> Scorer:
@@ -62,7 +62,7 @@ def build_scorer(
             case specs.CommandScorer():
                 return FallibleScorer(part, partial(run_command, part, root, environ))
             case specs.PythonScorer():
-                load_function(part.entry, root)  # report what is wrong with it at once
+                load_function(part.entry, root)  # to report errors at once
                 return FallibleScorer(part, partial(call_function, part, root, functions))
             case specs.RubricScorer():
                 if judge is None:
@@ -80,7 +80,7 @@ def build_scorer(
 async def grade_parts(
     spec: specs.Combination, parts: Sequence[Scorer], task: Task, response: str
 ) -> Score:
-    """The first grader that fails stops the others."""
+    """Combine the scores of ``parts``; the first grader that fails stops the others."""
     async with siblings() as group:
         running = [group.create_task(part(task, response)) for part in parts]
     return combined(spec, [done.result() for done in running])
@@ -110,9 +110,9 @@ def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
 def check_scorers(
     splits: Splits, default: specs.ScorerSpec | None, *, root: Path, environ: Mapping[str, str]
 ) -> None:
-    """Refuse scorers that cannot grade their tasks; ``default`` is for tasks that bring none.
+    """Refuse scorers that cannot grade their tasks; ``default`` is for tasks without a scorer.
 
-    Raises UsageError or, naming the tasks, TaskFileError.
+    Raises UsageError, or TaskFileError that names the tasks.
     """
     if default is not None and (fault := check_spec(default, root, environ)):
         raise UsageError(f"scorer: {fault}")

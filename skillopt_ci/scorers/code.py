@@ -1,4 +1,4 @@
-"""The scorers that ask somebody: a command or a Python function of the repository, a model."""
+"""Scorers that call a command or Python function of the repository, or a judge model."""
 
 import asyncio
 import inspect
@@ -112,9 +112,9 @@ def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -
 
 
 class Functions:
-    """The Python functions that a run calls, each in a worker that its first call starts.
+    """The Python functions of a run; the first call of each starts its worker.
 
-    They see the variables of ``environ`` that are no secrets.
+    They see the variables in ``environ`` that are not secrets.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -125,16 +125,16 @@ class Functions:
     async def call(
         self, entry: str, arguments: Sequence[object], *, root: Path, timeout: float
     ) -> object:
-        """What the function ``entry`` below ``root`` returns for ``arguments``, which are JSON.
+        """Call the function ``entry`` below ``root`` with JSON ``arguments``; return its result.
 
-        Raises :class:`GraderBroke` when it raises, takes too long or returns what is no JSON.
+        Raises :class:`GraderBroke` if it raises, takes too long or returns something besides JSON.
         """
         job = {"arguments": list(arguments)}
         try:
             try:
                 shared = await asyncio.to_thread(self._shared, entry, root)
                 result = await asyncio.wait_for(shared.attempt(job), timeout)
-            except WorkerGone:  # another answer may have killed it, but not one of its own
+            except WorkerGone:  # perhaps killed by another answer: retry in a separate worker
                 with closing(await asyncio.to_thread(self._started, entry, root)) as own:
                     result = await asyncio.wait_for(own.attempt(job), timeout)
         except TimeoutError:
@@ -187,7 +187,7 @@ async def call_function(
 
 
 def load_function(entry: str, root: Path) -> Callable[..., object]:
-    """Raises UsageError if ``entry`` names no plain function below ``root``."""
+    """Raises UsageError unless ``entry`` names a plain function below ``root``."""
     found = user_object(entry, root, "function", inspect.isfunction)
     if not callable(found) or inspect.iscoroutinefunction(found):
         raise UsageError(f"{entry} must be a plain function, not async")
@@ -235,7 +235,7 @@ def rubric_scorer(spec: RubricScorer, judge: Judge) -> Scorer:
 async def _ask_judge(
     spec: RubricScorer, judge: Judge, task: Task, _response: str, answer: str
 ) -> Score:
-    """A reply that is no verdict costs one more question."""
+    """The judge's score; a reply without a verdict is asked for once more."""
     if fault := check_rubric_task(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
     prompt = rubric_prompt(spec, task, answer)
@@ -260,12 +260,12 @@ async def _asked(judge: Judge, prompt: str) -> str:
     except (UsageError, BudgetExhausted):
         raise
     except SkilloptError as error:
-        # The answer exists, only its grade does not: not the target's failure.
+        # Not the target's failure: its answer exists, only the grade is missing.
         raise GraderError(f"the judge could not be asked: {error.message}") from error
 
 
 def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
-    """The judge's prompt; everything that comes from a task or a model is fenced as data."""
+    """The judge's prompt; all text from tasks and models is fenced as data."""
     references = "\n".join(f"- {reference}" for reference in task.references)
     conversation = "\n\n".join(f"[{m.role}] {m.content}" for m in task.messages)
     attached = "".join(f"\n\n[file {file.name}]\n{file.content}" for file in task.files)
@@ -280,7 +280,7 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 
 def parse_verdict(reply: str) -> tuple[float, str]:
-    import json_repair  # noqa: PLC0415 - only this scorer pays for it
+    import json_repair  # noqa: PLC0415 - only this scorer needs it
 
     parsed = json_repair.loads(reply)
     candidates = parsed if isinstance(parsed, list) else [parsed]

@@ -1,4 +1,4 @@
-"""Scorers that look at nothing but the answer: texts, patterns, choices, numbers, JSON."""
+"""Scorers that only look at the answer: texts, patterns, choices, numbers, JSON."""
 
 import json
 import math
@@ -27,7 +27,7 @@ from skillopt_ci.tasks.task import Task
 
 
 async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> Score:
-    """A task without what its scorer needs is a grader error."""
+    """Raises GraderError for a task that lacks what its scorer needs."""
     grader = GRADERS[type(spec)]
     if fault := grader.check(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
@@ -59,22 +59,22 @@ def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> Score:
 def normalized(text: str) -> str:
     """SQuAD's form: lower case without ASCII punctuation, English articles and extra space.
 
-    A text of which nothing would be left (the answer "A", the operator "+") stands for itself.
+    If nothing would be left (the answer "A", the operator "+"), the text is kept.
     """
     bare = _ARTICLE.sub(" ", text.lower().translate(_DROP_PUNCTUATION))
     return " ".join(bare.split()) or text.strip().lower()
 
 
 def token_f1(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall over bags of normalised words, from 0 to 1."""
+    """The harmonic mean of precision and recall over bags of normalised words, from 0 to 1."""
     left, right = Counter(normalized(answer).split()), Counter(normalized(reference).split())
     total = left.total() + right.total()
     return 2 * (left & right).total() / total if total else 1.0
 
 
 def anls(answer: str, reference: str, threshold: float) -> float:
-    """Share of characters that need no edit; 0 from a relative distance of ``threshold`` on."""
-    from rapidfuzz.distance import Levenshtein  # noqa: PLC0415 - only this scorer pays for it
+    """1 − the relative edit distance; 0 if the distance is ``threshold`` or more."""
+    from rapidfuzz.distance import Levenshtein  # noqa: PLC0415 - only this scorer needs it
 
     left, right = (" ".join(text.lower().split()) for text in (answer, reference))
     distance = Levenshtein.normalized_distance(left, right)
@@ -94,7 +94,7 @@ def _graded(
 
 
 def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score:
-    # silence is not what keeps a forbidden text away
+    # An empty answer must not pass merely because it lacks forbidden texts.
     if not answer.strip():
         return verdict(False, "the answer is empty", answer)
 
@@ -125,17 +125,17 @@ def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
     return None
 
 
-#: A pattern that backtracks without end is given up after this time.
+#: Seconds until a pattern that backtracks too much is given up.
 PATTERN_SECONDS = 1.0
-#: Steps back that a pattern of a JSON Schema may take; most patterns take none.
+#: Most backtracking steps of a pattern in a JSON Schema; most patterns need none.
 _MOST_BACKTRACKING = 100_000
-#: Levels of JSON that a schema is held against: the library ends the process where its stack ends.
+#: Most nesting levels of JSON to validate: the library crashes the process if its stack overflows.
 _MOST_NESTED = 500
 _FLAT = (str, int, float, NoneType)
 
 
 def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
-    import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers pay for it
+    import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers need it
 
     flags = (regex.IGNORECASE if spec.ignore_case else 0) | (
         regex.MULTILINE if spec.multiline else 0
@@ -155,15 +155,15 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     return verdict(not match, reason, answer)
 
 
-#: A line that declares an answer, whatever emphasis models put around it.
+#: A line that declares an answer, with any emphasis around it.
 _DECLARED = re.compile(
     r"^[*_#> \t]*(?:the )?(?:final )?answer[*_ \t]*:[*_ \t]*(.+)$", re.IGNORECASE | re.MULTILINE
 )
 
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
-#: "A good reason …", "I think …": a word of the language, not a label.
+#: "A good reason …", "I think …": an ordinary word, not a label.
 _ARTICLE_FIRST = re.compile(r"\s*[AI]\s+[^\W\d]", re.IGNORECASE)
-#: What sets a label off from its explanation, which may name others: "B) …", "**B** …", "B: …".
+#: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w+[*_]*[.):\]}\n]")
 _WORD = re.compile(r"\b(?!A\s+[a-z])\w+\b")
 
@@ -180,7 +180,7 @@ def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
 
 
 def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
-    """A bare list of choices is A, B, C …"""
+    """The choices by label; a plain list is labelled A, B, C …"""
     given = spec.choices or task.metadata.get("choices") or {}
     if isinstance(given, Mapping):
         return {_label(str(label)): str(text) for label, text in given.items()}
@@ -190,7 +190,7 @@ def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
 
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
-    """The label that ``answer`` names, in any of the usual ways; else the answer normalised.
+    """The label that ``answer`` names in any of the usual ways, else the normalised answer.
 
     Without known choices any label is valid.
     """
@@ -256,14 +256,14 @@ _MINUS = re.compile("[−–]")
 
 
 class Number(NamedTuple):
-    """A number as it was written: 12 % has the value 12 and is ``percent``."""
+    """A number as written: 12 % has the value 12 and is ``percent``."""
 
     value: float
     percent: bool = False
 
 
 def find_numbers(text: str) -> list[Number]:
-    """All finite numbers in ``text``: with grouped thousands, currency, exponents, fractions."""
+    """All finite numbers in ``text``; reads grouped thousands, currencies, exponents, fractions."""
     numbers = []
     for match in _NUMBER.finditer(text):
         digits = re.sub(r"[^\d.]", "", match["digits"])
@@ -297,7 +297,7 @@ def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
 
 
 def _close(spec: specs.NumberScorer, got: Number, expected: Number) -> bool:
-    # 12 % against 0.12 and against 12: questions that ask for a percentage are answered both ways.
+    # 12 % may equal 0.12 or 12: people answer questions about percentages both ways.
     scaled = got.value
     if got.percent != expected.percent:
         scaled = got.value / 100 if got.percent else got.value * 100
@@ -321,11 +321,11 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
 
 
 def _schema_fault(schema: Any, value: Any) -> str:
-    # Only a scorer with a schema pays for this one.
+    # Imported late: only a scorer with a schema needs it.
     import jsonschema_rs  # noqa: PLC0415
 
     try:
-        # Offline: a schema must not make the grader fetch anything. No pattern backtracks for long.
+        # Offline, since a schema must not make the grader fetch anything; limits backtracking.
         options = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKING)
         validator = jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
     except jsonschema_rs.ValidationError as error:
@@ -352,7 +352,7 @@ def _depth(value: Any) -> int:
 
 
 def same_json(left: object, right: object) -> bool:
-    """Equality of JSON values: members in any order, 1 equals 1.0, true does not equal 1."""
+    """Equality of JSON values: order of members is ignored, 1 equals 1.0 but not true."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -378,13 +378,13 @@ def _parse(text: str) -> Any:
 
 
 class Grader(NamedTuple):
-    """``grade`` gives the score of an answer, ``check`` says why a task cannot be graded."""
+    """``grade`` returns an answer's score; ``check`` says why a task cannot be graded."""
 
     grade: Callable[[Any, Task, str], Score]
     check: Callable[[Any, Task], str | None] = needs_references
 
 
-#: How each type of scorer that looks at the answer alone works.
+#: The grader for each type of scorer that only looks at the answer.
 GRADERS: Mapping[object, Grader] = {
     specs.ExactScorer: Grader(grade_exact),
     specs.NormalizedScorer: Grader(grade_normalized),
