@@ -1,1 +1,1 @@
-"""The skill document: its text, its protected regions and the edits applied to it."""
+"""The skill document: text, protected regions and edits."""

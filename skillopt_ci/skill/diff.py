@@ -1,4 +1,4 @@
-"""What changed between two texts: a unified diff, and rows whose changed words are marked."""
+"""Differences between two texts: a unified diff, and rows with changed words marked."""
 
 import difflib
 import re
@@ -11,7 +11,7 @@ _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 
 def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int = 3) -> str:
-    """What ``git apply`` reads; untrusted text, like the documents."""
+    """A diff in the format of ``git apply``; untrusted, as the documents are."""
     old, new = ([line + "\n" for line in _lines(text)] for text in (before, after))
     for text, lines in ((before, old), (after, new)):
         if text and not text.endswith("\n"):
@@ -21,9 +21,9 @@ def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int =
 
 
 def undone(before: str, after: str, now: str) -> str | None:
-    """``now`` without what ``after`` changed of ``before``; None if that was changed since.
+    """Undo in ``now`` the change from ``before`` to ``after``; None if it was changed since.
 
-    A three-way merge that lets neighbouring lines change: rules stand one below the other.
+    A three-way merge that allows changes in adjacent lines, since rules often adjoin.
     """
     old, new, lines = (text.splitlines(keepends=True) for text in (before, after, now))
     found = {
@@ -37,7 +37,7 @@ def undone(before: str, after: str, now: str) -> str | None:
     ):
         if tag == "equal":
             continue
-        # empty lines are all alike: one with words says where its neighbours are
+        # Empty lines are all alike, so locate the change by lines with text first.
         told = sorted(range(first, last), key=lambda number: not new[number].strip())
         starts = [found[number] - number + first for number in told if number in found]
         above = found.get(first - 1)
@@ -51,22 +51,22 @@ def undone(before: str, after: str, now: str) -> str | None:
 
 
 def _lines(text: str) -> list[str]:
-    # Not `splitlines`: form feeds and the like are no line breaks to git.
+    # Not `splitlines`: git does not treat form feeds and the like as line breaks.
     lines = text.split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _CONTEXT = 2
-#: Below this likeness two lines are two lines, not one that was changed.
+#: Lines less similar than this count as removed and added, not as changed.
 _ALIKE = 0.5
-#: So many pairs of lines or words are compared exactly.
+#: The most pairs of lines or words that are compared exactly.
 _QUICK = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a line; ``changed`` parts are what makes it differ."""
+    """A part of a line; ``changed`` if it differs from the other version."""
 
     text: str
     changed: bool = False
@@ -74,7 +74,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """A line of a diff; ``gap`` stands for lines that are the same and not shown."""
+    """A line of a diff; a ``gap`` stands for hidden unchanged lines."""
 
     kind: Literal["same", "removed", "added", "gap"]
     spans: tuple[Span, ...]
@@ -99,7 +99,7 @@ def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
 
 
 def _matcher(old: Sequence[str], new: Sequence[str]) -> SequenceMatcher[str]:
-    # What repeats in long texts is compared with each of its repetitions unless it counts as junk.
+    # In long texts, treat frequent items as junk; else each is compared with all its repetitions.
     return SequenceMatcher(None, old, new, autojunk=len(old) * len(new) > _QUICK)
 
 

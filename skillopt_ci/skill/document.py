@@ -21,7 +21,7 @@ def line_ending(text: str) -> str:
 
 
 def frontmatter_end(text: str) -> int:
-    """Where the closing ``---`` of the YAML frontmatter ends, 0 if there is none."""
+    """The offset just after the closing ``---`` of the YAML frontmatter; 0 if there is none."""
     match = _FRONTMATTER.match(text)
     return match.end() if match else 0
 
@@ -37,13 +37,13 @@ def body(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """The text with exactly one line break at its end, or nothing if it is blank."""
+    """The text with exactly one line break at its end; empty if it is blank."""
     stripped = text.rstrip()
     return stripped + "\n" if stripped else ""
 
 
-#: Who reads a document, by a pattern of its path's end; the first that fits counts. A pattern
-#: matches at any depth, as agents look in any folder.
+#: The readers of a document, by a pattern for the end of its path; the first match counts. Patterns
+#: match at any depth, since agents look in any folder.
 READERS = {
     ".claude/skills/*/SKILL.md": "Claude Code",
     ".github/skills/*/SKILL.md": "Copilot",
@@ -60,12 +60,12 @@ READERS = {
     ".cursor/rules/*.mdc": "Cursor",
 }
 
-#: The trainer's own memory holds copies of skills.
+#: The trainer's own folder, which holds copies of skills.
 _OURS = ".skillopt"
 
 
 def reader_of(path: str) -> str | None:
-    """Which agents read the document at ``path`` (relative, POSIX) by themselves, if any do."""
+    """The agents that read the document at ``path`` (relative, POSIX) by themselves, or None."""
     pure = PurePosixPath(path)
     if pure.parts[:1] == (_OURS,):
         return None

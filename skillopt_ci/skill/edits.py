@@ -1,4 +1,4 @@
-"""Edits of the skill, applied one after the other, and what became of each."""
+"""Applies edits to the skill one after the other, and reports the outcome of each."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,33 +21,31 @@ from skillopt_ci.skill.regions import (
 _LINE_BREAK = re.compile(r"\r\n?")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
-#: Of what words consist, accents of their own included, and what joins their parts: don't, 12.50.
+#: Characters of words, including combining accents, and those that join their parts: don't, 12.50.
 _IN_WORD = r"[\w\u0300-\u036f]"
 _JOINS = r"['’.,-]"
 
 
 def clean(text: str) -> str:
-    """``text`` with plain line breaks and no control characters but these and tabs."""
+    """``text`` with line feeds and tabs as the only control characters."""
     return _UNPRINTABLE.sub("", _LINE_BREAK.sub("\n", text))
 
 
 _CLEANED = BeforeValidator(lambda text: clean(text) if isinstance(text, str) else text)
-#: What a model wrote: any text, and one that must say something.
+#: Text from a model: any, and one that must not be empty.
 Text = Annotated[str, _CLEANED]
 Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), _CLEANED]
 
 Source = Literal["failure", "success"]
-#: Where an edit comes from: an analyst, or what was measured of the rule that it takes out.
+#: The origin of an edit: an analyst, or the measured effect of the rule that it removes.
 Origin = Literal["failure", "success", "attribution"]
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One proposed change; ``op`` is kept as the model wrote it, so that an unknown one is
-    reported.
+    """One proposed change; ``op`` is kept as the model wrote it, to report unknown ones.
 
-    ``support_count`` is how many trajectories back it, as the model says: nothing is weighted by
-    it.
+    ``support_count`` is how many trajectories support it, according to the model; it has no weight.
     """
 
     op: Word
@@ -57,11 +55,11 @@ class Edit:
     support_count: int = 1
     merge_level: int = 0
     note_ids: tuple[str, ...] = ()
-    """The reviewers' notes that it follows, as the model says."""
+    """The reviewers' notes that it follows, according to the model."""
 
 
 class EditStatus(StrEnum):
-    """The fate of an edit, under SkillOpt's names."""
+    """The outcome of an edit, under SkillOpt's names."""
 
     APPENDED = "applied_append"
     APPENDED_BEFORE_REGION = "applied_append_before_protected_region"
@@ -107,10 +105,10 @@ def permit(_before: str, _after: str) -> None:
 def apply_edits(
     text: str, edits: Sequence[Edit], refuse: Refuse = permit
 ) -> tuple[str, tuple[EditReport, ...]]:
-    """The edited document and one report per edit; nothing is raised for any text.
+    """The edited document and one report per edit; raises for no text.
 
-    An edit with a result that ``refuse`` has a reason against is skipped. CRLF is kept where all
-    lines end so.
+    An edit is skipped if ``refuse`` returns a reason against its result. CRLF is kept if all lines
+    end with it.
     """
     ending = line_ending(text)
     current = text.replace(ending, "\n")
@@ -147,11 +145,11 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
     if place is EditStatus.PROTECTED:
         return text, place
     if isinstance(place, Span) and not at_end:
-        # From the target's last character on: a target that ends with a line break ends that line.
+        # Search from the target's last character, which may itself be the line break.
         newline = text.find("\n", place.end - 1)
         point = len(text) if newline < 0 else newline + 1
         return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
-    # In a paragraph of its own, before the first marked region if there is one.
+    # Append as a separate paragraph, before the first marked region if there is one.
     start = tail_start(text)
     before, region = (text, "") if start is None else (text[:start], text[start:])
     added = "\n\n".join(filter(None, (before.rstrip(), content, region)))
@@ -167,7 +165,7 @@ def _replace(text: str, target: str, content: str, verb: str = "replace") -> _Ou
     if not isinstance(place, Span):
         return text, place or EditStatus(f"skipped_{verb}_target_not_found")
     old = text[place.start : place.end]
-    if content:  # in the white space that surrounded the old text
+    if content:  # keep the white space around the old text
         lead, trail = old[: len(old) - len(old.lstrip())], old[len(old.rstrip()) :]
         content = f"{lead}{content}{trail}"
     return text[: place.start] + content + text[place.end :], EditStatus(f"applied_{verb}")
@@ -188,8 +186,8 @@ _CHANGES: Mapping[str, Callable[[str, str, str], _Outcome]] = {
 def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | None:
     """The first occurrence of ``target`` outside protected parts; PROTECTED if all are inside.
 
-    A target that does not occur is looked for without markers, then without its outer white space,
-    but not inside a word.
+    If the target does not occur, it is searched without markers, then without its outer white
+    space, but not inside a word.
     """
     bare = strip_markers(target)
     left = rf"(?<!{_IN_WORD})(?<!\w{_JOINS})" if re.match(r"\s*\w", bare) else ""

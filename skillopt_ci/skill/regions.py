@@ -1,7 +1,7 @@
-"""The parts of a document that edits of a step may not touch.
+"""The parts of a document that edits of a step must not touch.
 
-These are the frontmatter, which the skill's format needs, and the regions between a pair of marker
-comments, which other parts of the training write.
+These are the frontmatter, which the skill's format requires, and regions between marker comments,
+which other parts of training write.
 """
 
 import re
@@ -47,7 +47,7 @@ class Markers:
 
 
 def markers(text: str, region: Region) -> Markers:
-    """Pair the region's markers: a start marker with the next end marker."""
+    """Pair each start marker of the region with the next end marker."""
     blocks: list[Span] = []
     orphans: list[Span] = []
     starts: list[Span] = []
@@ -64,7 +64,7 @@ def markers(text: str, region: Region) -> Markers:
 
 
 def protected_spans(text: str) -> tuple[Span, ...]:
-    """What edits must not touch: frontmatter, regions, lone markers; sorted, disjoint."""
+    """The spans that edits must not touch: frontmatter, regions, lone markers; sorted, disjoint."""
     found = [markers(text, region) for region in REGIONS]
     spans = [span for each in found for span in (*each.blocks, *each.orphans)]
     if end := frontmatter_end(text):
@@ -83,18 +83,18 @@ def protected_parts(text: str) -> list[str]:
 
 
 def tail_start(text: str) -> int | None:
-    """Where the first start marker stands, before which appended text belongs."""
+    """The offset of the first start marker; text is appended before it."""
     body = frontmatter_end(text)
     starts = [text.find(region.start, body) for region in REGIONS]
     return min((start for start in starts if start >= 0), default=None)
 
 
-# every attempt at every task asks this of the same few texts
+# Cached, since every attempt at every task calls this for the same few texts.
 @lru_cache(maxsize=16)
 def as_read(text: str) -> str:
-    """The text as the target reads it: without regions that hold nothing yet.
+    """The text as the target reads it: without empty regions.
 
-    An empty placeholder therefore changes no prompt, and no score.
+    So an empty placeholder changes no prompt and no score.
     """
     for region in REGIONS:
         if region_text(text, region) == "":
@@ -103,14 +103,14 @@ def as_read(text: str) -> str:
 
 
 def strip_markers(text: str) -> str:
-    """Remove every marker, and every marker that a removal brings together."""
+    """Remove every marker, also those that a removal creates by joining text."""
     while (stripped := _MARKER.sub("", text)) != text:
         text = stripped
     return text
 
 
 def region_text(text: str, region: Region) -> str | None:
-    """What stands in the region's first block, stripped; None if there is no block."""
+    """The stripped content of the region's first block; None if there is no block."""
     blocks = markers(text, region).blocks
     if not blocks:
         return None
@@ -119,7 +119,7 @@ def region_text(text: str, region: Region) -> str | None:
 
 
 def with_region(text: str, region: Region, inner: str) -> str:
-    """The text with the region's one block at its end, holding ``inner`` (may be blank)."""
+    """The text with a single block of the region, containing ``inner``, at its end."""
     ending = line_ending(text)
     before = without_region(text, region).replace(ending, "\n").rstrip()
     plain = strip_markers(inner.replace("\r\n", "\n")).strip()
@@ -129,10 +129,10 @@ def with_region(text: str, region: Region, inner: str) -> str:
 
 
 def without_region(text: str, region: Region) -> str:
-    """The text less the region's blocks and markers, and less blank lines around them."""
+    """The text without the region's blocks and markers and without blank lines around them."""
     ending = line_ending(text)
     left = text.replace(ending, "\n")
-    # Again, for the marker that two ends of removed ones may make together.
+    # Repeat, because a removal may join text into another marker.
     while (removed := _without_marked(left, region)) != left:
         left = ended(removed)
         text = left.replace("\n", ending)
@@ -156,10 +156,10 @@ def _without_marked(text: str, region: Region) -> str:
 
 
 def restore_regions(before: str, after: str) -> str:
-    """``after`` with the protected parts of ``before``, byte for byte, and no others.
+    """``after`` with exactly the protected parts of ``before``, byte for byte.
 
-    If they changed, the frontmatter opens the document and the other parts close it. A text that
-    cannot hold them so (a region can complete what the new text began) is given up for ``before``.
+    If they changed, the frontmatter goes to the start of the document and the other parts to its
+    end. If that does not preserve them (text and region may form a marker), returns ``before``.
     """
     ending = line_ending(before)
     if ending != "\n":
@@ -206,7 +206,7 @@ def merge_notes(existing: Iterable[str], new: Iterable[str] = ()) -> tuple[str, 
 
 
 def with_notes(text: str, notes: Iterable[str]) -> str:
-    """The document with exactly ``notes`` in its appendix, which stands at the end."""
+    """The document with exactly ``notes`` in its appendix, which is at the end."""
     listed = merge_notes(notes)
     if listed == notes_of(text):
         return text
@@ -215,22 +215,22 @@ def with_notes(text: str, notes: Iterable[str]) -> str:
 
 
 _LINE_BREAK = re.compile(r"\r\n?")
-# The look behind keeps a long run from being tried from each of its characters.
+# The lookbehind avoids a match attempt from each character of a long run.
 _TRAILING = re.compile(r"(?<![ \t])[ \t]+$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def reading(text: str) -> str:
-    """The text as the target reads it, without white space that no reader sees.
+    """The text as the target reads it, without invisible white space.
 
-    Indentation, which means something in Markdown, stays.
+    Indentation stays, since it has a meaning in Markdown.
     """
     plain = _TRAILING.sub("", _LINE_BREAK.sub("\n", as_read(text)))
     return _BLANK_LINES.sub("\n\n", plain).strip("\n")
 
 
 def reading_sha256(text: str) -> str:
-    """A name for all texts that read the same."""
+    """A hash that is equal for all texts that read the same."""
     return sha256(reading(text))
 
 
@@ -255,7 +255,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 def semantic_density(text: str, leading_words: Collection[str] = ()) -> float:
     """The share of ``leading_words`` (by default SkillOpt's), from 0 to 1.
 
-    Regions between markers do not count, nor does letter case.
+    Ignores regions between markers, and letter case.
     """
     for region in REGIONS:
         text = without_region(text, region)

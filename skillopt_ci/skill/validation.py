@@ -1,4 +1,4 @@
-"""Whether a document is fit to be trained and loaded: its problems, with line numbers."""
+"""Checks whether a document can be trained and loaded; problems have line numbers."""
 
 import unicodedata
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from skillopt_ci.skill.document import frontmatter, word_count
 from skillopt_ci.skill.regions import REGIONS, markers
 from skillopt_ci.util import is_lfs_pointer
 
-#: Trained is what git holds, and of a file that LFS keeps that is always the pointer.
+#: We train git's content of a file, which for a file in LFS is only the pointer.
 LFS_REMEDY = (
     "Run `git lfs pull`; then take the file out of `.gitattributes`, so that git itself keeps it, "
     "and commit it."
@@ -21,27 +21,27 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An ``error`` breaks the document for its readers, a ``warning`` deserves a look."""
+    """An ``error`` makes the document unusable for its readers; a ``warning`` deserves a look."""
 
     severity: Severity
     message: str
     line: int | None = None
 
 
-#: The library that checks front matter takes time that grows with the square of its length.
+#: Longer front matter is not checked: the library's time is quadratic in the length.
 _MOST_CHECKED = 10_000
 _UNKNOWN_FIELDS = "Unexpected fields"
-#: What agents pass a skill by for, though it can be trained.
+#: Problems for which agents skip a skill, though it can be trained.
 _MISSING = ("Missing required field", "SKILL.md must start with YAML frontmatter")
 
 
 def format_problems(text: str, path: Path) -> Iterator[Problem]:
-    """What the Agent Skills format objects to.
+    """Violations of the Agent Skills format.
 
-    Unknown fields, YAML beyond the standard's strict parser and a missing front matter are
-    warnings: such a skill can be trained, and agents load the first two.
+    Unknown fields, YAML that the standard's strict parser rejects, and missing front matter are
+    warnings: such skills can be trained, and agents load them in the first two cases.
     """
-    # Imported late: the library is slow to load, and few commands need it.
+    # Imported late: the library loads slowly, and few commands need it.
     from skills_ref.errors import ParseError  # type: ignore[import-untyped]  # noqa: PLC0415
     from skills_ref.parser import parse_frontmatter  # type: ignore[import-untyped]  # noqa: PLC0415
     from skills_ref.validator import validate_metadata  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -82,7 +82,7 @@ def _mapping(source: str) -> dict[str, object] | None:
 
 
 def unloadable(text: str, path: Path) -> str:
-    """Why agents would not load the `SKILL.md` with this ``text``, in a line; empty if they do."""
+    """Why agents would not load a `SKILL.md` with this ``text``, in one line; empty if they do."""
     if path.name != "SKILL.md" or not text.strip():
         return ""
     messages = [
@@ -96,17 +96,17 @@ def unloadable(text: str, path: Path) -> str:
     return f"Agents will pass {path} by: {'; '.join(messages)}. {wanted}"
 
 
-#: Agents load the whole document into their context: what the Agent Skills standard recommends.
+#: Recommended by the Agent Skills standard, since agents load the whole document into context.
 MAX_LINES = 500
 MAX_WORDS = 4_000
 
 _PLAIN_CONTROLS = "\t\n\r"
-#: Ordinary letters of some scripts and parts of emoji, though invisible themselves.
+#: Invisible, but ordinary characters in some scripts and in emoji.
 _JOINERS = "\u200c\u200d"
 
 
 def problems(text: str, path: Path) -> tuple[Problem, ...]:
-    """What is wrong with the document that will stand at ``path``: errors first, then by line."""
+    """The problems of a document for ``path``: errors first, then by line."""
     if is_lfs_pointer(text):
         return (Problem("error", f"This is a pointer of Git LFS, not the skill. {LFS_REMEDY}"),)
     found = [*_unpaired_markers(text), *_unseen_characters(text)]
