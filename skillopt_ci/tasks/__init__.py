@@ -1,1 +1,1 @@
-"""Tasks: what a skill is trained and measured on."""
+"""Tasks, on which a skill is trained and measured."""

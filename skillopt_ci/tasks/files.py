@@ -1,4 +1,4 @@
-"""Task files: from bytes to records that know their lines, and problems to tell people."""
+"""Reads task files: from bytes to records with line numbers, and problems to report."""
 
 import csv
 import io
@@ -15,14 +15,14 @@ from skillopt_ci.errors import TaskFileError
 from skillopt_ci.text import plural
 from skillopt_ci.util import is_lfs_pointer, read_file
 
-#: Problems shown in one error: more would hide the first.
+#: The most problems shown in one error: more would hide the first.
 SHOWN = 10
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A value of a task file and its line; ``name`` is its own key in a mapping."""
+    """A value in a task file and its line; ``name`` is its key if it is in a mapping."""
 
     value: Any
     file: Path
@@ -32,7 +32,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One reason to refuse a task file; ``line`` counts from 1, None where no line is to blame."""
+    """A reason to refuse a task file; ``line`` counts from 1, None if it concerns no line."""
 
     file: Path | None
     line: int | None
@@ -49,7 +49,7 @@ def location(file: Path | None, line: int | None) -> str:
 
 
 def refuse(problems: Sequence[Problem]) -> None:
-    """Raise one :class:`TaskFileError` that shows up to ten of ``problems``, if there are any."""
+    """Raise a :class:`TaskFileError` that shows up to ten of ``problems``, if there are any."""
     if not problems:
         return
     first, *others = problems
@@ -87,9 +87,9 @@ def read_source(file: Path) -> SourceText:
 
 
 def read_records(file: Path) -> Iterator[Record | Problem]:
-    """The records of a task file in their order, with a problem for each that cannot be read.
+    """The records of a task file in order, with a problem for each that cannot be read.
 
-    Raises :class:`TaskFileError` for another kind of file.
+    Raises :class:`TaskFileError` for other kinds of files.
     """
     reader = READERS.get(file.suffix.lower())
     if reader is None:
@@ -126,7 +126,7 @@ def _json_records(source: SourceText) -> Iterator[Record]:
 
 
 def _jsonl_records(source: SourceText) -> Iterator[Record | Problem]:
-    # Only line feeds separate lines: JSON strings may hold other Unicode line separators raw.
+    # Split at line feeds only: JSON strings may contain other Unicode line separators.
     for number, line in enumerate(source.text.split("\n"), start=1):
         if line.strip():
             try:
@@ -143,7 +143,7 @@ def _csv_records(source: SourceText) -> Iterator[Record | Problem]:
         if len(set(header)) < len(header):
             raise TaskFileError("the header names a column twice", line=line)
         while True:
-            line = rows.line_num + 1  # where the next row begins: cells may hold line feeds
+            line = rows.line_num + 1  # the start of the next row: cells may contain line feeds
             if (row := next(rows, None)) is None:
                 return
             if len(row) > len(header):
@@ -179,12 +179,12 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def refuse_constant(name: str) -> object:
-    """For ``parse_constant`` of ``json``: NaN and infinity are no JSON."""
+    """For ``json``'s ``parse_constant``: refuse NaN and infinity, which are not JSON."""
     raise ValueError(f"{name} is not a JSON number")
 
 
-# The functions below walk text that is known to be valid JSON: the decoder of the standard library
-# has judged it before and knows no positions.
+# The functions below find positions in text that is known to be valid JSON. The standard library's
+# decoder has checked it, but reports no positions.
 
 
 def _starts(text: str, opening: int) -> list[int]:
@@ -213,8 +213,8 @@ def _end(text: str, position: int) -> int:
     return json.JSONDecoder().raw_decode(text, position)[1]
 
 
-#: Only what JSON also has is more than text. Dates, ``yes``, ``12:30`` and ``007`` are answers far
-#: more often than they are dates, truth values or octal numbers.
+#: Only JSON's types are more than text. In tasks, dates, ``yes``, ``12:30`` and ``007`` are usually
+#: answers, not dates, truth values or octal numbers.
 _Loader = loader_of(
     null="~|null|",
     bool="true|false",
@@ -235,7 +235,7 @@ def _yaml_records(source: SourceText) -> Iterator[Record]:
         yield Record(plain(node), source.file, node.mark.line or 1)
 
 
-#: How a task file is read, by the end of its name.
+#: The readers of task files, by suffix.
 READERS: Mapping[str, Callable[[SourceText], Iterator[Record | Problem]]] = {
     ".csv": _csv_records,
     ".jsonl": _jsonl_records,

@@ -1,4 +1,4 @@
-"""Evaluations of other tools as records of a task file, and what of them is lost on the way."""
+"""Converts other tools' evaluations into records of a task file, and reports what is lost."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from skillopt_ci.tasks.records import task_files, to_task
 from skillopt_ci.tasks.task import Task, content_key
 
 Entry = dict[str, Any]
-#: Columns that ask, and columns that hold what is right; the first that a row has counts.
+#: Columns with the prompt, and columns with the right answer; the first one present counts.
 _ASKS = ("prompt", "messages", "input", "question", "query", "instruction")
 _ANSWERS = (
     *("references", "reference", "ideal", "expected", "expected_output", "answers", "answer"),
@@ -26,19 +26,19 @@ _ANSWERS = (
 
 @dataclass(slots=True)
 class Foreign:
-    """Entries of task files, those that only ask whether the skill is loaded, and what is lost."""
+    """Task entries, those that only ask whether the skill is loaded, and what is lost."""
 
     entries: list[Entry] = field(default_factory=list)
     triggers: list[Entry] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     scorer: Entry | None = None
-    """What all entries share, if they do."""
+    """The scorer that all entries share, if any."""
 
 
 def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
-    """Read ``file``, whichever format it is in; what would not load as a task is lost.
+    """Read ``file`` in any supported format; entries that would not load as tasks are lost.
 
-    ``prompt`` and ``reference`` name columns of rows.
+    ``prompt`` and ``reference`` are names of columns, for formats with rows.
     """
     suffix, found = file.suffix.lower(), Foreign()
     read: Callable[[str], Any] = json.loads if suffix == ".json" else load_yaml
@@ -96,7 +96,7 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
         entry = {"id": name, "prompt": ask, "metadata": rest}
         if goal or points:
             rubric = "\n- ".join([f"{goal}\n\nEach of these holds:".strip(), *map(str, points)])
-            # a pass in the guide is a pass of every expectation
+            # In the guide, a pass means that every expectation is met.
             strict = {"rubric": rubric, "hard_at": 1.0} if points else {"rubric": str(goal)}
             found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **strict}})
         elif ask and "should_trigger" in rest:

@@ -1,4 +1,4 @@
-"""Loading the tasks of a run: files to three disjoint splits, or every reason why not."""
+"""Loads a run's tasks from files into three disjoint splits, or reports every problem."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -19,8 +19,8 @@ TasksSpec = GivenSplits | RatioSplit | SplitDir
 
 SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
 
-#: Every accepted name of a split, SkillOpt's among them; the first for each is its folder in a
-#: split folder.
+#: Accepted names of splits, including SkillOpt's; the first for each split is the name of its
+#: subfolder in a split folder.
 ALIASES: Mapping[str, str] = {
     "train": "train",
     "val": "selection",
@@ -53,7 +53,7 @@ def read_entries(file: Path) -> tuple[Task, ...]:
 
 
 def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[Problem, ...]]:
-    """The tasks of one file in its order, and what is wrong with the others."""
+    """The valid tasks of one file in order, and the problems of the others."""
     results = [
         [found] if isinstance(found, Problem) else to_task(found) for found in read_records(file)
     ]
@@ -95,7 +95,7 @@ def _divided(spec: RatioSplit, file: Path) -> NamedSplits:
 
 
 def divide(items: Sequence[Item], ratio: str, seed: int) -> dict[SplitName, tuple[Item, ...]]:
-    """Shuffle ``items`` with ``seed`` and cut them by ``ratio`` (``a:b:c``); none may be empty."""
+    """Shuffle ``items`` with ``seed`` and split them by ``ratio`` (``a:b:c``), no split empty."""
     shuffled = list(items)
     Random(seed).shuffle(shuffled)
     rest = iter(shuffled)
@@ -111,7 +111,7 @@ def divide(items: Sequence[Item], ratio: str, seed: int) -> dict[SplitName, tupl
 
 
 def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
-    """Share out ``total`` by largest remainder; a tie goes to the larger weight, then the first."""
+    """Divide ``total`` by largest remainder; ties go to the larger weight, then the first."""
     whole = sum(weights)
     counts = [total * weight // whole for weight in weights]
     by_claim = sorted(

@@ -1,4 +1,4 @@
-"""From a record of a task file to a task: its keys, files and pictures, or what is wrong."""
+"""Turns a record of a task file into a task with its files and pictures, or into problems."""
 
 import ast
 import hashlib
@@ -93,9 +93,9 @@ class TaskEntry(Section):
 
 
 def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[TaskFile, ...]:
-    """The files named by a task whose own file lies in ``folder``, which no name may leave.
+    """The files that a task names; no name may lead out of ``folder``, the task file's own.
 
-    Raises ValueError for a name, and TaskFileError for a file, that cannot be.
+    Raises ValueError for an invalid name and TaskFileError for an invalid file.
     """
     names = _checked(files)
     for name in names:
@@ -129,15 +129,15 @@ def _inside(name: str, folder: Path) -> Path:
     return folder / name
 
 
-#: Names of files that are pictures.
+#: File suffixes of pictures.
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif"})
-#: How a picture begins, by its kind.
+#: The first bytes of a picture, by kind.
 _MAGIC = re.compile(
     rb"(?P<png>\x89PNG\r\n\x1a\n)|(?P<jpeg>\xff\xd8\xff)|(?P<gif>GIF8[79]a)"
     rb"|(?P<webp>RIFF.{4}WEBP)",
     re.DOTALL,
 )
-#: In base64 this is just below the 5 MB that the strictest provider takes.
+#: In base64 this is just below 5 MB, the limit of the strictest provider.
 MOST_BYTES = 3_700_000
 MOST_PICTURES = 20
 
@@ -158,7 +158,7 @@ def media_type(content: bytes) -> str | None:
 
 def _read_picture(name: str, file: Path) -> TaskImage:
     try:
-        # Looked at before it is read: a task file may name anything.
+        # Check the size before reading: a task file may name any file.
         size = file.stat().st_size
         content = read_file(file) if size <= MOST_BYTES else b""
     except OSError as error:
@@ -178,7 +178,7 @@ _REFERENCE_KEYS = (
 _OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
 _IMAGE = "image_path"
 _RECOGNISED = {*_REFERENCE_KEYS, *_OWN_KEYS, _IMAGE}
-#: The keys that ask, with their headings: those of questions, and those of SpreadsheetBench.
+#: Keys that make up a prompt, with their headings: for questions, and for SpreadsheetBench.
 _ASKING = (
     {"context": "Context", "question": "Question", "choices": "Choices"},
     {
@@ -187,10 +187,10 @@ _ASKING = (
         "answer_position": "Answer position",
     },
 )
-#: What the raw data of SkillOpt's benchmarks calls the id of a task, and its type.
+#: Keys in the raw data of SkillOpt's benchmarks for a task's id, and for its type.
 _IDS = ("uid", "questionId")
 _TYPES = ("task_type", "topic", "category", "difficulty", "theorem_type", "instruction_type")
-#: Keys that tell an item of a benchmark from a record of somebody's own.
+#: Keys that distinguish an item of a benchmark from a user's own record.
 _RAW = (*_IDS, _IMAGE, "source_files", "source_docs", "theorem_type", "instruction")
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
@@ -199,7 +199,7 @@ _DOCUMENT = "[DOC]"
 def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     """An item of SkillOpt's split folders, or of its benchmarks' raw data, under our keys.
 
-    What has no key here becomes metadata. A record that asks in no such way is returned as it is.
+    Other keys become metadata. A record without such a prompt is returned unchanged.
     """
     if isinstance(inner := value.get("mcq"), Mapping):
         value = {**{key: one for key, one in value.items() if key != "mcq"}, **inner}
@@ -235,7 +235,7 @@ def _is_asked(value: Mapping[str, object], key: str) -> bool:
 
 
 def kind_of(value: Mapping[str, object]) -> str:
-    """The type that an item of SkillOpt's states, else empty."""
+    """The type that a SkillOpt item states, or an empty text."""
     stated = next((value[key] for key in _TYPES if value.get(key)), "")
     return str(stated[0] if isinstance(stated, list) else stated)
 
@@ -277,7 +277,7 @@ def _clipped(text: str) -> str:
     return text[:end].strip() if end > 0 else f"{text[:_CONTEXT_CHARS]}...[truncated]"
 
 
-#: Names from elsewhere that no spelling distance leads to ours.
+#: Other tools' names whose spelling is too far from ours for a suggestion.
 _ELSEWHERE: Mapping[str | int, str] = {
     "answer": "references",
     "answers": "references",

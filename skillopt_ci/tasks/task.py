@@ -1,4 +1,4 @@
-"""One task: a prompt for the target model and what a right answer looks like."""
+"""One task: a prompt for the target model, and how to recognize a right answer."""
 
 import hashlib
 import unicodedata
@@ -22,7 +22,7 @@ class TaskFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskImage:
-    """A picture that belongs to a task; ``sha256`` is that of the file, in hexadecimal."""
+    """A picture of a task; ``sha256`` is the file's, in hexadecimal."""
 
     name: str
     sha256: str
@@ -31,7 +31,7 @@ class TaskImage:
 
 @dataclass(frozen=True, slots=True)
 class ComputerTask:
-    """What a task needs of its computer; ``files`` are those of ``block``, with their content."""
+    """A task's requirements for its computer; ``files`` are those of ``block``, with content."""
 
     block: ComputerBlock
     files: tuple[TaskFile, ...] = ()
@@ -41,8 +41,8 @@ class ComputerTask:
 class Task:
     """One scoreable question, defined in ``line`` of ``file``.
 
-    Of training tasks alone the optimizer sees ``references``, the accepted answers, and
-    ``reference_text``, a worked solution that no scorer looks at.
+    ``references`` are the accepted answers; ``reference_text`` is a worked solution that no scorer
+    uses. The optimizer sees both, but only those of training tasks.
     """
 
     id: str
@@ -68,20 +68,20 @@ class Splits:
     test: tuple[Task, ...]
 
 
-# When two tasks are the same: in substance, and to the letter.
+# Identity of tasks: the same in substance, or exactly the same.
 
 
 def content_key(task: Task) -> str:
-    """SHA-256 over what the model is asked, blind to letter case, spacing and Unicode variants."""
+    """SHA-256 of what the model is asked, ignoring letter case, spacing and Unicode variants."""
     asked = [[message.role, _normalized(message.content)] for message in task.messages]
     files = sorted(_normalized(file.content) for file in task.files)
     images = sorted(image.sha256 for image in task.images)
-    # Absent, not empty: what was known before there were pictures keeps its key.
+    # Absent, not empty: tasks without pictures keep the keys from before pictures existed.
     return sha256_of_json([asked, files, *filter(None, [images]), *_workspace(task)])
 
 
 def task_sha256(task: Task) -> str:
-    """SHA-256 over everything that can change the task's score; where it was defined cannot."""
+    """SHA-256 of everything that can change the task's score, so without its file and line."""
     images = [[image.name, image.sha256] for image in task.images]
     return sha256_of_json(
         {
@@ -99,13 +99,13 @@ def task_sha256(task: Task) -> str:
 
 
 def lessons_sha256(tasks: Iterable[Task]) -> str:
-    """SHA-256 over everything about training ``tasks`` that can change what is learned."""
+    """SHA-256 of everything about training ``tasks`` that can change what is learned."""
     hashes = "\n".join(task_sha256(task) + task.reference_text for task in tasks)
     return hashlib.sha256(hashes.encode("utf-8")).hexdigest()
 
 
 def _workspace(task: Task) -> list[object]:
-    """The same words about another workspace ask something else."""
+    """The parts of the workspace that matter: the same prompt about other files is another task."""
     if task.computer is None:
         return []
     files = sorted((file.name, file.content) for file in task.computer.files)
@@ -113,7 +113,7 @@ def _workspace(task: Task) -> list[object]:
 
 
 def _computer(task: Task) -> dict[str, object]:
-    """The computer's facts; absent, not null, without one, so that older hashes stay."""
+    """The computer's facts; without one absent, not null, so that older hashes stay valid."""
     if task.computer is None:
         return {}
     block = task.computer.block.model_dump(mode="json", exclude={"files"}, exclude_unset=True)
