@@ -1,7 +1,7 @@
-"""How many calls a run makes: arithmetic on the plan of its steps and epochs.
+"""Estimates how many calls a run makes, from the plan of its steps and epochs.
 
-The stages' rules give the least and the most; what is likely follows from what is assumed of
-candidates, since a skill that stays gathers evidence, and a new one has none yet.
+The rules of the stages give minimum and maximum. The likely number depends on assumptions about
+candidates: a skill that stays accumulates evidence, a new one starts without any.
 """
 
 import math
@@ -28,21 +28,21 @@ CONSOLIDATE = Account("optimizer", "appendix_consolidate")
 SLOW_UPDATE = Account("optimizer", "slow_update")
 META_SKILL = Account("optimizer", "meta_skill")
 
-#: Before there is any history: the shares of candidates that are accepted, and of steps that
-#: propose nothing; and how many observations these are worth.
+#: Assumed without history: the shares of candidates that are accepted, and of steps that propose
+#: nothing; and how many observations these assumptions weigh.
 _ACCEPTED, _EMPTY, _WEIGHT = 0.5, 0.1, 4
-#: An accepted candidate closes this share of the gap to a perfect score.
+#: The share of the gap to a perfect score that an accepted candidate closes.
 _GAIN = 0.4
-#: Answers of an agent on a task, as long as none was seen; and the most where nothing limits them.
+#: An agent's assumed answers per task before any was seen, and the most if there is no limit.
 _AGENT_STEPS, _UNLIMITED_STEPS = 10, 200
-#: Shares of: minibatches of successes that lead to a patch, choices that the pool is too large
-#: for, slow updates that write something.
+#: The shares of minibatches of successes that lead to a patch, of steps that exceed the edit
+#: budget, and of slow updates that write something.
 _SUCCESS_PATCHES, _TOO_MANY, _GUIDED = 0.5, 0.4, 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A number that is not known yet: ``low`` ≤ ``likely`` ≤ ``high``."""
+    """An uncertain number: ``low`` ≤ ``likely`` ≤ ``high``."""
 
     low: int = 0
     likely: float = 0
@@ -60,7 +60,7 @@ Calls = Mapping[Account, Range]
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """How many tasks and steps there are, and how many questions to the judge an attempt asks."""
+    """The numbers of tasks and steps, and of questions to the judge for each attempt."""
 
     train: int
     selection: int
@@ -72,9 +72,9 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """What is taken for granted of the current skill's score, candidates, and steps without one.
+    """Assumed: the current skill's score, the shares of accepted candidates and of empty steps.
 
-    ``calls`` is how many calls of the target an attempt takes: least, likely, most.
+    ``calls`` is the number of target calls for an attempt: least, likely, most.
     """
 
     solved: float = 0.5
@@ -89,7 +89,7 @@ def assumed(
     history: Iterable[HistoryEntry],
     steps: Sequence[StepRecord],
 ) -> Assumed:
-    """What to assume after ``history``, of which ``steps`` are the latest records."""
+    """The assumptions after ``history``, of which ``steps`` are the latest records."""
     done = [one for one in history if one.kind == "step"]
     judged = [one for one in done if not one.action.startswith("skip")]
     kept = sum(one.action.startswith("accept") for one in judged)
@@ -116,9 +116,9 @@ def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> tuple[int,
 
 
 class Forecast:
-    """Attempts and optimizer's calls of a run's steps and epochs' ends, asked for in order.
+    """Forecasts attempts and optimizer calls; call its methods in the order of the run.
 
-    ``made`` training attempts were made under the current skill so far.
+    ``made`` is the number of training attempts under the current skill so far.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class Forecast:
     ) -> None:
         self.config, self.situation, self.assumed = config, situation, assumed
         self._solved = assumed.solved
-        # Expected of the current skill: the training attempts made under it, the share of training
-        # tasks without any, and the probability that it is the skill of the last epoch's end.
+        # Expected values for the current skill: training attempts under it, the share of training
+        # tasks without any, and the probability that it is still the last epoch end's skill.
         self._made, self._fresh, self._same = float(made), 1.0, 1.0
 
     def start(self) -> Calls:
@@ -139,7 +139,7 @@ class Forecast:
         sizes = [len(batch.tasks) * each for batch in plan.batches]
         tasks = len({task.id for batch in plan.batches for task in batch.tasks})
         attempts = tasks * each
-        # in the first epoch no attempt was made before
+        # In the first epoch there are no earlier attempts to reuse.
         rollout = Range(attempts if plan.epoch == 1 else 0, attempts, attempts)
         if analyst_budget(config.optimizer) == 0:
             return {ROLLOUT: rollout, SELECTION: self._selection(0.0)}
@@ -156,7 +156,7 @@ class Forecast:
             train = self.situation.train
             sample = min(optimizer.slow_update_samples, train)
             most = train if optimizer.longitudinal_pair_policy == "changed" else sample
-            # the last epoch's skill, if it was replaced, lacks about half as many
+            # The last epoch's skill, if replaced, lacks about half as many attempts.
             likely = sample * self._fresh * (1 + (1 - self._same) / 2)
             self._fresh *= 1 - sample / train
             calls[SLOW_ROLLOUT] = Range(0, likely * each, 2 * most * each)
@@ -178,14 +178,14 @@ class Forecast:
         gradient, chars = self.config.gradient, self.situation.trajectory_chars
         usual, narrow = fitting(gradient, chars), fitting(gradient, 2 * chars)
         lost, (first, *others) = self.config.evaluation.max_error_rate, sizes
-        # some attempts may be lost, and the first batch may be joined by earlier ones
+        # Some attempts may fail, and earlier attempts may join the first batch.
         least = [size - math.floor(lost * size) for size in sizes]
         low = 0 if gradient.failure_only else _batches(least, gradient.minibatch_size)
-        # each side never has more minibatches than if all attempts were on it
+        # A side has at most the minibatches of all attempts together.
         full = [max(first, gradient.evidence), *others]
         high = alone = _batches(full, narrow.minibatch_size)
         if not gradient.failure_only:
-            # one failure leaves the most minibatches that are not full
+            # A single failure maximizes the number of partly filled minibatches.
             high = len(full) + _batches([count - 1 for count in full], narrow.minibatch_size)
         shown = [first + round(max(0, min(gradient.evidence - first, self._made))), *others]
         counts = [minibatch_counts(n, round((1 - self._solved) * n), usual) for n in shown]
@@ -218,7 +218,7 @@ class Forecast:
         gate = self.config.evaluation.gate
         planned = tasks = self.situation.selection
         if gate.early_stop:
-            # those that the current skill fails come first; after them nothing can be gained
+            # Tasks that the current skill fails come first; the rest cannot improve the score.
             looks = math.ceil(((1 - self._solved) * planned + 1) / gate.look_every)
             tasks = min(planned, looks * gate.look_every)
         rejected = tasks + planned * bool(notes_from(self.config.optimizer))
@@ -228,7 +228,7 @@ class Forecast:
         self._made *= 1 - changed
         self._fresh += changed * (1 - self._fresh)
         self._same *= 1 - changed
-        # an accepted candidate is measured on all tasks
+        # An accepted candidate is measured on all tasks.
         attempts = share * planned + (1 - share) * rejected
         return proposed * attempts * self.config.rollout.attempts
 
@@ -254,7 +254,7 @@ def joined(parts: Iterable[Calls]) -> dict[Account, Range]:
 
 
 def in_calls(attempts: Calls, calls: tuple[int, float, int], judged: int = 0) -> Calls:
-    """The same in whole calls; each of an attempt's ``judged`` questions may be asked twice."""
+    """Convert attempts to calls; each of an attempt's ``judged`` questions may be asked twice."""
     least, usual, most = calls
     found, asked = {}, Range()
     for account, count in attempts.items():
@@ -268,7 +268,7 @@ def in_calls(attempts: Calls, calls: tuple[int, float, int], judged: int = 0) ->
 
 
 def fitting(gradient: Gradient, chars: int) -> Gradient:
-    """The settings with as many trajectories of ``chars`` characters as fit into a minibatch."""
+    """The settings, with as many trajectories of ``chars`` characters as fit in a minibatch."""
     shown = max(1, min(chars, gradient.max_trajectory_chars))
     fit = max(1, gradient.max_minibatch_chars // shown)
     return gradient.model_copy(update={"minibatch_size": min(gradient.minibatch_size, fit)})
@@ -287,7 +287,7 @@ def merged(failures: int, successes: int, gradient: Gradient) -> int:
 
 
 def merge_calls(patches: int, batch_size: int) -> int:
-    """Calls that merge so many patches of one side, ``batch_size`` at a time, level by level."""
+    """Calls to merge the patches of one side, ``batch_size`` at a time, level by level."""
     calls = 0
     while patches > 1:
         full, rest = divmod(patches, batch_size)

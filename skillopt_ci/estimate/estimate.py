@@ -1,4 +1,4 @@
-"""The estimate of a run: calls, tokens and dollars of a step, an epoch, and all that is left."""
+"""Estimates calls, tokens and dollars of the next step, its epoch, and the rest of the run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,17 +31,17 @@ from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import update_mode
 
-#: English text; code and other languages have fewer characters a token.
+#: For English text; code and other languages have fewer characters per token.
 CHARACTERS_PER_TOKEN = 4
-#: Tokens that are assumed of answers before there are any.
+#: Assumed tokens of answers before any are measured.
 ANSWER, PROPOSAL, CHOICE, GUIDANCE, VERDICT = 300, 800, 250, 600, 80
-#: Tokens of a rubric's frame around task and answer.
+#: Tokens of a rubric prompt besides task and answer.
 _RUBRIC = 350
 
 
 @dataclass(frozen=True, slots=True)
 class CallSize:
-    """The mean call of a stage; ``measured`` on this run's own calls, or supposed."""
+    """The mean size of a stage's calls, ``measured`` in this run or assumed."""
 
     usage: Usage
     measured: bool = False
@@ -49,7 +49,7 @@ class CallSize:
 
 @dataclass(frozen=True, slots=True)
 class StageEstimate:
-    """The calls of one role in one stage; ``cost_usd`` is for a call, None if unknown."""
+    """The calls of one role in one stage; ``cost_usd`` is per call, None if unknown."""
 
     account: Account
     calls: Range
@@ -72,7 +72,7 @@ class Part:
         return sum((one.tokens() for one in self.stages), Range())
 
     def cost_usd(self) -> tuple[float, float, float] | None:
-        """Least, likely and most dollars; None as soon as one price is unknown."""
+        """Least, likely and most dollars; None if any price is unknown."""
         low = likely = high = 0.0
         for one in self.stages:
             if one.cost_usd is None:
@@ -85,7 +85,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The next ``step``, the ``epoch`` it is in, as far as it is left, and the run's ``rest``."""
+    """The next ``step``, the remainder of its ``epoch``, and the ``rest`` of the run."""
 
     step: Part
     epoch: Part
@@ -143,7 +143,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
 
 
 def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Calls:
-    """The share of the attempts that goes into confirming; the last test has a least size."""
+    """The attempts for confirmation, a share of all; the last test has a minimum size."""
     share, made = run.config.evaluation.confirm, joined(works)
     if not share or (state is not None and state.confirmed is None):
         return {}
@@ -155,7 +155,7 @@ def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Call
 
 
 def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
-    """In words, what so many attempts at each selection task take at most."""
+    """A text: the most that ``rounds`` of attempts at the selection tasks may consume."""
     made = rounds * len(run.selection) * run.config.rollout.attempts
     supposed = assumed(run.config, None, (), ())
     account = Account("target", "selection")
@@ -202,7 +202,7 @@ def _rubrics(spec: object) -> int:
 
 
 def measured_sizes(accounts: Accounts) -> dict[Account, CallSize]:
-    """The means of what was consumed so far; the parts of the final test as one."""
+    """Mean sizes of the calls so far; the parts of the final test count as one stage."""
     total: dict[Account, Usage] = {}
     for account, usage in accounts.items():
         known = Account(account.role, account.stage.partition(" ")[0])
@@ -220,14 +220,14 @@ def _mean_call(usage: Usage) -> CallSize:
 def sizes_by_texts(
     config: Config, prompts: Prompts, skill: str, tasks: Sequence[Task]
 ) -> dict[Account, CallSize]:
-    """Sizes counted from prompts, skill and tasks, with answers of the assumed lengths."""
+    """Sizes computed from prompts, skill and tasks, with answers of assumed lengths."""
     gradient, optimizer = config.gradient, config.optimizer
     document, suffix = _tokens(skill), update_mode(optimizer).prompt_suffix
     contents = [one.content for each in tasks for one in each.messages]
     contents += [one.content for each in tasks for one in each.files]
     task = round(sum(map(_tokens, contents)) / len(tasks)) if tasks else 0
     shown = min(task + ANSWER, gradient.max_trajectory_chars // CHARACTERS_PER_TOKEN)
-    # as long as nothing else is known, half of the attempts failed
+    # Without other evidence, assume that half of the attempts fail.
     there = max(config.train.batch_size * config.rollout.attempts, gradient.evidence)
     fit = fitting(gradient, (task + ANSWER) * CHARACTERS_PER_TOKEN).minibatch_size
     minibatch = max(1, min(fit, there // 2)) * shown
