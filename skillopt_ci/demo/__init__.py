@@ -1,4 +1,4 @@
-"""What trains offline: an example with its skill and tasks, and the simulated models."""
+"""Offline training: an example with skill and tasks, and the simulated models."""
 
 from importlib import resources
 from pathlib import Path
@@ -16,9 +16,9 @@ EXAMPLE_FILES = (
 
 
 def write_example(target: Path) -> None:
-    """Write the example into the folder ``target``, which is made if needed.
+    """Write the example into the folder ``target``, which is created if needed.
 
-    Raises ``UsageError``, before anything is written, if one of its files exists already.
+    Raises ``UsageError`` and writes nothing if one of its files exists already.
     """
     present = [name for name in EXAMPLE_FILES if (target / name).exists()]
     if present:

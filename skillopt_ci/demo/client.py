@@ -1,4 +1,4 @@
-"""The simulated models: a target that works as its skill says and slips now and then."""
+"""The simulated models, among them a target that follows its skill but sometimes slips."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ def _followed(note: Note, messages: Sequence[Message], dice: Dice) -> frozenset[
     return frozenset(name for name in note.exercised() if "for" in said[name] and not slips(name))
 
 
-# Every simulated model, by its name.
+# The simulated models by name.
 
 Model = Callable[[Sequence[Message], Dice], str]
 
@@ -95,7 +95,7 @@ def _tokens(text: str) -> int:
 
 
 class SimulatedClient:
-    """Answers as the simulated model that ``config`` names, by content and seed alone."""
+    """The simulated model that ``config`` names; answers depend only on content and seed."""
 
     def __init__(self, config: ModelRole, role: Role) -> None:
         find_model(config.model, where=f"model.{role}.model")

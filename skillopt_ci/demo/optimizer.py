@@ -1,6 +1,6 @@
-"""The simulated optimizer: answers each stage of training in the agreed JSON, and errs at times.
+"""The simulated optimizer: answers each stage of training with JSON, and makes mistakes.
 
-An analyst sees what goes wrong by comparing answers with references.
+Its analysts find failures by comparing answers with references.
 """
 
 import json
@@ -48,7 +48,7 @@ RATES = MappingProxyType(
         "gullible": 0.6,  # a merge keeps an edit that a single patch proposes without any evidence
     }
 )
-#: What analysts propose when they err, in the order in which it is tried.
+#: Analysts' mistakes, in the order in which they are tried.
 MISHAPS = ("harmful", "platitude", "duplicate", "missing_target", "leak", "link")
 PLATITUDES = (
     "Read the whole note before writing anything.",
@@ -56,7 +56,7 @@ PLATITUDES = (
     "Check your work once more before you answer.",
     "Keep a calm, professional tone.",
 )
-#: Causes of failures that one slow update goes into.
+#: The most causes of failures that a slow update addresses.
 MOST_CAUSES = 2
 
 Edit = dict[str, Any]
@@ -64,7 +64,7 @@ Reply = dict[str, Any]
 
 
 def propose(messages: Sequence[Message], dice: Dice) -> str:
-    """The reply to the stage that the system prompt names; without one, to a judge's question."""
+    """The reply for the stage that the system prompt names; without one, a judge's reply."""
     stage, prompt = stage_of(messages), first_prompt(messages)
     if not stage and any(re.search(r"[\"'`]score[\"'`]", one.content) for one in messages):
         return grade(prompt)
@@ -246,7 +246,7 @@ def condense(prompt: str) -> Reply:
     return {"appendix_notes": list(kept.values())}
 
 
-# The end of an epoch: guidance for the target, memory for the optimizer itself.
+# The end of an epoch: guidance for the target, advice for the optimizer.
 
 
 def slow_update(prompt: str, dice: Dice) -> Reply:
@@ -296,7 +296,7 @@ def _analyst(analyse: Analysis, prompt: str, dice: Dice) -> Reply:
     return {**found, "patch": {"reasoning": reasoning, "edits": edits}}
 
 
-#: What the optimizer knows to answer; tests add the other update modes.
+#: The stages that the optimizer can answer; tests add other update modes.
 STAGES: dict[str, Callable[[str, Dice], Reply]] = {
     "analyst_error": partial(_analyst, analyse_failures),
     "analyst_success": partial(_analyst, analyse_successes),

@@ -1,4 +1,4 @@
-"""The optimizer's prompts read back into values, leniently: what is missing is empty."""
+"""Parses the optimizer's prompts back into values; missing parts are empty."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 from skillopt_ci.messages import Message
 
-#: More edits than anybody proposes.
+#: More edits than any analyst proposes.
 UNLIMITED = 1_000
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -48,7 +48,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class AnalystBrief:
-    """An analyst's assignment; ``limit`` is the most edits it may propose."""
+    """An analyst's assignment; ``limit`` is the most edits that it may propose."""
 
     skill: str
     limit: int
@@ -99,14 +99,14 @@ def read_analyst_brief(prompt: str) -> AnalystBrief:
 
 def read_failures(prompt: str) -> list[Trajectory]:
     told = _trajectories(sections(prompt), "Task ", "Conversation under the current")
-    # a task without an answer is one that the prompt names only
+    # Tasks without an answer are only mentioned in the prompt.
     return [one for one in told if one.answer and one.answer not in one.references]
 
 
 def read_proposals(prompt: str, key: str) -> list[dict[str, Any]]:
-    """The entries of a merge's or a rewrite's lists that have ``key``, as edits with its value.
+    """The entries with ``key`` in the lists of a merge or rewrite, as edits with its value.
 
-    That is ``content`` for edits, ``instruction`` for suggestions, ``new_skill`` for documents.
+    ``key`` is ``content`` for edits, ``instruction`` for suggestions, ``new_skill`` for documents.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""The made-up office that the simulated models work for: its notes, ledger lines, conventions."""
+"""The fictional office that the simulated models work for: notes, ledger lines, conventions."""
 
 import hashlib
 import json
@@ -21,13 +21,13 @@ Stance = Literal["for", "against"]
 
 @dataclass(frozen=True, slots=True)
 class Dice:
-    """Draws that depend on ``seed``, on ``key`` and on the name of the draw alone."""
+    """Random draws that depend only on ``seed``, ``key`` and the name of the draw."""
 
     seed: int
     key: str
 
     def roll(self, name: str) -> float:
-        """A number from 0 up to, but not including, 1."""
+        """A number from 0 to 1, excluding 1."""
         digest = hashlib.sha256(f"{self.seed}\0{self.key}\0{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -47,12 +47,12 @@ def content_key(messages: Sequence[Message], attempt: int = 0) -> str:
     return hashlib.sha256(json.dumps([content, attempt]).encode()).hexdigest()
 
 
-# Conventions, and what a skill's text says about them.
+# Conventions, and how a skill's text refers to them.
 
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """One independent convention of the office; ``conventions.yaml`` describes the fields."""
+    """A convention of the office, independent of others; ``conventions.yaml`` has the fields."""
 
     name: str
     failure: str
@@ -112,7 +112,7 @@ _NOTE_DETAILS = {
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The facts of one payment, in the note's own wording; what it does not mention is empty."""
+    """The facts of one payment in the note's own words; facts that it omits are empty."""
 
     date: str
     vendor: str
@@ -157,7 +157,7 @@ def read_note(text: str) -> Note | None:
 
 
 def ledger_line(note: Note, followed: AbstractSet[str]) -> str:
-    """The line that someone writes who follows just these conventions."""
+    """The ledger line of a writer who follows exactly these conventions."""
 
     def written(name: str, value: str, by_rule: Callable[[str], str], otherwise: str = "{}") -> str:
         if not value:
@@ -185,7 +185,7 @@ def ledger_line(note: Note, followed: AbstractSet[str]) -> str:
 
 
 def conventions_followed(note: Note, line: str) -> frozenset[str] | None:
-    """The conventions, of those exercised, that explain ``line``; None if none do."""
+    """The largest set of exercised conventions that explains ``line``; None if no set does."""
     names = note.exercised()
     for size in range(len(names), -1, -1):
         for followed in map(frozenset, combinations(names, size)):
