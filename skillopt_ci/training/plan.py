@@ -1,7 +1,7 @@
-"""Plan: which training tasks a step works on, as a pure function of the step's number.
+"""Plan: choose a step's training tasks as a pure function of the step's number.
 
-Every epoch goes once through all training tasks, in an order of its own. Steps and epochs count
-from 1; steps go on counting across epochs.
+Every epoch goes through all training tasks once, in its own order. Steps and epochs are numbered
+from 1; step numbers continue across epochs.
 """
 
 import math
@@ -31,7 +31,7 @@ from skillopt_ci.training.update import UpdateMode
 
 Item = TypeVar("Item")
 
-#: More questions are rarely put to the optimizer in one step.
+#: A step rarely asks the optimizer more questions than this.
 _MOST_QUESTIONS = 8
 #: Distance between the seeds of two epochs.
 EPOCH_STRIDE = 1000
@@ -45,7 +45,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """One step: its place in the run and its ``train.accumulation`` batches."""
+    """A step's place in the run and its ``train.accumulation`` batches."""
 
     step: int
     epoch: int
@@ -59,7 +59,7 @@ def steps_per_epoch(n_train: int, batch_size: int, accumulation: int) -> int:
 
 
 def total_steps(n_train: int, train: Train) -> int:
-    """Number of the run's last step; raises ConfigError if ``train.train_size`` is wrong."""
+    """Number of the run's last step; ConfigError if ``train.train_size`` is wrong."""
     if train.train_size not in (0, n_train):
         raise ConfigError(
             f"train.train_size is {train.train_size}, but there are {n_train} training tasks.",
@@ -87,10 +87,10 @@ def sizes_of(config: Config, splits: Splits) -> Sizes:
 def last_step(
     config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry]
 ) -> int:
-    """Number of the run's last step: that of its epochs, or an earlier one if the budget ends it.
+    """Number of the run's last step: the end of its epochs, or earlier if the budget ends first.
 
-    A run ends when its budget has no room for a step that takes all it can, with what the tests
-    take left aside: a planned end is worth more than a step that breaks off.
+    A run ends when the budget, less what the final tests need, cannot cover the largest possible
+    step: a planned end is better than an aborted step.
     """
     last = total_steps(sizes.train, config.train)
     done, left = 0 if state is None else state.step, calls_left(config, sizes, state)
@@ -102,7 +102,7 @@ def last_step(
     most = max([attempts * (drawn + sizes.selection) + _MOST_QUESTIONS, *made])
     if done and left < most:
         return min(last, done)
-    # a comparison ends early as often as not
+    # about half of all comparisons end early
     likely = attempts * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
     mean = sum(made) / len(made) if made else likely
     per_epoch = steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
@@ -111,7 +111,7 @@ def last_step(
     step, left = done, left - (attempts * sizes.selection if state is None else 0)
     while step < last:
         left -= mean
-        # the end of the epoch before it, except the first, which calls nobody
+        # the end of the previous epoch, except the first, which makes no calls
         if step % per_epoch == 0 and step // per_epoch > max(1, ended):
             left -= end
         if left < 0:
@@ -121,7 +121,7 @@ def last_step(
 
 
 def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
-    """Calls that training may still make in this run; tokens and dollars go by the calls so far."""
+    """Calls left for training; tokens and dollars are converted at the run's mean per call."""
     spent, limits = Usage() if state is None else state.usage, config.budget.run
     left = math.inf
     for name in ("calls", "tokens", "cost_usd"):
@@ -136,7 +136,7 @@ def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
 
 
 def _end_calls(config: Config, sizes: Sizes) -> float:
-    """The most calls that the end of an epoch makes."""
+    """The most calls that an epoch's end makes."""
     optimizer, attempts = config.optimizer, config.rollout.attempts
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return 0
@@ -147,9 +147,9 @@ def _end_calls(config: Config, sizes: Sizes) -> float:
 def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     """Plan step number ``step`` (1 to :func:`total_steps`) over the training ``tasks``.
 
-    The epoch's order is a shuffle by ``seed + epoch * 1000``; batch k (from 0) takes the k-th slice
-    and has the seed ``seed + epoch * 1000 + k + 1``. Where nothing is left (few tasks, much
-    accumulation) the batch is drawn from its order by its own seed.
+    The epoch's order is a shuffle with ``seed + epoch * 1000``. Batch k (from 0) takes the k-th
+    slice and has the seed ``seed + epoch * 1000 + k + 1``. If no tasks are left (few tasks, much
+    accumulation), the batch is drawn from that order with its own seed.
     """
     last = total_steps(len(tasks), train)
     if not 1 <= step <= last:
@@ -180,9 +180,9 @@ def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
     return order
 
 
-# What a configuration leaves open: settings of the run that goes on, or what its budget admits.
+# Unset options are filled in from the run in progress or from the budget.
 
-#: Settings whose defaults changed, and those that a budget decides: a run keeps what it began with.
+#: Settings whose default changed or that a budget decides: a run keeps the values it began with.
 _KEPT = (
     ("train", "num_epochs"),
     ("gradient", "failure_only"),
@@ -191,20 +191,19 @@ _KEPT = (
     ("optimizer", "lr_scheduler"),
     ("evaluation", "sel_env_num"),
 )
-#: The share of a budget of calls that one evaluation may take, and the fewest tasks it has. In 24
-#: synthetic worlds shares from 0.05 to 0.1 did as well, and 16 tasks were the fewest that paid.
+#: The share of a call budget that one evaluation may use, and its fewest tasks. In 24 synthetic
+#: worlds, shares from 0.05 to 0.1 did equally well, and fewer than 16 tasks did not pay.
 _EVALUATION_SHARE = 0.07
 _FEWEST_SELECTION = 16
-#: Edits that a run should be able to try, and the most that are tried in one step for that.
+#: Edits that a run should be able to try, and the most that this may put into one step.
 _EDITS, _MOST_EDITS = 40, 10
 
 
 def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config, Splits]:
-    """``config`` and ``splits`` with what they leave open.
+    """``config`` and ``splits`` with unset options filled in.
 
-    What a file does not say of a run that began is as it was recorded. In a new one a budget of
-    calls says how many selection tasks are used, of all types alike, and how large steps are, and
-    epochs end with it.
+    A run that has begun keeps its recorded values. In a new run, a budget of calls determines the
+    number of epochs, of selection tasks (spread evenly over task types) and of edits per step.
     """
     calls, attempts = config.budget.run.calls, config.rollout.attempts
     chosen = config
@@ -261,7 +260,7 @@ def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
 
 
 def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
-    """The last epoch completed, if its end is due and within the budget; none is made up for."""
+    """The last completed epoch if its end is due and affordable; missed ends are not made up."""
     optimizer, train = config.optimizer, config.train
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
@@ -271,11 +270,11 @@ def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
     return completed if due else None
 
 
-# Schedule: who limits the edits of a step, and how, as a pure function of the step's number.
+# Schedule: the edit budget as a pure function of the step's number.
 
 
 def lr_control(optimizer: Optimizer) -> Literal["fixed", "autonomous", "none"]:
-    """Who sets the number of edits (or of whole documents): the schedule, the optimizer, nobody."""
+    """What limits the number of edits or documents: the schedule, the optimizer, or nothing."""
     if optimizer.skill_update_mode == "full_rewrite_minibatch":
         return "none"
     if optimizer.lr_scheduler == "autonomous" and optimizer.lr_control_mode == "fixed":
@@ -284,15 +283,15 @@ def lr_control(optimizer: Optimizer) -> Literal["fixed", "autonomous", "none"]:
 
 
 def analyst_budget(optimizer: Optimizer) -> int | None:
-    """Most edits that one analyst may propose, the same in every step; None is no limit."""
+    """Most edits that one analyst may propose, the same in every step; None means no limit."""
     return None if lr_control(optimizer) == "none" else optimizer.learning_rate
 
 
 def edit_budget(optimizer: Optimizer, step: int, total: int) -> int | None:
-    """Most edits that step ``step`` of ``total`` may apply; None where no schedule says.
+    """Most edits that step ``step`` of ``total`` may apply; None without a schedule.
 
-    Falls from ``learning_rate`` to ``min_learning_rate`` along a line or half a cosine, and is at
-    the bottom in the last step. A run of one step keeps the maximum.
+    Falls from ``learning_rate`` to ``min_learning_rate`` along a line or half a cosine, reaching
+    the minimum in the last step. A run of one step keeps the maximum.
     """
     if lr_control(optimizer) != "fixed":
         return None
@@ -317,7 +316,7 @@ async def decide_learning_rate(
     mode: UpdateMode[replies_Item],
     chat: OptimizerChat,
 ) -> tuple[LearningRateRecord, Lost | None]:
-    """Let the optimizer choose how many of ``edits`` are applied; none without a usable answer."""
+    """Let the optimizer choose how many of ``edits`` to apply; none if its reply is unusable."""
     chat.observer(StageStarted("step size"))
     user = library.joined(
         library.meta_skill(chat.meta_skill),
@@ -379,7 +378,7 @@ def _parse(available: int, text: str) -> LearningRateRecord:
 
 
 def coerced(value: object) -> int | None:
-    """The first whole number in a learning rate, however it is written, at least 0."""
+    """The first whole number in a learning rate, in whatever form it is written, at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, int):

@@ -1,7 +1,7 @@
-"""Prefetch: rollouts that are sure to be needed are made before the work that needs them.
+"""Prefetch: start rollouts that will certainly be needed before the work that needs them.
 
 The prefetcher listens to the trainer; no stage knows of it. A prefetched attempt is stored
-unclaimed, and the work that needs it accounts for it. So no record depends on what was prefetched.
+unclaimed and charged to the work that uses it, so no record depends on what was prefetched.
 """
 
 import asyncio
@@ -46,23 +46,23 @@ from skillopt_ci.training.state import (
 )
 from skillopt_ci.training.trainer import CandidateProposed, Decided
 
-#: What tells attempts apart: task, skill as it is read, number.
+#: Identifies an attempt: task, skill as read, number.
 _Key = tuple[str, str, int]
 
 
-# every attempt asks this of one of two or three skills
+# called for every attempt, with two or three different skills
 _reading = lru_cache(8)(reading_sha256)
 
 
 @asynccontextmanager
 async def prefetching(run: Run) -> AsyncIterator[Run]:
-    """The run, with what `schedule.ahead` lets be made early until the context ends."""
+    """The run, prefetching what `schedule.ahead` allows until the context ends."""
     async with equipped(run) as ready, AsyncExitStack() as resources:
         equipment = ready.equipment
         if equipment is None or not may_prefetch(run.config):
             yield ready
             return
-        # only agents' events are recorded: a chat answer is, whole, by the work that needs it
+        # record events of agents only; the work that needs a chat answer records all of it
         chats = run.environment is None and isinstance(run.config.rollout.solver, ChatConfig)
         maker = replace(ready, events=None) if chats else ready
         opening, opened = asyncio.Lock(), list[OpenModels]()
@@ -107,7 +107,7 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
             if first := first_attempts(run, checkout, candidate):
                 prefetcher.expect(first)
         case Decided(checkout, after, record):
-            # which no commit has yet
+            # this step is not committed yet
             latest = (record,) if isinstance(record, StepRecord) else ()
             made = made_under(sha256(after.skill), None, (*step_records(run, checkout), *latest))
             outlook = look_beyond(run, after, made)
@@ -121,7 +121,7 @@ class _Early:
 
 
 class Prefetcher:
-    """Makes attempts early; one under way is never broken off, since it is paid for."""
+    """Makes attempts early. Once one is under way it is finished if possible: it is paid for."""
 
     def __init__(self, make: Callable[[AttemptRequest], Awaitable[None]], attempts: Slots) -> None:
         self._make = make
@@ -139,7 +139,7 @@ class Prefetcher:
                 early.task = asyncio.create_task(self._work(one, early))
 
     async def begun(self, request: AttemptRequest) -> None:
-        """Wait for ``request`` if it is under way, and raise what went wrong with it."""
+        """Wait for ``request`` if it is under way, raising its error; drop it if it is queued."""
         key = self._key(request)
         early = self._known.get(key)
         if early is None:
@@ -151,13 +151,13 @@ class Prefetcher:
         self._known.pop(key, None)
 
     async def close(self, *, patient: bool) -> None:
-        """End it: with patience, what is under way is let finish, since it is paid for."""
+        """Stop; if ``patient``, let attempts under way finish, since they are paid for."""
         self.expect(())
         tasks = [early.task for early in self._known.values()]
         if not patient:
             for task in tasks:
                 task.cancel()
-        # what failed is raised to who needs it; nobody does
+        # ignore failures: nothing needs these attempts any more
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, request: AttemptRequest, early: _Early) -> None:
@@ -169,18 +169,18 @@ class Prefetcher:
         return request.task.id, _reading(request.skill), request.attempt
 
 
-# Which rollouts the next piece of work begins with: for `plan`, its shards and the prefetcher.
+# The rollouts that the next piece of work begins with, for `plan`, shards and the prefetcher.
 
-#: What rollouts are for: the current skill's score, a step's batches, the decision on a candidate
+#: The purpose of rollouts: the current skill's score, a step's batches, the decision on a candidate
 #: in flight, or the comparison of two epochs' skills.
 Phase = Literal["measure", "rollout", "evaluation", "comparison"]
-#: Attempts that were made under a skill: the task's id and the attempt's number.
+#: Attempts made under one skill: task id and attempt number.
 Made = Iterable[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is done next, for step ``step``, in a run that has consumed ``spent``."""
+    """The next piece of work, for step ``step``, in a run that has used ``spent``."""
 
     phase: Phase
     step: int
@@ -189,7 +189,7 @@ class Outlook:
 
 
 def look_ahead(run: Run) -> Outlook | None:
-    """What is next, found without writing anything; None if nothing is left."""
+    """The next piece of work, determined without writing anything; None if nothing is left."""
     position = run.ledger.sync()
     checkout = find_checkout(run, position, publish=False)
     if checkout.state is None or unscored(run, checkout):
@@ -204,7 +204,7 @@ def look_ahead(run: Run) -> Outlook | None:
 
 
 def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | None:
-    """What is next without a candidate in flight, if ``made`` were made under the skill."""
+    """The next work if no candidate is in flight and ``made`` lists the skill's attempts."""
     epoch = boundary_due(run, checkout)
     if epoch is None or run.config.schedule.slow_update != "inline":
         return _rollout(run, checkout, checkout.skill, made)
@@ -215,7 +215,7 @@ def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | Non
         both = (earlier_skill(run, checkout, epoch), checkout.skill)
         sides = (_attempts(run, drawn, skill, "slow_rollout") for skill in both)
         return Outlook("comparison", step, tuple(chain.from_iterable(sides)), spent)
-    # The first end asks no model, and its place for guidance makes another text of the skill.
+    # The first epoch's end calls no model, but it may add a region for guidance to the skill.
     skill, _ = first_epoch(run, checkout)
     rollout = _rollout(run, checkout, skill, made if skill == checkout.skill else ())
     return rollout or Outlook("comparison", step, (), spent)

@@ -1,4 +1,4 @@
-"""The first half of a step: plan · rollout · reflect · aggregate · select · update."""
+"""The first half of a step: rollout, reflect, aggregate, select, update."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -45,7 +45,7 @@ from skillopt_ci.training.update import Updated, take_notes, update, update_mode
 async def propose(
     run: Run, checkout: Checkout, plan: StepPlan, total: int, models: OpenModels
 ) -> tuple[str, ProposalRecord]:
-    """The candidate of the step, worked out from the training tasks of ``plan``, and its record."""
+    """Make the step's candidate from the training tasks of ``plan``; return it and its record."""
     optimizer, skill = run.config.optimizer, checkout.skill
     mode, guard = update_mode(optimizer), guard_context(run, checkout)
     heard = unheard(run.notes, checkout.state) if analyst_budget(optimizer) != 0 else ()
@@ -60,7 +60,7 @@ async def propose(
     )
 
     async def learn_from(batch: Batch, observer: Observer) -> WorkedBatch:
-        # what earlier steps learnt from is read once, not in every batch
+        # analysts read earlier steps' rollouts once, not in every batch
         recalls = batch == plan.batches[0]
         at_work = replace(chat, observer=observer)
         return await learn(run, checkout, batch, mode, at_work, models, recalls=recalls)
@@ -161,7 +161,7 @@ def _of_edits(
 
 
 def _cleaned(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
-    """What the guard refused must not enter git beside it."""
+    """Redact secrets: what the guard keeps out of the skill must not enter git in the record."""
     if not guard.rules.secrets:
         return record
     clean = partial(without_secrets, keys=guard.keys)

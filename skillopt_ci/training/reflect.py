@@ -37,10 +37,10 @@ class Minibatch:
 
 
 class Dealer:
-    """Deals measured trajectories to minibatches of failures and of successes, as they come.
+    """Deals measured trajectories into minibatches of failures and successes as they arrive.
 
-    Errors and attempts without a conversation belong to neither. A minibatch is complete when it is
-    full, or when the next trajectory would make it too long.
+    Errors and attempts without a conversation are skipped. A minibatch is complete when it is full
+    or when the next trajectory would make it too long.
     """
 
     def __init__(self, gradient: Gradient) -> None:
@@ -53,7 +53,7 @@ class Dealer:
         source = self._source(rollout)
         if source is None:
             return
-        # about how much of a prompt it takes up; the system prompt is shown only once
+        # its approximate length in a prompt, which shows the system prompt only once
         said = sum(len(one.content) for one in rollout.messages if one.role != "system")
         size = min(said + len(rollout.trace), self._gradient.max_trajectory_chars)
         if size > self._room[source]:
@@ -89,9 +89,9 @@ def minibatches(rollouts: Iterable[Rollout], gradient: Gradient) -> list[Minibat
     return sorted((*work, *dealer.rest()), key=attrgetter("source_type"))
 
 
-# Trajectories as text for the analysts: everything that is not ours stands in a fence, as data.
+# Trajectories as text for analysts: everything untrusted is fenced as data.
 
-#: Stands where the target's system prompt repeats the skill.
+#: Replaces the skill in the target's system prompt.
 SKILL_REFERENCE = "[current skill as above]"
 
 
@@ -103,9 +103,9 @@ def render_trajectories(
     *,
     traces: bool = False,
 ) -> str:
-    """A numbered block for each of ``rollouts``, whose ``tasks`` must be training tasks.
+    """Render each of ``rollouts`` as a numbered block; ``tasks`` must be training tasks.
 
-    Documents that were ``shown`` go by their names; of what is too long head and tail stay.
+    Documents already ``shown`` are replaced by their names. A long trajectory loses its middle.
     """
     return "\n\n---\n\n".join(
         _trajectory(number, rollout, tasks[rollout.task_id], shown, max_chars, traces)
@@ -114,7 +114,7 @@ def render_trajectories(
 
 
 def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
-    """Leave out the middle of ``texts``, taken as one, and say there how much is missing."""
+    """Cut the middle out of ``texts``, taken as one text, and note there how much is missing."""
     total = sum(map(len, texts))
     if total <= limit:
         return list(texts)
@@ -167,12 +167,13 @@ def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
 def conversation(
     messages: Sequence[Message], shown: Mapping[str, str], max_chars: int
 ) -> Iterable[str]:
-    """The messages as ``[role] content``, each for a fence of its own.
+    """The messages as ``[role] content``, each to be fenced separately.
 
-    Skills that were ``shown`` go by their names. Of all together ``max_chars`` stay, head and tail.
+    Skills already ``shown`` are replaced by their names. Together the messages keep at most
+    ``max_chars``, from the head and the tail.
     """
     documents = [(as_read(text).strip(), name) for text, name in shown.items()]
-    # a longer text first: it may hold a shorter one
+    # replace longer texts first, since they may contain shorter ones
     documents.sort(key=lambda one: -len(one[0]))
     texts = [_said(message, documents) for message in messages]
     tools = {call.id: call.name for message in messages for call in message.tool_calls}
@@ -200,10 +201,10 @@ _HEADING: Mapping[Source, str] = {"failure": "Failed", "success": "Successful"}
 
 @dataclass(frozen=True, slots=True)
 class Analysts(Generic[Item]):
-    """The analysts of a batch, and what all of them are told.
+    """The analysts of a batch and their common context.
 
-    Each proposes at most ``learning_rate`` edits (None: any number); with 0 none is asked. Of the
-    minibatches ``notes_from`` reminders for the appendix are asked for too.
+    Each proposes at most ``learning_rate`` edits (None: any number; 0: no analyst is asked).
+    Minibatches of the kinds in ``notes_from`` also yield reminders for the appendix.
     """
 
     mode: UpdateMode[Item]
@@ -217,10 +218,10 @@ class Analysts(Generic[Item]):
     async def reflect(
         self, rollouts: AsyncIterable[Rollout]
     ) -> tuple[Reflection[Item] | Lost, ...]:
-        """Let the optimizer read ``rollouts``; results are in minibatch order, failures first.
+        """Let analysts read ``rollouts``; return results in minibatch order, failures first.
 
-        A minibatch is read when its last rollout came or, once one was not measured, at the end.
-        Raises ModelUnavailable when the model could be reached for no minibatch.
+        A minibatch is read once it is complete; after the first rollout that could not be measured,
+        reading waits for all. Raises ModelUnavailable if no minibatch could reach the model.
         """
         async with Begun(self._read) as reading:
             work = await self._begin(rollouts, reading)
@@ -247,7 +248,7 @@ class Analysts(Generic[Item]):
                 reading.begin(minibatch)
         work += dealer.rest()
         if not work and self.chat.guidance:
-            # what reviewers ask for is worked on even where there is nothing else to learn
+            # reviewers' requests get an analyst even if there is nothing else to learn
             every = self.gradient.model_copy(update={"failure_only": False})
             work = minibatches(seen, every)[:1]
         work = work if asks else []
@@ -261,7 +262,7 @@ class Analysts(Generic[Item]):
         source, mode, chat, gradient = minibatch.source_type, self.mode, self.chat, self.gradient
         rollouts, notes = minibatch.rollouts, source in self.notes_from
         user = library.joined(
-            # The same for every minibatch, and first: so a server's cache of prompts can know it.
+            # The part that all minibatches share comes first, so that servers can cache it.
             library.current_skill(self.skill),
             mode.assignment(self.learning_rate),
             library.previous_steps(chat.step_buffer),
@@ -313,9 +314,9 @@ class Analysts(Generic[Item]):
     async def reflect_there(
         self, environment: Environment, rollouts: Sequence[Rollout], seed: int
     ) -> tuple[Reflection[Item] | Lost, ...]:
-        """Let the ``environment`` read the ``rollouts`` of one batch in the analysts' place.
+        """Let ``environment`` read the ``rollouts`` of one batch instead of the analysts.
 
-        A patch that cannot be used is noted and lost; a model out of reach is raised.
+        An unusable patch is noted and dropped; an unreachable model raises its error.
         """
         chat = self.chat
         shown = [one for one in rollouts if one.messages and (one.failed or one.succeeded)]
@@ -349,7 +350,7 @@ class Analysts(Generic[Item]):
     def _proposed_there(
         self, patch: Mapping[str, object], shown: Sequence[Rollout]
     ) -> Reflection[Item]:
-        """Read a patch; it may be drawn from any rollout of its kind, and states how many."""
+        """Read a patch; it may use any rollout of its kind and states how many it used."""
         source: Source = "success" if patch.get("source_type") == "success" else "failure"
         seen = [one for one in shown if one.succeeded == (source == "success")]
         stated = replies.whole_number(patch.get("batch_size")) or len(seen)

@@ -1,7 +1,7 @@
-"""Replies of the optimizer model: tolerant parsing, strict validation.
+"""Replies of the optimizer model: parse tolerantly, validate strictly.
 
-A reply that cannot be used raises :class:`WireError`, whose message can be shown to the model on
-its one retry. In a reply that can be used, single unusable edits are dropped.
+An unusable reply raises :class:`WireError`, whose message is shown to the model on its one retry.
+Unusable edits in an otherwise usable reply are dropped.
 """
 
 import json
@@ -28,33 +28,33 @@ from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.skill.edits import Edit, Source, Word, clean
 from skillopt_ci.skill.regions import unprotected
 
-#: Longer objects are not repaired: the repairer's time can grow faster than the text.
+#: Longer objects are not repaired: repair time can grow faster than linearly.
 MAX_REPAIRED_CHARS = 100_000
-#: Each beginning of an object that is no JSON may take a pass over the whole reply.
+#: Each broken object may cost a pass over the whole reply.
 MAX_BROKEN_OBJECTS = 30
-#: Longer lists are no answer but a loop.
+#: A longer list means that the model is looping.
 MAX_ENTRIES = 1_000
 
 _OPENING = re.compile(r"""\{(?=\s*["'])""")
 _TOKEN = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\],]""", re.DOTALL)
-#: Where a broken object ends at the latest: a fence, or another object at the start of a line.
+#: The latest possible end of a broken object: a fence, or another object at the start of a line.
 _LIMIT = re.compile(r"""\n(?:[ \t]*```|(?=\{\s*["']))""")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")
 _FENCE_CHARS = 80
 _NO_VALUE = re.compile(r"""["']\s*+:\s*+[,}\]]""")
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
-#: Raw line breaks inside strings are the commonest slip: ``strict=False`` reads them.
+#: Raw line breaks inside strings are the most common mistake; ``strict=False`` accepts them.
 _DECODER = json.JSONDecoder(strict=False)
 
 
 class WireError(SkilloptError):
-    """A reply that cannot be used; the message is fit to be shown to the model."""
+    """An unusable reply; the message can be shown to the model."""
 
 
 def extract_json(text: str) -> dict[str, object]:
-    """Return the one JSON object that ``text`` holds; raises :class:`WireError`.
+    """Return the one JSON object in ``text``; raises :class:`WireError`.
 
-    Of several different ones the one that alone stands in a fence counts.
+    If there are several, exactly one of them in a fence, that one counts.
     """
     thought = _THOUGHT.match(text)
     body = text[thought.end() :] if thought else text
@@ -74,9 +74,9 @@ def extract_json(text: str) -> dict[str, object]:
 
 
 def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield where the outermost non-empty objects of ``text`` begin, and what they are.
+    """Yield the start and value of each outermost non-empty object in ``text``.
 
-    What is no JSON is repaired if its braces close: what was cut off is never completed.
+    Invalid JSON is repaired if its braces close; a truncated object is never completed.
     """
     position, tries = 0, MAX_BROKEN_OBJECTS
     while tries > 0 and (opening := _OPENING.search(text, position)):
@@ -112,9 +112,9 @@ def _repaired(span: str) -> object:
     return None
 
 
-# The agreed shapes of the optimizer model's replies: strict where needed, lenient elsewhere.
+# The shapes of the optimizer model's replies: strict where needed, lenient elsewhere.
 
-#: No count in a reply means more than this.
+#: Counts in a reply are capped here.
 MAX_COUNT = 100_000
 
 _WHOLE_NUMBER = re.compile(r"\s*\+?(\d{1,9})(?:\.0*)?\s*", re.ASCII)
@@ -122,7 +122,7 @@ _DICTIONARY = re.compile(r"(?:valid )?dictionary(?: or an instance of \w+)?$")
 
 
 def whole_number(value: object) -> int | None:
-    """Read a non-negative whole number, written as a number or as text; truth values are none."""
+    """Read a non-negative whole number from a number or text; None for others and booleans."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, int):
@@ -152,7 +152,7 @@ def _notes(value: object) -> tuple[str, ...]:
 
 
 def _reminders(value: object) -> tuple[str, ...]:
-    """Read notes from a list or a single one, each a text or an object that holds one."""
+    """Read notes from a list or a single note; each is a text or an object that holds one."""
     entries = value if isinstance(value, list) else [value]
     return _notes(
         [
@@ -174,7 +174,7 @@ _Entries = Annotated[list[object], BeforeValidator(_list_or_nothing)]
 
 
 class Shape(BaseModel):
-    """A JSON object in a reply; keys that nobody asked for are ignored."""
+    """A JSON object in a reply; unknown keys are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -186,7 +186,7 @@ class RewriteShape(Shape):
 
 
 class LearningRateShape(Shape):
-    """The number of changes that the optimizer wants applied, still to be made sense of."""
+    """The number of changes that the optimizer wants applied, not yet parsed."""
 
     learning_rate: object
     reasoning: _Note = ""
@@ -246,7 +246,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class SkillCandidate:
-    """A whole document that is to replace the skill, and what is new in it."""
+    """A whole document to replace the skill, with a summary of its changes."""
 
     new_skill: _Document
     title: _Note = ""
@@ -257,7 +257,7 @@ class SkillCandidate:
     note_ids: tuple[str, ...] = ()
 
 
-#: What a patch consists of; the same throughout a run.
+#: The kind of change in a patch; the same throughout a run.
 Item = TypeVar("Item", Edit, Suggestion, SkillCandidate)
 
 
@@ -274,7 +274,7 @@ class Patch(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Reflection(Generic[Item]):
-    """What an analyst makes of one minibatch; ``refused`` says what the guard dropped, and why."""
+    """An analyst's result for one minibatch; ``refused`` says what the guard dropped and why."""
 
     source_type: Source
     patch: Patch[Item]
@@ -283,7 +283,7 @@ class Reflection(Generic[Item]):
     refused: tuple[str, ...] = ()
 
 
-# Payloads: how the edits of each update mode are spelt in the optimizer's replies.
+# Payloads: how replies represent the edits of each update mode.
 
 _Schema = Mapping[str, object]
 
@@ -300,18 +300,18 @@ _TEXTS = _list(_TEXT)
 
 @dataclass(frozen=True, slots=True)
 class Payload(Generic[Item]):
-    """A list under ``key`` whose entries are items; ``schema`` is what these say of themselves."""
+    """A list of items under ``key``; ``schema`` describes the fields of an item."""
 
     key: str
     item: TypeAdapter[Item] = field(repr=False)
     schema: Mapping[str, _Schema]
 
     def read(self, entry: object, source: Source, default_support: int, most: int) -> Item:
-        """Return the item; support is within 1 and ``most``. Raises pydantic's error."""
+        """Return the item, its support clamped to 1..``most``; raises pydantic's error."""
         if isinstance(entry, dict):
             stated, support = entry.get("source_type"), _count(entry.get("support_count"))
             entry = {
-                "type": "",  # a suggestion need not say more than its instruction
+                "type": "",  # a suggestion needs nothing but its instruction
                 "title": "",
                 **entry,
                 "source_type": stated if stated in get_args(Source) else source,
@@ -323,7 +323,7 @@ class Payload(Generic[Item]):
 
 
 def _edit(entry: object, read: ValidatorFunctionWrapHandler) -> Edit:
-    """An absent ``content`` is no licence to delete the target."""
+    """Reject a missing ``content``: otherwise a replacement would delete its target."""
     if isinstance(entry, dict):
         entry = {key: value for key, value in entry.items() if key == "op" or value is not None}
     edit: Edit = read(entry)
@@ -353,10 +353,10 @@ CANDIDATES = Payload(
 def parse_analyst(
     payload: Payload[Item], text: str, source: Source, shown: int, *, notes: bool = False
 ) -> Reflection[Item]:
-    """Read an analyst's reply on ``shown`` trajectories, at least 1.
+    """Read an analyst's reply about ``shown`` (at least 1) trajectories.
 
-    No count exceeds ``shown``, and a missing ``support_count`` is ``shown``. Where ``notes`` were
-    asked for, a reply may consist of them alone. Raises :class:`WireError`.
+    Counts are capped at ``shown``, the default of ``support_count``. If ``notes`` were requested,
+    a reply may consist of notes only. Raises :class:`WireError`.
     """
     reply = _reply(text, payload.key, carries_notes=notes)
     patterns = (_pattern(one, shown) for one in reply.failure_summary if isinstance(one, dict))
@@ -375,15 +375,15 @@ def _pattern(entry: Mapping[str, object], shown: int) -> PatternRecord:
 
 
 def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -> Patch[Item]:
-    """Read a merge's reply; ``source`` is that of edits that state none. Raises WireError."""
+    """Read a merge's reply; edits without a source get ``source``. Raises WireError."""
     patch = _reply(text, payload.key).patch
     return _patch(payload, patch, source, default_support=1, max_support=MAX_COUNT)
 
 
 def parse_ranking(text: str, pool_size: int, limit: int) -> tuple[tuple[int, ...], str]:
-    """Read which of ``pool_size`` edits are chosen (at most ``limit``, from 0), and why.
+    """Read the chosen indices into ``pool_size`` edits (from 0, at most ``limit``) and the reason.
 
-    Positions that do not exist and repetitions are left out. Raises WireError if none is left.
+    Invalid and repeated indices are dropped. Raises WireError if none is left.
     """
     reply = parse_as(_RankingShape, text)
     numbers = (whole_number(entry) for entry in reply.selected_indices)
@@ -397,7 +397,7 @@ def parse_ranking(text: str, pool_size: int, limit: int) -> tuple[tuple[int, ...
 
 
 def _reply(text: str, key: str, *, carries_notes: bool = False) -> _ReplyShape:
-    """Read a reply whose edits may stand at the top or under ``patch``."""
+    """Read a reply that has its edits at the top level or under ``patch``."""
     reply = extract_json(text)
     if "patch" not in reply and key in reply:
         reply = {**reply, "patch": reply}
@@ -433,11 +433,11 @@ def _patch(
     return Patch(tuple(items), _text_or_nothing(patch.get("reasoning")))
 
 
-# The shapes of the optimizer's replies as JSON Schemas, for servers that hold a reply to one.
+# The optimizer's replies as JSON Schemas, for servers with structured output.
 
 
 def _object(**properties: _Schema) -> _Schema:
-    # What is reasoned comes first, as it is thought first.
+    # callers put the reasoning first, so that the model reasons before it decides
     return {
         "type": "object",
         "properties": properties,
@@ -460,7 +460,7 @@ REWRITE = ReplySchema(
     "rewritten_skill", _object(reasoning=_TEXT, change_summary=_TEXTS, new_skill=_TEXT)
 )
 REMINDERS = ReplySchema("reminders", _object(appendix_notes=_TEXTS))
-#: What stages write at an epoch's end.
+#: The texts written at an epoch's end.
 WRITTEN = {
     stage: ReplySchema(stage, _object(**{"reasoning": _TEXT, f"{stage}_content": _TEXT}))
     for stage in ("slow_update", "meta_skill")
@@ -468,7 +468,7 @@ WRITTEN = {
 
 
 def analyst(payload: Payload[Any], source: Source, *, notes: bool, wishes: bool) -> ReplySchema:
-    """An analyst's reply, with reminders for ``notes``; for ``wishes`` entries name the notes."""
+    """An analyst's reply; ``notes`` adds reminders, ``wishes`` the ids of reviewers' notes."""
     seen = (
         {"failure_summary": _list(_object(failure_type=_TEXT, count=_COUNT, description=_TEXT))}
         if source == "failure"
@@ -480,7 +480,7 @@ def analyst(payload: Payload[Any], source: Source, *, notes: bool, wishes: bool)
 
 
 def merge(payload: Payload[Any], *, final: bool, wishes: bool) -> ReplySchema:
-    """A merged patch; in the ``final`` one entries know their level."""
+    """A merged patch; entries of the ``final`` one have a merge level."""
     more: dict[str, _Schema] = {"source_type": {"type": "string", "enum": ["failure", "success"]}}
     if final:
         more["merge_level"] = _COUNT
