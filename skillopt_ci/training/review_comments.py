@@ -1,4 +1,4 @@
-"""Reviewers' notes: what people said about the skill, handed to one step's analysts as guidance."""
+"""Reviewers' notes: people's comments on the skill, given to one step's analysts as guidance."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +14,7 @@ from skillopt_ci.prompts import library
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.util import read_file, write_atomically
 
-#: Notes that one step is given; what is left over waits for the next one.
+#: Most notes given to one step; the rest wait for the next step.
 MOST_NOTES = 20
 _MOST_CHARACTERS = 4_000
 _RECORDED_CHARACTERS = 1_000
@@ -22,7 +22,7 @@ _RECORDED_CHARACTERS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReviewerNote:
-    """What a person said in review; ``text`` is untrusted. Notes on no line have no ``path``."""
+    """A person's review comment; ``text`` is untrusted; only comments on a line have a ``path``."""
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
 
@@ -35,13 +35,13 @@ class ReviewerNote:
 
 
 def unheard(notes: Iterable[ReviewerNote], state: State | None) -> tuple[ReviewerNote, ...]:
-    """The notes that no step was given yet, as many as one step takes."""
+    """The notes not yet given to a step, as many as one step takes."""
     heard = set() if state is None else set(state.heard_notes)
     return tuple(note for note in notes if note.id not in heard and note.text.strip())[:MOST_NOTES]
 
 
 def render(notes: Sequence[ReviewerNote]) -> str:
-    """The notes as a section of an analyst's prompt; empty without any."""
+    """The notes as a section of an analyst's prompt; empty without notes."""
     return library.reviewer_guidance([(_introduced(note), _clipped(note)) for note in notes])
 
 
@@ -78,15 +78,15 @@ class _Notes(BaseModel):
 
 
 def write_notes(notes: Iterable[ReviewerNote], file: Path) -> None:
-    """Write notes for ``step --notes``; raises UsageError if that is not possible."""
+    """Write notes for ``step --notes``; raises UsageError if that fails."""
     text = _Notes(notes=tuple(notes)).model_dump_json(indent=1)
-    # A dataclass is not checked when it is made, and what cannot be read would stop every step.
+    # Dataclasses are not validated on creation, and an unreadable file would stop every step.
     _Notes.model_validate_json(text)
     write_atomically(file, text + "\n")
 
 
 def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
-    """Read notes, oldest first; raises UsageError if the file is not as it was written."""
+    """Read notes, oldest first; raises UsageError if the file is invalid."""
     try:
         content = _Notes.model_validate_json(read_file(file))
     except OSError as error:

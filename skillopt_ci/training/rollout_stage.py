@@ -1,4 +1,4 @@
-"""Learning from a batch: attempts at its tasks, and analysts who read them as they come."""
+"""Learn from a batch: attempt its tasks while analysts read the attempts as they arrive."""
 
 import random
 from collections import deque
@@ -42,7 +42,7 @@ from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout, basis_of, basis_sha256
 from skillopt_ci.training.update import UpdateMode, notes_from
 
-#: Attempts under one skill, oldest first: the task's id and the attempt's number.
+#: Attempts under one skill, oldest first: task id and attempt number.
 Made = Sequence[tuple[str, int]]
 
 
@@ -57,7 +57,7 @@ def attempts_so_far(
 async def in_order(
     expected: Sequence[AttemptRequest], arrivals: AsyncIterable[Rollout], observer: Observer
 ) -> AsyncIterator[Rollout]:
-    """The ``arrivals``, each as soon as those ``expected`` before it have come."""
+    """Yield the ``arrivals`` in the order of ``expected``, each as soon as possible."""
     turns = deque((one.task.id, one.attempt) for one in expected)
     came: dict[tuple[str, int], Rollout] = {}
     async for rollout in arrivals:
@@ -73,7 +73,7 @@ class WorkedBatch:
     rollouts: Sequence[Rollout]
     reflections: Sequence[Reflection[Any]]
     lost: Sequence[Lost] = ()
-    """Questions and patches of which no reflection came."""
+    """Questions and patches that yielded no reflection."""
 
 
 async def learn(
@@ -86,10 +86,10 @@ async def learn(
     *,
     recalls: bool,
 ) -> WorkedBatch:
-    """Attempt the tasks of ``batch`` and reflect on them; the attempts are in its order.
+    """Attempt the tasks of ``batch`` and reflect on them; returns rollouts in the batch's order.
 
-    They begin in the order in which analysts read them, so that these need not wait for the last.
-    With ``recalls`` analysts read earlier attempts first.
+    Attempts start in the order in which analysts read them, so that analysts can start early.
+    With ``recalls``, analysts first read earlier attempts.
     """
     config, skill, observer, runner = run.config, checkout.skill, chat.observer, models.runner
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
@@ -128,7 +128,7 @@ async def learn(
 
 
 def dealt(batch: Batch) -> list[Task]:
-    """The tasks of ``batch`` in the order in which analysts read them: a shuffle by its seed."""
+    """The tasks of ``batch`` in the order in which analysts read them: a shuffle with its seed."""
     order = list(batch.tasks)
     random.Random(batch.seed).shuffle(order)
     return order
@@ -165,7 +165,7 @@ Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]
 
 
 async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
-    """Roll out and reflect on all ``batches`` at once; each reports under its number."""
+    """Work on all ``batches`` at once; each reports to the observer under its number."""
     many = len(batches)
     observers = [partial(_numbered, observer, f"{n}/{many}") for n in range(1, many + 1)]
 

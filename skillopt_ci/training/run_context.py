@@ -1,4 +1,4 @@
-"""Everything that training a run needs, assembled once and handed to every stage."""
+"""Everything that training a run needs, assembled once and passed to every stage."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -45,10 +45,10 @@ from skillopt_ci.training.review_comments import ReviewerNote
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerParts:
-    """What attempts are made from, in a run and on a worker that makes a single one.
+    """What is needed to make attempts, in a run or on a worker that makes a single one.
 
-    Paths of the configuration start from ``root``. Scores depend on ``rollout_facts``; ``events``
-    is the folder of attempts' events; ``redact`` takes secrets out of all that goes in and out.
+    Paths in the configuration are relative to ``root``. Scores depend on ``rollout_facts``.
+    ``events`` is the folder for attempts' events. ``redact`` removes secrets from all text.
     """
 
     config: Config
@@ -65,13 +65,13 @@ class RunnerParts:
 
     @property
     def attempts_path(self) -> Path | None:
-        """Where attempts are kept: beside the answered calls, like them or not at all."""
+        """The store of attempts, beside the cache of calls; None without a cache."""
         cache = self.cache_path
         return None if cache is None else cache.with_name(f"{cache.stem}-attempts.sqlite")
 
 
 class Equipment:
-    """What all work of a run shares, opened when it is first needed, closed with ``resources``."""
+    """Resources shared by all work of a run, opened on first use, closed with ``resources``."""
 
     def __init__(self, parts: RunnerParts, resources: AsyncExitStack) -> None:
         model, gradient = parts.config.model, parts.config.gradient
@@ -80,7 +80,7 @@ class Equipment:
         self._parts = parts
         self._resources = resources
         self._models: ModelRouter | None = None
-        #: The open store of attempts, once some work has asked for it.
+        #: The store of attempts, once opened.
         self.store: AttemptStore | None = None
         self._opening = asyncio.Lock()
         self._elsewhere: Callable[[AttemptRunner], Executor] | None = None
@@ -124,7 +124,7 @@ class Equipment:
         """See :meth:`Run.models`; raises ComputerUnavailable before anything is paid for."""
         client = (await self.router()).for_work(scope, meter, used, self.questions)
         if run.places is not None:
-            # it may run programs, and takes as long as they do
+            # the check may run slow programs
             await asyncio.to_thread(run.places.computers.check)
             if run.places.computers.caveat:
                 run.observer(Note(run.places.computers.caveat, level="warning"))
@@ -163,7 +163,7 @@ class OpenModels:
 
 
 def attempt_facts(run: RunnerParts, solver: Solver) -> Mapping[str, object]:
-    """The JSON facts that determine attempts, besides task, skill, number and limits."""
+    """JSON facts that determine attempts, besides task, skill, number and limits."""
     return {
         **{name: fact for name, fact in run.rollout_facts.items() if name != "attempts"},
         "solver": [solver.name, dict(solver.identity())],
@@ -213,13 +213,13 @@ class EnvironmentGrading:
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
         del task
-        return None  # what an environment looks at is not ours to vouch for
+        return None  # we cannot know what an environment's grading depends on
 
     def keeps_computer(self, task: Task) -> bool:
         return self.scorers.keeps_computer(task)
 
 
-#: Where attempts are made if not in this process; imported only by runs that ask for it.
+#: Executors that make attempts outside this process, imported only by runs that use them.
 _EXECUTORS = MappingProxyType({"ray": "skillopt_ci.integrations.ray_executor:ray_executor"})
 
 
@@ -237,7 +237,7 @@ def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Record
 
 
 class Render(Protocol):
-    """The messages of commits: training knows no wording, the command line hands it in."""
+    """Commit messages: the command line passes in their wording, which training does not know."""
 
     def event(self, event: Any, candidate: str | None) -> CommitText: ...
     def candidate(self, record: StepRecord | BoundaryRecord) -> CommitText: ...
@@ -249,8 +249,8 @@ class Run(RunnerParts):
     """One run on one repository, with the skill at ``skill_path`` in it.
 
     ``measured_under`` fingerprints what scores depend on besides the skill. ``command_started`` is
-    a reading of ``clock``, which counts seconds. ``notes`` are reviewers', oldest first. ``listen``
-    hears what the trainer does; ``begun`` waits for an attempt that is being made early.
+    a reading of ``clock``, in seconds. ``notes`` are reviewers' notes, oldest first. ``listen``
+    receives the trainer's events; ``begun`` waits for an attempt that is being prefetched.
     """
 
     skill_path: str
@@ -272,17 +272,17 @@ class Run(RunnerParts):
 
     @property
     def selection(self) -> tuple[Task, ...]:
-        """The tasks on which every candidate is measured: always the same, in the same order."""
+        """The tasks on which every candidate is measured, always in the same order."""
         return self.splits.selection[: self.config.evaluation.sel_env_num or None]
 
     @property
     def test(self) -> tuple[Task, ...]:
-        """The tasks that no decision of training looks at."""
+        """The tasks that no training decision uses."""
         return self.splits.test[: self.config.evaluation.test_env_num or None]
 
     @cached_property
     def train_sha256(self) -> str:
-        """A name for the training tasks; there may be thousands, and every stage asks."""
+        """Hash of the training tasks, computed once, since there may be thousands."""
         return lessons_sha256(self.splits.train)
 
     @property
@@ -306,10 +306,10 @@ class Run(RunnerParts):
         meter: Meter | None = None,
         used: Callable[[str], object] = lambda _: None,
     ) -> AsyncIterator["OpenModels"]:
-        """Make ready for one durable piece of work; on the equipment of the run, if it has one.
+        """Open models for one durable piece of work, on the run's equipment if it has any.
 
-        Answers kept under ``scope`` count as that work's own when it is resumed. ``used`` hears the
-        keys of answers and stored attempts. Without a ``meter`` the budgets hold, less what was
+        When the work is resumed, answers stored under ``scope`` count as its own. ``used`` receives
+        the keys of answers and stored attempts. Without a ``meter``, the run's budgets apply, less
         ``spent``.
         """
         meter = meter or Meter(
@@ -321,14 +321,14 @@ class Run(RunnerParts):
             told=self.tell_paid,
         )
         async with equipped(self) as run:
-            assert run.equipment is not None  # noqa: S101 - that is what being equipped means
+            assert run.equipment is not None  # noqa: S101 - ensured by `equipped`
             async with run.equipment.models(self, scope, meter, used, self.begun) as models:
                 yield models
 
 
 @asynccontextmanager
 async def equipped(run: Run) -> AsyncIterator[Run]:
-    """The run with the equipment that all of its work within the context shares."""
+    """The run with equipment that all its work within the context shares."""
     if run.equipment is not None:
         yield run
         return

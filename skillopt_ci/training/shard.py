@@ -1,7 +1,7 @@
-"""Shards: the attempts of the next piece of work, shared out over machines.
+"""Shards: distribute the attempts of the next piece of work over machines.
 
-A shard's result is the answers that its calls got. The machine that does the step takes them into
-its cache and works as ever, so that it records what a single machine would have recorded.
+A shard's result is the answers to its calls. The machine that does the step adds them to its cache
+and works as usual, so that it records the same as a single machine.
 """
 
 import re
@@ -25,7 +25,7 @@ _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of ``of`` parts; numbers count from 1."""
+    """One of ``of`` parts, numbered from 1."""
 
     number: int
     of: int
@@ -56,7 +56,7 @@ def shards(outlook: Outlook, most: int) -> tuple[Shard, ...]:
 
 
 async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -> ShardOutcome:
-    """Make the attempts of ``shard`` on its share of the budgets; leave the answers in ``file``."""
+    """Make the attempts of ``shard`` within its share of the budgets; write answers to ``file``."""
     mine = sorted(outlook.attempts[shard.number - 1 :: shard.of], key=lambda one: one.attempt)
     budget, spent, keys = run.config.budget, outlook.spent, list[str]()
     meter = Meter(
@@ -81,7 +81,7 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
 
 
 def take_over(run: Run, files: Iterable[Path]) -> int:
-    """Take the answers of shards into the cache; returns how many. UsageError for other files."""
+    """Add the answers of shards to the cache; return how many. UsageError for invalid files."""
     with closing(_cache(run)) as cache, closing(_attempts(run)) as attempts:
         return import_answers(cache, files, attempts.take)
 
@@ -97,7 +97,7 @@ def _cache(run: Run) -> CallCache:
 
 def _attempts(run: Run) -> AttemptStore:
     path = run.attempts_path
-    assert path is not None  # noqa: S101 - there is one beside every cache
+    assert path is not None  # noqa: S101 - every cache has one beside it
     return AttemptStore(path, run.observer)
 
 

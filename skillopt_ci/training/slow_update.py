@@ -1,4 +1,4 @@
-"""Slow update and meta skill: what an epoch's end proposes (SkillOpt, reference 1.11 and 1.12)."""
+"""Slow update and meta skill at an epoch's end (SkillOpt, reference 1.11 and 1.12)."""
 
 import random
 from collections import Counter
@@ -37,7 +37,7 @@ from skillopt_ci.training.state import ScoredCheckout
 
 Policy = Literal["mixed", "changed", "unchanged"]
 
-#: Rolls the given tasks out under both skills: results of the earlier and of the later one.
+#: Rolls out tasks under both skills; returns the earlier skill's rollouts and the later one's.
 RollOutBoth = Callable[[Sequence[Task]], Awaitable[tuple[Sequence[Rollout], Sequence[Rollout]]]]
 
 
@@ -54,7 +54,7 @@ class Category(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The measured attempts at a task under one skill, at least one."""
+    """The measured attempts (at least one) at a task under one skill."""
 
     attempts: tuple[Rollout, ...]
 
@@ -97,7 +97,7 @@ class Pair:
 def pair_up(
     tasks: Sequence[Task], before: Iterable[Rollout], after: Iterable[Rollout]
 ) -> tuple[Pair, ...]:
-    """Pair the results by task, in task order, less tasks without a measured attempt on a side."""
+    """Pair the results by task, in task order; skip tasks not measured on both sides."""
     earlier, later = _measured(before), _measured(after)
     return tuple(
         Pair(task, earlier[task.id], later[task.id])
@@ -109,10 +109,10 @@ def pair_up(
 async def sample_pairs(
     train: Sequence[Task], size: int, seed: int, policy: Policy, roll_out: RollOutBoth
 ) -> tuple[Pair, ...]:
-    """Compare the skills on ``size`` training tasks, drawn by a shuffle with ``seed``.
+    """Compare the skills on ``size`` training tasks from a shuffle with ``seed``.
 
-    ``changed`` keeps tasks whose outcome changed and goes on through the shuffle, ``size`` tasks at
-    a time, until ``size`` are found. ``unchanged`` keeps the others, ``mixed`` all.
+    ``changed`` keeps tasks whose outcome changed and continues through the shuffle, ``size`` tasks
+    at a time, until it has ``size``. ``unchanged`` keeps the others, ``mixed`` all.
     """
     order = sampling_order(train, seed)
     found: list[Pair] = []
@@ -143,7 +143,7 @@ def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Side]:
     return {task: Side(tuple(made)) for task, made in attempts.items()}
 
 
-# Comparison pairs as text for the optimizer: regressions first, everything untrusted in fences.
+# Comparison pairs as text for the optimizer: regressions first, everything untrusted fenced.
 
 _TITLES: Mapping[Category, str] = {
     Category.REGRESSED: "Regressions (HIGHEST PRIORITY)",
@@ -156,7 +156,7 @@ _TITLES: Mapping[Category, str] = {
 def render_pairs(
     pairs: Sequence[Pair], earlier_skill: str, current_skill: str, gradient: Gradient
 ) -> str:
-    """The comparison section: counts, then the pairs, of training tasks, by category."""
+    """The comparison section: counts, then the pairs by category."""
     groups = {kind: [pair for pair in pairs if pair.category is kind] for kind in _TITLES}
     counts = ", ".join(f"{len(group)} {_words(kind)}" for kind, group in groups.items())
     parts = [f"{plural(len(pairs), 'task')}: {counts}."]
@@ -205,7 +205,7 @@ def _words(category: Category) -> str:
 
 Stage = Literal["slow_update", "meta_skill"]
 
-#: The heading over the text that is to be replaced, and what stands there without one.
+#: The heading over the text to be replaced, and the placeholder if there is none.
 _BEFORE: Mapping[Stage, tuple[str, str]] = {
     "slow_update": (
         "Previous Guidance",
@@ -238,9 +238,10 @@ async def write(
     chat: OptimizerChat,
     gradient: Gradient,
 ) -> Written:
-    """Ask for the guidance or the memory that is to replace ``before``; nothing for no answer.
+    """Ask for the guidance or memory that replaces ``before``; empty without a usable reply.
 
-    ``skills`` are the earlier and the current one. An outage is raised: it must not cost an epoch.
+    ``skills`` are the earlier and current ones. An outage is raised, lest the epoch's update be
+    lost.
     """
     if not pairs:
         return Written()
@@ -267,7 +268,7 @@ async def write(
 def slow_record(
     skill: str, written: Written, guard: GuardContext, observer: Observer
 ) -> SlowUpdateRecord:
-    """The guidance: none, the same as in ``skill`` or a refused one proposes nothing."""
+    """Record the guidance; empty, unchanged or refused guidance proposes nothing."""
     guidance = region_text(skill, SLOW_UPDATE) or ""
     record = partial(SlowUpdateRecord, previous_content=guidance)
     if written.content in ("", guidance):
@@ -281,7 +282,7 @@ def slow_record(
 def meta_record(
     memory: str, written: Written, guard: GuardContext, observer: Observer
 ) -> MetaSkillRecord:
-    """The memory; it may speak to the optimizer, for which it is written."""
+    """Record the memory; it may address the optimizer, for which it is written."""
     if not written.content:
         return MetaSkillRecord(action="no_content", reasoning=written.reasoning)
     rules = guard.rules.model_copy(update={"optimizer_instructions": False, "max_words": 0})
@@ -301,7 +302,7 @@ def _refused(what: str, before: str, after: str, guard: GuardContext, observer: 
 
 
 def pair_records(pairs: Sequence[Pair]) -> tuple[PairRecord, ...]:
-    """Outcomes only, no texts of tasks or answers."""
+    """Record outcomes only, without the texts of tasks or answers."""
     return tuple(PairRecord.model_validate(pair, from_attributes=True) for pair in pairs)
 
 
@@ -312,7 +313,7 @@ def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
 
 
 def earlier_skill(run: Run, checkout: ScoredCheckout, epoch: int) -> str:
-    """The skill with which the last epoch ended that was worked on; the initial one if none was."""
+    """The skill after the last epoch's end that was carried out, or else the initial skill."""
     paths = [run.folder.epoch_skill(number) for number in range(epoch - 1, 0, -1)]
     for path in (*paths, run.folder.initial_skill):
         if (text := run.ledger.read(checkout.commit, path)) is not None:
@@ -323,7 +324,7 @@ def earlier_skill(run: Run, checkout: ScoredCheckout, epoch: int) -> str:
 async def compare_epochs(
     run: Run, earlier: str, current: str, epoch: int, models: OpenModels
 ) -> tuple[Pair, ...]:
-    """Roll a sample of the training tasks out under both skills; may raise TooManyErrors."""
+    """Roll out a sample of training tasks under both skills; may raise TooManyErrors."""
     optimizer, train = run.config.optimizer, run.splits.train
     observer, limit = run.observer, run.config.evaluation.max_error_rate
     sample = min(optimizer.slow_update_samples, len(train))
@@ -356,7 +357,7 @@ def sampling_seed(run: Run, epoch: int) -> int:
 
 
 def first_epoch(run: Run, checkout: ScoredCheckout) -> tuple[str, BoundaryRecord]:
-    """The first epoch has nothing to compare with: only the place for guidance is prepared."""
+    """Only add the region for guidance: the first epoch has nothing to compare with."""
     optimizer = run.config.optimizer
     skill, slow = checkout.skill, None
     if optimizer.use_slow_update:
@@ -370,7 +371,7 @@ def first_epoch(run: Run, checkout: ScoredCheckout) -> tuple[str, BoundaryRecord
 async def later_epoch(
     run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
 ) -> tuple[str, BoundaryRecord]:
-    """Compare the epochs' skills on the same tasks, and ask for guidance and memory at once."""
+    """Compare the epochs' skills on the same tasks; ask for guidance and memory concurrently."""
     optimizer, skill = run.config.optimizer, checkout.skill
     earlier = earlier_skill(run, checkout, epoch)
     pairs = await compare_epochs(run, earlier, skill, epoch, models)

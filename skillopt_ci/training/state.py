@@ -1,8 +1,8 @@
-"""Where training stands, candidates in progress, and the one function that writes the history.
+"""The state of training, candidates in progress, and the one function that writes history.
 
 A checkout is a commit as training sees it: the skill, the run's memory and its history, read from
-one tree, so that they cannot disagree. A scored checkout is one whose skill has a valid score. A
-candidate is pushed before it is evaluated, and taken up again after a kill.
+one tree so that they cannot disagree. A scored checkout is one whose skill has a valid score. A
+candidate is pushed before it is evaluated and resumed after a kill.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ from skillopt_ci.util import is_lfs_pointer
 class Checkout:
     """The commit to build on, and its tree; ``state`` is None before the first measurement.
 
-    ``branch`` is where the skills branch points, which must still hold when it is moved.
+    ``branch`` is where the skills branch points; moving the branch fails if this has changed.
     """
 
     commit: str
@@ -69,11 +69,11 @@ class ScoredCheckout(Checkout):
 
 
 def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Checkout:
-    """The checkout to build on, after taking in what happened to the branches meanwhile.
+    """The checkout to build on, taking changes to the branches into account.
 
-    - No skills branch, or one that is merged into base: base, which remembers the run.
+    - No skills branch, or one merged into base: base, which remembers the run.
     - Base changed the skill (or the run's folder, by a squash merge): a merge of base into the
-      skills branch, published at once; without ``publish`` only its tree.
+      skills branch, published at once; without ``publish``, only its tree.
     - Otherwise the skills branch; base may have moved on in other files.
     """
     ledger, tip, base = run.ledger, position.tip, position.base
@@ -98,7 +98,7 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
 
 
 def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
-    """What the tree of ``commit`` says; raises for another skill, or where there is none."""
+    """Read the tree of ``commit``; raises if the skill is missing or the run trains another one."""
     read, folder = partial(run.ledger.read, commit), run.folder
     state, skill = folder.read_state(read), read(run.skill_path)
     if state is not None and state.skill != run.skill_path:
@@ -139,7 +139,7 @@ def _merged_with_base(run: Run, tip: str, base: str) -> str:
 
 
 def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
-    """Whether base is as the skills branch once was: a squash merge leaves no other trace."""
+    """Whether base holds an earlier state of the skills branch, the only sign of a squash merge."""
     now, then = (read_checkout(run, commit, branch=None) for commit in (tip, base))
     return (
         then.state is not None
@@ -163,7 +163,7 @@ def basis_sha256(basis: Basis) -> str:
 
 
 def changes_since(before: Basis | None, now: Basis) -> tuple[str, ...]:
-    """What changed, in words: keys of the configuration, and the training tasks."""
+    """Describe what changed: keys of the configuration and the training tasks."""
     if before is None:
         return ()
     keys = changed_keys(before.config, now.config)
@@ -192,10 +192,10 @@ def decided_snapshots(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What one commit on the skills branch records; ``state`` and ``skill`` are those after it.
+    """The record of one commit on the skills branch, with ``state`` and ``skill`` after it.
 
-    ``files`` are added to state, history and summary. ``seconds`` stand in the message alone: trees
-    must not depend on the clock.
+    ``files`` are written besides state, history and summary. ``seconds`` appear only in the commit
+    message: trees must not depend on the clock.
     """
 
     entry: HistoryEntry
@@ -210,7 +210,7 @@ class Event:
 
 
 def finished(history: Sequence[HistoryEntry]) -> bool:
-    """Whether the run was finished and not trained since; a candidate may be set aside after it."""
+    """Whether the run ended and no event but setting a candidate aside followed."""
     events = (one.kind for one in reversed(history) if one.kind != "set_aside")
     return next(events, None) == "finish"
 
@@ -225,7 +225,7 @@ def history_entry(
     candidate: str | None = None,
     **facts: object,
 ) -> HistoryEntry:
-    """The line of an event's history; ``candidate`` is the text decided on, ``facts`` go first."""
+    """An event's line of history; ``candidate`` is the text decided on, ``facts`` override."""
     if decision is not None:
         measured = decision.measurement
         facts = {
@@ -263,9 +263,9 @@ def record_events(
 ) -> ScoredCheckout:
     """Commit ``events`` on top of ``checkout`` and move the skills branch there in one push.
 
-    The first one decides on the commit ``candidate``, if any: it is merged, reverted, or set aside
-    (reachable, without its files), and its ref ends with the same push. Raises LostRace if another
-    run was first, PushRefused if the remote will not have it.
+    The first event decides on the commit ``candidate``, if any, which is merged, reverted, or set
+    aside (reachable, but without its files); the same push deletes its ref. Raises LostRace if
+    another run was faster, PushRefused if the remote rejects the push.
     """
     ledger, folder, history = run.ledger, run.folder, checkout.history
     tip = tree = checkout.commit
@@ -283,7 +283,7 @@ def record_events(
         if event.summary is not None:
             files[folder.summary] = document(event.summary)
         if event.entry.kind != "revert":
-            # the day of what it stands on: interrupted work that is done again writes the same
+            # the day of the commit below, so that repeated work writes the same files
             when = day(ledger.git, candidate or checkout.commit)
             summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
             model = run.config.model.target.model
@@ -297,7 +297,7 @@ def record_events(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A text that may become the skill, and the record of how it was made; pushed as ``commit``."""
+    """A text that may become the skill and the record of its making; pushed as ``commit``."""
 
     record: StepRecord | BoundaryRecord
     skill: str
@@ -330,7 +330,7 @@ def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> 
 def find_candidate(
     run: Run, checkout: ScoredCheckout, commit: str | None
 ) -> tuple[ScoredCheckout, Candidate | None]:
-    """The candidate left at ``commit``; one made for another skill or history is set aside."""
+    """The candidate left at ``commit``; set it aside if it is for another skill or history."""
     if commit is None:
         return checkout, None
     if run.ledger.is_ancestor(commit, checkout.commit):
@@ -344,7 +344,7 @@ def find_candidate(
 
 
 def candidate_at(run: Run, checkout: ScoredCheckout, commit: str) -> Candidate | None:
-    """The candidate at ``commit``; None if it is not of the work that comes next."""
+    """The candidate at ``commit``; None if it does not belong to the next piece of work."""
     if parents(run.ledger.git, commit) != (checkout.commit,):
         return None
     found, state = _read(run, commit), checkout.state
@@ -375,7 +375,7 @@ def _number(trailers: Mapping[str, str], key: str) -> int:
 
 
 def recharge(meter: Meter, candidate: Candidate) -> None:
-    """Book what the candidate had cost when it was proposed; older records know only its stages."""
+    """Charge what proposing the candidate cost; older records have the cost by stage only."""
     record = candidate.record
     stages = record.stages if isinstance(record, BoundaryRecord) else record.proposal.usage
     known = record.accounts or {
@@ -386,7 +386,7 @@ def recharge(meter: Meter, candidate: Candidate) -> None:
 
 
 def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckout:
-    """Record that a candidate is given up; what it had cost counts for the run all the same."""
+    """Record that a candidate is abandoned; its cost still counts for the run."""
     found, state = _read(run, commit), checkout.state
     reason = "the branch changed under it"
     run.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
@@ -412,11 +412,11 @@ def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckou
 def take_back(
     run: Run, checkout: Checkout, step: int, merge: str, by: str, edit: int = 0
 ) -> str | None:
-    """Revert the merged ``step`` for a person, in one commit; None where nothing of it is left.
+    """Revert the merged ``step`` on a person's request in one commit; None if nothing is left.
 
-    ``merge`` is its commit; with ``edit``, only that one of its applied edits goes. Later steps and
-    people's changes stay; the state does, too, so that the next command finds a text without a
-    score. Raises RepositoryError for a conflict.
+    ``merge`` is its commit; ``edit`` reverts only that one of its applied edits. Later steps and
+    people's changes stay. So does the state, so the next command finds a skill without a score.
+    Raises RepositoryError for a conflict.
     """
     gone = {one.edit for one in checkout.history if one.kind == "revert" and one.step == step}
     if gone & {0, edit}:
@@ -429,7 +429,7 @@ def take_back(
     edits = () if record is None else record.proposal.applied_edits
     if edit:
         before, after = around(before, edits, edit)
-    for number in gone:  # what is left of the step
+    for number in gone:  # leave out edits already taken back
         after = undone(*around(before, edits, number), after) or after
     skill, state = undone(before, after, checkout.skill), checkout.state
     if skill is None or state is None:
@@ -443,14 +443,14 @@ def take_back(
         return None
     entry = history_entry(run, "revert", state, skill, action="revert", step=step, edit=edit)
     entry = entry.model_copy(update={"reason": f"{entry.taken}, by {by}"})
-    # nobody knows the score of this text
+    # this text has no score yet
     unknown = dict.fromkeys((run.folder.badge, run.folder.card))
     event = Event(entry, state, skill, {run.skill_path: skill, **unknown}, record, work=merge)
     return record_events(run, checkout, event).commit
 
 
 def around(text: str, edits: Sequence[EditRecord], number: int) -> tuple[str, str]:
-    """The document before and after edit ``number`` of those that were applied to ``text``."""
+    """The document before and after edit number ``number`` of ``edits``, applied to ``text``."""
     made = [Edit(one.op, one.target, one.content) for one in edits[:number]]
     return apply_edits(text, made[:-1])[0], apply_edits(text, made)[0]
 

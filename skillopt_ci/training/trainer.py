@@ -1,8 +1,8 @@
-"""The trainer: the loop, and the durable pieces of work that it is made of. Start reading here.
+"""The trainer: a loop over durable pieces of work. Start reading here.
 
 A piece of work is a step or an epoch's end: propose a candidate, push it, evaluate it, commit the
-decision. A kill at any line loses at most the calls under way, since the next run goes on from the
-last push and finds every answered call in the cache.
+decision. A kill at any line loses at most the calls under way, because the next run continues from
+the last push and finds every answered call in the cache.
 """
 
 import asyncio
@@ -60,15 +60,15 @@ from skillopt_ci.training.state import (
 
 Result = TypeVar("Result")
 
-#: Races that may be lost one after another before the run gives up.
+#: How many lost races in a row are retried.
 PATIENCE = 3
-#: Questions in a row, each asked twice, that may get no usable reply before the run gives up.
+#: The run gives up after this many questions in a row, each asked twice, without a usable reply.
 MOST_UNUSABLE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What a step did: its record, the commit and the state after it, the run's last step."""
+    """A step's record, the commit and state after it, and the ``total`` steps of the run."""
 
     record: StepRecord
     decision: Decision
@@ -92,9 +92,9 @@ Outcome = StepOutcome | BoundaryOutcome
 async def train(
     run: Run, steps: int | None = None, *, patience: int = PATIENCE
 ) -> AsyncGenerator[Outcome, None]:
-    """Train until nothing is left, or ``steps`` steps were done; yield what each piece of work did.
+    """Train until nothing is left or ``steps`` steps are done; yield each piece's outcome.
 
-    Raises LostRace after ``patience`` in a row, and OptimizerUnusable.
+    Raises LostRace after retrying ``patience`` times, and OptimizerUnusable.
     """
     async with equipped(run) as ready:
         while steps is None or steps > 0:
@@ -108,9 +108,9 @@ async def train(
 
 
 def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
-    """Raise OptimizerUnusable if the latest steps got no reply that could be used, once recorded.
+    """Raise OptimizerUnusable if the latest recorded steps got no usable reply.
 
-    The next command goes on with another step: what was wrong may not be in the configuration.
+    The next command tries another step, since the cause may lie outside the configuration.
     """
     last = outcome.record.proposal.unusable if isinstance(outcome, StepOutcome) else None
     if last is None:
@@ -129,7 +129,7 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
 
 
 def _asked_in_vain(proposal: ProposalRecord) -> int:
-    """How many questions got no usable reply, if nothing came of the step for that; else 0."""
+    """How many questions got no usable reply, if the step failed for that reason; else 0."""
     lost = proposal.unusable
     if lost is not None and lost.all:
         return lost.asked
@@ -141,7 +141,7 @@ def _asked_in_vain(proposal: ProposalRecord) -> int:
 async def patiently(
     run: Run, work: Callable[[], Awaitable[Result]], patience: int = PATIENCE
 ) -> Result:
-    """Return what ``work`` does, begun again after a lost race, ``patience`` times at most."""
+    """Return the result of ``work``, retrying it after a lost race at most ``patience`` times."""
     for _ in range(patience):
         try:
             return await work()
@@ -151,9 +151,9 @@ async def patiently(
 
 
 async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
-    """Do the next piece of work, an epoch's end before the next step; None if nothing is left.
+    """Do the next piece of work, an epoch's end before a step; None if nothing is left.
 
-    Raises BudgetExhausted, TooManyErrors or LostRace with all answers kept, and NothingToLearn.
+    Raises BudgetExhausted, TooManyErrors or LostRace, keeping all answers, and NothingToLearn.
     """
     began = run.clock()
     checkout, candidate = await prepare(run)
@@ -167,7 +167,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
     run.listen(Decided(checkout, after, record))
     seconds = run.clock() - began
-    # in a thread: rollouts that were begun early go on meanwhile
+    # in a thread, so that prefetched rollouts continue meanwhile
     decided = await asyncio.to_thread(
         commit_decision, run, checkout, replace(candidate, record=record), after, seconds
     )
@@ -175,7 +175,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     if isinstance(record, BoundaryRecord):
         run.observer(StageFinished("epoch end", "recorded"))
         return BoundaryOutcome(record, commit, state, seconds)
-    assert decision is not None  # noqa: S101 - a step always comes to one
+    assert decision is not None  # noqa: S101 - a step always has one
     run.observer(StageFinished("decide", "recorded"))
     return StepOutcome(record, decision, commit, state, last_step_of(run, decided), seconds)
 
@@ -185,7 +185,7 @@ def _spent(meter: Meter) -> dict[str, object]:
 
 
 async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
-    """Do the next work up to its pushed candidate, or wholly if it is not a step with one."""
+    """Do the next step up to its pushed candidate; without a candidate, do all of the work."""
     checkout, candidate = await prepare(run)
     work = next_work(run, checkout, candidate)
     if candidate is None and isinstance(work, StepPlan):
@@ -197,9 +197,9 @@ async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
 
 
 async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Candidate | None]:
-    """The state to build on, with a valid score, and the candidate that a killed run left.
+    """The scored checkout to build on, and the candidate that a killed run left.
 
-    What was merged is confirmed first where that is due, as it is in a run that is ``ending``.
+    First tests the merged skill for confirmation if that is due, as it is when ``ending``.
     """
 
     def found() -> tuple[Position, Checkout]:
@@ -218,7 +218,7 @@ async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Ca
 def next_work(
     run: Run, checkout: ScoredCheckout, candidate: Candidate | None, *, only_epoch_end: bool = False
 ) -> StepPlan | int | None:
-    """The next step, or the epoch whose end comes first (unless it is scheduled); None for none."""
+    """The next step, or the epoch whose end comes first (unless scheduled); None if all is done."""
     due = boundary_due(run, checkout)
     ends = only_epoch_end or run.config.schedule.slow_update == "inline"
     if candidate is not None and isinstance(candidate.record, BoundaryRecord):
@@ -292,7 +292,7 @@ async def _propose_step(
 async def _propose_epoch_end(
     run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
 ) -> Candidate:
-    """After "slow update" and "meta skill" of SkillOpt; here the guidance passes the gate too."""
+    """SkillOpt's "slow update" and "meta skill", except that guidance must pass the gate too."""
     if epoch == 1:
         skill, record = first_epoch(run, checkout)
     else:
@@ -326,13 +326,13 @@ def _skill_after(checkout: ScoredCheckout, candidate: Candidate, decision: Decis
     return candidate.skill if decision.stays else checkout.skill
 
 
-# -- what a decision writes ----------------------------------------------------------------------
+# -- committing a decision -----------------------------------------------------------------------
 
 
 def commit_decision(
     run: Run, checkout: ScoredCheckout, candidate: Candidate, after: ScoredCheckout, seconds: float
 ) -> ScoredCheckout:
-    """Merge or revert the decided ``candidate`` in one push; ``after`` has the skill that stays."""
+    """Merge or revert the decided candidate in one push; ``after`` holds the resulting skill."""
     record, decision = candidate.record, candidate.record.decision
     stays = decision is not None and decision.stays
     skill = candidate.skill if stays else checkout.skill
@@ -353,7 +353,7 @@ def commit_decision(
     files: dict[str, str | None]
     if isinstance(record, StepRecord):
         basis, before = basis_of(run), checkout.state
-        # the candidate may have been taken over from before a change of the configuration
+        # a resumed candidate may be older than a change of the configuration
         changes["basis"] = basis if record.basis_sha256 == basis_sha256(basis) else before.basis
         heard = (note.id for note in record.proposal.reviewer_notes)
         changes["heard_notes"] = (*before.heard_notes, *heard)
@@ -371,7 +371,7 @@ def commit_decision(
             files[run.folder.meta_skill] = record.meta_skill.content + "\n"
     confirmed = None if checkout.state.provisional else checkout.state.confirmed
     if stays and confirmed is not None and reading(skill) == reading(checkout.skill):
-        # room for guidance is no other skill to the target
+        # to the target, an empty region for guidance does not change the skill
         changes["confirmed"] = confirmed.model_copy(update={"sha256": sha256(skill)})
         files[run.folder.confirmed_skill] = skill
     state = after.state.model_copy(update=changes)
@@ -396,8 +396,8 @@ def commit_decision(
 def _notes_event(
     run: Run, record: StepRecord, kept: Decision | None, state: State, skill: str
 ) -> Event:
-    """Reminders whose edits were rejected: a commit of their own on top of the revert."""
-    assert kept is not None  # noqa: S101 - they stay by a decision of their own
+    """Commit the reminders of rejected edits separately, on top of the revert."""
+    assert kept is not None  # noqa: S101 - the reminders have their own decision
     origin = f"notes of step {record.step}"
     state = state.model_copy(update=decided_snapshots(kept, skill, record.step, origin))
     entry = history_entry(
@@ -417,12 +417,12 @@ def _notes_event(
     return Event(entry, state, skill, {run.skill_path: skill, **best}, record)
 
 
-# -- what listeners hear -------------------------------------------------------------------------
+# -- events for listeners ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateProposed:
-    """The candidate's text is known; it is committed and pushed next."""
+    """The candidate's text is known; committing and pushing it comes next."""
 
     state: ScoredCheckout
     candidate: Candidate
@@ -430,23 +430,23 @@ class CandidateProposed:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The decision is known, and committed next; ``after`` has the skill that stays."""
+    """The decision is known; committing it comes next. ``after`` holds the resulting skill."""
 
     state: ScoredCheckout
     after: ScoredCheckout
     record: StepRecord | BoundaryRecord
 
 
-# -- what comes next, told without a look at tasks, models or remotes ------------------------------
+# -- the next piece of work, from the records alone: no tasks, models or remotes -------------------
 
-#: A step, the end of an epoch (with the step after it, if one is left), the end of the run, or
-#: nothing: because all is done, or because the skill solves everything already.
+#: A step, an epoch's end (with the next step, if one is left), the end of the run, or nothing,
+#: because all is done or because the skill already solves everything.
 NextWork = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
 
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """What is next in a run of ``total`` steps; a ``scheduled`` epoch's end waits."""
+    """The next work in a run of ``total`` steps; a ``scheduled`` epoch's end waits."""
 
     work: NextWork
     total: int

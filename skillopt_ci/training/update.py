@@ -1,4 +1,4 @@
-"""Update: how what analysts propose becomes the next document, and its reminders."""
+"""Update: turn the analysts' proposals into the next document and its reminders."""
 
 import json
 from collections import Counter
@@ -36,7 +36,7 @@ from skillopt_ci.training.replies import (
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The document after an update; the old one if none was usable, or the guard ``refused`` it."""
+    """The document after an update; the old one if no new one was usable or the guard refused."""
 
     skill: str
     outcome: Literal["updated", "skip_no_rewrite"] = "updated"
@@ -49,7 +49,7 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMode(Generic[Item]):
-    """One way to propose changes and to carry them out, in all that the stages need of it."""
+    """One way to propose changes and carry them out, with all that the stages need to know."""
 
     name: Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
     prompt_suffix: str
@@ -59,7 +59,7 @@ class UpdateMode(Generic[Item]):
     reply_tokens: int = MAX_OUTPUT_TOKENS
 
     def assignment(self, limit: int | None) -> str:
-        """Return the prompt section that says how much to propose; None is no limit."""
+        """Return the prompt section that says how much to propose; None means no limit."""
         if self.name != "full_rewrite_minibatch":
             return library.budget(self.noun, limit)
         return library.section(
@@ -88,7 +88,7 @@ async def _applied(skill: str, edits: Sequence[Edit], chat: OptimizerChat) -> Up
 
 
 def _nothing_new(before: str, after: str) -> str | None:
-    """A reason if all that an edit does is to state lines of the skill once more."""
+    """A reason to refuse an edit that only repeats lines of the skill."""
     had, has = (
         Counter(filter(None, (line.strip(" \t-*+") for line in text.split("\n"))))
         for text in (before, after)
@@ -107,7 +107,7 @@ async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: OptimizerC
 async def _rewritten(
     tokens: int, skill: str, edits: Sequence[Suggestion], chat: OptimizerChat
 ) -> Updated:
-    """Let the optimizer rewrite the skill by suggestions in words; raises for an outage."""
+    """Let the optimizer rewrite the skill according to suggestions; raises an outage."""
     if not edits:
         return Updated(skill)
     listed = json.dumps([as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
@@ -128,7 +128,7 @@ async def _rewritten(
 
 
 def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:
-    """Return the mode of a run; what its patches consist of is known only now, hence ``Any``."""
+    """Return a run's mode; the type of its items is known only at run time, hence ``Any``."""
     mode, tokens = optimizer.skill_update_mode, optimizer.rewrite_max_completion_tokens
     match mode:
         case "patch":
@@ -144,7 +144,7 @@ def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:
 async def update(
     skill: str, edits: Sequence[Any], *, mode: UpdateMode[Any], chat: OptimizerChat
 ) -> Updated:
-    """``skill`` with ``edits`` carried out, its protected parts byte for byte as before."""
+    """Carry out ``edits`` on ``skill``, keeping its protected parts byte for byte."""
     updated = await mode.carry_out(skill, edits, chat)
     document = restore_regions(skill, updated.skill)
     reason = chat.refuse(skill, document)
@@ -168,13 +168,13 @@ def _told(updated: Updated) -> str:
     return f"{applied} of {plural(len(updated.reports), 'edit')} applied"
 
 
-# Notes: reminders of rules that the skill has and that were not followed, for its appendix.
-# After "skill-aware reflection" of SkillOpt (reference 1.13), with one difference: notes pass the
-# gate as well, together with the step's edits and, where those are rejected, by themselves.
+# Notes: reminders, for the appendix, of rules that the skill has but the target did not follow.
+# They come from SkillOpt's "skill-aware reflection" (reference 1.13), except that notes must pass
+# the gate too: together with the step's edits or, if those are rejected, by themselves.
 
 
 def notes_from(optimizer: Optimizer) -> Collection[Source]:
-    """Whose notes are wanted; nobody's where whole documents are written."""
+    """The kinds of minibatch that yield notes; none if analysts write whole documents."""
     whole = optimizer.skill_update_mode == "full_rewrite_minibatch"
     if whole or not optimizer.use_skill_aware_reflection:
         return ()
@@ -189,9 +189,9 @@ async def take_notes(
     threshold: int,
     chat: OptimizerChat,
 ) -> NotesRecord | None:
-    """What the analysts' notes add to the appendix of ``body``, the updated skill; None for none.
+    """Add the analysts' notes to the appendix of ``body``, the updated skill; None without notes.
 
-    More notes than ``threshold`` (0: any number) are condensed by the optimizer.
+    The optimizer condenses an appendix of more than ``threshold`` notes (0: no limit).
     """
     proposed = [note for reflection in reflections for note in reflection.notes]
     if not proposed:
