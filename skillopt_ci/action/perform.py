@@ -377,7 +377,7 @@ def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
 
 
 def _refuse_unconfined(run: Run) -> None:
-    """Refuse to run programs that a stranger's change steers where they could read our secrets."""
+    """Refuse to run programs that an untrusted change controls if they could read our secrets."""
     config, splits = run.config, run.splits
     tasks = (*splits.train, *splits.selection, *splits.test)
     _, left = unconfined_programs(config, tasks, run.environment)

@@ -30,7 +30,7 @@ Block = dict[str, object]
 def anthropic_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """The whole body, with cache breakpoints after the system prompt and the last tool result."""
+    """The whole body; cache breakpoints follow the system prompt and, with tools used, the end."""
     limit = limit_in(settings)
     body: dict[str, object] = {"model": config.model}
     body["max_tokens"] = _DEFAULT_LIMIT if limit is None else limit

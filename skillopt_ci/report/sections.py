@@ -108,7 +108,7 @@ def _step_parts(record: StepRecord, links: Links) -> Iterator[str]:
 
 
 def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
-    """The applied edits, each with its evidence and a diff."""
+    """Applied edits, or the new document, as diffs; then other facts and edits not applied."""
     applied = proposal.applied_edits
     for number, edit in enumerate(applied[:_MOST_EDITS], start=1):
         kept = _prefixed(" ", edit.target) if edit.op == "insert_after" else ""

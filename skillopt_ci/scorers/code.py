@@ -235,7 +235,7 @@ def rubric_scorer(spec: RubricScorer, judge: Judge) -> Scorer:
 async def _ask_judge(
     spec: RubricScorer, judge: Judge, task: Task, _response: str, answer: str
 ) -> Score:
-    """The judge's score; a reply without a verdict is asked for once more."""
+    """The judge's score; asks once more if the reply has no verdict."""
     if fault := check_rubric_task(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
     prompt = rubric_prompt(spec, task, answer)

@@ -85,7 +85,7 @@ _MODES = {
     "rewrite_from_suggestions": "_rewrite",
     "full_rewrite_minibatch": "_full_rewrite",
 }
-#: How SkillOpt marks its own failures, as opposed to the model's; it scores both 0.
+#: How SkillOpt marks its own failures, as opposed to the model's; it scores them 0.
 _FAILURES = ("error:", "unexpected:", "task-timeout-")
 
 
