@@ -1,6 +1,6 @@
-"""The log, ancestry, and commit messages.
+"""Logs, ancestry and commit messages.
 
-A message is a subject, a wrapped body, and trailers that nothing in the text can forge.
+A message is a subject, a wrapped body, and trailers that its text cannot forge.
 """
 
 import re
@@ -19,9 +19,9 @@ _SUBJECT_WIDTH = 72
 _BODY_WIDTH = 76
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _TRAILER = re.compile(rf"({_KEY.pattern}):[ \t]*(.*)")
-#: What a forge would turn into a notification or use to close an issue.
+#: Matches what a forge would turn into a notification or use to close an issue.
 _REFERENCE = re.compile(r"(?<![\w.@])@(?=\w)|#(?=\d)|(?<=\bGH)-(?=\d)", re.IGNORECASE)
-#: Line starts with a meaning to git or a forge: comments, the end of a message, trailers.
+#: Line starts that git or a forge interprets: comments, the end of a message, trailers.
 _MEANINGFUL_LINE = re.compile(r"(?=#|;|---|[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+:)")
 _JOINER = "\u2060"
 
@@ -37,8 +37,8 @@ class CommitText(NamedTuple):
 def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
     """Compose a commit message; ``subject`` and ``body`` may hold untrusted text.
 
-    Raises ValueError without a trailer (the body's last paragraph could pose as them), or if a key
-    is not a word.
+    Raises ValueError if there are no trailers (the body's last paragraph could pass for them) or a
+    key is not a word.
     """
     if not trailers or not all(_KEY.fullmatch(key) for key in trailers):
         raise ValueError(f"trailers need keys of letters, digits and hyphens: {list(trailers)}")
@@ -48,7 +48,7 @@ def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
 
 
 def parse_trailers(text: str) -> dict[str, str]:
-    """The trailers of a message's last paragraph; the last of equal keys counts."""
+    """The trailers in a message's last paragraph; if a key repeats, the last value counts."""
     paragraphs = re.split(r"\n[ \t]*\n", text.strip("\n"))
     if len(paragraphs) < 2:  # noqa: PLR2004
         return {}
@@ -90,7 +90,7 @@ def _body(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip("\n"))
 
 
-#: How ``git log`` writes what :meth:`Commit.parse` reads.
+#: The ``git log`` format that :meth:`Commit.parse` reads.
 COMMIT_FORMAT = "--format=%H%n%P%n%an <%ae>%n%cI%n%B"
 
 
@@ -123,7 +123,7 @@ def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
 
 
 def parents(git: Git, commit: str) -> tuple[str, ...]:
-    """None if a shallow clone lacks the commit itself."""
+    """Empty if a shallow clone lacks the commit itself."""
     found = objects.find(git, f"{commit}^{{commit}}")
     head = b"" if found is None else found.content.partition(b"\n\n")[0]
     return tuple(parent.decode() for parent in re.findall(rb"^parent (.+)$", head, re.MULTILINE))
@@ -138,7 +138,7 @@ def day(git: Git, commit: str) -> str:
 
 
 def cut_off(git: Git, shallow_file: Path, one: str, other: str) -> bool:
-    """Whether a shallow clone hides how two commits are related."""
+    """Whether a shallow clone lacks history that relates two commits."""
     if not shallow_file.exists():
         return False
     ends = set(shallow_file.read_text(encoding="utf-8").split())

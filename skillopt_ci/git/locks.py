@@ -1,4 +1,4 @@
-"""One training process per run and repository; it begins by clearing what a killed one left."""
+"""Allow one training process per run and repository; clear locks that a killed one left."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +11,16 @@ from skillopt_ci.errors import LostRace, RepositoryError
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import deleted, worktrees
 
-#: git holds the lock of a ref for an instant, and for as long as a hook takes: a lock of this age
-#: that no git at work here can own was left by a killed one.
+#: git holds the lock of a ref only for an instant, or while a hook runs. A lock of this age that no
+#: running git here can own was left by a killed one.
 STALE_SECONDS = 30.0
 _LOOK_AGAIN_SECONDS = 0.25
 
 _PROC = Path("/proc")
 _LOCKS = _PROC / "locks"
-#: What git locks or writes beside the refs themselves when it moves or fetches some.
+#: Files besides the refs that git locks or writes when it moves or fetches refs.
 _BESIDE_REFS = ("packed-refs.lock", "packed-refs.new", "shallow.lock")
-#: Commands that run for long and lock no ref; other runs of ours have the first three at work.
+#: Long-running commands that lock no ref; other runs of ours keep the first three running.
 _READERS = {
     "cat-file", "hash-object", "mktree", "diff", "fsmonitor--daemon", "grep", "log", "show",
 }  # fmt: skip
@@ -28,7 +28,7 @@ _READERS = {
 
 @contextmanager
 def run_lock(common_dir: Path, run: str) -> Iterator[None]:
-    """Hold the lock of ``run``; the kernel lets go of it when the process dies.
+    """Hold the lock of ``run``; the kernel releases it when the process dies.
 
     Raises LostRace at once if another process holds it.
     """
@@ -51,9 +51,9 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
 
 
 def is_held(common_dir: Path, run: str) -> bool:
-    """Whether a process holds the lock of ``run``, as far as Linux tells.
+    """Whether a process holds the lock of ``run``, as far as Linux can tell.
 
-    An attempt to take the lock, however short, could make a command fail that begins just now.
+    Taking the lock to find out, however briefly, could make a command that is starting fail.
     """
     try:
         inode = (common_dir / "skillopt-ci" / f"{run}.lock").stat().st_ino
@@ -73,10 +73,10 @@ def clear_stale_locks(
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Remove locks that a killed git left on the refs ``names``, and on what all refs share.
+    """Remove locks that a killed git left on the refs ``names`` and on files shared by all refs.
 
-    Call it with the run's lock held. Young locks are waited for. Raises RepositoryError if a git
-    that is at work keeps one.
+    Call it while holding the run's lock. It waits for young locks. Raises RepositoryError if a
+    running git keeps one.
     """
     files = [common_dir / name for name in (*(f"{ref}.lock" for ref in names), *_BESIDE_REFS)]
     files += [file for ref in names for file in (common_dir / deleted(ref)).glob("*.lock")]
@@ -84,7 +84,7 @@ def clear_stale_locks(
     while left := [(file, seen) for file in files if (seen := _written(file)) is not None]:
         worker = _git_at_work(git)
         for file, seen in left:
-            # absolute: the clock may have been put back
+            # absolute, in case the clock was set back
             age = abs(clock() - seen)
             if worker is None and age >= STALE_SECONDS and _written(file) == seen:
                 try:
@@ -120,7 +120,7 @@ def _written(file: Path) -> float | None:
 
 
 def _git_at_work(git: Git) -> str | None:
-    """Name a git process that works in this repository and may lock refs, as far as Linux tells."""
+    """Name a git process in this repository that may lock refs, as far as Linux can tell."""
     places = [Path(facts["worktree"]).resolve() for facts in worktrees(git)]
     for process in _PROC.glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Read files out of commits; write blobs, trees and commits; merge trees without a checkout.
+"""Read files from commits; write blobs, trees and commits; merge trees without a checkout.
 
 Every function raises RepositoryError if git cannot read or write its database.
 """
@@ -19,7 +19,7 @@ _NOT_A_FILE = {
     SUBMODULE: "a submodule; files in it belong to another repository",
     TREE: "a folder",
 }
-#: No tree has these names, in whatever case: some file systems ignore it.
+#: No tree may have these names, in any case: some file systems ignore case.
 _NO_NAMES = ("", ".", "..", ".git")
 
 #: Writes a commit with a tree, parents and a message, and returns its name.
@@ -27,7 +27,7 @@ CommitWriter = Callable[[Git, str, Sequence[str], str], str]
 
 
 class Object(NamedTuple):
-    """What the database has under a name; ``kind`` is blob, tree, commit or tag."""
+    """An object in git's database; ``kind`` is blob, tree, commit or tag."""
 
     oid: str
     kind: str
@@ -35,15 +35,15 @@ class Object(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a tree has under a name: mode as git writes it, and the object's name."""
+    """An entry of a tree: the mode as git writes it, and the object's name."""
 
     mode: str
     oid: str
 
 
 def find(git: Git, name: str) -> Object | None:
-    """The object that ``name`` means in git's notation, None if it means none."""
-    if "\n" in name:  # git would take it for two requests
+    """The object that ``name`` denotes in git's notation, or None."""
+    if "\n" in name:  # git would read two requests
         return None
     request = name.encode("utf-8", "surrogateescape") + b"\n"
     return git.ask("cat-file", "--batch", request=request, read=_read_object)
@@ -101,19 +101,19 @@ def parse_tree(content: bytes, oid_bytes: int) -> Mapping[str, Entry]:
 
 
 def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
-    """Its objects need not be here in a partial clone."""
+    """In a partial clone, the objects need not be present."""
     kinds = {TREE: "tree", SUBMODULE: "commit"}
     lines = (
         f"{entry.mode} {kinds.get(entry.mode, 'blob')} {entry.oid}\t{name}\0"
         for name, entry in entries.items()
     )
-    # git puts them in order; an empty line ends the tree
+    # git sorts them; an empty line ends the tree
     request = "".join((*lines, "\0")).encode("utf-8", "surrogateescape")
     return git.ask("mktree", "-z", "--missing", "--batch", request=request, read=_read_line)
 
 
 def file_entry(git: Git, tree: str, path: str) -> Entry | None:
-    """None if nothing is at ``path``; RepositoryError if it is not a regular file."""
+    """None if there is nothing at ``path``; RepositoryError if it is not a regular file."""
     found = _entry(git, tree, path)
     if found is not None and found.mode in _NOT_A_FILE:
         raise RepositoryError(f"{path} in commit {tree[:12]} is {_NOT_A_FILE[found.mode]}")
@@ -131,7 +131,7 @@ def _entry(git: Git, tree: str, path: str) -> Entry | None:
 
 
 def read_file(git: Git, tree: str, path: str) -> str | None:
-    """None if nothing is at ``path``; RepositoryError if it is not a regular file of UTF-8."""
+    """None if there is nothing at ``path``; RepositoryError if it is not a regular UTF-8 file."""
     found = file_entry(git, tree, path)
     if found is None:
         return None
@@ -150,9 +150,9 @@ def read_file(git: Git, tree: str, path: str) -> str | None:
 
 
 def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
-    """Write ``tree`` with new texts at some paths (None removes); modes of existing files stay.
+    """Write ``tree`` with new texts at some paths (None removes); existing files keep their modes.
 
-    Raises RepositoryError for a path that cannot be a file.
+    Raises RepositoryError if a path cannot be a file.
     """
     entries: dict[tuple[str, ...], Entry | None] = {}
     for path, text in changes.items():
@@ -191,9 +191,9 @@ def _changed(
 
 
 def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
-    """Write a commit, signed if ``commit.gpgsign`` says so.
+    """Write a commit, signed if ``commit.gpgsign`` is set.
 
-    Raises RepositoryError if git does not know who is committing, or cannot sign.
+    Raises RepositoryError if git has no committer identity or cannot sign.
     """
     signing = ("-S",) if signs(git) else ()
     lineage = [word for parent in parents for word in ("-p", parent)]
@@ -219,14 +219,14 @@ def require_identity(git: Git) -> None:
 
 
 class TakeIn(NamedTuple):
-    """The merged tree, or the paths over which the two sides disagree."""
+    """The merged tree, or the paths in conflict."""
 
     tree: str | None
     conflicts: tuple[str, ...] = ()
 
 
 def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn:
-    """Merge commit ``theirs`` into ``ours`` without a checkout; ``keep`` stays as ours has it."""
+    """Merge commit ``theirs`` into ``ours`` without a checkout, keeping our side of ``keep``."""
     how = ("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z")
     merged = git.attempt(*how, ours, theirs)
     if merged.status not in (0, 1):
@@ -235,7 +235,7 @@ def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn
             hint="It takes git 2.38 or newer.",
         )
     tree, *conflicts = merged.text.rstrip("\0").split("\0")
-    # a file in whose place the other side has a folder is called by its side
+    # where one side has a file and the other a folder, git appends the side to the file's name
     conflicts = [path.removesuffix(f"~{ours}").removesuffix(f"~{theirs}") for path in conflicts]
     kept = tuple(f"{path}/" for path in keep)
     if left := tuple(path for path in conflicts if not f"{path}/".startswith(kept)):

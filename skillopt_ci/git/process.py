@@ -1,8 +1,8 @@
-"""Run git: one process per command, or one that stays and answers request after request.
+"""Run git: one process per command, or one that keeps running and answers many requests.
 
 GitPython finds the repository (:func:`skillopt_ci.git.refs.find`). It cannot run git for us: it
-only adds variables to the environment and never takes away those that hooks set, and its object
-database knows no SHA-256 and does not sync to disk what it writes.
+only adds environment variables and never removes those that hooks set, and its object database
+does not support SHA-256 or sync its writes to disk.
 """
 
 import os
@@ -21,8 +21,8 @@ from skillopt_ci.errors import RepositoryError
 
 Answer = TypeVar("Answer")
 
-#: What git hooks and aliases hand to their children; it would redirect us to their repository or
-#: index. ``GIT_CONFIG_*`` stays: credentials travel in it.
+#: Variables that git hooks and aliases pass to their children. They would redirect us to another
+#: repository or index. ``GIT_CONFIG_*`` stays: it carries credentials.
 _INHERITED = re.compile(
     "GIT_(DIR|WORK_TREE|INDEX_FILE|PREFIX|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR"
     "|NAMESPACE|SHALLOW_FILE|GRAFT_FILE|NO_REPLACE_OBJECTS|REPLACE_REF_BASE|IMPLICIT_WORK_TREE"
@@ -33,13 +33,13 @@ _ENVIRONMENT = {
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
-    # we parse git's messages: they must be English
+    # we parse git's messages, so they must be in English
     "LANGUAGE": "C",
     "LC_ALL": "C",
 }
 
-#: User settings under which plumbing would write beside the private index, sign or encode
-#: differently, guess an identity, or start housekeeping in the background.
+#: Overrides user settings that would make plumbing write outside the private index, sign or encode
+#: differently, guess an identity, or start background housekeeping.
 _SETTINGS = (
     "core.splitIndex=false",
     "core.sparseCheckout=false",
@@ -49,7 +49,7 @@ _SETTINGS = (
     "i18n.commitEncoding=UTF-8",
     "i18n.logOutputEncoding=UTF-8",
     "maintenance.auto=false",
-    # a file that was renamed on one side only is no reason to look into all others
+    # without this, a file renamed on one side makes git compare it with all others
     "merge.renames=false",
     "user.useConfigOnly=true",
 )
@@ -59,23 +59,24 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 class BatchProcess:
-    """Requests to one process, started with the first of them.
+    """A process for many requests, started by the first one.
 
-    Its standard input closes when this object is dropped and when we end, however that happens, and
-    that ends it. It is restarted when it died: Ctrl-C, for one, reaches the whole process group.
+    It ends when its standard input closes: when this object is dropped or we end, in whatever way.
+    If it died it is restarted: Ctrl-C, for example, reaches the whole process group.
     """
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._command, self._environ = command, environ
         self.process: subprocess.Popen[bytes] | None = None
         self._lock = Lock()
-        # a file, since a pipe that nobody reads fills up
+        # a file, since an unread pipe would fill up
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
 
     def ask(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
-        """Send ``request``, perhaps twice, and return what ``read`` reads: the whole answer.
+        """Send ``request`` and return the answer, all of which ``read`` must consume.
 
-        Where the stream ends too early, both raise EOFError.
+        ``read`` raises EOFError if the stream ends early. Then the request is sent once more, and a
+        second EOFError is raised.
         """
         with self._lock:
             try:
@@ -107,7 +108,7 @@ class BatchProcess:
             self._end()
             raise EOFError(message) from None
         except BaseException:
-            # the rest of this answer would be taken for the next one
+            # the rest of this answer would be read as the next one
             self._end()
             raise
 
@@ -122,18 +123,18 @@ class BatchProcess:
 
     def __del__(self) -> None:
         self._end()
-        if hasattr(self, "_errors"):  # none was made where the disk is full
+        if hasattr(self, "_errors"):  # missing if the disk was full
             self._errors.close()
 
 
 def redact(text: str) -> str:
-    """Take user names and tokens out of URLs, and bytes that are not text."""
+    """Remove user names and tokens from URLs, and bytes that are not text."""
     return _USERINFO.sub("***@", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a git process printed; ``stderr`` is redacted."""
+    """A git process's exit status and output; ``stderr`` is redacted."""
 
     status: int
     stdout: bytes
@@ -141,13 +142,13 @@ class Result:
 
     @property
     def text(self) -> str:
-        """Standard output; file names that are not UTF-8 survive as surrogates."""
+        """Standard output; bytes that are not UTF-8 become surrogates."""
         return self.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """The git command, run in ``folder`` with ``env`` on top of the cleaned environment."""
+    """The git command, run in ``folder`` with ``env`` added to the cleaned environment."""
 
     folder: Path
     env: Mapping[str, str] = field(default_factory=dict)
@@ -161,11 +162,11 @@ class Git:
     def attempt(self, *args: str, stdin: bytes = b"", seconds: float | None = None) -> Result:
         """Run ``git <args>``, whatever its exit status; RepositoryError if git is missing.
 
-        After ``seconds`` it is ended: only for what leaves no locks behind.
+        git is terminated after ``seconds``: use this only for commands that take no locks.
         """
         pipe = subprocess.PIPE
         try:
-            # not `run`, which kills git on Ctrl-C before it can remove its locks
+            # `subprocess.run` would kill git on Ctrl-C before it can remove its locks
             with subprocess.Popen(  # noqa: S603
                 self._command(args),
                 env=self._environ(args[0]),
@@ -183,13 +184,13 @@ class Git:
         return Result(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))
 
     def remember(self, *args: str) -> Result:
-        """For settings, which stay while we run."""
+        """Like :meth:`attempt`, but run only once: for settings."""
         if args not in self._remembered:
             self._remembered[args] = self.attempt(*args)
         return self._remembered[args]
 
     def ask(self, *args: str, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
-        """Send ``request`` to ``git <args>``, a process that stays; RepositoryError if it ends."""
+        """Send ``request`` to the lasting process ``git <args>``; RepositoryError if it ends."""
         if args not in self.batches:
             self.batches[args] = BatchProcess(self._command(args), self._environ(args[0]))
         try:
@@ -213,7 +214,7 @@ class Git:
         return tuple(self.text(*args).split("\0")[:-1])
 
     def succeeds(self, *args: str) -> bool:
-        """Whether ``git <args>`` exits with 0; 1 means no, more is a RepositoryError."""
+        """Whether ``git <args>`` exits with 0; 1 means no, anything else is a RepositoryError."""
         return self.run(*args, most=1).status == 0
 
     def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:

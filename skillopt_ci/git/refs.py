@@ -1,4 +1,4 @@
-"""The repository, the refs of a run, and how local refs are moved: all together or not at all."""
+"""The repository, the refs of a run, and atomic moves of local refs."""
 
 import os
 import re
@@ -15,7 +15,7 @@ HEADS = "refs/heads/"
 _BROKEN = re.compile(r"ignoring broken ref (\S+)")
 #: `<old> <new> Ada <ada@example.org> 1700000000 +0000<tab>reason`
 _REFLOG_LINE = re.compile(rb"^[0-9a-f]{40,64} ([0-9a-f]{40,64}) ", re.MULTILINE)
-#: What to do about a ref that is locked or broken.
+#: Hint for a ref that is locked or broken.
 HOW_TO_REPAIR = (
     "The next `skillopt-ci step` or `run` repairs the refs of its run. For any other: remove the "
     "lock once no git is at work here; of a broken ref, the last line of its file in .git/logs "
@@ -25,12 +25,12 @@ _MOVED = ("but expected", "reference already exists", "unable to resolve referen
 
 
 def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
-    """The repository around ``start``: git in its worktree, and what all worktrees share."""
+    """Find the repository around ``start``: git in its worktree, and the shared git folder."""
     folder = start if start.is_dir() else start.parent
     if not folder.is_dir():
         raise RepositoryError(f"{start}: no such folder")
     try:
-        # imported late: it looks for git, and takes a tenth of a second
+        # imported late: it searches for git and takes a tenth of a second
         from git import InvalidGitRepositoryError, Repo  # noqa: PLC0415
     except ImportError as error:
         raise RepositoryError("git is not installed", hint=str(error).split("\n")[0]) from error
@@ -60,7 +60,7 @@ def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
             hint=f"git config --global --add safe.directory {folder}",
         )
     if head.status != 0:
-        # git itself names no branch whose ref is broken
+        # git does not name a branch whose ref is broken
         current = (git_dir / "HEAD").read_text(errors="replace").removeprefix("ref: ").strip()
         if (common_dir / current).is_file():
             raise _broken_here(current)
@@ -81,7 +81,7 @@ def choose_remote(git: Git, name: str | None) -> str | None:
 
 
 class RunRefs(NamedTuple):
-    """Full names of the refs that a run reads and writes."""
+    """Full names of a run's refs."""
 
     base: str
     skills: str
@@ -105,7 +105,7 @@ def tracking(remote: str, ref: str) -> str:
 
 
 def deleted(ref: str) -> str:
-    """Name the folder of refs that keep what ``ref`` held when it was deleted on the remote."""
+    """Name the folder of refs that preserve ``ref`` after it was deleted on the remote."""
     return f"refs/skillopt-ci/deleted/{branch(ref)}"
 
 
@@ -115,14 +115,14 @@ def written(run_refs: RunRefs, remote: str | None) -> tuple[str, ...]:
 
 
 class Move(NamedTuple):
-    """A ref to be moved; None stands for absence, before or after."""
+    """A move of a ref from ``old`` to ``new``; None means that the ref does not exist."""
 
     ref: str
     old: str | None
     new: str | None
 
     def instruction(self) -> bytes:
-        """For ``git update-ref --stdin -z``, to which zeros are absence; nothing if it stays so."""
+        """Input for ``git update-ref --stdin -z``: zeros mean absence; empty if both are absent."""
         if not (known := self.old or self.new):
             return b""
         absent = "0" * len(known)
@@ -130,15 +130,15 @@ class Move(NamedTuple):
 
 
 def read(git: Git, *names: str) -> dict[str, str]:
-    """RepositoryError if one is broken."""
+    """Raises RepositoryError if a ref is broken."""
     found = _list(git, *names)
     return {name: found[name][0] for name in names if name in found}
 
 
 def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
-    """Read the run's own branches, which are about to move, and ``others``, names or prefixes.
+    """Read the run's own branches before moving them, and ``others`` (names or prefixes).
 
-    Raises RepositoryError if one of the run's branches is checked out, or broken.
+    Raises RepositoryError if one of the run's branches is checked out or broken.
     """
     found = _list(git, *run_refs.own, *others)
     checked_out = any(found[name][1] for name in run_refs.own if name in found)
@@ -187,9 +187,9 @@ def repair(
     remote: str | None,
     tell: Callable[[str], None],
 ) -> None:
-    """Restore those of ``names`` whose file is empty or garbage, from the reflog or the remote.
+    """Restore refs in ``names`` whose file is empty or garbage from the reflog or the remote.
 
-    Call it with the run's lock held. Raises RepositoryError if neither knows the commit.
+    Call it while holding the run's lock. Raises RepositoryError if neither knows the commit.
     """
     for name in _broken(git.run("for-each-ref", *names), names):
         file, commit = common_dir / name, _last_in_reflog(git, common_dir / "logs" / name)
@@ -200,7 +200,7 @@ def repair(
                 f"git update-ref {name} COMMIT\nWithout the second command it starts afresh.",
             )
         try:
-            # the way git does it, which itself will not touch a broken ref
+            # as git does it; git itself refuses to touch a broken ref
             lock = file.with_name(f"{file.name}.lock")
             with lock.open("x", encoding="ascii") as stream:
                 stream.write(f"{commit}\n")
@@ -227,9 +227,9 @@ def _last_in_reflog(git: Git, log: Path) -> str | None:
 
 
 def move(git: Git, moves: Sequence[Move], reason: str) -> None:
-    """Move refs in one transaction, each only from where it is expected to be.
+    """Move refs in one transaction, each only from its expected commit.
 
-    Raises LostRace if one is elsewhere, PushRefused if a hook objects, else RepositoryError.
+    Raises LostRace if a ref is elsewhere, PushRefused if a hook objects, else RepositoryError.
     """
     if all(each.old == each.new for each in moves):
         return

@@ -1,4 +1,4 @@
-"""Talk to the remote: its refs, fetches by explicit refspec, pushes that expect a state.
+"""Talk to the remote: list refs, fetch explicit refspecs, push with an expected state.
 
 All but :func:`push` raise InfrastructureError if the remote cannot be read.
 """
@@ -22,15 +22,15 @@ _RACE = re.compile(
     r"\((stale info|fetch first|non-fast-forward|needs force|already exists"
     r"|incorrect old value provided|remote ref updated since checkout)\)"
     r"|is at [0-9a-f]+ but expected|reference already exists|remote ref does not exist"
-    # of another push that is at work on the same ref, or was a moment ago
+    # another push is updating the same ref, or has just done so
     r"|unable to resolve reference|reference is missing but expected|reference does not exist"
 )
 _LOCKED = re.compile(r"(/[^'\n]+(?:\.lock|/packed-refs\.new))'?: File exists")
-#: Seconds between tries of a push that met a lock: a living git gives it up long before the last.
+#: Seconds between tries of a push that met a lock; a live git releases it long before the last.
 _LOCK_PAUSES = (0.5, 1, 2, 4, 8)
-#: A remote that has not listed its refs by then is as good as out of reach.
+#: A remote that has not listed its refs by then counts as unreachable.
 ANSWER_SECONDS = 30.0
-#: Leave alone what else the user's configuration would have a fetch do.
+#: Fetch without the side effects that the user's configuration may ask for.
 _FETCH = (
     "fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules",
     "--no-write-fetch-head", "--no-auto-maintenance",
@@ -39,14 +39,14 @@ _PUSH = ("push", "--porcelain", "--atomic", "--no-follow-tags", "--no-recurse-su
 
 
 class _Cause(NamedTuple):
-    """A pattern of git's messages, in any case; what it means; what to do about it."""
+    """A case-insensitive pattern of git's messages, its meaning, and what to do about it."""
 
     pattern: str
     meaning: str
     hint: str
 
 
-#: The server decided against single refs.
+#: The server rejected individual refs.
 _DECISIONS: tuple[_Cause, ...] = (
     _Cause(
         r"GH006|GH013|protected branch|rule violations|deletion prohibited",
@@ -116,9 +116,9 @@ def heads(git: Git, remote: str, *patterns: str) -> dict[str, str]:
 
 
 def choose_base(git: Git, remote: str | None, configured: str | None, *, guess: bool) -> str:
-    """The base branch: configured, else the remote's default, else the one checked out.
+    """The base branch: the configured one, else the remote's default, else the one checked out.
 
-    With ``guess`` that also counts if the remote cannot be read.
+    With ``guess``, an unreadable remote is ignored instead of raising.
     """
     if configured:
         return configured
@@ -146,14 +146,14 @@ def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
 
 
 def fetch_object(git: Git, remote: str, ref: str) -> None:
-    """Fetch what a ref of the remote points at, without a ref of our own for it."""
+    """Fetch the object that a remote ref points at without creating a local ref."""
     _asked(git, remote, *_FETCH, remote, ref)
 
 
 def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
-    """Move refs of the remote, all or none, each only from where it is expected to be.
+    """Move refs of the remote atomically, each only from its expected commit.
 
-    Raises LostRace if one is elsewhere, PushRefused (which says why) otherwise.
+    Raises LostRace if a ref is elsewhere, otherwise PushRefused with the reason.
     """
     leases = (f"--force-with-lease={move.ref}:{move.old or ''}" for move in moves)
     refspecs = (f"{move.new or ''}:{move.ref}" for move in moves)
