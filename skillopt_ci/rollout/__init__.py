@@ -1,1 +1,1 @@
-"""Rollouts: the target model works on tasks under a skill, and each attempt gets an outcome."""
+"""Rollouts: the target model works on tasks with a skill, and each attempt is scored."""

@@ -1,4 +1,4 @@
-"""One attempt at one task: work, keep, grade; again where infrastructure spoilt it."""
+"""One attempt at one task: work, store, grade; retry after infrastructure errors."""
 
 import asyncio
 import random
@@ -39,10 +39,10 @@ from skillopt_ci.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 
-#: Most that is kept of what an agent leaves behind.
+#: Largest size of an agent's artifacts.
 ARTIFACT_BYTES = 100_000_000
 
-#: What becomes of work that is not graded, or whose grader failed.
+#: The status of an attempt without a grade, by how its work ended.
 _UNGRADED = {
     "done": Status.GRADER_ERROR,
     "refused": Status.REFUSED,
@@ -52,23 +52,23 @@ _UNGRADED = {
 
 class Grading(Protocol):
     async def grade(self, task: Task, attempt: Attempt) -> Score:
-        """The score; raises :class:`GraderError` when the grader is at fault."""
+        """Return the score; raises :class:`GraderError` if the grader fails."""
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
-        """What a score depends on besides the attempt; None where that is unknown."""
+        """What a score depends on besides the attempt; None if unknown."""
 
     def keeps_computer(self, task: Task) -> bool:
-        """Whether the agent's own computer is graded on."""
+        """Whether grading uses the agent's own computer."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRunner:
     """Makes attempts.
 
-    Without a ``pool`` there are no computers, without a ``cache`` nothing is kept. What an agent
-    consumed that no metered client knows of is charged to ``meter``. ``sleep`` and ``draw`` are
-    for the pauses before further tries. The results of ``evidence`` stages have their artifacts.
-    ``redact`` takes secrets out of what the work left, before it is graded and kept.
+    Without a ``pool`` there are no computers; without a ``cache`` nothing is stored. Usage that an
+    agent reports but no metered client saw is charged to ``meter``. ``sleep`` and ``draw`` make
+    the pauses before retries. Rollouts of ``evidence`` stages include artifacts. ``redact`` removes
+    secrets from the work before it is graded and stored.
     """
 
     solver: Solver
@@ -84,7 +84,7 @@ class AttemptRunner:
     redact: Redact = unchanged
 
     async def __call__(self, request: AttemptRequest) -> Rollout:
-        """Make the attempt; raises what is not the task's: a wrong setting, a used-up budget."""
+        """Make the attempt; raises errors that are not the task's: bad settings, spent budgets."""
         with in_attempt(request):
             self.record(AttemptStarted(self.solver.name, sha256(request.skill)))
             try:
@@ -98,7 +98,7 @@ class AttemptRunner:
         return rollout
 
     async def _tried(self, request: AttemptRequest) -> Rollout:
-        # a chat answer was tried as often as `model.target.retries` says already
+        # for a chat answer, the client has already retried, as `model.target.retries` says
         retries = 0 if self._chats else self.settings.retries
         failure = ""
         for number in range(retries + 1):
@@ -113,7 +113,7 @@ class AttemptRunner:
         return _without_work(request, Status.ERROR, failure, retries)
 
     def kept(self, request: AttemptRequest) -> bool:
-        """Whether the work was done and kept before; a chat answer never is."""
+        """Whether the work is stored already; a chat answer never is."""
         key = self.key(request)
         return self.cache is not None and bool(key) and self.cache.store.get(key) is not None
 
@@ -125,7 +125,7 @@ class AttemptRunner:
 
     @property
     def _chats(self) -> bool:
-        """Whether an attempt is one chat call: its client tries again, and its answer is cached."""
+        """Whether an attempt is one chat call, which its client retries and caches."""
         return isinstance(self.solver, ChatSolver)
 
     def _limits(self, task: Task) -> AttemptLimits:
@@ -205,7 +205,7 @@ class AttemptRunner:
     async def _with_artifacts(
         self, attempt: Attempt, task: Task, computer: Computer | None
     ) -> Attempt:
-        """Add what the work left behind; more than can be taken is the agent's own error."""
+        """Add the work's artifacts; if they cannot be exported, that is the agent's error."""
         if computer is None or self.pool is None or attempt.artifacts:
             return attempt
         paths = self.pool.block(task).artifacts
@@ -279,7 +279,7 @@ def _rollout(request: AttemptRequest, attempt: Attempt, status: Status, score: S
 
 
 def redacted_work(attempt: Attempt, redact: Redact) -> Attempt:
-    """``attempt`` without secrets: before grading, so that a kept one is graded the same."""
+    """Redact secrets before grading, so that a stored attempt gets the same grade."""
     if redact is unchanged:
         return attempt
     return replace(
@@ -293,9 +293,9 @@ def redacted_work(attempt: Attempt, redact: Redact) -> Attempt:
 
 
 def redacted_tar(archive: bytes, redact: Redact) -> bytes:
-    """The tar with the secrets taken out of its files' contents; itself where there are none."""
+    """The tar with secrets removed from its files' contents; unchanged if there are none."""
 
-    def redacted(content: bytes) -> bytes:  # what is no UTF-8 passes through as it is
+    def redacted(content: bytes) -> bytes:  # bytes that are not UTF-8 pass unchanged
         return redact(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     if not archive or redacted(archive) == archive:

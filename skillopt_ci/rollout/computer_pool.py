@@ -1,4 +1,4 @@
-"""A computer for each attempt, with the task's files and set-up done."""
+"""Provide a computer for each attempt, with the task's files and set-up."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -20,14 +20,14 @@ _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class ComputerPool:
-    """Computers for tasks: ``base`` is what each gets, ``common`` what every task adds to that."""
+    """Computers for tasks: all have ``base``, and ``common`` is added for every task."""
 
     computers: Computers
     base: ComputerSpec = field(default_factory=ComputerSpec)
     common: ComputerTask | None = None
 
     def block(self, task: Task) -> ComputerBlock:
-        """What ``task`` asks for, with what all tasks have in common."""
+        """The configuration of the computer for ``task``, including what all tasks share."""
         own = ComputerBlock() if task.computer is None else task.computer.block
         return own.over(None if self.common is None else self.common.block)
 
@@ -46,7 +46,7 @@ class ComputerPool:
 
     @asynccontextmanager
     async def prepared(self, task: Task, seconds: float) -> AsyncIterator[Computer]:
-        """A computer with ``task``'s files and set-up; ComputerFailure if not in ``seconds``."""
+        """A computer set up for ``task``; ComputerFailure if that takes more than ``seconds``."""
         async with AsyncExitStack() as opened:
             async with _within(seconds, task):
                 computer = await opened.enter_async_context(self.open(task))
@@ -94,7 +94,7 @@ async def _within(seconds: float, task: Task) -> AsyncIterator[None]:
 def open_computer_pool(
     config: Config, root: Path, environ: Mapping[str, str]
 ) -> ComputerPool | None:
-    """The computers that are configured, if any; raises UsageError for files not there."""
+    """The configured computers, if any; raises UsageError for missing files."""
     settings, block = config.rollout.computer, config.rollout.task
     if settings is None:
         return None
@@ -106,8 +106,8 @@ def open_computer_pool(
 
 
 def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers:
-    """The kind of computer that is configured; ``environ`` has PATH and Docker's variables."""
-    # Imported late: runs that only chat need none of it.
+    """The configured kind of computer; ``environ`` provides PATH and Docker's variables."""
+    # Imported late: runs that only chat do not need these.
     from skillopt_ci.computer.docker import Containers  # noqa: PLC0415
     from skillopt_ci.computer.local import Unconfined  # noqa: PLC0415
     from skillopt_ci.computer.sandbox import Sandboxes  # noqa: PLC0415

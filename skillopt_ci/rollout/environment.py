@@ -1,4 +1,4 @@
-"""Environments: where tasks come from, how one is attempted, how an attempt is graded."""
+"""Environments: where tasks come from, how they are attempted, and how attempts are graded."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -17,17 +17,17 @@ from skillopt_ci.skill.edits import Source
 from skillopt_ci.tasks.task import Task
 
 Split = Literal["train", "selection", "test"]
-#: Grades what an attempt left behind; raises GraderError when the grader is at fault.
+#: Grades an attempt; raises GraderError if the grader fails.
 Grader = Callable[[Task, Attempt], Awaitable[Score]]
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the run can lend an environment.
+    """The parts of a run that an environment can use.
 
-    ``client`` is cached, metered and held to the budgets: all model calls go through it.
-    ``solver`` is the configured one, ``grade`` grades by the task's or the run's scorer.
-    ``computers`` is None where the configuration has none; ``root`` is the configuration's folder.
+    All model calls must go through ``client``, which caches, meters and enforces budgets.
+    ``solver`` is the configured one; ``grade`` uses the task's or the run's scorer. ``computers``
+    is None if none are configured; ``root`` is the configuration's folder.
     """
 
     client: ChatClient
@@ -43,12 +43,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Reflecting:
-    """What there is to reflect on: the measured ``rollouts`` of one batch under ``skill``.
+    """The input of reflection: the measured ``rollouts`` of one batch under ``skill``.
 
-    ``update_mode`` says what a patch consists of, ``budget`` how many edits one may propose (None:
-    as many as it likes). ``gradient`` are the settings of the stage. ``step_buffer`` tells of
-    earlier steps, with what reviewers ask for, and ``meta_skill`` of earlier epochs. Notes for the
-    appendix are wanted of the kinds ``notes_from``. ``seed`` shuffles.
+    ``update_mode`` says what a patch consists of, ``budget`` how many edits it may propose (None:
+    no limit). ``gradient`` has the stage's settings. ``step_buffer`` describes earlier steps and
+    reviewers' requests, ``meta_skill`` earlier epochs. Rollouts of the kinds in ``notes_from``
+    should also yield notes for the appendix. ``seed`` is for shuffling.
     """
 
     rollouts: tuple[Rollout, ...]
@@ -63,9 +63,9 @@ class Reflecting:
 
 
 class Environment(ABC):
-    """Tasks, and how they are worked on. Only :meth:`tasks` must be written.
+    """Tasks and the work on them. Only :meth:`tasks` is required.
 
-    ``options`` are what the configuration's block has besides its type; ``root`` is the
+    ``options`` are the keys of the configuration's block other than its type; ``root`` is the
     configuration's folder.
     """
 
@@ -75,48 +75,48 @@ class Environment(ABC):
 
     @abstractmethod
     def tasks(self, split: Split) -> Iterable[Task]:
-        """The tasks of a split, always the same ones in the same order."""
+        """The tasks of a split, always the same and in the same order."""
 
     def solver(self, parts: Parts) -> Solver:
         return parts.solver
 
     async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
-        """Grade an attempt; raise ``scorers.base.GraderError`` when the grader is at fault."""
+        """Grade an attempt; raise ``scorers.base.GraderError`` if the grader fails."""
         return await parts.grade(task, attempt)
 
     @property
     def grades(self) -> bool:
-        """Whether it grades by itself, and not by scorers."""
+        """Whether it does its own grading instead of using scorers."""
         return type(self).grade is not Environment.grade
 
     @property
     def code(self) -> Literal["none", "confined", "inside"]:
-        """Where its code meets answers: nowhere, in a process kept from our secrets, or in ours."""
+        """Where its code handles answers: nowhere, in a confined process, or inside this one."""
         works = self.grades or self.reflects or type(self).solver is not Environment.solver
         return "inside" if works else "none"
 
     def prompts(self) -> Mapping[str, str]:
-        """Prompts by the names of those they replace; the `prompts` folder wins over them."""
+        """Prompts by the names of those they replace; the `prompts` folder takes precedence."""
         return {}
 
     async def reflect(
         self, asked: Reflecting, client: ChatClient
     ) -> Sequence[Mapping[str, object]]:
-        """Patches as an analyst of SkillOpt's would return them: what is to change in the skill.
+        """Propose patches of the skill, in the form that SkillOpt's analysts return.
 
-        Each is JSON with `patch` (`reasoning`, and `edits` or what the update mode calls them),
-        `source_type` (`failure` or `success`) and what else the analysts' replies may have.
+        Each is JSON with `patch` (`reasoning`, and `edits` or the update mode's name for them),
+        `source_type` (`failure` or `success`) and any other key of the analysts' replies.
         ``client`` calls the optimizer. Raises :class:`EnvironmentFailure`.
         """
         raise NotImplementedError
 
     @property
     def reflects(self) -> bool:
-        """Whether it reflects by itself, in the place of the analysts."""
+        """Whether it reflects instead of the analysts."""
         return type(self).reflect is not Environment.reflect
 
     def identity(self) -> Mapping[str, object]:
-        """Return the JSON facts besides the tasks that scores depend on, never a secret."""
+        """Return JSON facts that scores depend on besides the tasks; never include a secret."""
         return {"type": type(self).__qualname__, "options": dict(self.options)}
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What happens in an attempt, as events: typed here, one JSON object for each in the record."""
+"""Events of an attempt: typed here, one JSON object for each in the record."""
 
 import hashlib
 import json
@@ -15,9 +15,9 @@ from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.redaction import Redact, redacted_line, unchanged
 from skillopt_ci.rollout.types import Limit, Rollout, Status, Step, attempt_context
 
-#: Version of the events' keys; a reader leaves out what it does not know.
+#: Version of the events' keys; readers ignore unknown keys.
 EVENTS_VERSION = 1
-#: So many files of a run are kept, the newest ones.
+#: How many files of a run are kept, the newest ones.
 KEPT_FILES = 100
 
 
@@ -74,7 +74,7 @@ class AttemptEnded:
 
 RolloutEvent = AttemptStarted | TryFailed | WorkEnded | AttemptEnded | Step
 
-#: Takes events of the attempt that is under way; must not raise, nor take long.
+#: Receives the current attempt's events; must be quick and not raise.
 Recorder = Callable[[RolloutEvent], object]
 
 
@@ -84,11 +84,10 @@ def ignore_event(event: RolloutEvent) -> None:
 
 @dataclass(eq=False)
 class EventLog:
-    """Appends events to ``file``, whole lines only, which then survive this process.
+    """Appends events to ``file`` in whole lines, which survive a kill of this process.
 
-    Each carries the run, the labels of its attempt, its number and its time. ``redact`` takes the
-    secrets out. A disk that is full ends the record, not the work: ``observe`` is
-    told at the end.
+    Each event has the run, its attempt's labels, a number and a time. ``redact`` removes secrets.
+    A full disk ends the record, not the work; ``observe`` gets a note at the end.
     """
 
     file: Path
@@ -108,7 +107,7 @@ class EventLog:
             return
         rest = memoryview(self._line(event).encode())
         try:
-            if self._stream is None:  # work that makes no attempt leaves no file
+            if self._stream is None:  # work without attempts leaves no file
                 self.file.parent.mkdir(parents=True, exist_ok=True)
                 self._stream = FileIO(self.file, "ab")
             while rest:
@@ -136,9 +135,9 @@ class EventLog:
         if isinstance(messages, tuple | list):
             content["messages"] = [self._short(_shallow(message)) for message in messages]
         try:
-            # ASCII: what a model wrote need not be writable as UTF-8
+            # ASCII, since a model's text may not be valid UTF-8
             line = json.dumps(content, allow_nan=False, default=_shallow)
-        except ValueError:  # numbers that JSON has no words for become null
+        except ValueError:  # NaN and infinities become null
             written = json.dumps(content, default=_shallow)
             line = json.dumps(json.loads(written, parse_constant=lambda _: None))
         return redacted_line(line, self.redact) + "\n"
@@ -154,12 +153,12 @@ class EventLog:
 
 
 def _shallow(value: object) -> dict[str, object]:
-    """The fields of a dataclass with slots, themselves left as they are: no text is copied."""
+    """The fields of a dataclass with slots, not converted, so that no text is copied."""
     return {name: getattr(value, name) for name in value.__slots__}  # type: ignore[attr-defined]
 
 
 def event_file(folder: Path, scope: str, now: datetime) -> Path:
-    """A new file in ``folder`` for the work ``scope``; files beyond the newest are removed."""
+    """A new file in ``folder`` for the work ``scope``; removes the oldest files."""
     for old in sorted(folder.glob("*.jsonl"))[: -KEPT_FILES + 1]:
         old.unlink(missing_ok=True)
     name = "".join(letter if letter.isalnum() else "-" for letter in scope or "shard")[-60:]
@@ -167,7 +166,7 @@ def event_file(folder: Path, scope: str, now: datetime) -> Path:
 
 
 def read_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The recorded events of a run, oldest first, without torn lines and what is not ours."""
+    """The recorded events of a run, oldest first; skips torn and foreign lines."""
     for file in sorted(folder.glob("*.jsonl")):
         known: dict[str, str] = {}
         with file.open(encoding="utf-8", errors="replace") as stream:
@@ -179,7 +178,7 @@ def read_events(folder: Path) -> Iterator[dict[str, Any]]:
                 if not isinstance(event, dict) or event.get("v") != EVENTS_VERSION:
                     continue
                 for message in event.get("messages") or ():
-                    # system prompts stand in the file only once
+                    # each system prompt is in the file only once
                     name = message.get("sha256")
                     if name is not None and message.get("content") is not None:
                         known[name] = message["content"]
@@ -190,7 +189,7 @@ def read_events(folder: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass(slots=True)
 class AttemptTrace:
-    """One attempt as it was recorded: ``events`` in order, those of all its tries."""
+    """One recorded attempt: the ``events`` of all its tries, in order."""
 
     stage: str
     task: str
@@ -218,7 +217,7 @@ class AttemptTrace:
 
 
 def attempt_traces(events: Iterable[Mapping[str, Any]]) -> Iterator[AttemptTrace]:
-    """The attempts that ``events`` tell of, each when it is over; the unfinished ones last."""
+    """The attempts in ``events``, in the order in which they ended; unfinished ones last."""
     under_way: dict[tuple[object, object, object], AttemptTrace] = {}
     for event in events:
         key = (event.get("stage"), event.get("task"), event.get("attempt"))

@@ -1,4 +1,4 @@
-"""Grading of attempts: by the task's scorer or the run's, on a computer where one is asked for."""
+"""Grade attempts with the task's or the run's scorer, on a computer if it needs one."""
 
 import hashlib
 import secrets
@@ -41,11 +41,11 @@ from skillopt_ci.tasks.task import Task
 
 _REPORT_BYTES = 10_000_000
 _NOT_PASSED = ("failure", "error")
-#: Statuses of commands that a signal ended; some programs end with 255 by themselves.
+#: Exit statuses of commands killed by a signal; 255 is excluded, since programs use it.
 _SIGNALLED = range(129, 193)
-#: Takes away what stands in the way of the files that are named: an agent may have put a symbolic
-#: link, a file or a folder there, or what Python takes before a module of that name. Nothing
-#: outside the workspace is touched.
+#: Removes what is in the way of the named files: an agent may have put a symbolic link, a file or a
+#: folder there, or something that Python would import instead of a module of that name. It touches
+#: nothing outside the workspace.
 _CLEAR = """
 for name do
     rest=$name folder=
@@ -64,17 +64,17 @@ for name do
     esac
 done
 """
-#: Runs a command with Python's imports in order; the first argument is the folder in HOME that has
-#: what it takes. Bytecode that the work left is never read.
+#: Runs a command with safe Python imports, set up by the folder in HOME that is the first argument.
+#: Bytecode that the agent left is never read.
 _IN_ORDER = """
 PYTHONPATH=$HOME/$1${PYTHONPATH:+:$PYTHONPATH} PYTHONPYCACHEPREFIX=$HOME/$1/compiled
 export PYTHONPATH PYTHONPYCACHEPREFIX
 shift
 exec "$@"
 """
-#: Python reads this at its start, before it puts the working folder, or that of the script, on the
-#: path. As with `-P`, nothing there takes the place of the standard library or of what is
-#: installed; unlike with `-P`, it can still be imported. OWN are the grader's own modules.
+#: Python runs this at its start, before it adds the working folder, or the script's folder, to the
+#: path. As with `-P`, modules there cannot replace the standard library or installed packages;
+#: unlike with `-P`, they can still be imported. OWN are the grader's own modules.
 _SITE = """
 import os, sys
 from importlib.machinery import PathFinder
@@ -97,7 +97,7 @@ sys.meta_path.insert(sys.meta_path.index(PathFinder), InstalledFirst)
 
 @dataclass(frozen=True, slots=True)
 class ComputerGrader:
-    """Looks at what one ``attempt`` left behind; ``spec.folder`` is relative to ``root``."""
+    """Grades one ``attempt`` on a computer; ``spec.folder`` is relative to ``root``."""
 
     spec: ComputerScorer
     attempt: Attempt
@@ -166,7 +166,7 @@ class ComputerGrader:
                 raise GraderBroke(f"making room for the grader {how_it_ended(cleared, seconds)}")
         for name, content in files.items():
             await computer.write(name, content)
-        # A name that nobody can have guessed, on the agent's own computer neither.
+        # a name that the agent cannot have guessed, even if this is its own computer
         folder = f".grading-{secrets.token_hex(8)}"
         modules = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
         site = f"OWN = {sorted(modules)!r}\n{_SITE}"
@@ -230,7 +230,7 @@ def _tests_verdict(report: bytes, response: str) -> Score:
 
 
 def read_report(content: bytes) -> tuple[int, list[str]]:
-    """Count a JUnit report's passed tests, and name the failed ones. Raises GraderBroke."""
+    """Count a JUnit report's passed tests and name the failed ones. Raises GraderBroke."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -251,7 +251,7 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
 
 @dataclass(kw_only=True, eq=False)
 class TaskScorers:
-    """Builds scorers, each once; ``functions`` are closed by the caller."""
+    """Builds each scorer once; the caller closes ``functions``."""
 
     default: ScorerSpec | None = field(kw_only=False)
     judge: Judge | None
@@ -272,7 +272,7 @@ class TaskScorers:
         return await scorer(task, attempt.response)
 
     def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
-        """The graders of ``tasks`` that are programs, each on each computer once, with a task."""
+        """Each grader of ``tasks`` that is a program, once per computer, with one of its tasks."""
         found: dict[str, tuple[ScorerSpec, Task]] = {}
         for task in tasks:
             for part in parts_of(self.spec(task)):
@@ -309,7 +309,7 @@ class TaskScorers:
         )
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
-        """What a score depends on besides the attempt; None for programs, functions and judges."""
+        """What a score depends on besides the attempt; None for commands, functions and judges."""
         spec = task.scorer or self.default
         if spec is None or any(
             isinstance(part, CommandScorer | PythonScorer | RubricScorer) for part in parts_of(spec)
@@ -317,7 +317,7 @@ class TaskScorers:
             return None
         parts = [part for part in parts_of(spec) if isinstance(part, ComputerScorer)]
         return {
-            # Counts up when the same files and commands grade in another way.
+            # increment when the same files and commands grade differently
             **({"grading": 2} if parts else {}),
             "scorer": spec.model_dump(mode="json", by_alias=True),
             "files": [

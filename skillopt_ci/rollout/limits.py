@@ -1,4 +1,4 @@
-"""Let a solver work on a task, within its limits, whatever it does."""
+"""Run a solver on a task and enforce its limits."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
@@ -32,7 +32,7 @@ Kind = TypeVar("Kind", bound=Step)
 
 @dataclass(slots=True)
 class Transcript:
-    """An attempt under way: ``opening`` is what was asked, ``said`` what came of it."""
+    """An attempt under way: ``opening`` has the prompt, ``said`` the messages after it."""
 
     opening: tuple[Message, ...]
     said: list[Message] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Transcript:
 
 
 class LimitReached(Exception):
-    """A limit forbids the next step; the work so far stands."""
+    """A limit forbids the next step; the work so far counts."""
 
     def __init__(self, limit: Limit) -> None:
         super().__init__(f"the limit of {limit} was reached")
@@ -90,7 +90,7 @@ class LimitReached(Exception):
 
 @dataclass(slots=True)
 class LimitTracker:
-    """Counts an attempt's steps, and what they consume; a limit of 3 steps admits 3."""
+    """Counts an attempt's steps and usage; a limit of 3 steps admits 3."""
 
     limits: AttemptLimits
     steps: int = 0
@@ -143,18 +143,18 @@ async def run_solver(
     told: Callable[[Step], object],
     so_far: Transcript,
 ) -> Attempt:
-    """Let ``solver`` work; ``so_far`` has what it did, even when this raises. None: no limits."""
+    """Run ``solver``; ``so_far`` has what it did, even if this raises. None: no limits."""
     tracker = LimitTracker(limits or AttemptLimits(steps=None))
     unannounced = LimitTracker(place.limits)
 
     async def take(step: Step) -> None:
         if isinstance(step, ModelSaid):
-            if not tracker.steps:  # no call of ours announces it
+            if not tracker.steps:  # an external model's call, which we do not see beforehand
                 unannounced.admit()
             unannounced.usage += step.usage
         told(so_far.add(step))
         if grade_every_step and isinstance(step, ToolUsed):
-            # the end is graded again, and then a grader's error is told
+            # ignore a grader's error: the final grading will report it
             with off_the_clock(), suppress(GraderError):
                 if (score := await place.grade_now()) is not None:
                     told(so_far.add(StepGraded(score)))
@@ -163,7 +163,7 @@ async def run_solver(
         async with working_time(None if limits is None else limits.rollout_seconds):
             with tracker.applied():
                 found = await _followed(solver.solve(task, skill, place), take)
-        # what the steps tell, where the result leaves that out
+        # fill gaps in the result from the steps
         known = so_far.attempt(limit=found.limit)
         usages = (found.usage, known.usage, tracker.usage)
         usage = next((one for one in usages if one != Usage()), Usage())

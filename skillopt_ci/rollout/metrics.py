@@ -1,7 +1,7 @@
-"""What attempts amount to: means, how sure one can be of them, and what went wrong.
+"""Statistics of attempts: means, their uncertainty, and what went wrong.
 
-Pure functions on values. What cannot be known from the data (a spread of one value, pass@k from
-fewer than k attempts) is None, never 0 and never NaN.
+Pure functions on values. A statistic that the data cannot give (the spread of one value, pass@k
+from fewer than k attempts) is None, never 0 or NaN.
 """
 
 import math
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.stats import Interval, t_quantile, wilson
 
-#: The name of the bucket of tasks that have no type.
+#: The bucket of tasks without a type.
 OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean of ``n`` values; what needs two values (or ``clusters``) is None below that."""
+    """The mean of ``n`` values; fields that need two values (or ``clusters``) may be None."""
 
     mean: float | None
     standard_error: float | None
@@ -35,13 +35,13 @@ def estimate(
     shares: bool = False,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Estimate the mean that ``values`` were drawn around.
+    """Estimate the mean of the distribution that ``values`` were drawn from.
 
-    ``clusters`` names the group of each value (a source document, a topic): values of one group
-    vary together. The interval is the mean plus and minus t times the standard error, with one
-    degree of freedom less than there are values or clusters. With ``shares`` the values are
-    scores from 0 to 1, and so is the interval: where all are 0 or 1 and independent, or none
-    differs from the others, it is Wilson's, which holds for few values and near the ends.
+    ``clusters`` names the group of each value (a source document, a topic); values in a group are
+    correlated. The interval is the mean plus or minus t times the standard error, with one degree
+    of freedom less than the number of values or clusters. With ``shares``, values and interval lie
+    between 0 and 1. If those values are all 0 or 1 and independent, or all equal, the interval is
+    Wilson's, which holds for few values and near the ends.
     """
     n = len(values)
     mean = statistics.fmean(values) if n else None
@@ -58,12 +58,12 @@ def estimate(
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """``sd / sqrt(n)`` with the sample's standard deviation (n - 1); None below two values."""
+    """``sd / sqrt(n)`` with the sample standard deviation (n - 1); None below two values."""
     n = len(values)
     if n < 2:  # noqa: PLR2004 - one value has no spread
         return None
     mean = statistics.fmean(values)
-    # not `statistics.stdev`: exact fractions cost a hundred times as much, for the last digit
+    # `statistics.stdev` uses exact fractions: a hundred times slower, for the last digit
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
 
 
@@ -82,7 +82,7 @@ def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float |
 
 
 def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The mean score of each task: so tasks weigh alike, however many attempts each has."""
+    """The mean score of each task, so that tasks weigh the same whatever their attempts."""
     by_task = defaultdict[str, list[float]](list)
     for task, score in scores:
         by_task[task].append(score)
@@ -91,7 +91,7 @@ def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Second minus first over ``n`` shared tasks; ``fixed`` and ``broken`` went up and down."""
+    """Second minus first over ``n`` shared tasks; ``fixed`` rose and ``broken`` fell."""
 
     mean: float
     standard_error: float | None
@@ -107,7 +107,7 @@ def paired(
     second: Mapping[str, float],
     clusters: Mapping[str, str] | None = None,
 ) -> PairedDifference:
-    """Compare scores over the tasks that both measured; ``clusters`` names the group of each."""
+    """Compare scores on the tasks measured in both; ``clusters`` names each task's group."""
     change = {task: second[task] - first[task] for task in first if task in second}
     groups = None if clusters is None else [clusters[task] for task in change]
     found = estimate([*change.values()], groups)
@@ -124,7 +124,7 @@ def paired(
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Mean hard and soft score over the ``n`` measured attempts; ``errors`` were not measured."""
+    """Mean scores over the ``n`` measured attempts; ``errors`` attempts were not measured."""
 
     hard: float
     soft: float
@@ -132,14 +132,14 @@ class Aggregate:
     errors: int
 
     def pessimistic(self) -> "Aggregate":
-        """The means over all attempts, with those that were not measured as failed."""
+        """The means over all attempts, counting unmeasured ones as failed."""
         made = self.n + self.errors
         share = self.n / made if made else 0.0
         return Aggregate(self.hard * share, self.soft * share, made, 0)
 
 
 def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
-    """Arithmetic means; no measured attempt at all gives zeros with ``n`` 0 (SkillOpt 1.2)."""
+    """Arithmetic means; zeros with ``n`` 0 if no attempt was measured (SkillOpt 1.2)."""
     measured = [rollout for rollout in rollouts if rollout.status.measured]
     hard = statistics.fmean([one.hard for one in measured]) if measured else 0.0
     soft = statistics.fmean([one.soft for one in measured]) if measured else 0.0
@@ -147,13 +147,13 @@ def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
 
 
 def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
-    """The chance that one of ``k`` attempts solves the task: unbiased (Chen et al. 2021)."""
+    """Unbiased estimate of the chance that one of ``k`` attempts succeeds (Chen et al. 2021)."""
     none_of_them = pass_hat_k(attempts, attempts - solved, k)
     return None if none_of_them is None else 1 - none_of_them
 
 
 def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:
-    """The chance that all of ``k`` attempts solve the task, pass^k: ``C(c, k) / C(n, k)``."""
+    """The chance that all of ``k`` attempts succeed, pass^k: ``C(c, k) / C(n, k)``."""
     if k < 1 or not 0 <= solved <= attempts:
         raise ValueError(f"{solved} of {attempts} attempts solved, {k} drawn")
     return None if attempts < k else math.comb(solved, k) / math.comb(attempts, k)
@@ -162,7 +162,7 @@ def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:
 def mean_pass(
     counts: Iterable[tuple[int, int]], k: int, measure: Callable[[int, int, int], float | None]
 ) -> float | None:
-    """The mean over (attempts, solved) pairs; None if any task has fewer than ``k`` attempts."""
+    """The mean over (attempts, solved) pairs; None if a task has fewer than ``k`` attempts."""
     each = [measure(attempts, solved, k) for attempts, solved in counts]
     known = [value for value in each if value is not None]
     return statistics.fmean(known) if known and len(known) == len(each) else None
@@ -177,7 +177,7 @@ class ErrorCount:
 
 @dataclass(frozen=True, slots=True)
 class LimitShare:
-    """The share of attempts that ``limit`` ended: of all measured, of the unsolved if any."""
+    """The share of attempts ended by ``limit``: of all measured, and of the unsolved if any."""
 
     limit: Limit
     of_all: float
@@ -201,7 +201,7 @@ def quartiles(values: Sequence[float]) -> Quartiles | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the metrics need of an attempt; ``length`` is the number of messages, if any."""
+    """The data of an attempt for metrics; ``length`` is the number of messages, if any."""
 
     task_id: str
     task_type: str
@@ -214,12 +214,12 @@ class Outcome:
 
     @property
     def solved(self) -> bool:
-        """Whether the score is the full one: partial credit is not solved."""
+        """Whether the score is full; partial credit does not count."""
         return self.status.measured and self.hard == 1
 
 
 def outcome_of(rollout: Rollout) -> Outcome:
-    """Reduce an attempt to what is counted; raises ValueError for a score not from 0 to 1."""
+    """Reduce a rollout to its outcome; ValueError if a score is not between 0 and 1."""
     if not (0 <= rollout.hard <= 1 and 0 <= rollout.soft <= 1):
         raise ValueError(
             f"task {rollout.task_id!r} scored {rollout.hard:g} (hard) and {rollout.soft:g} (soft): "
@@ -232,7 +232,7 @@ def outcome_of(rollout: Rollout) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The tasks of one type: their mean hard and soft score, over ``hard.n`` measured tasks."""
+    """The mean hard and soft score of one task type, over ``hard.n`` measured tasks."""
 
     task_type: str
     hard: Estimate
@@ -241,14 +241,14 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What attempts amount to. Means weight tasks alike, however many attempts each has.
+    """Statistics of attempts. Means weight tasks equally, however many attempts each has.
 
-    ``hard`` and ``soft`` leave out what was not measured; ``pessimistic_hard`` and
-    ``pessimistic_soft`` count it as 0, over all tasks (None without any). ``complete`` says that
-    every task was measured in each of its attempts, so that nothing is left out. ``missing``
-    names the tasks without any measured attempt. ``errors`` are counted, the commonest first.
-    ``model_ended`` is the share of the unsolved attempts that no limit ended, None if all were
-    solved. ``pass_at`` and ``pass_hat`` are by k, empty where each task has one attempt.
+    ``hard`` and ``soft`` exclude unmeasured attempts; ``pessimistic_hard`` and
+    ``pessimistic_soft`` count them as 0, over all tasks (None if there are none). ``complete``
+    means that every attempt at every task was measured. ``missing`` names the tasks without a
+    measured attempt. ``errors`` has counts, the most common first. ``model_ended`` is the share of
+    unsolved attempts that no limit ended, None if all were solved. ``pass_at`` and ``pass_hat``
+    are keyed by k and empty if each task has one attempt.
     """
 
     tasks: int
@@ -276,7 +276,7 @@ def summarise(
     expected: Mapping[str, int] | None = None,
     clusters: Mapping[str, str] | None = None,
 ) -> Summary:
-    """Sum up attempts; each task should have ``expected``, or as many as the one with most."""
+    """Summarise attempts. Each task should have ``expected``, or else the largest number found."""
     outcomes = list(attempts)
     made = Counter(outcome.task_id for outcome in outcomes)
     due = expected or dict.fromkeys(made, max(made.values(), default=0))
@@ -294,7 +294,7 @@ def summarise(
         return unsolved.count(limit) / len(unsolved) if unsolved else None
 
     def passes(measure: Callable[[int, int, int], float | None]) -> dict[int, float]:
-        """For k = 1, 2, 4, … and the number of attempts itself, where there are several."""
+        """By k: 1, 2, 4, … and the number of attempts itself, if there are several."""
         most = max(counts.values(), default=0)
         powers = [2**n for n in range(most.bit_length()) if 2**n < most]
         tallies = [(number, solved[task]) for task, number in counts.items()]

@@ -1,4 +1,4 @@
-"""Roll out tasks: every attempt at each, many at once, results in task order or as they come."""
+"""Roll out tasks concurrently, with results in task order or as they arrive."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from skillopt_ci.rollout.types import AttemptRequest, Executor, Rollout, run_loc
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Has attempts made; ``begun`` waits while somebody else makes the very same one."""
+    """Makes attempts; ``begun`` waits if the same attempt is already being made elsewhere."""
 
     attempting: AttemptRunner
     places: Slots
@@ -26,7 +26,7 @@ class Runner:
 
     @property
     def caveat(self) -> str:
-        """What the attempts' computers do not guarantee; nothing without computers."""
+        """What the attempts' computers do not guarantee; empty without computers."""
         pool = self.attempting.pool
         return "" if pool is None else pool.computers.caveat
 
@@ -59,7 +59,7 @@ def refuse_too_many_errors(rollouts: Sequence[Rollout], limit: float, what: str)
 
 
 def refuse_errors(reasons: Counter[str], total: int, limit: float, what: str) -> None:
-    """Raise TooManyErrors if a share above ``limit``, or all, is unmeasured."""
+    """Raise TooManyErrors if a share above ``limit``, or everything, is unmeasured."""
     errors = reasons.total()
     if not errors or (errors <= limit * total and errors < total):
         return

@@ -1,4 +1,4 @@
-"""Solvers: how the target model works on a task while reading the skill."""
+"""Solvers: how the target model works on a task with the skill."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,15 +21,14 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """What one attempt is given to work with.
+    """The resources of one attempt.
 
-    ``stage`` is what model calls are booked under, ``attempt`` tells independent samples apart.
-    The runner holds the attempt to ``limits`` (time, steps, tokens, cost); a solver may look at
-    them to end gracefully. ``computer`` is set up already, None for a task that needs none.
-    ``check_submission`` says why there is no valid submission yet, None if there is one; an agent
-    that ends without is told so at most ``nudges`` times. ``grade_now`` says what the work is
-    worth at this point, None where that cannot be known; the runner does so by itself after each
-    tool use where the configuration asks for it.
+    Model calls are charged to ``stage``; ``attempt`` distinguishes independent samples. The runner
+    enforces ``limits`` (time, steps, tokens, cost); a solver may read them to end gracefully.
+    ``computer`` is set up already, or None if the task needs none. ``check_submission`` says why
+    there is no valid submission yet, or None if there is one; an agent that ends without one is
+    nudged at most ``nudges`` times. ``grade_now`` returns the score of the work so far, or None if
+    that is unknown; the runner calls it after each tool use if the configuration says so.
     """
 
     stage: str
@@ -44,22 +43,22 @@ class Workplace:
 class Solver(Protocol):
     @property
     def name(self) -> str:
-        """For records: ``chat``, ``agent``, ``claude-code``, …."""
+        """The name in records: ``chat``, ``agent``, ``claude-code``, …."""
 
     @property
     def needs_computer(self) -> bool:
-        """Whether every task is worked on with a computer."""
+        """Whether every task needs a computer."""
 
     def identity(self) -> Mapping[str, object]:
-        """JSON facts that determine what it does, for keys and fingerprints; never a secret."""
+        """JSON facts that determine its behaviour, for keys and fingerprints; never a secret."""
 
     def solve(self, task: Task, skill: str, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        """Yield steps as they happen, and one Attempt, last; leave nothing running if cancelled."""
+        """Yield steps as they happen, then one Attempt; if cancelled, leave nothing running."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSolver:
-    """One chat call: the skill in the system prompt, the task's own messages after it."""
+    """One chat call: the skill in the system prompt, then the task's own messages."""
 
     client: ChatClient
     prompts: Prompts
@@ -87,7 +86,7 @@ def chat_request(messages: tuple[Message, ...], stage: str, attempt: int) -> Cha
 def conversation(
     task: Task, skill: str, prompts: Prompts, prompt: str = "target"
 ) -> tuple[Message, ...]:
-    """Put ``task`` to a model that reads ``skill``; many servers take one system message only."""
+    """The messages for ``task`` and ``skill``; only one system message, as many servers demand."""
     own = [message.content for message in task.messages if message.role == "system"]
     system = "\n\n".join([prompts.with_skill(prompt, as_read(skill)), *own])
     turns = [message for message in task.messages if message.role != "system"]

@@ -1,4 +1,4 @@
-"""Attempts on disk, with their artifacts and grades: one SQLite file beside the call cache."""
+"""Store attempts, artifacts and grades in one SQLite file beside the call cache."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from skillopt_ci.scorers.base import Score
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 
-#: More than an agent may leave behind is no artifact of ours.
+#: Larger artifacts are invalid: this exceeds what an agent may leave behind.
 ARTIFACT_BYTES = 200_000_000
 
 
@@ -27,7 +27,7 @@ _Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _Schema(BaseModel):
-    """What machines hand to each other, as JSON. Its configuration holds for dataclasses in it."""
+    """JSON passed between machines; the configuration also applies to nested dataclasses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=50_000_000)
 
@@ -51,7 +51,7 @@ _ATTEMPT, _USAGE, _SCORE = TypeAdapter(Attempt), TypeAdapter(Usage), TypeAdapter
 
 def _json(adapter: TypeAdapter[Any], value: object) -> str:
     text = json.dumps(adapter.dump_python(value), ensure_ascii=False)
-    # Half of a surrogate pair cannot be written as UTF-8: a mark stands in its place.
+    # a lone surrogate cannot be written as UTF-8 and is replaced
     return adapter.dump_json(adapter.validate_json(text.encode("utf-8", "replace"))).decode()
 
 
@@ -60,7 +60,7 @@ def packed(artifacts: bytes) -> bytes:
 
 
 def unpacked(content: bytes) -> bytes:
-    """Decompress what :func:`packed` made; raises ValueError for damaged or too large content."""
+    """Undo :func:`packed`; raises ValueError if the content is damaged or too large."""
     if not content:
         return b""
     decompressor = zlib.decompressobj()
@@ -75,7 +75,7 @@ def unpacked(content: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StoredAttempt:
-    """``usage`` is what the scope ``paid_by`` was charged for it."""
+    """A stored attempt; ``usage`` was charged to the scope ``paid_by``."""
 
     attempt: Attempt
     usage: Usage
@@ -108,7 +108,7 @@ CREATE TABLE IF NOT EXISTS grades (
                 attempt = replace(_ATTEMPT.validate_json(worked), artifacts=unpacked(artifacts))
                 return StoredAttempt(attempt, _USAGE.validate_json(usage), paid_by)
             except ValueError:
-                # of another version: done again, and then kept in today's form
+                # from another version: drop it, so that it is made again and stored in today's form
                 self._execute("DELETE FROM attempts WHERE key = ?", key)
         return None
 
@@ -127,7 +127,7 @@ CREATE TABLE IF NOT EXISTS grades (
         return _SCORE.validate_json(rows[0][0]) if rows else None
 
     def put_grade(self, key: str, scorer: str, score: Score) -> None:
-        """Keep a grade durably, which must have cost nothing; the first one stands."""
+        """Store a grade, which must have cost nothing; an existing one is kept."""
         self._execute(
             "INSERT INTO grades (key, scorer, score) VALUES (?, ?, ?)"
             " ON CONFLICT (key, scorer) DO NOTHING",
@@ -150,7 +150,7 @@ CREATE TABLE IF NOT EXISTS grades (
                     yield GradeLine(grade=key, scorer=scorer, score=value).model_dump_json()
 
     def take(self, line: str) -> Callable[[], None]:
-        """Return what takes in a line of such a file. Raises ValueError for another line."""
+        """Return a function that stores a line of :meth:`lines`; ValueError if it is invalid."""
         if line.startswith('{"grade":'):
             grade = GradeLine.model_validate_json(line)
             return lambda: self.put_grade(grade.grade, grade.scorer, grade.score)
@@ -168,7 +168,7 @@ CREATE TABLE IF NOT EXISTS grades (
 
 @dataclass(frozen=True, slots=True)
 class AttemptCache:
-    """Attempts of one ``scope``: none is paid for twice, nor left out of the ``meter``."""
+    """Attempts of one ``scope``: each is paid for once and always charged to ``meter``."""
 
     store: AttemptStore
     facts: Mapping[str, object]

@@ -1,4 +1,4 @@
-"""One attempt: its request, the steps that a solver tells, its result, and what came of it."""
+"""One attempt: its request, the solver's steps, its result and its rollout."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from skillopt_ci.tasks.task import Task
 
 
 class Limit(StrEnum):
-    """What ended an attempt before the agent did; it is graded all the same."""
+    """The limit that ended an attempt before the agent did; the work is graded anyway."""
 
     TIME = "time"
     STEPS = "steps"
@@ -73,7 +73,7 @@ class StepGraded:
     score: Score
 
 
-#: How the work ended: with something to grade, or with an outcome of its own.
+#: How the work ended: ready to grade, or with its own outcome.
 Ending = Literal["done", "refused", "agent_error"]
 
 Step = Asked | ModelSaid | ToolUsed | Nudged | Told | StepGraded
@@ -92,7 +92,7 @@ class Attempt:
     is nothing to grade, ``progress`` has the scores after each step where every step is graded.
     """
 
-    #: For attempts that are read from a file, which another machine may have written.
+    #: For attempts read from a file, possibly written by another machine.
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", str_max_length=50_000_000)
 
     messages: tuple[Message, ...]
@@ -111,29 +111,29 @@ class Attempt:
 
 
 class AgentError(Exception):
-    """The agent itself failed (crashed, broke its protocol): its own outcome, scored 0."""
+    """The agent itself failed (crashed, broke its protocol): a separate outcome, scored 0."""
 
 
-#: Below this a hard score counts as a failure (SkillOpt's rule, so that 0.5 is a success).
+#: A hard score below this is a failure (SkillOpt's rule, by which 0.5 is a success).
 FAILURE_BELOW = 1e-9
 
 
 class Status(StrEnum):
-    """How an attempt ended. Only some of them say something about the model."""
+    """How an attempt ended. Only some statuses say something about the model."""
 
     SCORED = "scored"
     LIMIT = "limit"
-    """A limit ended the work before the agent did; what there was by then is graded."""
+    """A limit ended the work before the agent did; the work so far is graded."""
     REFUSED = "refused"
     """The server would not answer this prompt (content filter, too long): scores 0."""
     AGENT_ERROR = "agent_error"
     """The agent itself failed (crashed, broke its protocol): scores 0."""
     GRADER_ERROR = "grader_error"
-    """There is an answer, but the scorer failed: unscored, can be graded again."""
+    """There is an answer, but the scorer failed: unscored, can be regraded."""
     ERROR = "error"
     """Infrastructure failed: unscored."""
     CANCELLED = "cancelled"
-    """The work was given up from outside: never a result, only told in events."""
+    """The work was cancelled from outside: appears only in events, never as a result."""
 
     @property
     def measured(self) -> bool:
@@ -144,10 +144,10 @@ class Status(StrEnum):
 class Rollout:
     """One attempt at one task; ``hard`` and ``soft`` are 0 unless ``status.measured``.
 
-    Fields that an :class:`Attempt` has as well mean the same. ``reason`` says why the score is what
-    it is, or what failed. ``usage`` is what the attempt consumed, whoever paid for it and when;
-    ``retries`` counts the tries that infrastructure spoilt before this one. ``artifacts`` are kept
-    only where an environment reflects on them.
+    Fields shared with :class:`Attempt` mean the same. ``reason`` explains the score or the
+    failure. ``usage`` is what the attempt consumed, whoever paid for it and when. ``retries``
+    counts earlier tries that failed because of infrastructure. ``artifacts`` are kept only if an
+    environment reflects on them.
     """
 
     task_id: str
@@ -178,7 +178,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRequest:
-    """One attempt at ``task`` under ``skill``; ``stage`` is what its calls are booked under."""
+    """One attempt at ``task`` under ``skill``; its calls are charged to ``stage``."""
 
     task: Task
     skill: str
@@ -189,7 +189,7 @@ class AttemptRequest:
 MakeAttempt = Callable[[AttemptRequest], Awaitable[Rollout]]
 
 
-#: Decides where an attempt is made; the second argument makes it in this process.
+#: Decides where to make an attempt; the second argument makes it in this process.
 Executor = Callable[[AttemptRequest, MakeAttempt], Awaitable[Rollout]]
 
 
@@ -197,11 +197,11 @@ async def run_locally(request: AttemptRequest, here: MakeAttempt) -> Rollout:
     return await here(request)
 
 
-#: Which attempt work belongs to, as events tell it; ``retry`` counts the tries before this one.
+#: The context of work outside any attempt; ``retry`` counts earlier tries.
 _OUTSIDE = MappingProxyType({"stage": "", "task": "", "attempt": 0, "retry": 0})
 _CONTEXT: ContextVar[Mapping[str, object]] = ContextVar("attempt_context", default=_OUTSIDE)
 
-#: The context of the work under way.
+#: Returns the context of the current work.
 attempt_context = _CONTEXT.get
 
 
