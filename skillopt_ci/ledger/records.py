@@ -44,7 +44,8 @@ class GateRecord(Record):
     confidence: float | None = None
     rounds: int = 1
     end: Literal["measured", "certain", "futile", "convinced"] = "measured"
-    """All was measured, or no outcome could have changed the verdict; the others are retired."""
+    """Why measuring ended: all was measured; no outcome could have changed the verdict; another
+    verdict was unlikely; the candidate was sure enough to be better."""
     candidate_attempts: int = 0
     current_attempts: int = 0
     baseline_attempts: int = 0
@@ -52,8 +53,6 @@ class GateRecord(Record):
     """Attempts at planned tasks that were not needed."""
     losses: dict[str, float] = Field(default_factory=dict)
     """Types of task whose mean score fell by more than is allowed, and by how much."""
-    concurrency: int | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Most attempts at once, if not 16 (the default): load can change what a server answers."""
 
 
 _VERDICTS = {

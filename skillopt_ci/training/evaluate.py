@@ -125,13 +125,8 @@ async def evaluate_text(
     types = {task.id: task.task_type for task in run.selection}
     decision = decide(
         terms, outcome, found, checkout.state, types, evaluation, notes_only=notes_only
-    )
-    target = run.config.model.target
-    usual = type(target).model_fields["max_concurrency"].default
-    at_once = None if target.max_concurrency == usual else target.max_concurrency
-    decision = decision.model_copy(
+    ).model_copy(
         update={
-            "gate": decision.gate and decision.gate.model_copy(update={"concurrency": at_once}),
             "measurement": found,
             "compared": flips.n,
             "fixed": flips.fixed,

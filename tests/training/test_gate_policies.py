@@ -32,13 +32,6 @@ def test_a_candidate_without_a_chance_is_not_measured_to_the_end(checkout, model
     assert outcome.state.current.measurement.n == 8
 
 
-def test_the_record_tells_how_many_attempts_were_made_at_once_if_not_as_usual(checkout):
-    usual = checkout.done().decision.gate
-    other = checkout.done("model.target.max_concurrency=3").decision.gate
-    assert "concurrency" not in usual.model_dump_json()
-    assert other.concurrency == 3
-
-
 def test_a_lot_that_is_asked_in_any_case_does_not_wait_for_the_one_before(checkout, model_server):
     """The first attempts are held back until one of the next lot has come."""
     checkout.step("train.num_epochs=1")
