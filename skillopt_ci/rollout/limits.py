@@ -149,7 +149,7 @@ async def run_solver(
 
     async def take(step: Step) -> None:
         if isinstance(step, ModelSaid):
-            if not tracker.steps:  # an external model's call, which we do not see beforehand
+            if not tracker.steps:  # the model was called outside of our client
                 unannounced.admit()
             unannounced.usage += step.usage
         told(so_far.add(step))

@@ -168,7 +168,7 @@ CREATE TABLE IF NOT EXISTS grades (
 
 @dataclass(frozen=True, slots=True)
 class AttemptCache:
-    """Attempts of one ``scope``: each is paid for once and always charged to ``meter``."""
+    """Attempts of one ``scope``: each is paid for once and counted by ``meter``."""
 
     store: AttemptStore
     facts: Mapping[str, object]
