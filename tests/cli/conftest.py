@@ -1,14 +1,12 @@
 """Commands run in this process, on real repositories with the bundled example made small."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from command_line import Cli, command_of
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.cli.main import main
@@ -16,24 +14,6 @@ from skillopt_ci.git.process import Git
 
 CONFIG = "skillopt.yaml"
 BRANCH = "skillopt/quickstart"
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command said and ended with."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The one object on standard output."""
-        (line,) = self.out.splitlines()
-        return json.loads(line)
-
-
-Cli = Callable[..., Done]
 
 
 @contextmanager
@@ -64,16 +44,7 @@ def plain_environment(home: Path) -> Iterator[None]:
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run ``skillopt-ci`` in a folder."""
-
-    def run(folder: Path, *args: str | Path) -> Done:
-        monkeypatch.chdir(folder)
-        capsys.readouterr()
-        code = main([str(arg) for arg in args])
-        told = capsys.readouterr()
-        return Done(code, told.out, told.err)
-
-    return run
+    return command_of(capsys, monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Cli, Done
 from computer_kinds import computers
 
 from skillopt_ci.cli.check import check_git
 from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.config.models import Models
 from skillopt_ci.redaction import unchanged
-from tests.cli.conftest import Cli, Done
 from tests.conftest import Checkout, ModelServer, Workshop
 
 KEY = "sk-probe-secret-0123456789"
@@ -112,9 +112,7 @@ def test_a_key_from_a_file_is_used_and_not_told(cli, checkout, server, monkeypat
     ("status", "code", "words"),
     [(401, 2, "refused the key in DEMO_KEY"), (404, 2, "there is no model 'm'"), (503, 5, "503")],
 )
-def test_what_the_server_has_against_it_is_told_without_the_key(
-    cli, checkout, server, status, code, words
-):
+def test_a_servers_objection_is_told_without_the_key(cli, checkout, server, status, code, words):
     server.trouble = lambda prompt: (status, f"no: {KEY}")
     done = cli(checkout.folder, "check", "--probe", "--json")
     assert done.code == code

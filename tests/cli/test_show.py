@@ -9,6 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from command_line import Done
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.git.locks import run_lock
 from skillopt_ci.report.terminal import LOG_HEADINGS
 from skillopt_ci.training.offline_eval import NamedSkill
-from tests.cli.conftest import Done
 
 
 def test_a_step_is_shown_with_its_diff(cli, trained):

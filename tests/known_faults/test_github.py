@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_world import World
+from action_world import World, example_world
 from github_server import pulls
 from github_server.state import Hub
 
@@ -20,19 +20,7 @@ TINY = "evaluation.sel_env_num=2"
 
 @pytest.fixture
 def world(github_hub: Hub, tmp_path: Path) -> World:
-    """The bundled example, checked out of a GitHub."""
-    from skillopt_ci.demo import write_example
-
-    made = World(github_hub, tmp_path / "workspace", tmp_path / "runner")
-    made.files.mkdir()
-    write_example(made.workspace)
-    made.git("init", "--quiet", "--initial-branch=main")
-    made.git("add", "--all")
-    who = ("-c", "user.name=Ada", "-c", "user.email=ada@localhost")
-    made.git(*who, "commit", "--quiet", "--message", "Write down how ledger lines look")
-    made.git("push", "--quiet", str(github_hub.bare.folder), "main")
-    made.git("remote", "add", "origin", f"{github_hub.url}/octo/skills.git")
-    return made
+    return example_world(github_hub, tmp_path)
 
 
 def propose(world: World, head: str, repository: dict[str, str] = OURS) -> dict[str, Any]:

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
+from command_line import Done
 
 from tests.conftest import Checkout
-from tests.known_faults.conftest import Done
 
 LONG = "a" * 300
 #: A command that gives up does so at once; one that hangs costs this much.

@@ -7,10 +7,10 @@ from typing import Any
 import model_api
 import pytest
 import yaml
+from command_line import Cli
 from model_api import ModelApi
 
 from tests.conftest import Checkout
-from tests.known_faults.conftest import Cli
 
 SIMULATED = {"provider": "simulated", "model": "simulated-optimizer"}
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import Cli
 
 from skillopt_ci.tasks.task import Task
 from tests.conftest import Workshop
-from tests.known_faults.conftest import Cli
 
 BASE = """\
 model:

@@ -9,10 +9,9 @@ from types import FrameType
 
 import pytest
 import yaml
-from command_line import in_process, overrides, skillopt_ci
+from command_line import Cli, in_process, overrides, skillopt_ci
 
 from tests.conftest import Checkout
-from tests.known_faults.conftest import Cli
 
 #: Aliases of aliases: nine levels of nine, which expand to hundreds of millions of texts.
 _LEVELS = "abcdefghi"

@@ -14,6 +14,7 @@ from github_server.state import Hub
 from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.job import Job, Runner
 from skillopt_ci.action.outputs import JobLog
+from skillopt_ci.demo import write_example
 from tests.support import forked
 
 SMALL = "train.batch_size=4\nevaluation.sel_env_num=8\nevaluation.test_env_num=4"
@@ -73,6 +74,20 @@ class World:
     def git(self, *words: str) -> str:
         line = ["git", "-c", "safe.directory=*", "-C", str(self.workspace), *words]
         return subprocess.run(line, check=True, capture_output=True, text=True).stdout.rstrip("\n")
+
+
+def example_world(hub: Hub, folder: Path) -> World:
+    """Return the bundled example, checked out of a GitHub without credentials."""
+    made = World(hub, folder / "workspace", folder / "runner")
+    made.files.mkdir()
+    write_example(made.workspace)
+    made.git("init", "--quiet", "--initial-branch=main")
+    made.git("add", "--all")
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@localhost")
+    made.git(*who, "commit", "--quiet", "--message", "Write down how ledger lines look")
+    made.git("push", "--quiet", str(hub.bare.folder), "main")
+    made.git("remote", "add", "origin", f"{hub.url}/octo/skills.git")
+    return made
 
 
 def read_outputs(text: str) -> dict[str, str]:

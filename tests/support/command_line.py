@@ -1,16 +1,52 @@
 """The installed command, run in a checkout as a person would."""
 
 import io
+import json
 import os
 import subprocess
+from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import forked
 
 Finished = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command said and ended with."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one object on standard output."""
+        (line,) = self.out.splitlines()
+        return json.loads(line)
+
+
+Cli = Callable[..., Done]
+
+
+def command_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Return what runs ``skillopt-ci`` in a folder, in this process."""
+    from skillopt_ci.cli.main import main
+
+    def run(folder: Path, *words: str | Path) -> Done:
+        monkeypatch.chdir(folder)
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        told = capsys.readouterr()
+        return Done(code, told.out, told.err)
+
+    return run
 
 
 def skillopt_ci(folder: Path, *words: str | Path, seconds: float = 60) -> Finished:
