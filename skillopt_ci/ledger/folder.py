@@ -1,4 +1,4 @@
-"""The run's folder in the tree, ``.skillopt/<run>/``: which file holds what, read and written."""
+"""The run's folder in the tree, ``.skillopt/<run>/``: names, readers and writers of its files."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 #: Reads a file of one commit; None if it is not there.
 Reader = Callable[[str], str | None]
 
-#: GitHub folds files so marked in reviews and leaves them out of language statistics.
+#: GitHub folds such files in reviews and leaves them out of language statistics.
 _ATTRIBUTES = "** linguist-generated=true\n"
 
 _README = """\
@@ -39,7 +39,7 @@ def _validated(model: type[BaseModel], text: str) -> BaseModel:
     return model.model_validate_json(text)
 
 
-# each step looks at the whole history, and at the documents of the latest steps
+# each step reads the whole history and the documents of the latest steps
 _read_line, _read_document = lru_cache(4096)(_validated), lru_cache(128)(_validated)
 
 
@@ -53,11 +53,11 @@ class RunFolder:
         self.best_skill = f"{self.path}/best_skill.md"
         self.initial_skill = f"{self.path}/initial_skill.md"
         self.confirmed_skill = f"{self.path}/confirmed_skill.md"
-        """The last text that fresh evidence confirmed; `initial_skill` until then."""
+        """The last confirmed skill; `initial_skill` until there is one."""
         self.badge, self.card = f"{self.path}/badge.json", f"{self.path}/card.json"
-        """For shields.io and for registries: the score, on how many tasks, of which model, when."""
+        """Score, number of tasks, model and day, for shields.io and for registries."""
         self.meta_skill = f"{self.path}/meta_skill.md"
-        """The optimizer's memory of earlier epochs."""
+        """The optimizer's advice to itself from earlier epochs."""
 
     def step(self, number: int) -> str:
         return f"{self.path}/steps/{number:04d}.json"
@@ -75,7 +75,7 @@ class RunFolder:
         return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
 
     def read_state(self, read: Reader) -> State | None:
-        """Like the other readers, raises RepositoryError for what is no record of this version."""
+        """Like the other readers, raises RepositoryError if the file is not a valid record."""
         return self._read(read, self.state, State)
 
     def read_step(self, read: Reader, number: int) -> StepRecord | None:
@@ -121,7 +121,7 @@ def _record(
 def standing_files(
     folder: RunFolder, state: State, summary: Summary | None, model: str, day: str
 ) -> dict[str, str | None]:
-    """The badge and the card of a skill whose text has the score of ``state``."""
+    """The badge and the card for the current skill and score of ``state``."""
     measured = state.current.measurement
     tested = () if summary is None else (summary.best, summary.last)
     test = next((one.test for one in tested if one.sha256 == state.current.sha256), None)
@@ -157,7 +157,7 @@ def standing_files(
 
 
 def document(record: BaseModel) -> str:
-    """A record as a JSON file: indented, so that diffs and people can read it."""
+    """A record as a JSON file, indented for people and diffs."""
     return record.model_dump_json(indent=1) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Read a run without touching anything: which commits to look at, as far as this clone knows."""
+"""Inspect a run: find the commits to look at, as far as this clone knows."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +13,11 @@ _SKILLS_BRANCHES = ("refs/heads/skillopt/*", "refs/remotes/*/skillopt/*")
 
 
 def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
-    """The commit with the newest record of the run, from refs that are here already.
+    """The commit with the newest record of the run, preferably from refs already here.
 
-    That is the skills branch, here or as last fetched; without one (a single-branch clone) it is
-    fetched, and where the remote has none, the base branch counts. If the remote cannot be read,
-    the base branch counts too, and ``warn`` is told how old it is.
+    That is the skills branch, here or as last fetched. If this clone has none (a single-branch
+    clone), it is fetched. If the remote has none either, the base branch is used. It is also used
+    if the remote cannot be read; then ``warn`` is called with its age.
     """
     known = _known(ledger)
     if known is None and ledger.remote is not None:
@@ -33,13 +33,13 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
 
 
 def candidate(ledger: Ledger) -> Commit | None:
-    """The candidate that waits to be judged, as far as this clone knows; None if none does."""
+    """The undecided candidate, if any, as far as this clone knows."""
     commits = refs.read(ledger.git, *_here_and_tracked(ledger, ledger.names.candidate))
     return next((ledger.log(commit, limit=1)[0] for commit in commits.values()), None)
 
 
 def resolve(ledger: Ledger, name: str) -> str | None:
-    # --end-of-options: a name that starts with a dash is still a name
+    # --end-of-options: a name may start with a dash
     result = ledger.git.attempt(
         "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}"
     )
@@ -47,13 +47,13 @@ def resolve(ledger: Ledger, name: str) -> str | None:
 
 
 def runs(start: Path) -> tuple[str, ...]:
-    """The runs that have a branch or a folder here; without either the remote is asked.
+    """The runs that have a branch or folder here, or else on the remote.
 
-    Raises InfrastructureError if it cannot be.
+    Raises InfrastructureError if the remote cannot be read.
     """
     git, _ = refs.find(start, Git())
     branches = git.text("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).splitlines()
-    # branches may be gone after a merge, the folder stays
+    # after a merge, the branch may be gone, but the folder stays
     folders = git.text("ls-tree", "-d", "--full-tree", "--name-only", "HEAD", ".skillopt/")
     found = [*branches, *folders.splitlines()]
     remote_name = refs.choose_remote(git, Git().remote)

@@ -1,4 +1,4 @@
-"""The ledger of a run: everything that training reads from git and writes to it."""
+"""The ledger of a run: everything that training reads from git or writes to it."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,34 +17,34 @@ from skillopt_ci.git.refs import HEADS, Move, RunRefs, branch, tracking
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.util import nearest
 
-#: Generations by which a shallow clone is deepened, one after another; 0 is all there are.
+#: Steps, in generations, by which a shallow clone is deepened; 0 means all.
 GENERATIONS = (50, 500, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the run stands, as commits.
+    """The state of the run, as commits.
 
     ``base`` is the tip of the base branch, ``tip`` that of the skills branch (None before the first
-    step, or when the branch was deleted after a merge), ``candidate`` a step in flight.
+    step or after the merged branch was deleted), ``candidate`` a step in flight.
     """
 
     base: str
     tip: str | None
     candidate: str | None
     base_in_tip: bool
-    """The skills branch has all that base has (also true without a skills branch)."""
+    """The skills branch contains base (also true without a skills branch)."""
     tip_in_base: bool
-    """The skills branch was merged and has nothing that base lacks."""
+    """The skills branch was merged: base contains all of it."""
 
     @property
     def head(self) -> str:
-        """The commit on top of which the next step goes."""
+        """The commit that the next step builds on."""
         return self.tip or self.base
 
 
 class _Sighting(NamedTuple):
-    """One branch as it is here, as it is on the remote, and as the remote last had it."""
+    """A branch here, on the remote, and on the remote when last fetched."""
 
     ref: str
     here: str | None
@@ -56,12 +56,12 @@ class _Sighting(NamedTuple):
 class Ledger:
     """A run in a repository.
 
-    Only objects and refs of the run are written: the user's HEAD, index, files and stash never.
-    With a ``remote`` that one is the truth and local refs follow it. ``common_dir`` is the folder
-    that all worktrees share (``.git``, normally). Any method may raise RepositoryError for what
-    stands in the way here, InfrastructureError for a remote that cannot be read; those that move
-    branches raise LostRace if one is not where it is expected, and PushRefused if the remote or a
-    hook will not have it.
+    It writes only objects and the run's refs, never the user's HEAD, index, files or stash. If
+    there is a ``remote``, it is authoritative and local refs follow it. ``common_dir`` is the
+    folder that all worktrees share (normally ``.git``). Any method may raise RepositoryError for a
+    local problem and InfrastructureError if the remote cannot be read. Methods that move branches
+    raise LostRace if a branch is not where expected, and PushRefused if the remote or a hook
+    rejects the move.
     """
 
     git: Git
@@ -70,23 +70,23 @@ class Ledger:
     base: str
     remote: str | None
     write_commit: CommitWriter = objects.write_commit
-    """How commits come to be: by git here, or by the code host, which signs them."""
+    """Creates commits: with local git, or through the code host, which signs them."""
     redact: Redact = unchanged
-    """Takes secrets out of messages and records; skills are left as they are."""
+    """Removes secrets from messages and records; skills stay unchanged."""
     tell: Callable[[str], None] = field(default=lambda _: None, compare=False)
-    """Hears what was put right in the repository."""
+    """Called with each repair of the repository."""
 
     @classmethod
     def open(
         cls, start: Path, run: str, settings: config.Git, *, read_only: bool = False
     ) -> "Ledger":
-        """The run in the repository around ``start``; ``read_only`` guesses a base offline."""
+        """Open the run in the repository around ``start``; ``read_only`` guesses base offline."""
         git, common_dir = refs.find(start, settings)
         remote_name = refs.choose_remote(git, settings.remote)
         base = remote.choose_base(git, remote_name, settings.base, guess=read_only)
         ledger = cls(git, common_dir, run, base, remote_name)
-        # What one of the run's own branches may be called, the other may too; and a base that is
-        # not configured was named by git.
+        # If one of the run's own branches has a valid name, the other has too; a base that is not
+        # configured was named by git.
         given = (ledger.names.base,) if settings.base else ()
         for name in (*given, ledger.names.skills):
             if not git.succeeds("check-ref-format", name):
@@ -109,21 +109,21 @@ class Ledger:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run's lock and repair what a kill left on its refs; LostRace if it is held."""
+        """Hold the run's lock and repair refs that a kill left broken; LostRace if it is held."""
         with locks.run_lock(self.common_dir, self.run):
             names = refs.written(self.names, self.remote)
             locks.clear_stale_locks(self.git, self.common_dir, names, self.tell)
             refs.repair(self.git, self.common_dir, names, self.remote, self.tell)
             yield
 
-    # Where the run stands.
+    # The state of the run.
 
     def sync(self) -> Position:
-        """Learn where the run stands; local branches follow the remote, or heal after a kill.
+        """Find the state of the run; local branches follow the remote or recover from a kill.
 
-        Local branches stay while one of them is checked out. A skills branch that was deleted on
-        the remote is deleted here too, but what it held stays reachable under
-        ``refs/skillopt-ci/deleted/``; commits that were never pushed count and stay.
+        Local branches do not move while one of them is checked out. A skills branch that was
+        deleted on the remote is deleted here too, but its commits stay reachable under
+        ``refs/skillopt-ci/deleted/``. Commits that were never pushed are kept and used.
         """
         if self.remote is None:
             found = refs.read(self.git, *self.names)
@@ -135,7 +135,7 @@ class Ledger:
             base, tip, candidate = self._follow_remote(self.remote)
         assert base is not None  # noqa: S101
         base_in_tip = tip is None or self.is_ancestor(base, tip)
-        # each contains the other only if they are one
+        # both contain each other only if they are equal
         tip_in_base = (
             tip is not None and (tip == base or not base_in_tip) and self.is_ancestor(tip, base)
         )
@@ -150,7 +150,7 @@ class Ledger:
             for ref in own
         )
         tip = self._resolve_tip(skills, name)
-        # a local candidate counts only if it never was on the remote and was not decided on
+        # a local candidate counts only if it never was on the remote and is undecided
         flying = candidate.there
         if flying is None and candidate.here is not None and candidate.known is None:
             decided = tip is not None and self.is_ancestor(candidate.here, tip)
@@ -168,7 +168,7 @@ class Ledger:
         try:
             remote.fetch(self.git, name, existing)
         except InfrastructureError:
-            # one of them may have been deleted in between
+            # one of them may have been deleted meanwhile
             still_there = remote.heads(self.git, name, *existing)
             if len(still_there) == len(existing):
                 raise
@@ -218,7 +218,7 @@ class Ledger:
             yield Move(grave, refs.read(self.git, grave).get(grave), seen.here)
 
     def preflight(self, position: Position) -> None:
-        """Find out before anything is paid for whether a step could be recorded."""
+        """Check that a step could be recorded before anything is paid for."""
         git, candidate = self.git, self.names.candidate
         for folder in (self.common_dir / "objects", self.common_dir / "refs" / "heads"):
             if folder.is_dir() and not os.access(folder, os.W_OK):
@@ -247,7 +247,7 @@ class Ledger:
                         hint=f"Rename it: git branch -m {branch(ref)} {branch(ref)}-old",
                     )
 
-    # What commits hold, and how they are related.
+    # The contents of commits and their ancestry.
 
     def read(self, commit: str, path: str) -> str | None:
         return objects.read_file(self.git, commit, path)
@@ -261,9 +261,9 @@ class Ledger:
         limit: int = 0,
         paths: Sequence[str] = (),
     ) -> tuple[Commit, ...]:
-        """The commits of ``tip`` that ``since`` has not, newest first; 0 is no limit.
+        """The commits in ``tip`` but not in ``since``, newest first; ``limit`` 0 means no limit.
 
-        With ``paths`` only those that changed something at or below them.
+        With ``paths``, only commits that changed something at or below these.
         """
         shown = self.git.records(
             "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch",
@@ -276,7 +276,7 @@ class Ledger:
         return tuple(map(Commit.parse, shown))
 
     def deepen(self, generations: int) -> bool:
-        """Fetch that many more generations of a shallow clone (0: all); False if there are none."""
+        """Deepen a shallow clone by ``generations`` (0: all); False if it is not one."""
         if self.remote is None or not (self.common_dir / "shallow").exists():
             return False
         option = f"--deepen={generations}" if generations else "--unshallow"
@@ -286,7 +286,7 @@ class Ledger:
         return True
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Tell whether ``descendant`` contains ``ancestor``; deepens a shallow clone if it must."""
+        """Whether ``descendant`` contains ``ancestor``; deepens a shallow clone if necessary."""
         self._bring_into_view(ancestor, descendant)
         return history.is_ancestor(self.git, ancestor, descendant)
 
@@ -315,8 +315,8 @@ class Ledger:
     def commit(
         self, parents: Sequence[str], tree_of: str, changes: Mapping[str, str | None], message: str
     ) -> str:
-        """Write a commit: the tree of ``tree_of`` with new texts (None removes); no ref moves."""
-        # a skill must stay, to the last byte, the text that was measured
+        """Write a commit: the tree of ``tree_of`` with new texts (None removes). Moves no ref."""
+        # skills are not redacted: they must stay byte for byte as measured
         clean = {
             path: self.redact(text) if text and path.endswith((".json", ".jsonl")) else text
             for path, text in changes.items()
@@ -325,13 +325,13 @@ class Ledger:
         return self.write_commit(self.git, tree, parents, self.redact(message))
 
     def take_in_base(self, tip: str, base: str, keep: Sequence[str]) -> TakeIn:
-        """Merge ``base`` into ``tip`` without a checkout; at and below ``keep`` tip's stay."""
+        """Merge ``base`` into ``tip`` without a checkout; at and below ``keep``, tip wins."""
         if self.merge_base(tip, base) is None:
             raise RepositoryError(f"{tip[:12]} and {base[:12]} have no common history")
         return objects.merge_trees(self.git, tip, base, keep)
 
     def push_candidate(self, candidate: str) -> None:
-        """Make ``candidate`` the step in flight; a second time changes nothing."""
+        """Make ``candidate`` the step in flight (idempotent)."""
         name = self.names.candidate
         here, there = self._candidate(candidate)
         if self.remote is not None:
@@ -339,10 +339,10 @@ class Ledger:
         self._record((Move(name, here, candidate),), "propose a step")
 
     def withdraw(self, candidate: str) -> None:
-        """Give up the step in flight, if it is still this one; a second time changes nothing."""
+        """Abandon ``candidate`` as the step in flight (idempotent); LostRace if another one is."""
         name = self.names.candidate
         here, there = self._candidate(candidate)
-        # Here first: after a death in between, the next sync brings it back to be withdrawn again.
+        # Locally first: after a kill in between, the next sync restores it to be withdrawn again.
         refs.move(self.git, (Move(name, here, None),), "withdraw a step")
         if self.remote is not None and there is not None:
             remote.push(self.git, self.remote, (Move(name, there, None),))
@@ -360,9 +360,9 @@ class Ledger:
     def advance(
         self, expected_tip: str | None, new_tip: str, drop_candidate: str | None = None
     ) -> None:
-        """Move the skills branch forward and drop the step in flight, both or neither.
+        """Move the skills branch forward and drop the step in flight, atomically.
 
-        With a remote that is one atomic push; the local refs follow, at the next sync at latest.
+        With a remote, this is one atomic push; local refs follow, at the latest in the next sync.
         Raises ValueError if ``new_tip`` does not contain ``expected_tip``.
         """
         if expected_tip and not self.is_ancestor(expected_tip, new_tip):
@@ -375,13 +375,13 @@ class Ledger:
         if self.remote is not None:
             pushed = []
             for move in moves:
-                # what the transaction of the local refs would fail on after the push
+                # otherwise the transaction of the local refs would fail after the push
                 if seen.get(move.ref) != move.old:
                     raise LostRace(
                         f"{branch(move.ref)} was moved in this repository: expected {move.old}, "
                         f"found {seen.get(move.ref)}"
                     )
-                # the remote may lack what was never pushed
+                # the remote may lack commits that were never pushed
                 there = seen.get(tracked[move.ref])
                 behind = move.old is not None and there and self.is_ancestor(there, move.old)
                 if there is not None and not behind:

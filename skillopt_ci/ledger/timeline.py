@@ -1,4 +1,4 @@
-"""The history told forwards: the current and the best skill after each event."""
+"""Replay the history: the current and the best skill after each event."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from skillopt_ci.ledger.records import HistoryEntry
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How things stood after ``entry``; scores are the gate's."""
+    """The state after ``entry``; scores are the gate's."""
 
     entry: HistoryEntry
     current_score: float | None
