@@ -1,4 +1,4 @@
-"""Lets ``python -m skillopt_ci`` do what ``skillopt-ci`` does."""
+"""Run ``skillopt-ci`` as ``python -m skillopt_ci``."""
 
 import sys
 

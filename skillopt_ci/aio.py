@@ -1,4 +1,4 @@
-"""Bounded concurrency, slots that all work of a run shares, and limits on working time."""
+"""Bounded concurrency, slots shared by all work of a run, and limits on working time."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 @asynccontextmanager
 async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises the first failure itself, since callers act on its type."""
+    """A task group that raises its first failure unwrapped, since callers depend on its type."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group
@@ -26,10 +26,10 @@ async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 class Begun(Generic[Item, Result]):
-    """Work on items that may begin before its result is asked for.
+    """Work on items that can begin before its result is needed.
 
-    At the end, what nobody waits for is cancelled. Only if a budget runs out or there are too many
-    errors, work under way finishes: it is paid for.
+    Unfinished work is cancelled at the end. Only if a budget runs out or there are too many errors
+    does it finish, since it is paid for.
     """
 
     def __init__(self, work: Callable[[Item], Awaitable[Result]]) -> None:
@@ -61,7 +61,7 @@ class Begun(Generic[Item, Result]):
 async def map_ordered(
     work: Callable[[Item], Awaitable[Result]], items: Iterable[Item], *, limit: int
 ) -> list[Result]:
-    """The results of ``work`` in item order, otherwise as :func:`stream` gives them."""
+    """Like :func:`stream`, but return all results in item order."""
 
     async def numbered(drawn: tuple[int, Item]) -> tuple[int, Result]:
         return drawn[0], await work(drawn[1])
@@ -73,12 +73,12 @@ async def map_ordered(
 async def stream(
     work: Callable[[Item], Awaitable[Result]], items: Iterable[Item], *, limit: int
 ) -> AsyncGenerator[Result, None]:
-    """Apply ``work`` to every item, ``limit`` at a time, and yield each result as it comes.
+    """Apply ``work`` to every item, ``limit`` at a time, and yield each result as it arrives.
 
-    At most four times ``limit`` items are begun and not yet taken, so a long iterable costs no
-    memory. The first failure cancels all work under way and is raised as it is. Only when a budget
-    runs out does that work finish first, for it is paid for. If you do not take all results, close
-    the generator, which cancels the work under way.
+    At most four times ``limit`` results are started but not yet taken, so a long iterable needs
+    little memory. The first failure cancels all work under way and is raised unchanged. Only when
+    a budget runs out does that work finish first, since it is paid for. If you do not take all
+    results, close the generator to cancel the work under way.
     """
     window = asyncio.Semaphore(4 * limit)
     done = asyncio.Queue[tuple[Result] | BaseException | None]()
@@ -95,7 +95,7 @@ async def stream(
                 exhausted.append(error)
             if exhausted:
                 break
-        window.release()  # the others, too, must see that there is nothing more to do
+        window.release()  # wake the other workers, so that they see the end too
 
     async def produce() -> None:
         try:
@@ -103,7 +103,7 @@ async def stream(
                 for _ in range(limit):
                     group.create_task(worker())
             done.put_nowait(exhausted[0] if exhausted else None)
-        except BaseException as error:  # noqa: BLE001 - raised where the results are taken
+        except BaseException as error:  # noqa: BLE001 - raised to the consumer
             done.put_nowait(error)
 
     workers = asyncio.create_task(produce())
@@ -119,7 +119,7 @@ async def stream(
 
 
 class Slots:
-    """At most ``limit`` pieces of work at once, first come first served, in one event loop."""
+    """At most ``limit`` pieces of work at once, first come, first served, in one event loop."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -127,7 +127,7 @@ class Slots:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot and keep it for the body."""
+        """Wait for a slot and hold it for the body."""
         async with self._slots:
             yield
 
@@ -137,7 +137,7 @@ class TimeUp(Exception):
 
 
 class _Clock:
-    """One limit under way; ``waiting`` counts those who have stopped it."""
+    """One running limit; ``_waiting`` counts the callers that have stopped it."""
 
     def __init__(self, timeout: asyncio.Timeout) -> None:
         self._timeout = timeout
@@ -171,7 +171,7 @@ _CLOCK: ContextVar[_Clock | None] = ContextVar("working_time", default=None)
 
 @asynccontextmanager
 async def working_time(seconds: float | None) -> AsyncIterator[None]:
-    """Cancel the body after ``seconds`` of working time (None: never): :class:`TimeUp`."""
+    """Cancel the body after ``seconds`` of working time (None: never); raises :class:`TimeUp`."""
     timeout = asyncio.timeout(seconds)
     token = _CLOCK.set(None if seconds is None else _Clock(timeout))
     try:
@@ -186,20 +186,20 @@ async def working_time(seconds: float | None) -> AsyncIterator[None]:
 
 
 def off_the_clock() -> AbstractContextManager[None]:
-    """Do not count the time that the body takes."""
+    """Exclude the body from the working time."""
     clock = _CLOCK.get()
     return nullcontext() if clock is None else clock.stopped()
 
 
 def refund(seconds: float) -> None:
-    """Give back working time that turned out to be somebody else's fault."""
+    """Add back working time that was lost through no fault of the work."""
     clock = _CLOCK.get()
     if clock is not None:
         clock.refund(seconds)
 
 
 async def shielded(work: Awaitable[Result]) -> Result:
-    """Wait for ``work``, such as cleaning up, to finish; only then raise a cancellation."""
+    """Wait until ``work``, such as cleaning up, is finished; only then raise a cancellation."""
     task = asyncio.ensure_future(work)
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
@@ -208,6 +208,6 @@ async def shielded(work: Awaitable[Result]) -> Result:
         except asyncio.CancelledError as error:
             cancellation = error
     if cancellation is not None and not task.cancelled():
-        task.exception()  # retrieved: the cancellation outweighs it
+        task.exception()  # mark it as retrieved: the cancellation takes precedence
         raise cancellation
     return task.result()

@@ -1,9 +1,9 @@
 """Keep our secrets from the programs that we start.
 
-What a scorer, an environment or an agent starts may be steered by a model. It runs in a sandbox of
-Linux namespaces, or, where we are root and there is no bubblewrap, as a user of its own. Where
-neither can be had it runs as ourselves; what is left then is that this process is closed: nobody
-else can read its memory, and the environment that it began with holds no secret any more.
+A model may control the programs that a scorer, an environment or an agent starts. They run in a
+sandbox of Linux namespaces or, if bubblewrap is missing and we are root, as a separate user.
+Otherwise they run as our user. Even then this process is closed: no other process can read its
+memory, and its initial environment no longer holds secrets.
 """
 
 import atexit
@@ -24,34 +24,34 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-#: Variables that hold secrets, by their names. Git's settings of one command may hold any.
+#: Names of variables that hold secrets. Git's settings for one command may hold some, too.
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|^GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+)$",
     re.IGNORECASE,
 )
 _PR_SET_DUMPABLE = 4
-#: Which words of /proc/self/stat after the program's name say where the environment is.
+#: Indices of the words in /proc/self/stat, after the program's name, that locate the environment.
 _ENVIRON_START, _ENVIRON_END = 47, 48
 
-#: Numbers that no distribution gives to anybody: above systemd's containers, below 2³¹.
+#: User ids that no distribution assigns: above those of systemd's containers, below 2³¹.
 FIRST_USER, USERS = 1_900_000_000, 200_000_000
-#: Folders that are empty, and writable, in every sandbox.
+#: Folders that are empty and writable in every sandbox.
 _FRESH = ("/run", "/tmp", "/var/tmp")  # noqa: S108
-#: Programs of this machine. On most systems all but the first are links into the first.
+#: Folders of this machine's programs. On most systems, all but the first link into the first.
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-#: What programs need of /etc: the linker's cache, which program a name stands for, the time zone,
-#: and whom to trust. None of it is secret.
+#: The parts of /etc that programs need: the linker's cache, alternatives, the time zone and
+#: certificates. None of it is secret.
 _SETTINGS = (
     *("alternatives", "ca-certificates", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime"),
     *("mime.types", "pki/ca-trust/extracted", "pki/tls/certs", "protocols", "services"),
     "ssl/certs",
 )
-#: What of /etc is bound besides for our own programs.
+#: Additional parts of /etc that our own programs need.
 _OUR_SETTINGS = (
     *("fonts", "group", "hosts", "java", "nsswitch.conf", "passwd", "resolv.conf"),
     "ssl/openssl.cnf",
 )
-#: Where people and tools keep credentials in a home.
+#: Places in a home where people and tools keep credentials.
 _CREDENTIALS = (
     *(".aws", ".azure", ".config/gcloud", ".config/gh", ".config/git", ".config/skillopt-ci"),
     *(".cache/skillopt-ci", ".docker", ".git-credentials", ".gitconfig", ".gnupg", ".kube"),
@@ -61,14 +61,14 @@ _SOCKETS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/
 _RUNNER_FILES = tuple(
     f"GITHUB_{name}" for name in ("ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY")
 )
-#: Checkouts are looked for so deep below the workspace.
+#: How deep below the workspace to look for checkouts.
 _DEPTH = 3
 _PATIENCE = 60
-#: A status beyond this is how bubblewrap tells the number of a signal.
+#: bubblewrap reports a signal as an exit status: this number plus the signal's.
 _KILLED, _SIGNALS = 128, 64
 
-#: Names each path that can be read or written although it is hidden; the first is the folder that
-#: programs start in, which they must be able to read.
+#: Prints each path that can be read or written although it should be hidden. The first argument is
+#: the folder that programs start in, which must be readable.
 _PROBE = """\
 cd -- "$1" && ls > /dev/null || exit 1
 shift
@@ -85,17 +85,17 @@ _closed = False
 
 
 def close_process() -> None:
-    """Let nobody else read this process, and take the secrets out of its environment."""
+    """Stop other processes reading this one, and remove the secrets from its environment."""
     global _closed  # noqa: PLW0603 - there is one process
     _closed = True
     if sys.platform == "linux":
-        # Its files in /proc are root's from here on; a program that it starts is not concerned.
+        # From here on, root owns its files in /proc; programs that it starts are not affected.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     withhold({name for name in os.environ if _SECRET_NAME.search(name)})
 
 
 def withhold(names: Iterable[str]) -> None:
-    """Take variables out of the environment of a closed process, and of what it started with."""
+    """Remove variables from a closed process's environment, current and initial."""
     if not _closed:
         return
     gone = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -105,30 +105,30 @@ def withhold(names: Iterable[str]) -> None:
 
 
 def keep_back(variables: Mapping[str, str]) -> None:
-    """Add variables to the whole environment that our own git alone is to see."""
+    """Add variables to the whole environment that only our own git may see."""
     _withheld.update(variables)
 
 
 def whole_environment() -> dict[str, str]:
-    """Our environment, with what was withheld from it."""
+    """Our environment, including withheld variables."""
     return {**os.environ, **_withheld}
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose names do not say that they hold secrets; all if programs may see them."""
+    """Variables whose names do not suggest secrets; all variables if programs may see secrets."""
     if current().trusted:
         return dict(environ)
     return {name: value for name, value in environ.items() if not _SECRET_NAME.search(name)}
 
 
 def git_credentials(command: str) -> dict[str, str]:
-    """What was withheld and git needs for ``command``: helpers only where it asks a server."""
+    """Withheld variables that git needs for ``command``: all if it contacts a server."""
     asks = command in ("clone", "fetch", "ls-remote", "pull", "push")
     return {name: value for name, value in _withheld.items() if asks or name.startswith("GIT_")}
 
 
 def _wipe(names: set[str]) -> None:
-    """Overwrite variables where the kernel put them: /proc/PID/environ shows that place."""
+    """Overwrite variables in the initial environment, which /proc/PID/environ shows."""
     words = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(words[_ENVIRON_START]), int(words[_ENVIRON_END])
     place = start
@@ -141,7 +141,7 @@ def _wipe(names: set[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One program's place, or one computer's: it may write to ``folder`` and nowhere else."""
+    """A place for one program or computer, which may write only to ``folder``."""
 
     confinement: "Confinement"
     folder: Path
@@ -156,10 +156,10 @@ class Cell:
         needs: Sequence[str] = (),
         keeps_home: bool = False,
     ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """How to start ``arguments``, and with which variables.
+        """The command and environment that start ``arguments``.
 
-        ``needs`` are a program (by default the first argument) and paths that are to be readable;
-        with ``keeps_home`` the user's home is there, for programs that keep their login in it.
+        ``needs`` is a program (by default the first argument) and paths that must be readable;
+        ``keeps_home`` shows the user's home, for programs that keep their login there.
         """
         if self.confinement.kind == "none":
             return tuple(arguments), dict(environ)
@@ -181,14 +181,14 @@ class Cell:
                 os.chown(path, self.user, self.user, follow_symlinks=False)
 
     def signal(self, status: int) -> int:
-        """The signal that killed a program, which a sandbox tells in its exit status; 0 if none."""
+        """The signal that killed a program, from the sandbox's exit status; 0 if none."""
         killed = self.confinement.kind == "sandbox" and 0 < status - _KILLED <= _SIGNALS
         return status - _KILLED if killed else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What keeps programs from ``hidden``; ``reason`` says why nothing does."""
+    """How programs are kept from ``hidden``; ``reason`` says why they are not."""
 
     kind: Literal["sandbox", "user", "none"] = "none"
     reason: str = ""
@@ -199,7 +199,7 @@ class Confinement:
     trusted: bool = False
 
     def cell(self, folder: Path) -> Cell:
-        """A place for one program or computer; ``folder``, with all in it, becomes its own."""
+        """A place for one program or computer, which gets ``folder`` and everything in it."""
         if self.kind != "user":
             return Cell(self, folder)
         cell = Cell(self, folder, FIRST_USER + secrets.randbelow(USERS))
@@ -209,13 +209,13 @@ class Confinement:
     def view(
         self, folder: Path, environ: Mapping[str, str], needs: Iterable[str], *, keeps_home: bool
     ) -> tuple[str, ...]:
-        """The words of bubblewrap that show what a program may see, see bwrap(1)."""
+        """The bubblewrap arguments for what a program may see, see bwrap(1)."""
         home = Path(environ.get("HOME", "/"))
         layers: dict[Path, tuple[str, ...]] = dict.fromkeys(map(Path, _FRESH), ("--tmpfs",))
         if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):
             kept = keeps_home and home not in self.hidden
             layers[home] = ("--bind", str(home)) if kept else ("--tmpfs",)
-        # What is hidden stays so, whatever a command names.
+        # hidden paths stay hidden even if a command names them
         named = (
             path
             for path in _installed(needs, environ, self.home)
@@ -249,7 +249,7 @@ class Confinement:
 def confine(
     root: Path, environ: Mapping[str, str], *, hidden: Iterable[Path] = (), wanted: bool = True
 ) -> None:
-    """Say for what configuration programs start from now on; the first start tries what works."""
+    """Set the configuration for programs started from now on; the first start finds what works."""
     global _find, _found
     asked = partial(_search, root.resolve(), dict(environ), tuple(hidden), wanted)
     with _lock:
@@ -258,7 +258,7 @@ def confine(
 
 
 def current() -> Confinement:
-    """What keeps the programs of this process from its secrets."""
+    """How this process's programs are kept from its secrets."""
     global _found  # noqa: PLW0603 - there is one process
     with _lock:
         if _found is None:
@@ -298,16 +298,16 @@ def _search(
 
 
 def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
-    """Why programs are not confined in this way, nothing if they are: a program tries it."""
+    """Run a program to test a confinement; return why it fails, or an empty text."""
     from tempfile import TemporaryDirectory  # noqa: PLC0415 - few commands start a program
 
     seen = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
-    # in a sandbox an empty home takes the place of the real one
+    # in a sandbox, an empty home replaces the real one
     targets = [str(path) for path in tried.hidden if tried.kind == "user" or path != tried.home]
     with TemporaryDirectory(prefix="skillopt-probe-") as name, contextlib.ExitStack() as undo:
         if tried.kind == "user":
             undo.callback(_reopen, _shut(tried.hidden))
-            # in a sandbox this number may be another process's
+            # in a sandbox, this number may be another process's
             targets.append(f"/proc/{os.getpid()}/environ")
         words = ("/bin/sh", "-c", _PROBE, "sh", str(root), *targets)
         arguments, variables = tried.cell(Path(name)).command(words, seen, root)
@@ -336,7 +336,7 @@ def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
 def _hidden(
     checkout: Path, environ: Mapping[str, str], home: Path, own: Iterable[Path]
 ) -> Iterator[Path]:
-    """Everything of ours that is there and that no program may reach."""
+    """All existing paths that no program may reach."""
     needed = [checkout, *map(Path, (sys.prefix, sys.base_prefix))]
     workspace = Path(environ.get("GITHUB_WORKSPACE") or checkout)
     places = [*own, *_git_folders(checkout), *_git_folders(workspace)]
@@ -386,13 +386,13 @@ def _git_folders(folder: Path, depth: int = 0) -> Iterator[Path]:
 
 
 def _shut(paths: Iterable[Path]) -> list[tuple[Path, int]]:
-    """Take paths from everybody but their owner; return what there was to take. Sockets stay."""
+    """Restrict paths, except sockets, to their owner; return those changed and their modes."""
     taken = []
     for path in paths:
         found = path.lstat()
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o077 and (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
-            with contextlib.suppress(OSError):  # the probe tells what remains open
+            with contextlib.suppress(OSError):  # the probe reports what remains open
                 path.chmod(mode & ~0o077)
                 taken.append((path, mode))
     return taken
@@ -405,7 +405,7 @@ def _reopen(taken: Iterable[tuple[Path, int]]) -> None:
 
 
 def system_view(*settings: str) -> Iterator[str]:
-    """The words of bubblewrap that show the programs of this system, and what they need of /etc."""
+    """The bubblewrap arguments that show the system's programs and what they need of /etc."""
     for folder in _PROGRAMS:
         if Path(folder).is_symlink():
             yield from ("--symlink", os.fspath(Path(folder).readlink()), folder)
@@ -419,7 +419,7 @@ def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> 
     program, *files = words
     found = shutil.which(program, path=environ.get("PATH", os.defpath))
     if found is not None:
-        # A link itself cannot be bound: it is there with its folder.
+        # a link itself cannot be bound, so bind its folder
         yield from _prefix(Path(found).absolute().parent, home)
         yield Path(found).resolve()
         yield from _prefix(Path(found).resolve().parent, home)

@@ -1,4 +1,4 @@
-"""Everything that can stop skillopt-ci, and the exit code that each cause ends with."""
+"""Everything that can stop skillopt-ci, with its exit code."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -20,8 +20,8 @@ class ExitCode(IntEnum):
 class SkilloptError(Exception):
     """A failure with a message for people.
 
-    ``message`` says what happened in one sentence, ``hint`` what to do about it; ``details`` is
-    what a program may want to know as well.
+    ``message`` says in one sentence what happened, ``hint`` what to do about it; ``details`` adds
+    facts for programs.
     """
 
     exit_code = ExitCode.DEFECT

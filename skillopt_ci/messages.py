@@ -17,9 +17,9 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model wants used; ``arguments`` is JSON text exactly as it was written.
+    """A tool call by the model; ``arguments`` is its JSON text, unchanged.
 
-    ``state`` is the provider's own: it must come back with the call, as it is.
+    ``state`` belongs to the provider and must be sent back with the call unchanged.
     """
 
     id: str
@@ -30,10 +30,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat message: text, with pictures if it is a user's.
+    """One chat message: text, and in a user's message also pictures.
 
-    An assistant's message may ask for ``tool_calls``; a ``tool`` message holds the result of the
-    one with ``tool_call_id``.
+    An assistant's message may make ``tool_calls``; a ``tool`` message holds the result of the call
+    with ``tool_call_id``.
     """
 
     role: ChatRole

@@ -1,4 +1,4 @@
-"""Programs of this machine: run within bounds, and killed with everything they started."""
+"""Run programs on this machine within limits, and kill them with everything they started."""
 
 import asyncio
 import contextlib
@@ -29,17 +29,17 @@ from skillopt_ci.aio import shielded
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ComputerFailure
 
-#: What every program may see of the environment.
+#: Environment variables that every program may see.
 ALWAYS_VISIBLE = ("PATH", "HOME", "LANG")
 _PROC = Path("/proc")
-#: Seconds to wait for output whose pipe a process that escaped the kill may still hold open.
+#: Seconds to wait for output: a process that escaped the kill may still hold the pipe open.
 _PATIENCE = 2.0
 _IDENTITY = re.compile(r"([0-9a-f]{12})-(\d+)-(\d+)")
 
 
 @dataclass(slots=True)
 class Capture:
-    """Takes any number of bytes and keeps the first and the last half of ``limit``."""
+    """Takes any number of bytes and keeps ``limit``, half from the start and half from the end."""
 
     limit: int
     total: int = 0
@@ -75,7 +75,7 @@ class Capture:
         return self.content()[-size:].decode("utf-8", errors="replace")
 
     def text(self) -> str:
-        """What is kept, what is no UTF-8 replaced, with a line in place of what is missing."""
+        """The bytes kept, invalid UTF-8 replaced, with a line in place of those left out."""
         if not self.truncated:
             return self.content().decode("utf-8", errors="replace")
         self._trim()
@@ -90,12 +90,12 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended, and what it wrote.
+    """How a command ended and what it wrote.
 
-    ``exit_code`` is 128+n for a command that signal n killed, 127 for a program that does not
-    exist, 126 for one that cannot be started. ``limit`` names the limit that ended the command,
-    where the computer knows it: "memory", "disk", "processes". ``signal`` is the number of the
-    signal that killed it, where that can be told from an exit status.
+    ``exit_code`` is 128+n if signal n killed the command, 127 if the program does not exist, 126 if
+    it cannot be started. ``limit`` names the limit that ended the command, if the computer knows
+    it: "memory", "disk", "processes". ``signal`` is the signal that killed it, if that can be told
+    apart from an exit status.
     """
 
     exit_code: int
@@ -177,7 +177,7 @@ async def run_program(
     output_bytes: int,
     keeps_home: bool = False,
 ) -> CommandResult:
-    """Run ``arguments`` confined, able to write to ``work`` alone. Raises TimeoutError."""
+    """Run ``arguments`` confined, with write access only to ``work``. Raises TimeoutError."""
     cell = await asyncio.to_thread(lambda: current().cell(work))
     command, variables = cell.command(
         arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
@@ -191,7 +191,7 @@ async def run_program(
 
 
 def visible_environ(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The variables of ``environ`` that a program may see: a few basic ones and ``names``."""
+    """The variables that a program may see: a few basic ones and ``names``."""
     return {name: environ[name] for name in (*ALWAYS_VISIBLE, *names) if name in environ}
 
 
@@ -203,7 +203,7 @@ def signal_name(number: int) -> str:
 
 
 async def started(starting: Coroutine[Any, Any, Process]) -> Process:
-    """Wait for a group leader's start; kill the group if cancelled, where asyncio kills but one."""
+    """Wait for a group leader to start; if cancelled, kill its group (asyncio kills only one)."""
     start = asyncio.ensure_future(starting)
     try:
         return await shielded(start)
@@ -213,7 +213,7 @@ async def started(starting: Coroutine[Any, Any, Process]) -> Process:
 
 
 async def _end(process: Process) -> None:
-    """Kill a program with all it started; after a normal end, what it left of its group."""
+    """Kill a program with everything it started, or if it has ended, the rest of its group."""
     if process.returncode is None:
         kill_tree(process.pid)
     else:
@@ -223,7 +223,7 @@ async def _end(process: Process) -> None:
 
 @asynccontextmanager
 async def _captured(output: Capture) -> AsyncIterator[int]:
-    """Yield a pipe's writing end; asyncio's own may not see a program end before its children."""
+    """Yield a pipe's writing end; asyncio's own may see a program end only with its children."""
     source, sink = os.pipe()
     async with pipe_reader(source) as reader:
 
@@ -241,7 +241,7 @@ async def _captured(output: Capture) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def pipe_reader(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
-    """Read from ``descriptor``, which is closed at the end."""
+    """Read from ``descriptor`` and close it at the end."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
@@ -254,7 +254,7 @@ async def pipe_reader(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
 
 @contextmanager
 def sealed_file(content: bytes) -> Iterator[int]:
-    """Yield a descriptor of a file without a name, which on Linux nobody can change."""
+    """Yield the descriptor of an unnamed file, which on Linux cannot be changed."""
     linux = sys.platform == "linux"
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING if linux else 0
     with os.fdopen(os.memfd_create("stdin", flags), "w+b") if linux else TemporaryFile() as file:
@@ -267,7 +267,7 @@ def sealed_file(content: bytes) -> Iterator[int]:
 
 
 def kill_tree(root: int) -> None:
-    """Kill ``root``, its group and its descendants: all are stopped first, so none starts more."""
+    """Kill ``root``, its group and its descendants, stopping all first so that none starts more."""
     found: set[int] = set()
     try:
         _signal(-root, signal.SIGSTOP)
@@ -275,14 +275,14 @@ def kill_tree(root: int) -> None:
             found |= fresh
             for process in fresh:
                 _signal(process, signal.SIGSTOP)
-    finally:  # a second Ctrl-C must not leave what is stopped behind
+    finally:  # a second Ctrl-C must not leave stopped processes behind
         for process in found:
             _signal(process, signal.SIGKILL)
         _signal(-root, signal.SIGKILL)
 
 
 def kill_marked(name: str, value: str) -> None:
-    """Kill what outlived its parents, found by the variable ``name`` that it was started with."""
+    """Kill processes started with ``name=value`` in their environment, even orphaned ones."""
     mark = f"{name}={value}".encode()
     for entry in _processes():
         with contextlib.suppress(OSError):
@@ -311,7 +311,7 @@ def _processes() -> list[Path]:
 
 def _stat(process: Path) -> list[str]:
     """State, parent and so on, see proc(5)."""
-    # The program's name stands in parentheses before them and may itself hold any character.
+    # the program's name comes before them in parentheses and may contain any character
     return (process / "stat").read_bytes().rpartition(b")")[2].decode().split()
 
 
@@ -321,13 +321,13 @@ def _signal(process: int, number: int) -> None:
 
 
 def this_process() -> str:
-    """A name that tells this process apart from all later ones, of this machine and namespace."""
+    """A name for this process that no later one on this machine and in this namespace gets."""
     pid = os.getpid()
     return f"{_namespace()}-{pid}-{_started(pid)}"
 
 
 def is_gone(name: str) -> bool:
-    """Whether the process that :func:`this_process` named so has certainly ended."""
+    """Whether the process with this :func:`this_process` name has certainly ended."""
     match = _IDENTITY.fullmatch(name)
     if match is None or match[1] != _namespace():
         return False

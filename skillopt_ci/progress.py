@@ -1,4 +1,4 @@
-"""What a run tells while it works: values handed to an observer, which may draw or ignore them."""
+"""Progress events of a run, passed to an observer, which may draw or ignore them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class StageStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageAdvanced:
-    """One unit of the stage is done; ``detail`` is a short word on it."""
+    """One unit of the stage is done; ``detail`` briefly describes it."""
 
     stage: str
     detail: str = ""
@@ -28,7 +28,7 @@ class StageFinished:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that a person should know; ``level`` is ``info`` or ``warning``."""
+    """A message for people; ``level`` is ``info`` or ``warning``."""
 
     text: str
     level: str = "info"
@@ -36,7 +36,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A training step begins, on a skill of a known score; ``last`` is the last step's verdict."""
+    """A training step begins, on a skill with a score; ``last`` is the last step's verdict."""
 
     step: int
     total: int
@@ -48,7 +48,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallPaid:
-    """A model call was answered and paid for; the cost is in US dollars, None if unknown."""
+    """A model call was answered and paid for; the cost in US dollars is None if unknown."""
 
     tokens: int
     cost_usd: float | None
@@ -56,10 +56,10 @@ class CallPaid:
 
 @dataclass(frozen=True, slots=True)
 class TerminalLent:
-    """From now on a person types at the terminal: nothing may be redrawn there."""
+    """A person types at the terminal from now on, so nothing may be redrawn there."""
 
 
-#: What is told of one stage.
+#: Events of one stage.
 StageEvent = StageStarted | StageAdvanced | StageFinished
 Event = StageEvent | Note | StepStarted | CallPaid | TerminalLent
 

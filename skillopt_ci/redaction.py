@@ -1,4 +1,4 @@
-"""Redaction by value: no secret that we know leaves, in whatever spelling and wherever to."""
+"""Redaction by value: no known secret leaves us, in any spelling, by any way."""
 
 import base64
 import io
@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TextIO
 from urllib.parse import quote, quote_plus
 
-#: Takes the secrets out of a text.
+#: Removes secrets from a text.
 Redact = Callable[[str], str]
 
-#: What stands in a secret's place; the guard takes it for the secret that it was.
+#: Replaces a secret; the guard treats it like the secret itself.
 HIDDEN = "[secret hidden]"
-#: A shorter value may be a part of any text.
+#: A shorter value may occur in any text.
 SHORTEST = 8
-#: A value of digits or of small letters alone may be a number or a word, up to this length.
+#: A value of only digits or letters of one case may be a number or a word, up to this length.
 _PLAIN = re.compile(r"[0-9]{1,15}|[a-z]{1,15}|[A-Z]{1,15}")
-#: A part of a secret is hidden where a text was cut off in it, if there is so much of it.
+#: Where a text was cut off inside a secret, a remainder of at least this length is hidden.
 _SHORTEST_PART = 12
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)"
@@ -31,7 +31,7 @@ def unchanged(text: str) -> str:
 
 
 def redacted_values(value: object, redact: Redact) -> object:
-    """JSON with the secrets taken out of every text in it, keys of objects included."""
+    """JSON with secrets removed from every text in it, including keys of objects."""
     match value:
         case str():
             return redact(value)
@@ -44,24 +44,24 @@ def redacted_values(value: object, redact: Redact) -> object:
 
 
 def redacted_line(line: str, redact: Redact) -> str:
-    """JSON of ``json.dumps`` with the secrets taken out of every text in it, each by itself."""
+    """JSON from ``json.dumps`` with secrets removed from each text in it separately."""
     if redact is unchanged:
         return line
     return json.dumps(redacted_values(json.loads(line), redact))
 
 
 def named_secrets(environ: Mapping[str, str]) -> Iterator[str]:
-    """The values of variables whose names leave no doubt, such as `GITHUB_TOKEN`."""
+    """The values of variables with unmistakable names, such as `GITHUB_TOKEN`."""
     return (value for name, value in environ.items() if _SECRET_NAME.search(name))
 
 
 def can_be_hidden(secret: str) -> bool:
-    """Whether texts may be changed for ``secret``: short and plain values stand anywhere."""
+    """Whether ``secret`` may be redacted: short and plain values can occur in any text."""
     return len(secret) >= SHORTEST and _PLAIN.fullmatch(secret) is None
 
 
 class Redactor:
-    """Hides all secrets that it has learnt of, also in base64, in URLs, and escaped."""
+    """Hides all secrets that it has learnt, also in base64, in URLs, or escaped."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: set[str] = set()
@@ -87,17 +87,17 @@ class Redactor:
         self._shortest = min(_SHORTEST_PART, *map(len, spellings))
 
     def __call__(self, text: str) -> str:
-        """``text`` without the secrets, nor a part of one where it was cut off."""
+        """``text`` without the secrets, or parts of one where the text was cut off."""
         if len(text) < self._shortest:
             return text
-        # looking for each by itself is much faster than the pattern, and mostly there is none
+        # usually there is none, and searching for each one is much faster than the pattern
         if any(spelling in text for spelling in self._spellings):
             text = self._pattern.sub(HIDDEN, text)
         return self._ends_hidden(text)
 
     def _ends_hidden(self, text: str) -> str:
         for secret, head, tail in self._cuttable:
-            # what a cut leaves holds the secret's first or last letters, which is quick to see
+            # the rest of a cut secret has its first or last letters, which are quick to find
             reach = len(secret) - 1
             sizes = range(min(reach, len(text)), _SHORTEST_PART - 1, -1)
             if text.find(head, -reach) >= 0 and (
@@ -112,7 +112,7 @@ class Redactor:
 
 
 class RedactedStream(io.TextIOBase):
-    """A text stream that writes to another one what ``redact`` leaves of each piece."""
+    """A text stream that writes to another one, redacting each piece."""
 
     def __init__(self, stream: TextIO, redact: Redact) -> None:
         self._stream = stream
@@ -156,7 +156,7 @@ def _spellings(secret: str) -> Iterator[str]:
     yield repr(secret)[1:-1]
     for ascii_only in (True, False):
         once = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
-        # a reply is JSON, and what it quotes may be JSON itself
+        # a reply is JSON, which may quote other JSON
         yield from (once, json.dumps(once, ensure_ascii=ascii_only)[1:-1])
         yield json.dumps(repr(secret)[1:-1], ensure_ascii=ascii_only)[1:-1]
     yield from (quote(secret), quote(secret, safe=""), quote_plus(secret))
@@ -167,7 +167,7 @@ def _spellings(secret: str) -> Iterator[str]:
 def _base64(secret: bytes) -> Iterator[str]:
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + secret).decode().rstrip("=")
-        # the first and the last letter may hold bits of the neighbours as well
+        # the first and the last letter may also hold bits of their neighbours
         start = (shift * 8 + 5) // 6
         end = (shift + len(secret)) * 8 // 6
         inner = encoded[start:end]

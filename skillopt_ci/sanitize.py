@@ -1,8 +1,8 @@
-"""Text that a model or a task wrote, made harmless for one line of a commit message or a log.
+"""Make text from a model or a task harmless in a line of a commit message or log.
 
-GitHub acts on what it finds in a commit message: it notifies ``@name``, links and even closes
-``#12`` or an issue's URL, and skips the workflows of a commit that says ``[skip ci]``. Terminals
-act on control characters.
+GitHub acts on the contents of a commit message: it notifies ``@name``, links and even closes
+``#12`` or an issue's URL, and runs no workflows for ``[skip ci]``. Terminals act on control
+characters.
 """
 
 import re
@@ -10,9 +10,9 @@ import unicodedata
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _ELLIPSIS = "…"
-#: A cut is moved back to the last space, unless that would lose more than this many characters.
+#: A cut moves back to the last space, unless that would lose more than this many characters.
 _LONGEST_TORN_WORD = 20
-#: Left at a cut, these could act together with what follows, and look unfinished anyway.
+#: Removed at a cut, since they look unfinished and could act together with the following text.
 _LOOSE_ENDS = " .,;:@#"
 
 _ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -28,8 +28,8 @@ _ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def one_line(text: str, limit: int) -> str:
-    """``text`` on one line of at most ``limit`` characters, without anything that acts."""
-    # replacements are never shorter, so what stands far behind the limit changes nothing before it
+    """``text`` on one line of at most ``limit`` characters, with nothing that GitHub acts on."""
+    # replacements never shorten text, so text far beyond the limit has no effect
     line = " ".join(visible(text).split())[: limit + 100]
     for pattern, replacement in _ACTING:
         line = pattern.sub(replacement, line)
@@ -39,7 +39,7 @@ def one_line(text: str, limit: int) -> str:
 def visible(text: str) -> str:
     """``text`` without control, format (invisible, bidirectional) and unassigned characters.
 
-    Line breaks and tabs stay; lone surrogates go, since they cannot be written as UTF-8.
+    Keeps line breaks and tabs; removes lone surrogates, which cannot be written as UTF-8.
     """
     odd = {one for one in set(text) if not one.isprintable() and one not in "\n\t"}
     unseen = {one for one in odd if unicodedata.category(one) in _UNSEEN}
@@ -53,15 +53,15 @@ def _shortened(line: str, limit: int) -> str:
     return line[: max(end, 0)].rstrip(_LOOSE_ENDS) + _ELLIPSIS
 
 
-# GitHub's runner obeys a line that starts with `::` and a `##[` anywhere in it
+# GitHub's runner obeys `::` at the start of a line and `##[` anywhere in it
 _COMMAND = re.compile(r"^[^\S\n]*:(?=:)|##(?=\[)", re.MULTILINE)
 
 
 def harmless(text: str) -> str:
-    """``text`` without control characters and without commands to a CI runner."""
+    """``text`` without control characters or commands to a CI runner."""
     return _COMMAND.sub(lambda found: f"{found[0]} ", visible(text))
 
 
 def harmless_line(text: str) -> str:
-    """``text`` on one line, otherwise as :func:`harmless`."""
+    """Like :func:`harmless`, but on one line."""
     return harmless(" ".join(text.split()))

@@ -4,15 +4,15 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-#: Terms below this share of the sum cannot change a double any more.
+#: Terms below this share of the sum no longer change a double.
 _NEGLIGIBLE = 1e-18
 
 
 def t_quantile(confidence: float, degrees: int) -> float:
-    """The t that -t and t hold the share ``confidence`` between, for ``degrees`` of freedom.
+    """The t for which -t to t has probability ``confidence`` with ``degrees`` of freedom.
 
-    Found by halving the angle whose tangent is t over the root of the degrees. Raises ValueError
-    for fewer than one degree of freedom or a confidence that is not between 0 and 1.
+    Found by bisecting the angle whose tangent is t / sqrt(degrees). Raises ValueError if
+    ``degrees`` is below 1 or ``confidence`` is not between 0 and 1.
     """
     if degrees < 1 or not 0 < confidence < 1:
         raise ValueError(f"no t for {degrees} degrees of freedom at a confidence of {confidence}")
@@ -30,7 +30,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
 def central_share(angle: float, degrees: int) -> float:
     """The probability of \\|t\\| below ``sqrt(degrees) * tan(angle)``.
 
-    The finite series of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3-4.
+    Uses the finite series of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3-4.
     """
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = degrees % 2

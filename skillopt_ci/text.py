@@ -16,14 +16,14 @@ def score_text(score: float, n: int) -> str:
 
 
 def score(value: float | None, *, estimated: bool = False) -> str:
-    """A bare score, or a dash where nothing was measured; ``~`` marks one that is ``estimated``."""
+    """A bare score, or a dash if nothing was measured; ``~`` marks an ``estimated`` score."""
     if value is None:
         return "–"
     return f"~{rounded(value)}" if estimated else rounded(value)
 
 
 def rounded(value: float, digits: int = 3) -> str:
-    """``value`` with so many digits. Halves go up, as by hand: 0.975 is 0.98, not 0.97."""
+    """``value`` with ``digits`` decimals. Halves round up, as by hand: 0.975 is 0.98, not 0.97."""
     exact = Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return f"{exact:f}"
 
@@ -31,15 +31,15 @@ def rounded(value: float, digits: int = 3) -> str:
 def difference_text(mean: float, error: float | None, n: int) -> str:
     """A mean difference and half the width of its 95 % interval: ``+0.250 ± 0.286 (95 %)``.
 
-    That is the only meaning of ``±`` wherever people read it. ``error`` is the standard error,
-    ``n`` the number of values (or clusters) behind it.
+    ``±`` has this meaning in all output. ``error`` is the standard error, ``n`` the number of
+    values (or clusters) behind it.
     """
     half = _half_width(error, n)
     return signed(mean) if half is None else f"{signed(mean)} ± {rounded(half)} (95 %)"
 
 
 def within_noise(mean: float, error: float | None, n: int) -> bool:
-    """Whether the 95 % interval of a mean difference reaches 0; False where it is not known."""
+    """Whether the 95 % interval of a mean difference includes 0; False if it is unknown."""
     half = _half_width(error, n)
     return half is not None and abs(mean) <= half
 
@@ -55,14 +55,14 @@ def signed(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in whole percent: what is rare is not "0%", nor what is usual "100%"."""
+    """A share in whole percent, but never "0%" for a rare event or "100%" for a common one."""
     if 0 < share < 0.005:  # noqa: PLR2004 - rounds to nothing
         return "under 1%"
     return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"  # noqa: PLR2004 - rounds to all
 
 
 def cost_text(cost_usd: float | None) -> str:
-    """Dollars, or the honest word."""
+    """Dollars, or "unknown"."""
     if cost_usd is None:
         return "unknown (no price known)"
     return f"${cost_usd:.4f}" if 0 < cost_usd < 1 else f"${cost_usd:,.2f}"
@@ -73,12 +73,12 @@ def plural(count: int, noun: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """``text`` with single spaces for all white space."""
+    """``text`` with all white space collapsed to single spaces."""
     return " ".join(text.split())
 
 
 def names_text(names: Sequence[str]) -> str:
-    """As many names as a person reads, and how many more there are: ``a, b and 198 more``."""
+    """The first few names and the number of others: ``a, b and 198 more``."""
     lengths = accumulate(len(name) for name in names)
     fit = sum(length <= _MOST_CHARACTERS for length in islice(lengths, _MOST_NAMES))
     shown = names[: max(fit, 1)]

@@ -1,4 +1,4 @@
-"""Helpers around Python: atomic files, docstrings of attributes, imports, the user's own code."""
+"""General helpers: atomic files, attribute docstrings, imports, the user's own code."""
 
 import ast
 import difflib
@@ -25,18 +25,18 @@ from types import ModuleType
 
 from skillopt_ci.errors import SkilloptError, UsageError
 
-#: What a file that Git LFS keeps elsewhere begins with until it is fetched.
+#: The start of a Git LFS pointer, which a file is until its content is fetched.
 _LFS_POINTER = "version https://git-lfs.github.com/spec/"
 
 
 def read_file(file: Path) -> bytes:
-    """The content of a regular file; raises OSError for a pipe or a device, which may never end."""
+    """The content of a regular file; OSError for a pipe or device, which may never end."""
     _refuse_endless(file)
     return file.read_bytes()
 
 
 def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """The text of a regular file, as :func:`read_file`; OSError as well for what is no text."""
+    """Like :func:`read_file`, but decoded; also raises OSError if it is not text."""
     _refuse_endless(file)
     try:
         return file.read_text(encoding=encoding)
@@ -49,7 +49,7 @@ def read_text(file: Path, encoding: str = "utf-8") -> str:
 def _refuse_endless(file: Path) -> None:
     try:
         mode = file.stat().st_mode
-    except ValueError as error:  # a zero byte in its name
+    except ValueError as error:  # a null byte in its name
         raise OSError(errno.EINVAL, str(error), str(file)) from error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "It is a pipe or a device, not a file", str(file))
@@ -60,7 +60,7 @@ def is_lfs_pointer(text: str) -> bool:
 
 
 def stray_character(key: str, *, allowed: str = "") -> str:
-    """Where ``key`` holds what no header can carry, or a space; empty if it does not."""
+    """Describe the first character of ``key`` that is invalid in a header or a space, if any."""
     for position, character in enumerate(key, start=1):
         if not "!" <= character <= "~" and character not in allowed:
             name = unicodedata.name(character, "a control character")
@@ -69,7 +69,7 @@ def stray_character(key: str, *, allowed: str = "") -> str:
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """Write ``text`` as a whole or not at all. Raises :class:`UsageError`."""
+    """Write ``text`` completely or not at all. Raises :class:`UsageError`."""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         try:
@@ -85,7 +85,7 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def pick(source: object, names: str) -> dict[str, object]:
-    """Attributes by name, or ``key=attribute.of.it``; a path ends at an attribute that is None."""
+    """Attributes by name, or as ``key=attribute.of.it``; None if any part of a path is None."""
     found: dict[str, object] = {}
     for key, _, attribute in (name.partition("=") for name in names.split()):
         value = source
@@ -102,7 +102,7 @@ def sha256_of_json(value: object) -> str:
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """The docstrings below a class's attributes, inherited ones included, by attribute name."""
+    """The docstrings of a class's attributes, including inherited ones, by name."""
     found: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if owner.__module__.partition(".")[0] == "skillopt_ci":
@@ -120,10 +120,10 @@ def _classes(module: str) -> dict[str, ast.ClassDef]:
 
 
 def lasting_import(name: str) -> ModuleType:
-    """Import a module, and spare the collector all objects that are there afterwards.
+    """Import a module and exempt all objects existing afterwards from garbage collection.
 
-    The classes of pydantic and of providers' libraries are half a million objects. Going through
-    them while they are made, and again with each full collection, took a fifth of a run's CPU.
+    The classes of pydantic and of providers' libraries are half a million objects. Traversing them
+    during import and in each full collection took a fifth of a run's CPU time.
     """
     if name in sys.modules:
         return import_module(name)
@@ -138,20 +138,20 @@ def lasting_import(name: str) -> ModuleType:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """The question whether the known name most like ``name`` is meant; empty if none is like it."""
+    """A question that suggests the known name closest to ``name``; empty if none is close."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"Did you mean {near[0]!r}?" if near else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Words that lead from a wrong ``name`` to the nearest known one, or to all of them."""
+    """A hint from a wrong ``name`` to the closest known name, or else to all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(name.casefold(), names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
 
 
 def user_module(source: str, root: Path) -> ModuleType:
-    """Import a file or module below ``root``, which comes last on the path. Raises anything."""
+    """Import a file or module; ``root`` comes last on the path. May raise anything."""
     if (folder := str(root.resolve())) not in sys.path:
         sys.path.append(folder)
     if source.endswith(".py"):
@@ -167,7 +167,7 @@ def _file_module(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # Registered first, as `import` does: dataclasses and pickling look their module up there.
+    # Register it first, as `import` does: dataclasses and pickling look up their module there.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -179,7 +179,7 @@ def _file_module(path: Path) -> ModuleType:
 
 @contextmanager
 def user_errors(told: str, kind: type[SkilloptError] = UsageError) -> Iterator[None]:
-    """Raise what users' code in the block raises as ``kind``: ``told``, the error, its place."""
+    """Turn errors of users' code in the block into ``kind``: ``told``, the error, its place."""
     try:
         yield
     except SkilloptError:
@@ -189,7 +189,7 @@ def user_errors(told: str, kind: type[SkilloptError] = UsageError) -> Iterator[N
 
 
 def user_object(entry: str, root: Path, what: str, fits: Callable[[object], bool]) -> object:
-    """What ``file.py:name`` or ``package.module:name`` names. Raises :class:`UsageError`."""
+    """The object at ``file.py:name`` or ``package.module:name``. Raises :class:`UsageError`."""
     source, _, name = entry.rpartition(":")
     with user_errors(f"{source} cannot be imported:"):
         module = user_module(source, root)

@@ -1,15 +1,15 @@
-"""Other people's evaluation code, run in processes of its own.
+"""Run other people's evaluation code in separate processes.
 
-One process loads it once; each attempt is made by a fork of that process. So attempts run side by
-side even where the code allows one evaluation per process, cannot change our state, and can really
-be ended. A fork makes one attempt, or one after the other where the tool does so itself. It sees of
-the environment only what it is allowed to.
+One process loads the code, and a fork of it makes each attempt. So attempts can run concurrently
+even if the code allows one evaluation per process, cannot change our state, and can be killed
+reliably. A fork makes one attempt, or several in sequence if the tool does so itself. It sees only
+the permitted part of the environment.
 
-The two sides speak lines of JSON. First ``{"options": …, "root": …}`` goes to the worker, and
+The two sides exchange lines of JSON. First ``{"options": …, "root": …}`` goes to the worker, and
 ``{"ready": …}`` or ``{"failed": message}`` comes back. Then ``{"attempt": id, "folder": …, "job":
-…}`` starts an attempt, ``{"kill": id}`` ends it, and ``{"ended": id}`` tells that it is over. It
-leaves its result in ``result.json`` and what it printed in ``output.txt`` of its folder. At the end
-of the input everything ends.
+…}`` starts an attempt, ``{"kill": id}`` kills it, and ``{"ended": id}`` reports its end. An attempt
+leaves its result in ``result.json`` and its output in ``output.txt`` of its folder. At the end of
+the input, everything ends.
 """
 
 import asyncio
@@ -38,22 +38,22 @@ from skillopt_ci.program import kill_tree
 from skillopt_ci.util import last_line, lasting_import
 
 _TAIL_BYTES = 2000
-#: Most that is read of what a fork leaves: code that it ran may have written anything.
+#: Most bytes read from a fork's files, which may hold anything.
 _RESULT_BYTES = 200_000_000
 _CHUNK = 65536
-#: Seconds that a worker may take to end an attempt, or itself, before it is killed.
+#: Seconds that a worker may take to end an attempt or itself before it is killed.
 _PATIENCE = 5.0
 
 
 class WorkerGone(EnvironmentFailure):
-    """The worker's process was ended, perhaps by what another attempt ran."""
+    """The worker's process has ended; perhaps another attempt killed it."""
 
     def __init__(self) -> None:
         super().__init__("the environment's worker process is gone")
 
 
 class Worker:
-    """A running worker, of no event loop; what attempts run may kill it: then it is ``gone``."""
+    """A running worker, independent of event loops; it is ``gone`` if an attempt killed it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Worker:
         self._orders = cast("IO[bytes]", self._process.stdin)
         self._answers = cast("IO[bytes]", self._process.stdout)
         self._names = itertools.count()
-        #: What ends of attempts are waited for; None once nobody listens any more.
+        #: Attempts whose end is awaited; None once the listener has stopped.
         self._ends: dict[int, Future[None]] | None = {}
         self._lock = threading.Lock()
         answer: dict[str, Any] = {}
@@ -116,20 +116,20 @@ class Worker:
         return ended or not Path(self._folder.name).is_dir()
 
     async def attempt(self, job: Mapping[str, object]) -> dict[str, Any]:
-        """Have ``job`` done in its own process, until cancelled. Raises EnvironmentFailure."""
+        """Do ``job`` in its own process, which cancellation kills. Raises EnvironmentFailure."""
         if self.gone:
             raise WorkerGone
         with (
             TemporaryDirectory(dir=self._folder.name, ignore_cleanup_errors=True) as name,
             ExitStack() as stack,
         ):
-            # the folder itself, whatever the worker puts at its path
+            # open the folder itself, in case the worker replaces its path
             folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
             stack.callback(os.close, folder)
             self._cell.give(Path(name))
             number, end = next(self._names), Future[None]()
             with self._lock:
-                # one that was killed may still be dying, and take orders that nobody answers
+                # a killed worker may still accept orders that it will never answer
                 if self._ends is None:
                     raise WorkerGone
                 self._ends[number] = end
@@ -167,7 +167,7 @@ class Worker:
 
     def _listen(self) -> None:
         ends = self._ends
-        assert ends is not None  # noqa: S101 - this thread alone gives them up
+        assert ends is not None  # noqa: S101 - only this thread sets it to None
         for line in self._answers:
             try:
                 with self._lock:
@@ -209,28 +209,28 @@ def _written(folder: int, name: str) -> str:
 
 
 class SideError(Exception):
-    """The user's configuration or data cannot work; the message is for people."""
+    """The user's configuration or data is unusable; the message is for people."""
 
 
 class Side(Protocol):
-    """The other tool, loaded: its tasks, and a way to attempt one."""
+    """The other tool, loaded: its tasks and a way to attempt one."""
 
     shares_process: bool
-    """Whether a process that made an attempt may make the next, and not only one."""
+    """Whether one process may make several attempts."""
 
     def tasks(self) -> Any:
         """Return the tasks as JSON."""
 
     def facts(self) -> Mapping[str, Any]:
-        """Return what else is to be known of the tool, as JSON: versions, prompts."""
+        """Return other facts about the tool as JSON: versions, prompts."""
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-        """Attempt a task; ``folder`` is empty, and thrown away afterwards."""
+        """Attempt a task; ``folder`` is empty and is removed afterwards."""
 
 
 def serve() -> None:
-    """In the worker: load the side that the command line names, and serve attempts."""
-    # what the loaded code prints must not pass for our answers
+    """In the worker: load the side named on the command line, and serve attempts."""
+    # output of the loaded code must not be read as our answers
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     opening = json.loads(sys.stdin.buffer.readline())
@@ -249,7 +249,7 @@ def serve() -> None:
 
 
 def described(error: BaseException) -> str:
-    """Say what went wrong in one line, and where unless the message is for people already."""
+    """Describe an error in one line, with its place unless the message is for people."""
     return str(error) if isinstance(error, SideError) else last_line(error)
 
 
@@ -283,7 +283,7 @@ class _Server:
                 idle = (one for one in self._forks if one.attempt is None)
                 fork = next(idle, None) or self._fork()
                 fork.attempt = order["attempt"]
-                with suppress(OSError):  # it has died, and will be reaped
+                with suppress(OSError):  # it has died and will be reaped
                     fork.line.sendall(json.dumps(order).encode() + b"\n")
         finally:
             for fork in self._forks:
@@ -291,13 +291,13 @@ class _Server:
                 os.waitpid(fork.pid, 0)
 
     def _fork(self) -> _Fork:
-        sys.stdout.flush()  # or what waits to be written would be, in every fork
+        sys.stdout.flush()  # otherwise every fork would write the buffered output
         ours, its = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            os.close(self._answers)  # what it runs could answer for the others
+            os.close(self._answers)  # its code could give answers for other attempts
             for other in (ours, *(fork.line for fork in self._forks)):
-                other.close()  # or a fork whose server is gone would wait for orders
+                other.close()  # otherwise a fork whose server is gone would wait for orders
             _make_attempts(self._side, its)
         its.close()
         fork = _Fork(pid, ours)
@@ -313,7 +313,7 @@ class _Server:
             for key, _ in self._ready.select():
                 if key.data is not None:
                     if key.data not in self._forks:
-                        continue  # reaped for an earlier one of these events
+                        continue  # reaped on an earlier event in this loop
                     if not key.data.line.recv(1):
                         self._ready.unregister(key.data.line)
                     elif self._side.shares_process and key.data.attempt is not None:
@@ -333,7 +333,7 @@ class _Server:
                 pass
         for fork in tuple(self._forks):
             if os.waitpid(fork.pid, os.WNOHANG)[0]:
-                _kill_group(fork.pid)  # what it left running
+                _kill_group(fork.pid)  # kill what it left running
                 self._forks.remove(fork)
                 with suppress(KeyError):
                     self._ready.unregister(fork.line)
@@ -360,7 +360,7 @@ def _make_attempts(side: Side, line: socket.socket) -> None:
                 break
             line.sendall(b".")
     finally:
-        os._exit(0)  # without anybody's clean-up
+        os._exit(0)  # skip all clean-up handlers
 
 
 def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
@@ -383,7 +383,7 @@ def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
 def _kill(leader: int) -> None:
     _kill_group(leader)
     with suppress(ProcessLookupError):
-        os.kill(leader, signal.SIGKILL)  # it may not lead a group of its own yet
+        os.kill(leader, signal.SIGKILL)  # it may not lead its own group yet
 
 
 def _kill_group(leader: int) -> None:
