@@ -1,1 +1,1 @@
-"""Git."""
+"""Access to git: processes, objects, refs, remotes, locks and history."""
