@@ -121,7 +121,7 @@ class _Early:
 
 
 class Prefetcher:
-    """Makes attempts early. Once one is under way it is finished if possible: it is paid for."""
+    """Makes attempts early; only :meth:`close` may cancel one under way, since it is paid for."""
 
     def __init__(self, make: Callable[[AttemptRequest], Awaitable[None]], attempts: Slots) -> None:
         self._make = make

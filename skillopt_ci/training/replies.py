@@ -54,7 +54,7 @@ class WireError(SkilloptError):
 def extract_json(text: str) -> dict[str, object]:
     """Return the one JSON object in ``text``; raises :class:`WireError`.
 
-    If there are several, exactly one of them in a fence, that one counts.
+    If several differ and exactly one is fenced, the fenced one counts.
     """
     thought = _THOUGHT.match(text)
     body = text[thought.end() :] if thought else text

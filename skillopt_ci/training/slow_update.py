@@ -240,8 +240,7 @@ async def write(
 ) -> Written:
     """Ask for the guidance or memory that replaces ``before``; empty without a usable reply.
 
-    ``skills`` are the earlier and current ones. An outage is raised, lest the epoch's update be
-    lost.
+    ``skills`` are the earlier and the current one. An outage is raised: it must not cost an epoch.
     """
     if not pairs:
         return Written()
