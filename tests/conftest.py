@@ -195,6 +195,11 @@ class Stopped(Exception):
     """Somebody pulled the plug."""
 
 
+def stop_when_proposed(event: Event) -> None:
+    if isinstance(event, StageFinished) and event.stage == "candidate":
+        raise Stopped
+
+
 @dataclass(frozen=True)
 class Checkout:
     """A repository of the tiny world, with what its users and the trainer do in it."""
@@ -247,13 +252,8 @@ class Checkout:
 
     def stop(self, *overrides: str, epoch_end: bool = False) -> None:
         """Begin a step, or the end of an epoch, and kill it once its candidate is pushed."""
-
-        def stop(event: Event) -> None:
-            if isinstance(event, StageFinished) and event.stage == "candidate":
-                raise Stopped
-
         with pytest.raises(Stopped):
-            (self.end_epoch if epoch_end else self.step)(*overrides, observer=stop)
+            (self.end_epoch if epoch_end else self.step)(*overrides, observer=stop_when_proposed)
 
     def run(self, *overrides: str, observer: Observer = silent) -> list[StepOutcome]:
         """Do all steps that are left."""

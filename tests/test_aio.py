@@ -6,18 +6,13 @@ import pytest
 import virtual_time
 from hypothesis import given
 from hypothesis import strategies as st
+from virtual_time import rounds
 
 from skillopt_ci import aio
 from skillopt_ci.errors import BudgetExhausted
 
 ROUNDS = st.lists(st.integers(0, 5), max_size=30)
 LIMITS = st.integers(1, 8)
-
-
-async def rounds(count: int) -> None:
-    """Let the event loop turn ``count`` times."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 @given(ROUNDS, LIMITS)

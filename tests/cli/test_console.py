@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import Terminal
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,11 +25,6 @@ from skillopt_ci.progress import (
 
 STEP = StepStarted(3, 12, 1, 0.675, 40, "merged")
 CURSOR_HIDDEN, CURSOR_SHOWN = "\x1b[?25l", "\x1b[?25h"
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 class Clock:

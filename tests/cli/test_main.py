@@ -12,14 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from skillopt_ci import __version__
-from skillopt_ci.cli.main import (
-    COMMANDS,
-    LazyGroup,
-    cli,
-    crash_report,
-    main,
-    terminate_is_interrupt,
-)
+from skillopt_ci.cli import main
 from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode
 
 ERRORS = {
@@ -54,33 +47,33 @@ def terminate() -> None:
 
 
 def test_a_command_returns_its_exit_code():
-    assert main(["nothing"], group=app) == 3
+    assert main.main(["nothing"], group=app) == 3
 
 
 @pytest.mark.parametrize(
     ("name", "code"), [("config", 2), ("budget", 4), ("defect", 1), ("interrupt", 130)]
 )
 def test_every_failure_has_its_exit_code(name, code):
-    assert main(["fail", name], group=app) == code
+    assert main.main(["fail", name], group=app) == code
 
 
 def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(capsys):
-    main(["fail", "config"], group=app)
+    main.main(["fail", "config"], group=app)
     told = capsys.readouterr()
     assert (told.err, told.out) == ("error: a.yaml:3: no such key\nDid you mean run?\n", "")
-    main(["fail", "budget", "--json"], group=app)
+    main.main(["fail", "budget", "--json"], group=app)
     found = json.loads(capsys.readouterr().out)
     error = {"type": "BudgetExhausted", "message": "the budget of 3 calls is spent", "hint": ""}
     assert (found["exit_code"], found["error"]) == (4, error)
 
 
 def test_a_command_line_that_cannot_be_parsed_is_json_too(capsys):
-    assert main(["--json", "--nonsense"]) == 2
+    assert main.main(["--json", "--nonsense"]) == 2
     assert "--nonsense" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
 def test_a_defect_is_told_with_all_that_a_report_needs(capsys):
-    assert main(["fail", "defect"], group=app) == 1
+    assert main.main(["fail", "defect"], group=app) == 1
     told = capsys.readouterr().err
     assert "this is a defect\nPlease report it" in told
     assert "Traceback" in told
@@ -88,7 +81,7 @@ def test_a_defect_is_told_with_all_that_a_report_needs(capsys):
 
 def test_sigterm_ends_like_ctrl_c_and_says_that_work_is_saved(capsys):
     before = signal.getsignal(signal.SIGTERM)
-    assert main(["terminate"], group=app) == 130
+    assert main.main(["terminate"], group=app) == 130
     assert "saved" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -106,7 +99,7 @@ def test_sigterm_cancels_what_runs_in_a_background_job():
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with pytest.raises(KeyboardInterrupt), terminate_is_interrupt():
+        with pytest.raises(KeyboardInterrupt), main.terminate_is_interrupt():
             asyncio.run(work())
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
@@ -115,7 +108,7 @@ def test_sigterm_cancels_what_runs_in_a_background_job():
 
 
 def test_without_a_command_the_help_is_shown(capsys):
-    assert main([]) == 2
+    assert main.main([]) == 2
     groups = re.findall(r"^(\w+):$", capsys.readouterr().out, re.MULTILINE)
     assert groups == ["Options", "Start", "Train", "Read", "CI", "Advanced"]
 
@@ -138,9 +131,9 @@ def test_help_imports_nothing_but_click():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", main.COMMANDS)
 def test_every_command_of_the_table_exists(name):
-    assert isinstance(cli.get_command(click.Context(cli), name), click.Command)
+    assert isinstance(main.cli.get_command(click.Context(main.cli), name), click.Command)
 
 
 BROKEN = 'raise RuntimeError("imported")\n'
@@ -150,13 +143,13 @@ GREET = 'import click\n\n@click.command()\ndef greet_command():\n    click.echo(
 @pytest.fixture
 def group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> LazyGroup:
+) -> main.LazyGroup:
     package = f"lazy_{abs(hash(request.node.name))}"
     (tmp_path / package).mkdir()
     (tmp_path / package / "greet.py").write_text(GREET, encoding="utf-8")
     (tmp_path / package / "broken.py").write_text(BROKEN, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    return LazyGroup(
+    return main.LazyGroup(
         "app",
         commands_by_name={
             "greet": (f"{package}.greet", "Say hello.", "Here"),
@@ -186,7 +179,7 @@ def test_only_the_named_command_is_imported(group):
 def test_the_report_holds_versions_command_and_traceback():
     with pytest.raises(ZeroDivisionError) as caught:
         _ = 1 / 0
-    report = crash_report(caught.value, ["step", "-v"])
+    report = main.crash_report(caught.value, ["step", "-v"])
     assert "command: skillopt-ci step -v" in report
     assert report.startswith(f"skillopt-ci {__version__}, Python 3.")
     assert report.rstrip().endswith("ZeroDivisionError: division by zero")
@@ -202,9 +195,9 @@ def test_the_report_holds_versions_command_and_traceback():
     ],
 )
 def test_keys_are_known_by_their_shape(text):
-    assert "abcdefgh12345678" not in crash_report(ValueError(text), [])
+    assert "abcdefgh12345678" not in main.crash_report(ValueError(text), [])
 
 
 def test_plain_words_stay():
     text = "https://example.org/a@b task-12345678 HOME=/home/me"
-    assert text in crash_report(ValueError(text), [])
+    assert text in main.crash_report(ValueError(text), [])

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import click
 import pytest
+from command_line import Terminal
 
 from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals, build_console, command, wants_colour, wrapped
@@ -70,11 +71,6 @@ def test_globals_of_the_process_are_a_snapshot(monkeypatch):
     monkeypatch.setenv("SKILLOPT_TEST_LATER", "1")
     assert "SKILLOPT_TEST_LATER" not in settings.environ
     assert settings.cwd == Path.cwd()
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(

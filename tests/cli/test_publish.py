@@ -165,9 +165,7 @@ def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place):
         ({"base_events": 4}, "", {"merge": "auto"}, False),
     ],
 )
-def test_only_an_improvement_merges_by_itself_and_only_if_wished(
-    place, changes, inconclusive, wishes, merged
-):
+def test_only_a_wished_improvement_merges_by_itself(place, changes, inconclusive, wishes, merged):
     place.publish(place.run(3, **changes), inconclusive, **wishes)
     assert (next(iter(place.hub.pulls.values()))["state"] == "closed") is merged
 

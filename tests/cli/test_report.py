@@ -387,9 +387,7 @@ def test_a_shallow_clone_is_deepened_for_the_skills(cli, exported, finished, clo
     thin = clone("--depth", "1", "--branch", "skillopt/quickstart", "--single-branch", of=finished)
     assert cli(thin, "export", "--run", "quickstart", tmp_path / "again").code == ExitCode.DONE
     ours = {path.relative_to(exported) for path in exported.rglob("*")}
-    assert {
-        path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*")
-    } == ours
+    assert {one.relative_to(tmp_path / "again") for one in (tmp_path / "again").rglob("*")} == ours
 
 
 def test_a_folder_with_something_in_it_is_refused(cli, done, tmp_path):

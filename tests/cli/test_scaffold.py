@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci import __version__
-from skillopt_ci.cli.scaffold import (
-    WORKFLOW,
-    Choices,
-    existing_skill,
-    scaffold,
-    slug,
-    workflow_file,
-    write_new,
-)
+from skillopt_ci.cli import scaffold
 from skillopt_ci.config.loading import load
 from skillopt_ci.errors import UsageError
 from skillopt_ci.skill.validation import problems
@@ -28,12 +20,14 @@ from skillopt_ci.tasks.loading import load_splits
 ROLE = {"provider": "openai", "model": "m: #1", "base_url": "http://localhost/v1", "timeout": 900}
 
 
-def chosen(skill: str = "skills/notes/SKILL.md", run: str = "notes") -> Choices:
-    return Choices(run, skill, target=ROLE, optimizer={"provider": "openai", "model": "yes"})
+def chosen(skill: str = "skills/notes/SKILL.md", run: str = "notes") -> scaffold.Choices:
+    return scaffold.Choices(
+        run, skill, target=ROLE, optimizer={"provider": "openai", "model": "yes"}
+    )
 
 
 def test_the_configuration_says_what_was_chosen(tmp_path):
-    write_new(tmp_path, scaffold(chosen(run="123"), "skillopt.yaml"))
+    scaffold.write_new(tmp_path, scaffold.scaffold(chosen(run="123"), "skillopt.yaml"))
     loaded = load(tmp_path / "skillopt.yaml")
     assert loaded.warnings == ()
     assert (loaded.config.run, loaded.config.skill) == ("123", "skills/notes/SKILL.md")
@@ -42,14 +36,14 @@ def test_the_configuration_says_what_was_chosen(tmp_path):
 
 
 def test_the_example_tasks_are_a_usable_split(tmp_path):
-    write_new(tmp_path, scaffold(chosen(), "skillopt.yaml"))
+    scaffold.write_new(tmp_path, scaffold.scaffold(chosen(), "skillopt.yaml"))
     splits = load_splits(load(tmp_path / "skillopt.yaml").config.tasks, tmp_path)
     assert all((splits.train, splits.selection, splits.test))
 
 
 @pytest.mark.parametrize("skill", ["skills/notes/SKILL.md", "SKILL.md", "AGENTS.md"])
 def test_the_starter_skill_has_no_problem(skill, tmp_path):
-    text = scaffold(chosen(skill), "skillopt.yaml")[skill]
+    text = scaffold.scaffold(chosen(skill), "skillopt.yaml")[skill]
     file = tmp_path / "notes" / Path(skill).name
     assert problems(text, file) == ()
 
@@ -57,7 +51,7 @@ def test_the_starter_skill_has_no_problem(skill, tmp_path):
 def test_what_exists_is_never_written(tmp_path):
     (tmp_path / "a").write_text("mine", encoding="utf-8")
     (tmp_path / "b").symlink_to("nowhere")
-    assert write_new(tmp_path, {"a": "new", "b": "new", "c/d": "new"}) == ["c/d"]
+    assert scaffold.write_new(tmp_path, {"a": "new", "b": "new", "c/d": "new"}) == ["c/d"]
     assert (tmp_path / "a").read_text(encoding="utf-8") == "mine"
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "b", "c", "d"]
 
@@ -65,7 +59,7 @@ def test_what_exists_is_never_written(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "tasks").write_text("a file", encoding="utf-8")
     with pytest.raises(UsageError, match="tasks cannot be written"):
-        write_new(tmp_path, {"tasks/train.jsonl": ""})
+        scaffold.write_new(tmp_path, {"tasks/train.jsonl": ""})
 
 
 @pytest.mark.parametrize(
@@ -80,14 +74,14 @@ def test_a_skill_that_is_there_is_found(files, found, tmp_path):
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert existing_skill(tmp_path) == found
+    assert scaffold.existing_skill(tmp_path) == found
 
 
 @given(st.text())
 def test_a_slug_is_always_a_name(text):
-    name = slug(text)
+    name = scaffold.slug(text)
     assert 0 < len(name) <= 64
-    assert slug(name) == name
+    assert scaffold.slug(name) == name
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
@@ -119,12 +113,12 @@ def from_git(repository: str = "skillopt-ci/skillopt-ci", revision: str = "main"
 
 
 def workflow(**options: Any) -> str:
-    return workflow_file(CONFIG, **options)[WORKFLOW]
+    return scaffold.workflow_file(CONFIG, **options)[scaffold.WORKFLOW]
 
 
 def test_the_workflow_is_twenty_lines_that_linters_accept(installed, tmp_path):
     installed(from_git())
-    (file := tmp_path / WORKFLOW).parent.mkdir(parents=True)
+    (file := tmp_path / scaffold.WORKFLOW).parent.mkdir(parents=True)
     file.write_text(text := workflow(keys=["A_KEY", "B_KEY"]), encoding="utf-8")
     assert len(text.splitlines()) <= 20
     job = yaml.safe_load(text)["jobs"]["skillopt"]
@@ -156,7 +150,9 @@ def test_the_report_is_published_only_where_that_is_asked_for(installed):
 
 def test_names_with_quotes_stay_one_value(installed):
     installed(from_git())
-    file = workflow_file(PurePosixPath("it's/skillopt.yaml"), branch="o'clock")[WORKFLOW]
+    file = scaffold.workflow_file(PurePosixPath("it's/skillopt.yaml"), branch="o'clock")[
+        scaffold.WORKFLOW
+    ]
     push = yaml.safe_load(file)[True]["push"]  # YAML 1.1 reads the key `on` as true
     assert push == {"branches": ["o'clock"], "paths": ["it's/skillopt.yaml", "it's/tasks/**"]}
 

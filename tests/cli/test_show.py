@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from command_line import Done
+from command_line import Done, Terminal
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -212,13 +212,6 @@ LONG = "Write every date as year, month and day with hyphens between, and never 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Screen(io.StringIO):
-    """A terminal as far as programs can tell."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def shown(before: str, after: str, *, columns: int = 80, stream: io.StringIO | None = None) -> str:
     stream = io.StringIO() if stream is None else stream
     settings = Globals({"COLUMNS": str(columns), "TERM": "xterm-256color"}, Path())
@@ -242,7 +235,7 @@ def test_changed_words_stand_in_brackets_and_a_new_line_needs_none():
 
 def test_a_terminal_has_colours_and_the_same_words():
     before, after = "Write dates day first.\n", "Write dates year first.\n"
-    coloured = shown(before, after, stream=Screen())
+    coloured = shown(before, after, stream=Terminal())
     assert "\x1b[32m+ Write dates {+year+} first." in coloured
     assert "+ Write dates {+year+} first." in _ESCAPE.sub("", coloured).splitlines()
 

@@ -157,9 +157,7 @@ def test_more_patches_never_take_fewer_merges(patches, size):
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 12), st.booleans(), st.integers(0, 60))
-def test_whatever_fails_the_number_of_analysts_is_within_bounds(
-    data, batch, size, failure_only, evidence
-):
+def test_the_number_of_analysts_is_always_within_bounds(data, batch, size, failure_only, evidence):
     settings = config(
         train={"batch_size": batch, "num_epochs": 1},
         gradient={"minibatch_size": size, "failure_only": failure_only, "evidence": evidence},

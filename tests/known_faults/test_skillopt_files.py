@@ -17,7 +17,7 @@ import yaml
 from command_line import Cli
 
 from skillopt_ci.tasks.task import Task
-from tests.conftest import Workshop
+from tests.conftest import Checkout, Workshop
 
 BASE = """\
 model:
@@ -55,15 +55,10 @@ NAMED = "searchqa/default.yaml"
 
 
 @dataclass(frozen=True)
-class Tree:
+class Tree(Checkout):
     """A repository in SkillOpt's layout."""
 
-    folder: Path
     cli: Cli
-
-    def write(self, path: str, text: str) -> None:
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / path).write_text(text, encoding="utf-8")
 
     def items(self, folder: str, form: Callable[[str, int], Any], name: str = "items.json") -> None:
         """Put four items of that form into each split."""

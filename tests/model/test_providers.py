@@ -445,9 +445,7 @@ def test_every_preset_reaches_its_server_in_its_own_way(api, name):
         ),
     ],
 )
-def test_azure_is_reached_by_its_newer_and_its_older_interface(
-    api, endpoint, azure, path, query, header
-):
+def test_azure_is_reached_by_newer_and_older_interfaces(api, endpoint, azure, path, query, header):
     config = ModelRole.model_validate(
         {
             "provider": "azure",

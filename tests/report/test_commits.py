@@ -143,9 +143,7 @@ def test_the_gist_has_what_the_edits_say(make_edit):
     assert gist([]) == "no change"
 
 
-def test_hostile_text_is_inert_in_every_message(
-    make_record, make_proposal, make_edit, make_decision
-):
+def test_hostile_text_is_inert_in_messages(make_record, make_proposal, make_edit, make_decision):
     proposal = make_proposal(edits=(make_edit(content=ATTACK),), reasoning=ATTACK)
     record = make_record(proposal=proposal, decision=make_decision(fixed=(ATTACK,)))
     for text in (candidate(record), landed(record)):

@@ -99,9 +99,7 @@ def test_a_scorer_that_fails_leaves_the_answer_ungraded():
 
 @pytest.mark.parametrize("refused", [False, True])
 @pytest.mark.parametrize(("most", "limit"), [(0, 0.0), (1, 0.25), (2, 0.5), (3, 0.75), (3, 1.0)])
-def test_more_errors_than_allowed_are_refused_and_the_commonest_reason_is_named(
-    most, limit, refused
-):
+def test_more_errors_than_allowed_are_refused_with_the_commonest_reason(most, limit, refused):
     errors = most + refused
     failed = [make_rollout(0.0, Status.ERROR, reason="no route")] * errors
     told = f"{errors} of 4 selection tasks.*no route"

@@ -41,9 +41,7 @@ EXACT = scorers.ExactScorer(type="exact")
         ("any", {"of": [PATTERN, {"type": "contains", "contains": [""]}]}, ["x"], "empty text"),
     ],
 )
-def test_scorer_that_cannot_work_is_found(
-    tmp_path, make_task, make_spec, kind, keys, references, fault
-):
+def test_unusable_scorer_is_found(tmp_path, make_task, make_spec, kind, keys, references, fault):
     spec = make_spec(kind, **keys)
     found = check_spec(spec, tmp_path, {"PATH": "/bin"}) or check_task(spec, make_task(*references))
     assert found is not None

@@ -65,9 +65,7 @@ def test_appended_text_belongs_before_the_first_start_marker(text, start):
 @given(texts)
 def test_no_marker_survives_stripping(text):
     stripped = regions.strip_markers(text)
-    assert not any(
-        mark in stripped for region in regions.REGIONS for mark in (region.start, region.end)
-    )
+    assert not any(mark in stripped for one in regions.REGIONS for mark in (one.start, one.end))
 
 
 def test_markers_that_come_together_are_stripped_too():

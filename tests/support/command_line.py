@@ -35,6 +35,13 @@ class Done:
 Cli = Callable[..., Done]
 
 
+class Terminal(io.StringIO):
+    """A terminal as far as programs can tell."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def command_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Return what runs ``skillopt-ci`` in a folder, in this process."""
     from skillopt_ci.cli.main import main

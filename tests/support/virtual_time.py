@@ -32,6 +32,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now
 
 
+async def rounds(count: int = 6) -> None:
+    """Let the event loop turn ``count`` times: by default until everything has gone on that can."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run ``work`` on such a loop."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

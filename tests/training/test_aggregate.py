@@ -88,9 +88,7 @@ def test_patches_are_merged_in_consecutive_chunks_and_levels(scripted, merged):
 
 def test_the_order_of_completion_changes_nothing(scripted, merged):
     reflections = failures(*"abcdefgh")
-    late = scripted(
-        joining, turns=lambda request: 20 if '"a"' in request.messages[1].content else 1
-    )
+    late = scripted(joining, turns=lambda asked: 20 if '"a"' in asked.messages[1].content else 1)
     assert merged(late, reflections) == merged(scripted(joining), reflections)
 
 

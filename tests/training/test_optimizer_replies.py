@@ -63,9 +63,7 @@ def test_steps_end_like_that_one_by_one_as_well(checkout):
         ("optimizer.lr_scheduler=autonomous", "Proposed items"),
     ],
 )
-def test_a_run_ends_when_no_later_question_gets_a_usable_reply(
-    checkout, model_server, setting, asked
-):
+def test_a_run_ends_when_no_later_reply_is_usable(checkout, model_server, setting, asked):
     answer, proposed = model_server.answer, {"edits": [{"op": "append", "content": "x"}]}
     proposed["revise_suggestions"] = [{"instruction": "Do x."}]
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from virtual_time import rounds
 
 from skillopt_ci.aio import Slots
 from skillopt_ci.errors import ModelSetupError
@@ -42,17 +43,11 @@ class Hands:
     async def finish(self, *names: str) -> None:
         for name in names:
             self.ends[name].set()
-        await turns()
+        await rounds()
 
 
-async def turns(count: int = 6) -> None:
-    """Let everything go on that can."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-def played(scenario: Callable[[Prefetcher, Hands, Slots], Awaitable[None]]) -> None:
-    """Play ``scenario`` with two places for attempts."""
+def played(scenario: Callable[[Prefetcher, Hands, Slots], Awaitable[None]]) -> Callable[[], None]:
+    """Make a test of ``scenario``, which has two places for attempts."""
 
     async def play() -> None:
         hands, slots = Hands(), Slots(2)
@@ -60,102 +55,86 @@ def played(scenario: Callable[[Prefetcher, Hands, Slots], Awaitable[None]]) -> N
         await scenario(prefetcher, hands, slots)
         await prefetcher.close(patient=False)
 
-    asyncio.run(play())
+    return lambda: asyncio.run(play())
 
 
-def test_expect_begins_sure_attempts_in_free_slots_once():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
-        prefetcher.expect([order("a"), order("b"), order("c")])
-        await turns()
-        assert hands.asked == ["a", "b"]
-        await hands.finish("a", "b", "c")
-        prefetcher.expect([order("a"), order("b"), order("c")])
-        await turns()
-        assert hands.asked == ["a", "b", "c"]
-
-    played(scenario)
+@played
+async def test_expect_begins_sure_attempts_in_free_slots_once(prefetcher, hands, slots):
+    prefetcher.expect([order("a"), order("b"), order("c")])
+    await rounds()
+    assert hands.asked == ["a", "b"]
+    await hands.finish("a", "b", "c")
+    prefetcher.expect([order("a"), order("b"), order("c")])
+    await rounds()
+    assert hands.asked == ["a", "b", "c"]
 
 
-def test_begun_waits_for_an_attempt_under_way():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
-        prefetcher.expect([order("a")])
-        await turns()
-        needs = asyncio.create_task(prefetcher.begun(order("a")))
-        await turns()
-        assert not needs.done()
-        await hands.finish("a")
-        assert needs.done()
-
-    played(scenario)
+@played
+async def test_begun_waits_for_an_attempt_under_way(prefetcher, hands, slots):
+    prefetcher.expect([order("a")])
+    await rounds()
+    needs = asyncio.create_task(prefetcher.begun(order("a")))
+    await rounds()
+    assert not needs.done()
+    await hands.finish("a")
+    assert needs.done()
 
 
-def test_begun_leaves_a_waiting_attempt_to_the_caller():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
-        prefetcher.expect([order("a"), order("b"), order("c")])
-        await turns()
-        await prefetcher.begun(order("c"))
-        await hands.finish("a", "b", "c")
-        assert hands.asked == ["a", "b"]
-
-    played(scenario)
+@played
+async def test_begun_leaves_a_waiting_attempt_to_the_caller(prefetcher, hands, slots):
+    prefetcher.expect([order("a"), order("b"), order("c")])
+    await rounds()
+    await prefetcher.begun(order("c"))
+    await hands.finish("a", "b", "c")
+    assert hands.asked == ["a", "b"]
 
 
-def test_begun_ignores_another_attempt_skill_or_task():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
-        prefetcher.expect([order("a")])
-        await turns()
-        for other in (order("a", attempt=1), order("a", skill="Do not.\n"), order("b")):
-            await asyncio.wait_for(prefetcher.begun(other), 5)
+@played
+async def test_begun_ignores_another_attempt_skill_or_task(prefetcher, hands, slots):
+    prefetcher.expect([order("a")])
+    await rounds()
+    for other in (order("a", attempt=1), order("a", skill="Do not.\n"), order("b")):
+        await asyncio.wait_for(prefetcher.begun(other), 5)
+    assert hands.asked == ["a"]
+
+
+@played
+async def test_expect_forgets_waiting_attempts_and_finishes_begun_ones(prefetcher, hands, slots):
+    prefetcher.expect([order("a"), order("b"), order("c")])
+    await rounds()
+    prefetcher.expect([order("d")])
+    await hands.finish("a", "b", "c")
+    assert hands.asked == ["a", "b", "d"]
+
+
+@played
+async def test_begun_raises_what_went_wrong(prefetcher, hands, slots):
+    hands.failure = ModelSetupError("no such model")
+    prefetcher.expect([order("a"), order("b")])
+    await hands.finish("a", "b")
+    with pytest.raises(ModelSetupError, match="no such model"):
+        await prefetcher.begun(order("a"))
+
+
+@played
+async def test_close_cancels_without_patience(prefetcher, hands, slots):
+    prefetcher.expect([order("a")])
+    await rounds()
+    await asyncio.wait_for(prefetcher.close(patient=False), 5)
+    async with asyncio.timeout(5), slots.slot(), slots.slot():
         assert hands.asked == ["a"]
 
-    played(scenario)
 
-
-def test_expect_forgets_waiting_attempts_and_finishes_begun_ones():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
-        prefetcher.expect([order("a"), order("b"), order("c")])
-        await turns()
-        prefetcher.expect([order("d")])
-        await hands.finish("a", "b", "c")
-        assert hands.asked == ["a", "b", "d"]
-
-    played(scenario)
-
-
-def test_begun_raises_what_went_wrong():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, _: Slots) -> None:
-        hands.failure = ModelSetupError("no such model")
-        prefetcher.expect([order("a"), order("b")])
-        await hands.finish("a", "b")
-        with pytest.raises(ModelSetupError, match="no such model"):
-            await prefetcher.begun(order("a"))
-
-    played(scenario)
-
-
-def test_close_cancels_without_patience():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, slots: Slots) -> None:
-        prefetcher.expect([order("a")])
-        await turns()
-        await asyncio.wait_for(prefetcher.close(patient=False), 5)
-        async with asyncio.timeout(5), slots.slot(), slots.slot():
-            assert hands.asked == ["a"]
-
-    played(scenario)
-
-
-def test_close_with_patience_finishes_what_is_under_way():
-    async def scenario(prefetcher: Prefetcher, hands: Hands, slots: Slots) -> None:
-        prefetcher.expect([order("a"), order("b"), order("c")])
-        await turns()
-        closing = asyncio.create_task(prefetcher.close(patient=True))
-        await turns()
-        assert not closing.done()
-        await hands.finish("a", "b", "c")
-        assert closing.done()
-        assert hands.asked == ["a", "b"]
-
-    played(scenario)
+@played
+async def test_close_with_patience_finishes_what_is_under_way(prefetcher, hands, slots):
+    prefetcher.expect([order("a"), order("b"), order("c")])
+    await rounds()
+    closing = asyncio.create_task(prefetcher.close(patient=True))
+    await rounds()
+    assert not closing.done()
+    await hands.finish("a", "b", "c")
+    assert closing.done()
+    assert hands.asked == ["a", "b"]
 
 
 # Runs that prefetch: the same record sooner, with models behind a server and commits in git.

@@ -165,9 +165,7 @@ def test_without_a_usable_document_the_old_one_stays(answer, scripted, updated):
 
 
 def test_one_bad_rewrite_may_be_mended(scripted, updated):
-    client = scripted(
-        lambda request: document("# New") if len(request.messages) > 2 else document("")
-    )
+    client = scripted(lambda asked: document("# New") if len(asked.messages) > 2 else document(""))
     assert updated(REWRITE, client, *EDITS).skill == "# New\n"
 
 
