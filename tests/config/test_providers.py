@@ -106,46 +106,30 @@ def test_a_setting_that_the_provider_lacks_is_refused(fields, words):
     assert words in str(caught.value)
 
 
+AZURE = "https://x.openai.azure.com"
+DEPLOYED = {"base_url": f"{AZURE}/openai/v1", "azure": {"api_version": "2024-12-01-preview"}}
+NEWER = {"base_url": AZURE, "api": "responses", "azure": {"api_version": "2025-04-01-preview"}}
+
+
 @pytest.mark.parametrize(
-    ("fields", "url"),
+    ("provider", "fields", "url"),
     [
-        ({"provider": "groq"}, "https://api.groq.com/openai/v1"),
-        ({"provider": "groq", "base_url": "http://h/v1/"}, "http://h/v1"),
-        ({"provider": "qwen"}, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
-        ({"provider": "qwen", "region": "cn"}, "https://dashscope.aliyuncs.com/compatible-mode/v1"),
-        (
-            {"provider": "qwen", "region": "us"},
-            "https://dashscope-us.aliyuncs.com/compatible-mode/v1",
-        ),
-        ({"provider": "minimax"}, "https://api.minimax.io/v1"),
-        ({"provider": "minimax", "region": "cn"}, "https://api.minimaxi.com/v1"),
-        ({"provider": "minimax", "region": "cn", "base_url": "http://h"}, "http://h"),
-        (
-            {"provider": "azure", "base_url": "https://x.openai.azure.com/"},
-            "https://x.openai.azure.com/openai/v1",
-        ),
-        (
-            {
-                "provider": "azure",
-                "model": "my model",
-                "base_url": "https://x.openai.azure.com/openai/v1",
-                "azure": {"api_version": "2024-12-01-preview"},
-            },
-            "https://x.openai.azure.com/openai/deployments/my%20model",
-        ),
-        (
-            {
-                "provider": "azure",
-                "base_url": "https://x.openai.azure.com",
-                "api": "responses",
-                "azure": {"api_version": "2025-04-01-preview"},
-            },
-            "https://x.openai.azure.com/openai",
-        ),
+        ("groq", {}, "https://api.groq.com/openai/v1"),
+        ("groq", {"base_url": "http://h/v1/"}, "http://h/v1"),
+        ("qwen", {}, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
+        ("qwen", {"region": "cn"}, "https://dashscope.aliyuncs.com/compatible-mode/v1"),
+        ("qwen", {"region": "us"}, "https://dashscope-us.aliyuncs.com/compatible-mode/v1"),
+        ("minimax", {}, "https://api.minimax.io/v1"),
+        ("minimax", {"region": "cn"}, "https://api.minimaxi.com/v1"),
+        ("minimax", {"region": "cn", "base_url": "http://h"}, "http://h"),
+        ("azure", {"base_url": f"{AZURE}/"}, f"{AZURE}/openai/v1"),
+        ("azure", {"model": "my model", **DEPLOYED}, f"{AZURE}/openai/deployments/my%20model"),
+        ("azure", NEWER, f"{AZURE}/openai"),
     ],
 )
-def test_the_address_comes_with_the_provider_and_its_region(fields, url):
-    assert base_url_of(ModelRole.model_validate({"model": "m", **fields})) == url
+def test_the_address_comes_with_the_provider_and_its_region(provider, fields, url):
+    role = ModelRole.model_validate({"provider": provider, "model": "m", **fields})
+    assert base_url_of(role) == url
 
 
 @pytest.mark.parametrize(

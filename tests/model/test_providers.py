@@ -159,28 +159,18 @@ def test_a_refused_temperature_and_effort_are_left_out(api, family):
     assert ["high" in json.dumps(body) for body in api.bodies] == [True, True, False]
 
 
-CALLS = {
+LOOKS = [("call_1", '{"q": "x"}'), ("call_2", '{"q": "y"}')]
+ASKED: list[dict[str, Any]] = [
+    {"id": name, "type": "function", "function": {"name": "look", "arguments": arguments}}
+    for name, arguments in LOOKS
+]
+ASKED[0]["extra_content"] = {"google": {"thought_signature": "sig-1"}}
+CALLS: dict[str, Any] = {
     "chat": {
         "choices": [
             {
                 "finish_reason": "tool_calls",
-                "message": {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": [
-                        {
-                            "id": "call_1",
-                            "type": "function",
-                            "function": {"name": "look", "arguments": '{"q": "x"}'},
-                            "extra_content": {"google": {"thought_signature": "sig-1"}},
-                        },
-                        {
-                            "id": "call_2",
-                            "type": "function",
-                            "function": {"name": "look", "arguments": '{"q": "y"}'},
-                        },
-                    ],
-                },
+                "message": {"role": "assistant", "content": None, "tool_calls": ASKED},
             }
         ]
     },
@@ -188,18 +178,10 @@ CALLS = {
         "status": "completed",
         "output": [
             {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "sig-1"},
-            {
-                "type": "function_call",
-                "call_id": "call_1",
-                "name": "look",
-                "arguments": '{"q": "x"}',
-            },
-            {
-                "type": "function_call",
-                "call_id": "call_2",
-                "name": "look",
-                "arguments": '{"q": "y"}',
-            },
+            *(
+                {"type": "function_call", "call_id": name, "name": "look", "arguments": arguments}
+                for name, arguments in LOOKS
+            ),
         ],
     },
     "messages": {
@@ -218,11 +200,9 @@ def test_tools_are_called_and_their_results_understood(api, family):
     api.will(CALLS[family.name])
     (wanted,) = ask(config, request(*opening, tools=(TOOL,)))
     assert wanted.finish_reason == "tool_calls"
-    assert [(call.id, call.name) for call in wanted.tool_calls] == [
-        ("call_1", "look"),
-        ("call_2", "look"),
-    ]
-    assert [json.loads(call.arguments) for call in wanted.tool_calls] == [{"q": "x"}, {"q": "y"}]
+    assert [call.name for call in wanted.tool_calls] == ["look", "look"]
+    calls = [(call.id, json.loads(call.arguments)) for call in wanted.tool_calls]
+    assert calls == [("call_1", {"q": "x"}), ("call_2", {"q": "y"})]
 
     said = Message("assistant", wanted.text, tool_calls=wanted.tool_calls)
     results = [Message("tool", f"found {id_}", tool_call_id=id_) for id_ in ("call_1", "call_2")]

@@ -187,6 +187,12 @@ SLOW = SlowUpdateRecord(
 
 META = MetaSkillRecord(action="write_meta_skill", content="- Short rules work.")
 NO_SLOW, NO_META = SlowUpdateRecord(action="no_content"), MetaSkillRecord(action="no_content")
+BAD_SLOW = NO_SLOW.model_copy(update={"refused": "it holds a token"})
+BAD_META = NO_META.model_copy(update={"refused": "it holds a token"})
+FIRST, ROOM = (
+    MetaSkillRecord(action="skip_first_epoch"),
+    SlowUpdateRecord(action="inject_placeholder"),
+)
 
 
 @pytest.fixture
@@ -260,30 +266,10 @@ def test_end_without_a_candidate_is_told_plainly(make_end):
         (NO_SLOW, NO_META, "no new guidance", "no new guidance"),
         (None, META, "notes for the optimizer", "notes for the optimizer"),
         (None, NO_META, "no notes for the optimizer", "no notes for the optimizer"),
-        (
-            None,
-            MetaSkillRecord(action="skip_first_epoch"),
-            "no notes for the optimizer",
-            "the first epoch has nothing to compare with",
-        ),
-        (
-            NO_SLOW.model_copy(update={"refused": "it holds a token"}),
-            None,
-            "no new guidance",
-            "guidance refused: it holds a token",
-        ),
-        (
-            None,
-            NO_META.model_copy(update={"refused": "it holds a token"}),
-            "no notes for the optimizer",
-            "notes refused: it holds a token",
-        ),
-        (
-            SlowUpdateRecord(action="inject_placeholder"),
-            None,
-            "there is room for guidance",
-            "the skill has a place for guidance already",
-        ),
+        (None, FIRST, "no notes for the optimizer", "the first epoch has nothing to compare with"),
+        (BAD_SLOW, None, "no new guidance", "guidance refused: it holds a token"),
+        (None, BAD_META, "no notes for the optimizer", "notes refused: it holds a token"),
+        (ROOM, None, "there is room for guidance", "the skill has a place for guidance already"),
     ],
 )
 def test_unchanged_skill_has_a_reason(make_end, slow, meta, gist, reason):
@@ -292,12 +278,7 @@ def test_unchanged_skill_has_a_reason(make_end, slow, meta, gist, reason):
 
 
 def test_refusals_are_in_the_message(make_end):
-    refused = {"refused": "it holds a token"}
-    end = ended_unchanged(
-        make_end,
-        slow_update=NO_SLOW.model_copy(update=refused),
-        meta_skill=NO_META.model_copy(update=refused),
-    )
+    end = ended_unchanged(make_end, slow_update=BAD_SLOW, meta_skill=BAD_META)
     body = landed(end, None).body
     assert "Guidance refused: it holds a token" in body
     assert "Notes refused: it holds a token" in body

@@ -105,6 +105,9 @@ def test_a_pathological_pattern_of_a_schema_is_decided_in_time(grade, schema, an
     assert time.process_time() - begin < 5
 
 
+A_AND_B = {"patternProperties": {"^a": {}}, "properties": {"b": {}}}
+
+
 @pytest.mark.parametrize(
     ("schema", "answer", "solved"),
     [
@@ -113,20 +116,8 @@ def test_a_pathological_pattern_of_a_schema_is_decided_in_time(grade, schema, an
         ({"pattern": "^a"}, 1, True),
         ({"patternProperties": {"^a": {"type": "null"}}}, {"ab": None, "b": 1}, True),
         ({"patternProperties": {"^a": {"type": "null"}}}, {"ab": 1}, False),
-        (
-            {"patternProperties": {"^a": {}}, "properties": {"b": {}}},
-            {"ab": 1, "b": 1, "c": 1},
-            True,
-        ),
-        (
-            {
-                "patternProperties": {"^a": {}},
-                "properties": {"b": {}},
-                "additionalProperties": False,
-            },
-            {"ab": 1, "b": 1},
-            True,
-        ),
+        (A_AND_B, {"ab": 1, "b": 1, "c": 1}, True),
+        ({**A_AND_B, "additionalProperties": False}, {"ab": 1, "b": 1}, True),
         ({"patternProperties": {"^a": {}}, "additionalProperties": False}, {"c": 1}, False),
         ({"uniqueItems": True}, [1, True, [1], [True], "1", {"a": 1}, {"a": True}], True),
         ({"uniqueItems": True}, [{"a": 1, "b": 2}, {"b": 2.0, "a": 1}], False),
@@ -328,6 +319,10 @@ def test_contains(grade, keys, response, hard, soft):
     assert (score.hard, score.soft) == (hard, soft)
 
 
+FENCED = {"schema": SCHEMA, "answer": "fence"}
+EITHER = "expected '1' (or 1 other), got '3'"
+
+
 @pytest.mark.parametrize(
     ("kind", "keys", "response", "references", "reason"),
     [
@@ -341,20 +336,8 @@ def test_contains(grade, keys, response, hard, soft):
         ("regex", {"pattern": r"\d+", "negate": True}, "no 12", [], "'12' must not occur"),
         ("number", {}, "I think it is about 41%", ["42%"], "expected '42%', got '41%'"),
         ("choice", {"choices": CHOICES}, "", ["B"], "expected choice 'B', got an empty answer"),
-        (
-            "json",
-            {"schema": SCHEMA, "answer": "fence"},
-            '```\n{"a": "1"}\n```',
-            [],
-            '$.a: "1" is not of type "integer"',
-        ),
-        (
-            "exact",
-            {"answer": "tag"},
-            "so: <answer>2026</answer>",
-            ["2027", "2028"],
-            "expected '2027' (or 1 other), got '2026'",
-        ),
+        ("json", FENCED, '```\n{"a": "1"}\n```', [], '$.a: "1" is not of type "integer"'),
+        ("exact", {"answer": "tag"}, "<answer>3</answer>", ["1", "2"], EITHER),
     ],
 )
 def test_reason(grade, kind, keys, response, references, reason):
