@@ -53,7 +53,8 @@ TRIED = [
 class Twin:
     """What an uninterrupted run left behind, and what each stage's end found asked ahead.
 
-    Analysts are asked before the rollouts end, a candidate is tried before it is pushed.
+    Analysts are asked before the rollouts end, a candidate is tried before it is pushed, and the
+    next batch is rolled out while a decision is committed.
     """
 
     trees: list[str]
@@ -98,6 +99,8 @@ def twin(shared: Workshop) -> Twin:
         ahead[f"step {step}: rollout"] = {one for one in asked if "Stage: analyst" in one}
         tried = server.prompts[ends[f"step {step}: select"] : ends[f"step {step}: selection"]]
         ahead[f"step {step}: candidate"] = {one for one in tried if "Stage:" not in one}
+    next_batch = server.prompts[ends["step 1: gate"] : ends["step 2: rollout"]]
+    ahead["step 1: decide"] = {one for one in next_batch if "Stage:" not in one}
     return replace(twin_of(checkout, shared), ahead=ahead)
 
 
