@@ -45,7 +45,7 @@ def redacted_values(value: object, redact: Redact) -> object:
 
 def redacted_line(line: str, redact: Redact) -> str:
     """JSON from ``json.dumps`` with secrets removed from each text in it separately."""
-    if redact is unchanged:
+    if redact is unchanged or (isinstance(redact, Redactor) and redact.needless(line)):
         return line
     return json.dumps(redacted_values(json.loads(line), redact))
 
@@ -68,6 +68,7 @@ class Redactor:
         self._spellings: tuple[str, ...] = ()
         self._pattern = re.compile(r"(?!)")
         self._cuttable: tuple[tuple[str, str, str], ...] = ()
+        self._in_json: tuple[str, ...] = ()
         self._shortest = _SHORTEST_PART
         self.learn(secrets)
 
@@ -84,6 +85,8 @@ class Redactor:
             for one in sorted(self._secrets)
             if len(one) > _SHORTEST_PART
         )
+        ends = {end for _, *both in self._cuttable for end in both}
+        self._in_json = tuple(json.dumps(one)[1:-1] for one in sorted(spellings | ends))
         self._shortest = min(_SHORTEST_PART, *map(len, spellings))
 
     def __call__(self, text: str) -> str:
@@ -94,6 +97,10 @@ class Redactor:
         if any(spelling in text for spelling in self._spellings):
             text = self._pattern.sub(HIDDEN, text)
         return self._ends_hidden(text)
+
+    def needless(self, line: str) -> bool:
+        """Whether no text in ``line``, from ``json.dumps``, can have a secret, whole or cut off."""
+        return not any(one in line for one in self._in_json)
 
     def _ends_hidden(self, text: str) -> str:
         for secret, head, tail in self._cuttable:

@@ -3,9 +3,12 @@
 import asyncio
 import json
 import re
+import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -344,8 +347,19 @@ def connection_pool(config: ModelRole, size: int) -> Any:
     library = library_of(config)
     limits = type(library.DEFAULT_CONNECTION_LIMITS)
     return library.DefaultAioHttpClient(
-        limits=limits(max_connections=size, max_keepalive_connections=size)
+        limits=limits(max_connections=size, max_keepalive_connections=size),
+        verify=_trusted(limits.__module__.partition(".")[0]),
     )
+
+
+@cache
+def _trusted(http: str) -> ssl.SSLContext:
+    """The certificates that the library ``http`` trusts.
+
+    Left alone, it loads them for every pool and every proxy, 20 ms each.
+    """
+    context: ssl.SSLContext = import_module(http).create_ssl_context()
+    return context
 
 
 class ServerClient:

@@ -122,7 +122,8 @@ def _import_all() -> None:
                 importlib.import_module(module.name)
             except ImportError:
                 continue  # belongs to an extra
-    for name in ("aiohttp", "anthropic", "openai", "rich.live", "rich.progress"):
+    clients = ("aiohttp", "anthropic", "httpcore2", "openai")
+    for name in (*clients, "genai_prices", "git", "rich.live", "rich.progress", "skills_ref"):
         importlib.import_module(name)
 
 
