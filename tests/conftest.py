@@ -6,11 +6,13 @@ nor, among what earlier steps of the epoch tried, the step buffer.
 """
 
 import asyncio
+import gc
 import json
 import os
 import re
 import signal
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -40,7 +42,7 @@ _WORLDS |= {"untrained", "trained", "finished"}
 _WORLDLY = {"git", "ledger", "rendering", "packaging"}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Hear Ctrl-C also where it was ignored: a shell's background job hands that on to us.
 
     Children would inherit it, and tests would wait for commands that they interrupt.
@@ -48,11 +50,22 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _work_in_memory()
+    # repositories without examples of hooks: git writes these longer than all the rest
+    template = tempfile.TemporaryDirectory()
+    config.add_cleanup(template.cleanup)
+    (Path(template.name) / "hooks").mkdir()
+    os.environ["GIT_TEMPLATE_DIR"] = template.name
     # a busy machine is no fault of a test; what 40 examples do not show, runs of tomorrow may
     settings.register_profile(
         "busy", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("busy")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from going through all that was imported and collected."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_auto_num_workers() -> int:
