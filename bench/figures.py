@@ -86,9 +86,9 @@ def _reached(group: Sequence[Outcome], rival: tuple[float, float] | None) -> flo
     return statistics.median(first_reach(one.curve, score) / calls for one in group)
 
 
-def first_reach(curve: Sequence[tuple[int, float]], score: float) -> float:
-    """The calls after which ``curve`` first has at least ``score``; infinite if it never does."""
-    return next((float(paid) for paid, true in curve if true >= score), math.inf)
+def first_reach(curve: Sequence[tuple[float, float]], score: float) -> float:
+    """The calls, or seconds, after which ``curve`` first has at least ``score``; else infinite."""
+    return next((float(spent) for spent, true in curve if true >= score), math.inf)
 
 
 def table(rows: Sequence[Summary]) -> str:

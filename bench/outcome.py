@@ -132,8 +132,9 @@ class Outcome:
     first. ``worse_accepted`` of ``accepted`` candidates were not truly better, ``better_rejected``
     of ``rejected`` were; ``worse_ungated`` of ``ungated`` changes that no gate saw were not
     either. ``calls`` and ``tokens`` are the server's, by phase. ``curve`` has, where the system
-    tells, the calls made so far and the true score of the skill that then stood, ``timed`` the
-    least that its calls could have taken, ``confirmations`` the tests of what was merged.
+    tells, the calls made so far and the true score of the skill that then stood, ``clock`` the
+    same by the seconds since it began, ``timed`` the least that its calls could have taken,
+    ``confirmations`` the tests of what was merged.
     """
 
     system: str
@@ -152,6 +153,7 @@ class Outcome:
     curve: tuple[tuple[int, float], ...] = ()
     timed: Timed = UNTIMED
     confirmations: tuple[Confirmation, ...] = ()
+    clock: tuple[tuple[float, float], ...] = ()
 
     @property
     def paid(self) -> int:

@@ -6,6 +6,7 @@ many calls at once, and prints each with its ratio and with the least time that 
 
 import argparse
 import json
+import math
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bench.figures import aligned
+from bench.figures import aligned, first_reach
 from bench.outcome import Outcome
 from bench.systems.foreign import run_skillopt
 from bench.systems.ours import run_command
@@ -23,8 +24,9 @@ from bench.systems.ours import run_command
 class Timing:
     """One system at one latency, means over the seeds.
 
-    ``ratio`` is its wall time to SkillOpt's. ``least`` is what its calls take if only those wait
-    that depend on others and ``workers`` are made at once, ``overhead`` the wall time to it.
+    ``ratio`` is its wall time to SkillOpt's. ``reach`` is the median time to the true score with
+    which SkillOpt ends, to SkillOpt's whole time. ``least`` is what its calls take if only those
+    wait that depend on others and ``workers`` are made at once, ``overhead`` the wall time to it.
     ``step`` is the same of a single step or epoch's end: the median; ``slowest`` the largest.
     """
 
@@ -32,6 +34,7 @@ class Timing:
     system: str
     seconds: float
     ratio: float
+    reach: float
     calls: float
     calls_ratio: float
     tokens: float
@@ -62,6 +65,10 @@ def _timing(latency: float, group: Sequence[Outcome], rival: Sequence[Outcome]) 
         system=group[0].system,
         seconds=seconds,
         ratio=seconds / their_seconds,
+        reach=statistics.median(
+            first_reach(one.clock, other.true) / other.seconds if one.clock else math.nan
+            for one, other in zip(group, rival, strict=True)
+        ),
         calls=calls,
         calls_ratio=calls / their_calls,
         tokens=tokens,

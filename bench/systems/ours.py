@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,13 @@ def run_command(
     with served(seed, latency, parameters) as server:
         root = make_repository(world, folder / "repository", server.base_url, settings)
         command = [str(python), "-m", "skillopt_ci", "-q", "run"]
-        began = time.monotonic()
+        began = time.time()
         with (folder / "log.txt").open("w") as log:
             subprocess.run(command, cwd=root, env=environment(), stdout=log, stderr=log, check=True)
-        seconds, stats = time.monotonic() - began, server.stats()
+        seconds, stats = time.time() - began, server.stats()
         timed = Timed.of(server.trace(), _limit(settings))
-    return outcome_of(world, name, root, stats, seconds, timed)
+    outcome = outcome_of(world, name, root, stats, seconds, timed)
+    return replace(outcome, clock=_clock(world, root, began))
 
 
 def run_inside(
@@ -262,6 +264,16 @@ def _curve(
         paid += entry["usage"]["calls"]
         points.append((paid, world.true_score(texts[entry["skill_sha256"]])))
     return tuple(points)
+
+
+def _clock(world: World, root: Path, began: float) -> tuple[tuple[float, float], ...]:
+    """Seconds after ``began``, rounded up, and the true score of the skill that then stands."""
+    commits = _git(root, "log", "--first-parent", "--reverse", "--format=%H %ct", TIP).splitlines()
+    told = [(line.split()[0], int(line.split()[1]) + 1 - began) for line in commits]
+    scores = {
+        commit: world.true_score(_git(root, "show", f"{commit}:{SKILL}")) for commit, _ in told
+    }
+    return tuple((seconds, scores[commit]) for commit, seconds in told)
 
 
 def _texts(root: Path) -> dict[str, str]:
