@@ -16,7 +16,7 @@ import pytest
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.ledger.records import Usage
-from skillopt_ci.progress import Event, StageFinished
+from skillopt_ci.progress import Event, Observer, StageFinished
 from tests.conftest import Checkout, Workshop
 from tests.support import (
     forked,
@@ -99,8 +99,9 @@ def twin(shared: Workshop) -> Twin:
         ahead[f"step {step}: rollout"] = {one for one in asked if "Stage: analyst" in one}
         tried = server.prompts[ends[f"step {step}: select"] : ends[f"step {step}: selection"]]
         ahead[f"step {step}: candidate"] = {one for one in tried if "Stage:" not in one}
-    next_batch = server.prompts[ends["step 1: gate"] : ends["step 2: rollout"]]
-    ahead["step 1: decide"] = {one for one in next_batch if "Stage:" not in one}
+    for stage, begun in ((STAGES[0], STAGES[0]), ("step 1: decide", "step 1: gate")):
+        batch = server.prompts[ends[begun] : ends[f"step {1 + (stage != begun)}: rollout"]]
+        ahead[stage] = {one for one in batch if "Stage:" not in one}
     return replace(twin_of(checkout, shared), ahead=ahead)
 
 
@@ -128,24 +129,30 @@ def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
 
 @pytest.mark.parametrize("stage", TRIED, ids=[STAGES[number - 1] for number in TRIED])
 def test_killed_after_a_stage(twin, clone, shared, train_until_killed, stage, monkeypatch):
-    """What is asked ahead is held back till the kill: an answer that it cuts off is asked again."""
     name = STAGES[stage - 1]
-    held, gone = twin.ahead.get(name, set[str]()), threading.Event()
+    held = twin.ahead.get(name, set[str]())
     assert held or name not in twin.ahead
+    go_on = hold(held, shared, monkeypatch)
+    train_until_killed(clone, stage)
+    clone.run(observer=go_on)
+    assert_equal_to(twin, clone, shared)
+
+
+def hold(prompts: set[str], shared: Workshop, patch: pytest.MonkeyPatch) -> Observer:
+    """Keep these waiting till the next process tells of an event: the killed one asks ahead.
+
+    An answer that a kill cuts off is asked for again.
+    """
+    gone = threading.Event()
 
     def trouble(prompt: str) -> tuple[int, str] | None:
-        if prompt not in held or gone.is_set():
+        if prompt not in prompts or gone.is_set():
             return None
         gone.wait(60)
         return 503, "whoever asked is gone"
 
-    def observe(event: Event) -> None:
-        gone.set()
-
-    monkeypatch.setattr(shared.server, "trouble", trouble)
-    train_until_killed(clone, stage)
-    clone.run(observer=observe)
-    assert_equal_to(twin, clone, shared)
+    patch.setattr(shared.server, "trouble", trouble)
+    return lambda event: gone.set()
 
 
 def test_killed_again_and_again(twin, clone, shared, train_until_killed):
@@ -155,27 +162,24 @@ def test_killed_again_and_again(twin, clone, shared, train_until_killed):
     assert_equal_to(twin, clone, shared)
 
 
+@pytest.mark.parametrize("kind", ["heads", "remotes/origin"])
 @pytest.mark.parametrize(
-    "ref",
-    [
-        f"refs/remotes/origin/{BRANCH}",
-        f"refs/heads/{BRANCH}",
-        "refs/remotes/origin/skillopt-candidate/demo",
-        "refs/heads/skillopt-candidate/demo",
-    ],
+    ("branch", "stage"), [(BRANCH, STAGES[0]), ("skillopt-candidate/demo", "step 1: candidate")]
 )
 def test_killed_when_the_remote_has_moved_and_the_clone_has_not(
-    twin, clone, shared, train_until_killed, ref
+    twin, clone, shared, train_until_killed, monkeypatch, kind, branch, stage
 ):
+    ref = f"refs/{kind}/{branch}"
     hook = clone.folder / ".git" / "hooks" / "reference-transaction"
     hook.write_text(
         f'#!/bin/sh\ntest "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\n'
         "kill -9 $MORTAL\nexit 1\n"
     )
     hook.chmod(0o755)
+    go_on = hold(twin.ahead[stage], shared, monkeypatch)
     train_until_killed(clone, 0)
     hook.unlink()
-    clone.run()
+    clone.run(observer=go_on)
     assert_equal_to(twin, clone, shared)
 
 
