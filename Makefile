@@ -17,11 +17,11 @@ quickstart: ## see a whole training run in a minute, without any key or account
 	@$(venv)/skillopt-ci quickstart .quickstart
 
 test: setup node_modules/.package-lock.json ## run all tests, unit and end to end
-	$(venv)/python -m pytest -n auto --dist worksteal -m "not cluster"
+	$(venv)/python -m pytest -n auto --dist loadfile -m "not cluster"
 	$(venv)/python -m pytest -m cluster
 
-unit: setup ## run the tests that need no repository, server or process: under a minute
-	$(venv)/python -m pytest -n auto --dist worksteal -m "not integration and not end_to_end and not cluster"
+unit: setup ## run the tests that need no repository, server or process, in half a minute
+	$(venv)/python -m pytest -n logical --dist loadfile -m "not integration and not end_to_end and not cluster"
 
 lint: setup node_modules/.package-lock.json ## check style, types, workflows and the image's recipe
 	$(venv)/python -m ruff check

@@ -68,9 +68,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers a processor: tests wait for processes and servers as long as they compute."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A worker a processor for ``-n logical``, two for ``auto``: for tests that wait for others."""
+    return (2 if config.option.numprocesses == "auto" else 1) * (os.cpu_count() or 1)
 
 
 def _work_in_memory() -> None:

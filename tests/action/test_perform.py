@@ -29,6 +29,8 @@ from skillopt_ci.report.markdown import Links
 from skillopt_ci.training.review_comments import read_notes
 from tests.conftest import Checkout, Workshop
 
+pytestmark = pytest.mark.integration
+
 SMALL = (
     "git.author_name=Ada",
     "git.author_email=ada@localhost",

@@ -28,6 +28,8 @@ from skillopt_ci.config.loading import load
 from skillopt_ci.errors import UsageError
 from skillopt_ci.git.process import Git
 
+pytestmark = pytest.mark.integration
+
 KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model", "api_key_env"]
 
 

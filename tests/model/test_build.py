@@ -19,6 +19,8 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import judge_with, open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
 
+pytestmark = pytest.mark.integration
+
 
 def run(
     models: Models,

@@ -17,6 +17,8 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
 
+pytestmark = pytest.mark.integration
+
 PICTURE = Image("image/png", "iVBORw0KGgo=")
 TOOL = types.Tool(
     "look", "Look it up.", {"type": "object", "properties": {"q": {"type": "string"}}}

@@ -17,6 +17,8 @@ from skillopt_ci.rollout.graders import TaskScorers, read_report
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import GraderError, Score
 
+pytestmark = pytest.mark.integration
+
 PASSES = "<testsuite><testcase name='a'/><testcase name='b'/></testsuite>"
 HALF = "<testsuite><testcase name='a'/><testcase name='b'><failure/></testcase></testsuite>"
 

@@ -17,6 +17,8 @@ from skillopt_ci.scorers.base import FallibleScorer, GraderError, Score
 from skillopt_ci.scorers.code import Functions, call_function, load_function, run_command
 from skillopt_ci.tasks.task import TaskFile
 
+pytestmark = pytest.mark.integration
+
 
 def python(code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(code), *arguments]

@@ -15,6 +15,8 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import AgentError, Asked, Limit, ModelSaid, ToolUsed
 from skillopt_ci.tasks.task import Task, TaskFile
 
+pytestmark = pytest.mark.integration
+
 SKILL = "---\nname: tidy\ndescription: d\n---\n\n# Rules\n\nBe brief.\n"
 PLACE = ".agents/skills/tidy"
 FOLDER = SkillFolder("SKILL.md", "tidy", (Member("scripts/help.sh", b"#!/bin/sh\n", True),))
