@@ -1,4 +1,5 @@
 import asyncio
+import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -185,3 +186,17 @@ def test_calls_at_once_learn_together(server, served, ask):
     events: list[Event] = []
     assert len(with_client(served(max_output_tokens=7), together, events)) == 3
     assert len(events) == 1
+
+
+def test_certificates_are_loaded_once_for_all_pools_and_proxies(served, monkeypatch):
+    loaded: list[object] = []
+    load = ssl.SSLContext.load_verify_locations
+    monkeypatch.setattr(
+        ssl.SSLContext,
+        "load_verify_locations",
+        lambda self, *args, **named: (loaded.append(self), load(self, *args, **named)),
+    )
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    for _ in range(2):
+        connection_pool(served(), 4)
+    assert len(loaded) <= 1
