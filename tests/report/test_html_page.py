@@ -294,9 +294,9 @@ def test_a_step_leads_to_its_attempts(show):
     assert "After." in page.inner_text("details.trajectory[open]")
     page.fill("#find", "train")
     card.get_by_role("link", name="before").click()
-    assert "Before." in page.locator("details.trajectory:target[open]").inner_text()
+    page.locator("details.trajectory:target[open]", has_text="Before.").wait_for()
     card.get_by_role("link", name="train-1").first.click()
-    assert "Book train-1." in page.locator("details.trajectory:target[open]").inner_text()
+    page.locator("details.trajectory:target[open]", has_text="Book train-1.").wait_for()
 
 
 def test_a_cell_of_the_map_leads_to_its_attempt(show):
