@@ -233,7 +233,8 @@ def _serve(settings: Globals, port: int) -> None:
         serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         serving.start()
         with suppress(KeyboardInterrupt):
-            serving.join()
+            while serving.is_alive():  # a signal that strikes another thread ends no wait of ours
+                serving.join(timeout=1)
         server.shutdown()
 
 

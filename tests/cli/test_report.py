@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,26 +206,35 @@ def test_a_long_run_is_told_by_its_newest_steps():
     assert list(edit_effects(steps)) == [(number, 0) for number in range(21, 61)]
 
 
+@contextmanager
+def serving(folder: Path, *program: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """A real process that serves the report of a repository, and its port."""
+    process = subprocess.Popen(
+        [sys.executable, *program, "report", "--serve", "--port", "0"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
+        assert found is not None
+        try:
+            yield int(found[1]), process
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+
+
 @pytest.fixture
 def served(done: Path) -> Iterator[int]:
-    """The port at which the report of a repository is served by a real process."""
     # other tests measure skills in the repository that this one is a copy of
     for file in (done / ".git" / "skillopt-ci" / "events" / "quickstart").glob("*.jsonl"):
         if "-quickstart-" not in file.name:
             file.unlink()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "skillopt_ci", "report", "--serve", "--port", "0"],
-        cwd=done,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
-    assert found is not None
-    yield int(found[1])
-    process.terminate()
-    process.communicate()
-    assert process.returncode == 0
+    with serving(done, "-m", "skillopt_ci") as (port, process):
+        yield port
+        process.terminate()
 
 
 def ask(port: int, path: str, host: str = "localhost") -> tuple[int, str]:
@@ -256,6 +265,23 @@ def test_the_server_refuses_what_it_cannot_or_must_not_answer(cli, served, done)
     assert ask(served, "/version")[0] == 503
     shutil.move(done / "elsewhere", done / ".git")
     assert ask(served, "/version")[0] == 200
+
+
+STRUCK = """
+import signal, sys, threading
+from skillopt_ci.cli import main, report
+answer = report._Handler.do_GET
+def do_GET(self):
+    answer(self)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+report._Handler.do_GET = do_GET
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+def test_an_interrupt_ends_the_server_whichever_thread_it_strikes(done):
+    with serving(done, "-c", STRUCK) as (port, _):
+        assert ask(port, "/version")[0] == 200
 
 
 def test_the_json_of_the_page_is_whole(cli, done):
