@@ -214,8 +214,13 @@ class Git:
         return tuple(self.text(*args).split("\0")[:-1])
 
     def succeeds(self, *args: str) -> bool:
-        """Whether ``git <args>`` exits with 0; 1 means no, anything else is a RepositoryError."""
-        return self.run(*args, most=1).status == 0
+        """Whether ``git <args>`` exits with 0, run only once: for what stays as it is.
+
+        1 means no, anything else is a RepositoryError.
+        """
+        if args not in self._remembered:
+            self._remembered[args] = self.run(*args, most=1)
+        return self._remembered[args].status == 0
 
     def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:
         return (*_COMMAND, "-C", str(self.folder), *args)

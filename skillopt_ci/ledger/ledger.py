@@ -143,8 +143,8 @@ class Ledger:
 
     def _follow_remote(self, name: str) -> tuple[str, str | None, str | None]:
         git, own = self.git, self.names.own
-        before = refs.read(git, *own, *self._tracked(*own).values())
-        there = self._fetch_existing(name)
+        before = refs.read(git, *own, *self._tracked(*self.names).values())
+        there = self._fetch_existing(name, before)
         skills, candidate = (
             _Sighting(ref, before.get(ref), there.get(ref), before.get(tracking(name, ref)))
             for ref in own
@@ -160,23 +160,22 @@ class Ledger:
             refs.move(git, moves, f"follow {name}")
         return there[self.names.base], tip, flying
 
-    def _fetch_existing(self, name: str) -> dict[str, str]:
+    def _fetch_existing(self, name: str, known: Mapping[str, str]) -> dict[str, str]:
         there = remote.heads(self.git, name, *self.names)
-        existing = [ref for ref in self.names if ref in there]
-        if self.names.base not in existing:
+        if self.names.base not in there:
             raise self._no_base(remote.heads(self.git, name, f"{HEADS}*"), name)
-        try:
-            remote.fetch(self.git, name, existing)
-        except InfrastructureError:
-            # one of them may have been deleted meanwhile
-            still_there = remote.heads(self.git, name, *existing)
-            if len(still_there) == len(existing):
-                raise
-            existing = [ref for ref in existing if ref in still_there]
-            remote.fetch(self.git, name, existing)
-        tracked = self._tracked(*existing)
-        fetched = refs.read(self.git, *tracked.values())
-        return {ref: fetched[tracked[ref]] for ref in existing}
+        # mostly nothing is new, and a fetch takes as long as all the rest
+        new = self._tracked(*(one for one in there if known.get(tracking(name, one)) != there[one]))
+        if new:
+            try:
+                remote.fetch(self.git, name, [*new])
+            except InfrastructureError:
+                # one of them may have been deleted meanwhile
+                if remote.heads(self.git, name, *self.names) == there:
+                    raise
+                return self._fetch_existing(name, known)
+        fetched = refs.read(self.git, *new.values()) if new else {}
+        return there | {ref: fetched[tracked] for ref, tracked in new.items()}
 
     def _no_base(self, existing: Iterable[str], where: str) -> RepositoryError:
         suggestion = nearest(self.base, map(branch, existing))

@@ -145,9 +145,19 @@ def test_fetch_settings_of_the_user_do_not_widen_the_fetch(bench, here, elsewher
     assert bench.ref(here, "refs/tags/") == bench.ref(here, "refs/remotes/origin/unrelated") == ""
 
 
-def test_branch_that_vanishes_while_we_look_is_simply_gone(bench, here, origin):
+def test_remote_without_news_is_asked_once(bench, here, origin):
     ledger = bench.open(here)
     ledger.push_candidate(bench.step(ledger, "one\n"))
+    before = ledger.sync()
+    bench.hook(here, "upload-pack", 'echo >> asked; exec git-upload-pack "$@"')
+    bench.git(here, "config", "remote.origin.uploadPack", str(here / "hooks" / "upload-pack"))
+    assert ledger.sync() == before
+    assert (here / "asked").read_text(encoding="utf-8") == "\n"
+
+
+def test_branch_that_vanishes_while_we_look_is_simply_gone(bench, here, elsewhere, origin):
+    ledger, other = bench.open(here), bench.open(elsewhere)
+    other.push_candidate(bench.step(other, "one\n"))
     bench.hook(
         here, "upload-pack",
         f'[ ! -e asked ] || git -C "{origin}" update-ref -d refs/heads/skillopt-candidate/demo\n'
