@@ -18,7 +18,7 @@ quickstart: ## see a whole training run in a minute, without any key or account
 
 test: setup node_modules/.package-lock.json ## run all tests, unit and end to end
 	$(venv)/python -m pytest -n auto --dist loadfile --max-worker-restart 1 -m "not cluster"
-	$(venv)/python -m pytest -m cluster
+	$(venv)/python -m pytest -m cluster tests/integrations
 
 unit: setup ## run the tests that need no repository, server or process, in half a minute
 	$(venv)/python -m pytest -n logical --dist loadfile -m "not integration and not end_to_end and not cluster"

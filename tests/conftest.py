@@ -50,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _work_in_memory()
+    gc.disable()  # until all is collected
     # repositories without examples of hooks: git writes these longer than all the rest
     template = tempfile.TemporaryDirectory()
     config.add_cleanup(template.cleanup)
@@ -66,6 +67,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from going through all that was imported and collected."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

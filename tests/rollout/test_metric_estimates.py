@@ -6,9 +6,9 @@ from statistics import fmean, stdev
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from skillopt_ci.rollout import metrics
 from skillopt_ci.rollout.metrics import clustered_error, estimate, mean_pass, paired, pass_at_k
@@ -31,7 +31,7 @@ DRAWS = st.integers(1, 9).flatmap(
 @example(10_000, 0.95)
 @settings(deadline=None)  # what is slow is the other's first one
 def test_quantiles_of_t_are_scipys(degrees, confidence):
-    expected = stats.t.ppf(0.5 + confidence / 2, degrees)
+    expected = scipy.stats.t.ppf(0.5 + confidence / 2, degrees)
     assert t_quantile(confidence, degrees) == pytest.approx(expected, rel=1e-9)
 
 
@@ -44,21 +44,23 @@ def test_there_is_no_t_without_freedom_or_for_certainty(degrees, confidence):
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 def test_wilson_is_scipys(trial):
     n, solved = trial
-    expected = stats.binomtest(solved, n).proportion_ci(0.95, method="wilson")
+    expected = scipy.stats.binomtest(solved, n).proportion_ci(0.95, method="wilson")
     found = wilson(solved / n, n)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
 @given(VALUES)
 def test_the_standard_error_is_scipys(values):
-    assert metrics.standard_error(values) == pytest.approx(stats.sem(values), abs=1e-12)
+    assert metrics.standard_error(values) == pytest.approx(scipy.stats.sem(values), abs=1e-12)
 
 
 @given(VALUES.filter(lambda values: stdev(values) > 1e-6))
 def test_the_interval_is_that_of_students_t(values):
     found = estimate(values).interval
     assert found is not None
-    expected = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+    expected = scipy.stats.t.interval(
+        0.95, len(values) - 1, np.mean(values), scipy.stats.sem(values)
+    )
     assert (found.low, found.high) == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
@@ -174,10 +176,12 @@ def test_a_comparison_has_the_error_of_the_paired_t_test(pairs):
     first = {str(n): one for n, (one, _) in enumerate(pairs)}
     second = {str(n): other for n, (_, other) in enumerate(pairs)}
     found, differences = paired(first, second), [other - one for one, other in pairs]
-    assert found.standard_error == pytest.approx(stats.sem(differences), abs=1e-12)
+    assert found.standard_error == pytest.approx(scipy.stats.sem(differences), abs=1e-12)
     assert found.interval is not None
     if found.standard_error:
-        expected = stats.ttest_rel([*second.values()], [*first.values()]).confidence_interval(0.95)
+        expected = scipy.stats.ttest_rel([*second.values()], [*first.values()]).confidence_interval(
+            0.95
+        )
         assert found.interval.low == pytest.approx(expected.low, abs=1e-9)
         assert found.interval.high == pytest.approx(expected.high, abs=1e-9)
 
