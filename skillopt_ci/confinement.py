@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -404,15 +404,18 @@ def _reopen(taken: Iterable[tuple[Path, int]]) -> None:
             path.chmod(mode)
 
 
-def system_view(*settings: str) -> Iterator[str]:
+@cache
+def system_view(*settings: str) -> tuple[str, ...]:
     """The bubblewrap arguments that show the system's programs and what they need of /etc."""
+    words = list[str]()
     for folder in _PROGRAMS:
         if Path(folder).is_symlink():
-            yield from ("--symlink", os.fspath(Path(folder).readlink()), folder)
+            words += ("--symlink", os.fspath(Path(folder).readlink()), folder)
         elif Path(folder).is_dir():
-            yield from ("--ro-bind", folder, folder)
+            words += ("--ro-bind", folder, folder)
     for name in (*_SETTINGS, *settings):
-        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+        words += ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+    return tuple(words)
 
 
 def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> Iterator[Path]:
@@ -426,14 +429,13 @@ def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> 
     yield from (Path(word) for word in files if word.startswith("/") and Path(word).exists())
 
 
-def _prefix(folder: Path, home: Path) -> Iterator[Path]:
+@cache
+def _prefix(folder: Path, home: Path) -> tuple[Path, ...]:
     system = any(folder.is_relative_to(one) for one in _PROGRAMS)
     if not folder.is_absolute() or not folder.is_dir() or system:
-        return
+        return ()
     beside = [folder.parent / name for name in ("lib", "lib64", "libexec", "pyvenv.cfg")]
     installed = folder.parent.name == "node_modules" or any(one.exists() for one in beside)
     if installed and folder.parent not in (Path("/"), home, home / ".local"):
-        yield folder.parent
-    else:
-        yield folder
-        yield from (one for one in beside[:2] if one.is_dir())
+        return (folder.parent,)
+    return (folder, *(one for one in beside[:2] if one.is_dir()))

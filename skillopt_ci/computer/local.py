@@ -43,8 +43,9 @@ class Unconfined:
             try:
                 yield Computer(shell, shell.locate)
             finally:
-                # Kills processes that moved to their own session before their command ended.
-                kill_marked("HOME", folders[HOME])
+                # a process in a session of its own outlives its command, unless in a sandbox
+                if cell.confinement.kind != "sandbox":
+                    kill_marked("HOME", folders[HOME])
 
 
 @dataclass(frozen=True, slots=True)

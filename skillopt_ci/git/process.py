@@ -214,10 +214,7 @@ class Git:
         return tuple(self.text(*args).split("\0")[:-1])
 
     def succeeds(self, *args: str) -> bool:
-        """Whether ``git <args>`` exits with 0, run only once: for what stays as it is.
-
-        1 means no, anything else is a RepositoryError.
-        """
+        """Whether ``git <args>``, asked once, exits with 0 and not 1; else RepositoryError."""
         if args not in self._remembered:
             self._remembered[args] = self.run(*args, most=1)
         return self._remembered[args].status == 0
