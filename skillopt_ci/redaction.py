@@ -140,9 +140,6 @@ class RedactedStream(io.TextIOBase):
     def flush(self) -> None:
         self._stream.flush()
 
-    def writable(self) -> bool:
-        return True
-
     def isatty(self) -> bool:
         return self._stream.isatty()
 

@@ -167,9 +167,6 @@ class _Objects(io.TextIOBase):
         self._take = take
         self._rest = ""
 
-    def writable(self) -> bool:
-        return True
-
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
         for line in filter(None, lines):
