@@ -27,8 +27,6 @@ from skillopt_ci.util import is_lfs_pointer, nearest, read_text
 
 #: Steps that a view has with their evidence; a comment holds no more of them.
 _NEWEST = 25
-#: Commits looked through for the steps, for each of them: candidate, verdict, and some of people's.
-_COMMITS_PER_STEP = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +130,7 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
 
 def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
     """Where each step and each epoch's end is, as the trailers of reachable commits say."""
-    count = sum(entry.kind == "step" for entry in reader.history)
-    log = reader.ledger.log(reader.commit, limit=_COMMITS_PER_STEP * (count + 20))
+    log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
     facts = {commit.sha: commit.trailers for commit in log}
     # action and hash belong to it: in one repository another run may have a step of the same number
     verdicts = {

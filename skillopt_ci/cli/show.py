@@ -1,7 +1,7 @@
 """``skillopt-ci status``, ``log``, ``show``, ``diff``, ``best``, ``replay``: from git alone."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,6 @@ from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.inspect import candidate
 from skillopt_ci.ledger.records import (
-    Basis,
     BoundaryRecord,
     Decision,
     HistoryEntry,
@@ -300,12 +299,17 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
     read = partial(partial, reader.ledger.read)
-    for (kind, number), place in sorted(step_places(reader).items(), key=lambda one: one[0][1]):
-        ends = kind == "slow_update"
+    places = step_places(reader)
+    for entry in reader.history:
+        if entry.kind not in ("step", "slow_update"):
+            continue
+        ends = entry.kind == "slow_update"
+        number = entry.epoch if ends else entry.step
+        place = places.get((entry.kind, number))
         record = reader.boundary(number) if ends else reader.step(number)
         verdicts = [record.decision, record.decision and record.decision.notes]
-        before = place.candidate and reader.folder.read_state(read(place.candidate))
-        after = reader.folder.read_state(read(place.verdict))
+        before = place and place.candidate and reader.folder.read_state(read(place.candidate))
+        after = place and reader.folder.read_state(read(place.verdict))
         for alone, decision in enumerate(verdicts):
             if decision is None or decision.measurement is None:
                 continue
@@ -313,7 +317,8 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
             name = f"end of epoch {number}" if ends else f"step {number}"
             outcome = "the commits are gone"
             if before and after and after.basis:
-                evaluation = _evaluation_of(after.basis, record, notes=notes)
+                config = after.decided_under or after.basis.config
+                evaluation = _evaluation_of(config, record, notes=notes)
                 outcome = _compared(decision, before, evaluation, notes_only=notes)
             yield (
                 name + ", its reminders" * alone,
@@ -341,9 +346,8 @@ def _only_notes(record: StepRecord) -> bool:
 
 
 def _evaluation_of(
-    basis: Basis, record: StepRecord | BoundaryRecord, *, notes: bool
+    facts: Mapping[str, Any], record: StepRecord | BoundaryRecord, *, notes: bool
 ) -> Evaluation | None:
-    facts: Any = basis.config
     evaluation, optimizer = facts["evaluation"], facts["optimizer"]
     gate = evaluation["gate"]
     if gate.get("policy", "strict") != "strict":

@@ -225,7 +225,7 @@ def revert_command(settings: Globals, what: str) -> None:
         reader = RunReader(run.ledger, checkout.commit, checkout.state, checkout.history)
         step, edit = _named(reader, what)
         place = step_places(reader).get(("step", step))
-        if place is None:
+        if place is None or not place.candidate:
             raise RepositoryError(
                 f"The commit that merged step {step} is out of reach: its branch was squashed, or "
                 "this clone is shallow.",

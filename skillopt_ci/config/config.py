@@ -33,7 +33,7 @@ class GitHub(Section):
     """Put on the pull request."""
     merge: Literal["manual", "auto"] = "manual"
     """`auto`: GitHub merges an improvement as soon as the protection of the base allows it."""
-    merge_method: Literal["merge", "squash", "rebase"] = "merge"
+    merge_method: Literal["merge", "squash"] = "merge"
     """How `merge: auto` does it."""
     fail_on: Literal["regression", "never"] = "regression"
     """What makes the check of a person's change red."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 Reaction = Literal["+1", "-1", "eyes", "rocket", "confused"]
 Conclusion = Literal["success", "failure", "neutral", "cancelled", "skipped", "action_required"]
-MergeMethod = Literal["merge", "squash", "rebase"]
+MergeMethod = Literal["merge", "squash"]
 
 
 class Change(StrEnum):

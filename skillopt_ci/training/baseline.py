@@ -15,7 +15,7 @@ from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.text import score
-from skillopt_ci.training.measure import measure
+from skillopt_ci.training.measure import MEASURED_ANEW, measure
 from skillopt_ci.training.memory import measured_before
 from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -167,12 +167,13 @@ def unscored(run: Run, checkout: Checkout) -> str:
     state = checkout.state
     if state is None:
         return "training starts"
+    whys = []
     if state.current.sha256 != checkout.sha256:
         steps = " and ".join(one.taken for one in reversed(taken_back(checkout.history)))
-        return f"{steps} taken back" if steps else "the skill was changed by hand"
+        whys.append(f"{steps} taken back" if steps else "the skill was changed by hand")
     if state.measured_under != run.measured_under:
-        return "the selection tasks or the way of measuring changed"
-    return ""
+        whys.append(MEASURED_ANEW)
+    return ", and ".join(whys)
 
 
 async def _best(

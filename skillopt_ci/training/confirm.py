@@ -27,7 +27,7 @@ from skillopt_ci.skill.regions import reading
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
-from skillopt_ci.training.measure import Scores, worth_in
+from skillopt_ci.training.measure import MEASURED_ANEW, Scores, worth_in
 from skillopt_ci.training.plan import boundary_due, calls_left, sizes_of, steps_per_epoch
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Event, ScoredCheckout, charged, history_entry, record_events
@@ -101,7 +101,8 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
     """
     start, again = history[0], [pair.confirmed for pair in record.pairs]
     measured_anew = any(
-        entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256
+        entry.kind == "measure"
+        and (entry.skill_sha256 == before.skill_sha256 or MEASURED_ANEW in entry.reason)
         for before, entry in pairwise(history)
     )
     if record.confirmed != start.skill_sha256 or measured_anew or not again:
@@ -243,6 +244,8 @@ def _attempts(run: Run, checkout: ScoredCheckout) -> int:
 def _pairs_within_budget(run: Run, state: State, attempts: int) -> int:
     """How many pairs the budget allows, at the calls per attempt of the ``attempts`` so far."""
     left = calls_left(run.config, sizes_of(run.config, run.splits), state)
+    step = run.config.budget.step.calls
+    left = left if step is None else min(left, step)
     each = max(1.0, state.usage.calls / max(1, attempts))
     return int(min(left, sys.maxsize) / (2 * each))
 

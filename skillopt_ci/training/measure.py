@@ -21,6 +21,9 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import score_text
 from skillopt_ci.training.run_context import OpenModels, Run
 
+#: Why a skill is measured again, although it may be the same.
+MEASURED_ANEW = "the selection tasks or the way of measuring changed"
+
 Metric = Literal["hard", "soft", "mixed"]
 Number = TypeVar("Number", float, Fraction)
 

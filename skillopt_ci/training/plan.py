@@ -130,7 +130,7 @@ def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
             continue
         each = 1.0 if name == "calls" else used / max(1, spent.calls)
         tests = 2 * sizes.test * config.rollout.attempts * config.evaluation.eval_test
-        kept = tests if tests * each < limit / 2 else 0
+        kept = tests if tests * each < limit else 0
         left = min(left, (limit - used) / each - kept)
     return left
 

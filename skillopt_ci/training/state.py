@@ -40,6 +40,9 @@ from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.util import is_lfs_pointer
 
+#: Commits of people on top of ours that are looked through for a `git revert`.
+_PEOPLES_COMMITS = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
@@ -78,7 +81,9 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
     """
     ledger, tip, base = run.ledger, position.tip, position.base
     if tip is None or position.tip_in_base:
-        return read_checkout(run, base, branch=tip)
+        if tip is not None and publish:
+            base = _with_records_of(run, tip, base, tip)
+        return read_checkout(run, base, branch=tip if base == position.base else base)
     if not position.base_in_tip:
         root = ledger.merge_base(tip, base)
         if root is None:
@@ -94,7 +99,27 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
                 merged = ledger.commit((tip, base), merged, {}, words)
                 ledger.advance(tip, merged)
             tip = merged
+    if publish:
+        log = ledger.log(tip, first_parent=True, limit=_PEOPLES_COMMITS)
+        own = next((one.sha for one in log if "Skillopt-Action" in one.trailers), tip)
+        tip = _with_records_of(run, own, tip, tip)
     return read_checkout(run, tip, branch=tip)
+
+
+def _with_records_of(run: Run, own: str, commit: str, tip: str) -> str:
+    """``commit``, with the records of ``own`` if a person's `git revert` took these back, too.
+
+    Else the same steps would be done again, from the cache, and with the same result.
+    """
+    ledger = run.ledger
+    before, now = (run.folder.read_history(partial(ledger.read, one)) for one in (own, commit))
+    if len(now) >= len(before):
+        return commit
+    lost = ledger.changed_between(commit, own, (run.folder.path,))
+    words = message("Keep the records of training", "", {"Skillopt-Action": "keep_records"})
+    kept = ledger.commit((commit,), commit, {path: ledger.read(own, path) for path in lost}, words)
+    ledger.advance(tip, kept)
+    return kept
 
 
 def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
@@ -124,6 +149,9 @@ def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
 
 def _merged_with_base(run: Run, tip: str, base: str) -> str:
     ledger = run.ledger
+    now, then = (run.folder.read_history(partial(ledger.read, one)) for one in (tip, base))
+    if len(then) > len(now) and then[: len(now)] == now:
+        return base  # which went on from here: this is a stale copy of a branch that was merged
     keep = [run.folder.path, *run.folder.fixed_files()]
     if _holds_earlier_state(run, tip, base):
         keep.append(run.skill_path)

@@ -51,6 +51,18 @@ def test_push_of_a_reviewer_is_followed(bench, here, elsewhere):
     assert ledger.sync().tip == bench.ref(here, SKILLS) == fixed
 
 
+def test_what_was_taken_off_the_remote_branch_stays_off(bench, here, elsewhere):
+    ledger = bench.open(here)
+    kept = bench.train(ledger, "one\n")
+    bench.git(elsewhere, "fetch", "--quiet")
+    bench.git(elsewhere, "switch", "--quiet", "skillopt/demo")
+    bench.save(elsewhere, bench.skill, "a password\n")
+    bench.git(elsewhere, "push", "--quiet")
+    ledger.sync()
+    bench.git(elsewhere, "push", "--quiet", "--force", "origin", f"{kept}:{SKILLS}")
+    assert ledger.sync().tip == bench.ref(here, SKILLS) == kept
+
+
 def test_merged_branch_is_known_as_merged(bench, here, elsewhere):
     ledger = bench.open(here)
     bench.train(ledger, "one\n")

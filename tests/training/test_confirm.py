@@ -153,6 +153,8 @@ def test_scores_from_before_the_conditions_changed_are_no_control():
     edited = start.model_copy(update={"kind": "measure", "skill_sha256": "by hand"})
     assert drift([start, edited], worse)
     assert not drift([start, start.model_copy(update={"kind": "measure"})], worse)
+    both = "the skill was changed by hand, and the selection tasks or the way of measuring changed"
+    assert not drift([start, edited.model_copy(update={"reason": both})], worse)
     assert not drift([edited], worse)
 
 
@@ -241,5 +243,6 @@ def test_a_budget_that_ends_leaves_it_for_later_and_the_run_goes_on(checkout, mo
     model_server.plan = (A, B, C)
     checkout.run(ON, "budget.step.calls=18")
     assert "confirm" not in checkout.kinds()
+    assert checkout.state().usage.calls == sum(model_server.answered.values())
     checkout.run(ON)
     assert checkout.kinds()[-1] == "confirm"

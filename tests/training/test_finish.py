@@ -9,9 +9,10 @@ from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.records import Snapshot, Summary
 from skillopt_ci.model.types import Usage
+from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
-from tests.conftest import Checkout, ModelServer
+from tests.conftest import Checkout, ModelServer, tasks
 
 BRANCH = "skillopt/demo"
 FOLDER = RunFolder("demo")
@@ -37,6 +38,18 @@ def summary(checkout: Checkout) -> Summary:
 
 def count_tests(server: ModelServer) -> int:
     return sum(any(item in prompt for item in TEST_ITEMS) for prompt in server.prompts)
+
+
+def test_tasks_that_were_trained_on_are_no_test_without_a_warning(checkout):
+    checkout.step()
+    checkout.write("tasks/train.jsonl", tasks(300))
+    checkout.write("tasks/test.jsonl", tasks(0))
+    events: list[Event] = []
+    session = checkout.session(*PLAIN, observer=events.append)
+    with session.ledger.lock():
+        asyncio.run(finish(session))
+    told = [one.text for one in events if isinstance(one, Note) and one.level == "warning"]
+    assert any("4 of 8 test tasks were trained on" in text for text in told)
 
 
 def test_three_skills_are_tested_and_compared(checkout, model_server):

@@ -25,6 +25,7 @@ from skillopt_ci.training.plan import (
     Sizes,
     StepPlan,
     analyst_budget,
+    calls_left,
     coerced,
     completed_epoch,
     decide_learning_rate,
@@ -168,6 +169,11 @@ def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(spent, made, la
     config = configured(budget={"run": {"calls": 480}}, train={"num_epochs": 9})
     state = stands(len(made), calls=spent) if made else None
     assert last_step(config, SIZES, state, steps(*made)) == last
+
+
+def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
+    config = configured(budget={"run": {"calls": 220}})
+    assert calls_left(config, Sizes(48, 40, 60), None) == 220 - 2 * 60
 
 
 def test_ends_of_epochs_after_the_first_are_part_of_the_plan():

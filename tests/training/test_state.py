@@ -1,6 +1,7 @@
 """What happens to branches between steps: base moves on, pull requests are merged."""
 
 import pytest
+from command_line import in_process
 
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.ledger.evidence import Measurement
@@ -8,7 +9,7 @@ from skillopt_ci.ledger.records import Decision, Snapshot
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.state import decided_snapshots
-from tests.conftest import Checkout
+from tests.conftest import RULES, Checkout
 
 BRANCH = "skillopt/demo"
 SKILL = "skills/SKILL.md"
@@ -76,6 +77,61 @@ def test_merged_pull_request_is_gone_on_from(checkout, squash, deleted):
     assert (outcome.record.step, outcome.decision.score_before) == (2, 0.25)
     assert checkout.contains(merge)
     assert checkout.kinds() == ["start", "step", "step"]
+
+
+@pytest.mark.parametrize("branch", [BRANCH, "main"])
+def test_a_git_revert_takes_back_the_skill_and_no_record(checkout, model_server, branch):
+    checkout.step()
+    if branch == "main":
+        merge_pull_request(checkout, squash=False)
+    there = Checkout(checkout.folder.parent / "worktree")
+    checkout.git("worktree", "add", "--quiet", "--detach", str(there.folder), branch)
+    there.git("revert", "--mainline", "1", "--no-edit", "HEAD")
+    checkout.git("update-ref", f"refs/heads/{branch}", there.git("rev-parse", "HEAD"))
+    model_server.plan = (RULES["b"],)
+    outcome = checkout.done()
+    assert (outcome.record.step, checkout.kinds()) == (2, ["start", "step", "measure", "step"])
+    assert "Kind b:" in checkout.show(BRANCH)
+    assert "Kind a:" not in checkout.show(BRANCH)
+
+
+def test_a_stale_copy_of_a_merged_branch_goes_on_from_base(workshop):
+    origin = workshop.origin()
+    stale, newest = (workshop.clone(origin, name) for name in ("stale", "newest"))
+    stale.step()
+    newest.step()
+    merge_pull_request(newest, squash=True)
+    newest.git("push", "--quiet", "origin", "main", f":{BRANCH}")
+    stale.git("fetch", "--quiet", "--prune", "origin")
+    assert stale.done().record.step == 3
+    assert stale.kinds() == ["start", "step", "step", "step"]
+
+
+def test_a_squash_with_all_messages_is_no_step_to_take_back(checkout, model_server):
+    model_server.plan = (RULES["a"], RULES["b"], RULES["c"])
+    checkout.step()
+    checkout.step()
+    messages = checkout.git("log", "--reverse", "--format=* %B", f"main..{BRANCH}")
+    tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
+    squash = checkout.git("commit-tree", tree, "-p", "main", "-m", f"Train\n\n{messages}")
+    checkout.git("update-ref", "refs/heads/main", squash)
+    checkout.git("branch", "-D", BRANCH)
+    checkout.step()
+    done = in_process(checkout.folder, "revert", "2")
+    assert (done.returncode, "squashed" in done.stderr) == (2, True)
+    told = in_process(checkout.folder, "replay", "--json").stdout
+    assert [told.count(word) for word in ("the commits are gone", "the same")] == [2, 1]
+
+
+def test_steps_are_found_behind_many_commits_of_others(workshop):
+    checkout = workshop.checkout(skill=LONG)
+    checkout.step()
+    others = "for i in $(seq 150); do c=$(git commit-tree -p $c -m x $c^{tree}); done; echo $c"
+    many = checkout.git("-c", f"alias.many=!c=main; {others}", "many")
+    checkout.git("update-ref", "refs/heads/main", many)
+    checkout.commit(SKILL, LONG.replace("# Items", "# All items"))
+    checkout.step()
+    assert in_process(checkout.folder, "replay", "--json").stdout.count("the same") == 2
 
 
 def test_step_that_landed_while_the_pull_request_was_squashed_is_kept(checkout):
@@ -194,6 +250,19 @@ def test_candidate_left_after_the_last_step_is_set_aside(checkout, in_flight):
     assert checkout.step("train.num_epochs=1", "train.batch_size=8") is None
     assert checkout.kinds() == ["start", "step", "set_aside"]
     assert checkout.contains(in_flight)
+
+
+def test_a_candidate_beyond_an_end_that_was_moved_is_decided(checkout):
+    checkout.step()
+    checkout.step()
+    checkout.stop()
+    assert checkout.done("train.num_epochs=1").record.step == 3
+
+
+def test_a_verdict_is_replayed_under_the_configuration_that_made_it(checkout, in_flight):
+    checkout.step("evaluation.use_gate=false")
+    done = in_process(checkout.folder, "replay", "--json")
+    assert (done.returncode, done.stdout.count("the same")) == (0, 2)
 
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
