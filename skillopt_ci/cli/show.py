@@ -1,7 +1,7 @@
 """``skillopt-ci status``, ``log``, ``show``, ``diff``, ``best``, ``replay``: from git alone."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.inspect import candidate
 from skillopt_ci.ledger.records import (
+    Basis,
     BoundaryRecord,
     Decision,
     HistoryEntry,
@@ -317,9 +318,12 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
             name = f"end of epoch {number}" if ends else f"step {number}"
             outcome = "the commits are gone"
             if before and after and after.basis:
-                config = after.decided_under or after.basis.config
-                evaluation = _evaluation_of(config, record, notes=notes)
+                evaluation = _evaluation_of(after.basis, record, notes=notes)
                 outcome = _compared(decision, before, evaluation, notes_only=notes)
+                step = record if isinstance(record, StepRecord) else reader.step(record.step)
+                # the configuration on record is that of the proposal, not of the verdict
+                if outcome[:7] == "differs" and step.proposal.config_sha256 != after.config_sha256:
+                    outcome = "not replayed: the configuration had changed by then"
             yield (
                 name + ", its reminders" * alone,
                 decision.verdict,
@@ -346,8 +350,9 @@ def _only_notes(record: StepRecord) -> bool:
 
 
 def _evaluation_of(
-    facts: Mapping[str, Any], record: StepRecord | BoundaryRecord, *, notes: bool
+    basis: Basis, record: StepRecord | BoundaryRecord, *, notes: bool
 ) -> Evaluation | None:
+    facts: Any = basis.config
     evaluation, optimizer = facts["evaluation"], facts["optimizer"]
     gate = evaluation["gate"]
     if gate.get("policy", "strict") != "strict":

@@ -408,8 +408,6 @@ class State(Record):
     config_sha256: str
     basis: Basis | None = None
     """What the last step was proposed under."""
-    decided_under: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
-    """That of the last verdict, where it is not the configuration of `basis`."""
     heard_notes: tuple[str, ...] = ()
     """Ids of the reviewers' notes that some step was given: none is given twice."""
     confirmed: Confirmed | None = Field(None, exclude_if=lambda one: one is None)

@@ -354,12 +354,12 @@ def commit_decision(
         "simulated": record.simulated,
     }
     files: dict[str, str | None]
-    basis, now = checkout.state.basis, basis_of(run)
     if isinstance(record, StepRecord):
+        basis, before = basis_of(run), checkout.state
         # a resumed candidate may be older than a change of the configuration
-        basis = now if record.basis_sha256 == basis_sha256(now) else basis
+        changes["basis"] = basis if record.basis_sha256 == basis_sha256(basis) else before.basis
         heard = (note.id for note in record.proposal.reviewer_notes)
-        changes["heard_notes"] = (*checkout.state.heard_notes, *heard)
+        changes["heard_notes"] = (*before.heard_notes, *heard)
         facts["edits"] = record.proposal.change_count
         facts["config_sha256"] = record.proposal.config_sha256
         files = {run.folder.step(record.step): document(record)}
@@ -372,8 +372,6 @@ def commit_decision(
         }
         if record.meta_skill is not None and record.meta_skill.content:
             files[run.folder.meta_skill] = record.meta_skill.content + "\n"
-    changes["basis"] = basis
-    changes["decided_under"] = None if basis and basis.config == now.config else now.config
     confirmed = None if checkout.state.provisional else checkout.state.confirmed
     if stays and confirmed is not None and reading(skill) == reading(checkout.skill):
         # to the target, an empty region for guidance does not change the skill
