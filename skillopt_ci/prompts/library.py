@@ -165,9 +165,8 @@ def meta_skill(text: str) -> str:
     return section("Optimizer Meta Skill", _META_SKILL, fenced(text)) if text.strip() else ""
 
 
-def reviewer_guidance(notes: Sequence[tuple[str, str]]) -> str:
-    shown = [part for told, text in notes for part in (told, fenced(text, "text"))]
-    return section("Reviewer Guidance", _REVIEWERS, _NOTE_IDS, *shown) if shown else ""
+def reviewer_guidance(notes: Sequence[str]) -> str:
+    return section("Reviewer Guidance", _REVIEWERS, _NOTE_IDS, *notes) if notes else ""
 
 
 def merged_wishes() -> str:

@@ -123,8 +123,7 @@ def with_region(text: str, region: Region, inner: str) -> str:
     ending = line_ending(text)
     before = without_region(text, region).replace(ending, "\n").rstrip()
     plain = strip_markers(inner.replace("\r\n", "\n")).strip()
-    lines = (region.start, plain, region.end)
-    block = "\n".join(line for line in lines if line)
+    block = "\n".join(filter(None, (region.start, plain, region.end)))
     return ended(f"{before}\n\n{block}" if before else block).replace("\n", ending)
 
 

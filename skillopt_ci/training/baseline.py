@@ -154,8 +154,7 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
         tasks=measurement.n,
         usage=rounded(models.meter.total()),
     )
-    event = Event(entry, state, checkout.skill, files, changes=changes)
-    return record_events(run, checkout, event)
+    return record_events(run, checkout, Event(entry, state, checkout.skill, files, changes=changes))
 
 
 def as_scored(checkout: Checkout, state: State) -> ScoredCheckout:

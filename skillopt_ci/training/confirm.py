@@ -135,8 +135,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
 
     ``over`` means that no step is left. If the budget runs out, the next command continues.
     """
-    due = _due(run, checkout, over=over)
-    if due is None:
+    if (due := _due(run, checkout, over=over)) is None:
         return checkout
     scope = f"{run.config.run}/confirm@{checkout.commit}"
     try:
@@ -200,7 +199,8 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
     if sha256(text) != confirmed.sha256 or reading(text) == reading(checkout.skill):
         return None
     last = run.folder.read_confirmation(read, confirmed.tests) if confirmed.tests else None
-    if last is None or not _goes_on(run, state, confirmed, last):
+    now = (state.current.sha256, confirmed.sha256, run.measured_under)
+    if last is None or now != (last.current, last.confirmed, last.measured_under):
         last = ConfirmationRecord(
             test=confirmed.tests + 1,
             level=round(level(confirmed.tests + 1), 12),
@@ -223,11 +223,6 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
         left = max(left, least)
     left = min(left, _pairs_within_budget(run, state, attempts))
     return Due(last, left // LOOK * LOOK, confirmed, text) if left >= least else None
-
-
-def _goes_on(run: Run, state: State, confirmed: Confirmed, last: ConfirmationRecord) -> bool:
-    now = (state.current.sha256, confirmed.sha256, run.measured_under)
-    return now == (last.current, last.confirmed, last.measured_under)
 
 
 def _attempts(run: Run, checkout: ScoredCheckout) -> int:
@@ -261,7 +256,10 @@ async def _tested(
     while begun < end and record.action == "open":
         # make looks that will certainly be needed at the same time
         size = min(end - begun, fewest_pairs(record.test, [one.difference for one in record.pairs]))
-        drawn = [(_drawn(run, record, draw), draw) for draw in range(begun, begun + size)]
+        drawn: list[tuple[Task, int]] = []
+        for draw in range(begun, begun + size):
+            dice = random.Random(f"{record.seed}/{record.test}/{draw}")
+            drawn.append((dice.choice(run.selection), draw))
         begun += size
         requests = [
             AttemptRequest(task, skill, STAGE, _FIRST_ATTEMPT + draw)
@@ -279,10 +277,6 @@ async def _tested(
         record = record.model_copy(update={"action": action, "e_value": e_value})
     scores.refuse_errors(limit, STAGE)
     return record
-
-
-def _drawn(run: Run, record: ConfirmationRecord, draw: int) -> Task:
-    return random.Random(f"{record.seed}/{record.test}/{draw}").choice(run.selection)
 
 
 def _pairs(

@@ -106,8 +106,7 @@ async def _evaluate(
         )
     except TooManyErrors as error:
         done = {one.task_id for one in outcomes if one.status.measured}
-        failed = {one.task_id for one in outcomes} - done
-        counts = {"tasks": len(done), "errors": len(failed)}
+        counts = {"tasks": len(done), "errors": len({one.task_id for one in outcomes} - done)}
         part = {"name": skill.name, "sha256": skill.sha256, **counts}
         error.details = {"split": split, "skills": [part]}
         raise

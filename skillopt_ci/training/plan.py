@@ -224,8 +224,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
             rates["optimizer", "min_learning_rate"] = rate // 2
             chosen = _filled(chosen, rates)
     if chosen.evaluation.sel_env_num and "sel_env_num" not in config.evaluation.model_fields_set:
-        mixed = _mixed_by_type(splits.selection, config.train.seed)
-        splits = replace(splits, selection=mixed)
+        splits = replace(splits, selection=_mixed_by_type(splits.selection, config.train.seed))
     return chosen, splits
 
 
@@ -266,8 +265,7 @@ def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
         return None
     completed = state.step // steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
     fits = calls_left(config, sizes, state) >= _end_calls(config, sizes)
-    due = completed > state.boundary and fits
-    return completed if due else None
+    return completed if completed > state.boundary and fits else None
 
 
 # Schedule: the edit budget as a pure function of the step's number.

@@ -155,9 +155,8 @@ async def _reflect(
     chat = analysts.chat
     usable = [one for one in results if isinstance(one, Reflection)]
     reflections = screened(usable, analysts.skill, chat.refuse, chat.observer)
-    edits = sum(len(one.patch.edits) for one in reflections)
-    noun = analysts.mode.noun
-    chat.observer(StageFinished("reflect", f"{plural(edits, noun)} proposed"))
+    edits = plural(sum(len(one.patch.edits) for one in reflections), analysts.mode.noun)
+    chat.observer(StageFinished("reflect", f"{edits} proposed"))
     return reflections, [one for one in results if isinstance(one, Lost)]
 
 

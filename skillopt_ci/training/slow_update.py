@@ -90,8 +90,7 @@ class Pair:
         before, after = self.previous.solved, self.current.solved
         if before != after:
             return Category.IMPROVED if after > before else Category.REGRESSED
-        mostly = after >= Fraction(1, 2)
-        return Category.STABLE_SUCCESS if mostly else Category.PERSISTENT_FAIL
+        return Category.STABLE_SUCCESS if 2 * after >= 1 else Category.PERSISTENT_FAIL
 
 
 def pair_up(
