@@ -193,8 +193,7 @@ def off_the_clock() -> AbstractContextManager[None]:
 
 def refund(seconds: float) -> None:
     """Add back working time that was lost through no fault of the work."""
-    clock = _CLOCK.get()
-    if clock is not None:
+    if (clock := _CLOCK.get()) is not None:
         clock.refund(seconds)
 
 

@@ -31,8 +31,7 @@ def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
             for info in tar:
-                member = _member(tar, info, members)
-                if member is not None:
+                if (member := _member(tar, info, members)) is not None:
                     members[member.name] = member
                 elif strict and posixpath.normpath(info.name) != ".":
                     raise FileRefused(

@@ -189,8 +189,7 @@ def _json(schema: Any) -> JsonScorer:
 
 
 def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> ScorerSpec:
-    counted = [one for one in assertions if one.weight]
-    if not counted:
+    if not (counted := [one for one in assertions if one.weight]):
         raise _Unsupported("no assertion has a weight")
     parts, weights = tuple(map(_scorer, counted)), tuple(one.weight for one in counted)
     if threshold is None and len(set(weights)) == 1:

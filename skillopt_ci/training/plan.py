@@ -157,11 +157,11 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     per_epoch = last // train.num_epochs
     epoch, position = divmod(step - 1, per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
-    order = _shuffled(tasks, seed)
+    order = shuffled(tasks, seed)
 
     def batch(k: int) -> Batch:
         own = seed + k + 1
-        drawn = order[k * size : (k + 1) * size] or _shuffled(order, own)[:size]
+        drawn = order[k * size : (k + 1) * size] or shuffled(order, own)[:size]
         return Batch(own, tuple(drawn))
 
     first = position * train.accumulation
@@ -174,7 +174,7 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     )
 
 
-def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
+def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
     order = list(items)
     random.Random(seed).shuffle(order)
     return order
@@ -239,7 +239,7 @@ def _filled(config: Config, found: Mapping[tuple[str, str], object]) -> Config:
 
 def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
     kinds: dict[str, list[Task]] = {}
-    for task in _shuffled(tasks, seed):
+    for task in shuffled(tasks, seed):
         kinds.setdefault(task.task_type, []).append(task)
     places = {
         task.id: (number + 0.5) / len(alike)

@@ -1,6 +1,5 @@
 """Learn from a batch: attempt its tasks while analysts read the attempts as they arrive."""
 
-import random
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -29,13 +28,12 @@ from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import Batch, analyst_budget
+from skillopt_ci.training.plan import Batch, analyst_budget, shuffled
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -93,7 +91,9 @@ async def learn(
     """
     config, skill, observer, runner = run.config, checkout.skill, chat.observer, models.runner
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
-    fresh = next_rounds(dealt(batch), attempts_so_far(run, checkout), each)
+    # analysts read attempts in this order
+    order = shuffled(batch.tasks, batch.seed)
+    fresh = next_rounds(order, attempts_so_far(run, checkout), each)
     attempts = rounds(fresh, skill, "rollout", each)
     room = config.gradient.evidence - len(attempts)
     earlier = await runner.carry_out(_earlier(run, checkout, room if recalls else 0, each))
@@ -125,13 +125,6 @@ async def learn(
     places = {task.id: number for number, task in enumerate(batch.tasks)}
     ordered = tuple(sorted(made, key=lambda one: places[one.task_id]))
     return WorkedBatch(batch, ordered, reflections, lost)
-
-
-def dealt(batch: Batch) -> list[Task]:
-    """The tasks of ``batch`` in the order in which analysts read them: a shuffle with its seed."""
-    order = list(batch.tasks)
-    random.Random(batch.seed).shuffle(order)
-    return order
 
 
 def _earlier(run: Run, checkout: Checkout, most: int, each: int) -> tuple[AttemptRequest, ...]:
