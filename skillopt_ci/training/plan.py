@@ -361,8 +361,7 @@ def _evidence(means: Aggregate, count: int, noun: str) -> str:
 
 def _parse(available: int, text: str) -> LearningRateRecord:
     reply = parse_as(LearningRateShape, text)
-    number = coerced(reply.learning_rate)
-    if number is None:
+    if (number := coerced(reply.learning_rate)) is None:
         raise WireError("`learning_rate`: expected a whole number, 0 or more.")
     return LearningRateRecord(
         learning_rate=min(number, available),

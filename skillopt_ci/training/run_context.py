@@ -286,11 +286,8 @@ class Run(RunnerParts):
     @property
     def simulated(self) -> bool:
         models = self.config.model
-        return any(
-            role.provider == "simulated"
-            for role in (models.target, models.optimizer, models.judge)
-            if role is not None
-        )
+        roles = filter(None, (models.target, models.optimizer, models.judge))
+        return any(role.provider == "simulated" for role in roles)
 
     def tell_paid(self, usage: Usage) -> None:
         self.observer(CallPaid(usage.tokens, usage.cost_usd))

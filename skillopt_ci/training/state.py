@@ -149,13 +149,8 @@ def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
 
 
 def basis_of(run: Run) -> Basis:
-    return Basis.model_validate(
-        {
-            "config": recordable(run.config),
-            "train_size": len(run.splits.train),
-            "train_sha256": run.train_sha256,
-        }
-    )
+    tasks = {"train_size": len(run.splits.train), "train_sha256": run.train_sha256}
+    return Basis.model_validate({"config": recordable(run.config), **tasks})
 
 
 def basis_sha256(basis: Basis) -> str:

@@ -137,8 +137,7 @@ def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:
             rewritten = partial(_rewritten, tokens)
             return UpdateMode(mode, "_rewrite", "suggestion", SUGGESTIONS, rewritten)
         case "full_rewrite_minibatch":
-            suffix = "_full_rewrite"
-            return UpdateMode(mode, suffix, "candidate", CANDIDATES, _taken_over, tokens)
+            return UpdateMode(mode, "_full_rewrite", "candidate", CANDIDATES, _taken_over, tokens)
 
 
 async def update(
