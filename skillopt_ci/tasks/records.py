@@ -285,8 +285,12 @@ _ELSEWHERE: Mapping[str | int, str] = {
 
 
 def to_task(record: Record) -> Task | list[Problem]:
-    if fault := _unwritable(record.value):
-        return [Problem(record.file, record.line, fault)]
+    try:
+        json.dumps(record.value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return [Problem(record.file, record.line, "half of a surrogate pair is not a character")]
+    except (ValueError, RecursionError) as error:
+        return [Problem(record.file, record.line, f"cannot be written as JSON: {error}")]
     if "gamefile" in record.value and "prompt" not in record.value:
         text = "a game of ALFWorld needs `environment: {type: skillopt, adapter: alfworld}`"
         return [Problem(record.file, record.line, text)]
@@ -331,13 +335,3 @@ def to_task(record: Record) -> Task | list[Problem]:
 def _told(path: Sequence[str | int], text: str) -> str:
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return f"{''.join(steps)[1:]}: {text}" if path else text
-
-
-def _unwritable(value: object) -> str:
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return "half of a surrogate pair is not a character"
-    except (ValueError, RecursionError) as error:
-        return f"cannot be written as JSON: {error}"
-    return ""

@@ -19,7 +19,7 @@ from typing import Literal
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.ledger.evidence import rounded
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, HistoryEntry, State
+from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, HistoryEntry
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
@@ -221,7 +221,10 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
     least = LOOK if last.draws else fewest_pairs(last.test)
     if over and not last.draws:
         left = max(left, least)
-    left = min(left, _pairs_within_budget(run, state, attempts))
+    # the pairs that the budget allows, at the calls per attempt so far
+    calls = calls_left(run.config, sizes_of(run.config, run.splits), state)
+    each = max(1.0, state.usage.calls / max(1, attempts))
+    left = min(left, int(min(calls, sys.maxsize) / (2 * each)))
     return Due(last, left // LOOK * LOOK, confirmed, text) if left >= least else None
 
 
@@ -233,13 +236,6 @@ def _attempts(run: Run, checkout: ScoredCheckout) -> int:
         train.batch_size * train.accumulation, len(run.splits.train)
     )
     return (decided + batches) * run.config.rollout.attempts
-
-
-def _pairs_within_budget(run: Run, state: State, attempts: int) -> int:
-    """How many pairs the budget allows, at the calls per attempt of the ``attempts`` so far."""
-    left = calls_left(run.config, sizes_of(run.config, run.splits), state)
-    each = max(1.0, state.usage.calls / max(1, attempts))
-    return int(min(left, sys.maxsize) / (2 * each))
 
 
 async def _tested(

@@ -127,8 +127,8 @@ class Prefetcher:
         for key, early in list(self._known.items()):
             if not early.begun:
                 self._known.pop(key).task.cancel()
-        for one in requests:
-            if (key := self._key(one)) not in self._known:
+        for key, one in {self._key(one): one for one in requests}.items():
+            if key not in self._known:
                 self._known[key] = early = _Early()
                 early.task = asyncio.create_task(self._work(one, early))
 

@@ -11,7 +11,6 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from skillopt_ci.aio import map_ordered
@@ -159,10 +158,14 @@ Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]
 async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
     """Work on all ``batches`` at once; each reports to the observer under its number."""
     many = len(batches)
-    observers = [partial(_numbered, observer, f"{n}/{many}") for n in range(1, many + 1)]
 
     async def one(number: int) -> WorkedBatch:
-        return await work(batches[number], observers[number] if many > 1 else observer)
+        def numbered(event: Event) -> None:
+            if isinstance(event, StageEvent):
+                event = replace(event, stage=f"{event.stage} {number + 1}/{many}")
+            observer(event)
+
+        return await work(batches[number], numbered if many > 1 else observer)
 
     return await map_ordered(one, range(many), limit=many)
 
@@ -178,9 +181,3 @@ def batch_record(worked: WorkedBatch) -> BatchRecord:
         n_failure_patches=sources.count("failure"),
         n_success_patches=sources.count("success"),
     )
-
-
-def _numbered(observer: Observer, number: str, event: Event) -> None:
-    if isinstance(event, StageEvent):
-        event = replace(event, stage=f"{event.stage} {number}")
-    observer(event)
