@@ -159,8 +159,7 @@ class _Clock:
                 self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
     def refund(self, seconds: float) -> None:
-        when = self._timeout.when()
-        if when is None:
+        if (when := self._timeout.when()) is None:
             self._left += seconds
         elif not self._timeout.expired():
             self._timeout.reschedule(when + seconds)

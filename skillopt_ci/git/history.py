@@ -130,9 +130,8 @@ def parents(git: Git, commit: str) -> tuple[str, ...]:
 
 def day(git: Git, commit: str) -> str:
     found = objects.find(git, f"{commit}^{{commit}}")
-    time = re.search(
-        rb"^committer .*> (\d+) ", b"" if found is None else found.content, re.MULTILINE
-    )
+    content = b"" if found is None else found.content
+    time = re.search(rb"^committer .*> (\d+) ", content, re.MULTILINE)
     return datetime.fromtimestamp(int(time[1]) if time else 0, UTC).date().isoformat()
 
 
