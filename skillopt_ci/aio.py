@@ -159,8 +159,7 @@ class _Clock:
                 self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
     def refund(self, seconds: float) -> None:
-        when = self._timeout.when()
-        if when is None:
+        if (when := self._timeout.when()) is None:
             self._left += seconds
         elif not self._timeout.expired():
             self._timeout.reschedule(when + seconds)
@@ -193,8 +192,7 @@ def off_the_clock() -> AbstractContextManager[None]:
 
 def refund(seconds: float) -> None:
     """Add back working time that was lost through no fault of the work."""
-    clock = _CLOCK.get()
-    if clock is not None:
+    if (clock := _CLOCK.get()) is not None:
         clock.refund(seconds)
 
 

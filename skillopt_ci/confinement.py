@@ -283,8 +283,7 @@ def _search(
     hidden = tuple(dict.fromkeys(_hidden(checkout, environ, home, own)))
     path, reasons = environ.get("PATH", os.defpath), list[str]()
     for kind, program in (("sandbox", "bwrap"), ("user", "setpriv")):
-        found = shutil.which(program, path=path)
-        if found is None:
+        if (found := shutil.which(program, path=path)) is None:
             reasons.append(f"the program {program} is not installed")
         elif kind == "user" and os.geteuid() != 0:
             reasons.append("only root can give them another user")
@@ -325,8 +324,7 @@ def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         if done.returncode or done.stderr:
-            said = " ".join(done.stderr.split()) or f"it ended with {done.returncode}"
-            return said[-300:]
+            return (" ".join(done.stderr.split()) or f"it ended with {done.returncode}")[-300:]
         if done.stdout:
             return f"{', '.join(done.stdout.splitlines())} can be reached all the same"
         atexit.register(undo.pop_all().close)
@@ -376,8 +374,7 @@ def _git_folders(folder: Path, depth: int = 0) -> Iterator[Path]:
                 line = path.read_text(encoding="utf-8", errors="replace").strip()
                 real = folder / line.removeprefix("gitdir: ")
                 yield real
-                common = real / "commondir"
-                if common.is_file():
+                if (common := real / "commondir").is_file():
                     yield real / common.read_text(encoding="utf-8").strip()
         elif (
             depth < _DEPTH and entry.name != "node_modules" and entry.is_dir(follow_symlinks=False)
@@ -420,8 +417,7 @@ def system_view(*settings: str) -> tuple[str, ...]:
 
 def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> Iterator[Path]:
     program, *files = words
-    found = shutil.which(program, path=environ.get("PATH", os.defpath))
-    if found is not None:
+    if (found := shutil.which(program, path=environ.get("PATH", os.defpath))) is not None:
         # a link itself cannot be bound, so bind its folder
         yield from _prefix(Path(found).absolute().parent, home)
         yield Path(found).resolve()

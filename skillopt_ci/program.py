@@ -55,8 +55,7 @@ class Capture:
 
     def feed(self, chunk: bytes) -> None:
         self.total += len(chunk)
-        room = (self.limit + 1) // 2 - len(self._head)
-        if room > 0:
+        if (room := (self.limit + 1) // 2 - len(self._head)) > 0:
             self._head += chunk[:room]
             chunk = chunk[room:]
         self._tail += chunk
@@ -83,8 +82,7 @@ class Capture:
         return f"{head}\n[… {self.total - self.limit} bytes left out …]\n{tail}"
 
     def _trim(self) -> None:
-        surplus = len(self._tail) - self.limit // 2
-        if surplus > 0:
+        if (surplus := len(self._tail) - self.limit // 2) > 0:
             del self._tail[:surplus]
 
 

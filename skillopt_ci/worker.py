@@ -236,8 +236,7 @@ def serve() -> None:
     opening = json.loads(sys.stdin.buffer.readline())
     side: Side | None = None
     try:
-        module = lasting_import(sys.argv[1])
-        side = module.open_side(opening["options"], Path(opening["root"]))
+        side = lasting_import(sys.argv[1]).open_side(opening["options"], Path(opening["root"]))
         ready = {"tasks": side.tasks(), "facts": dict(side.facts())}
         told = json.dumps({"ready": ready}, allow_nan=False)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # told on the other side
@@ -293,8 +292,7 @@ class _Server:
     def _fork(self) -> _Fork:
         sys.stdout.flush()  # otherwise every fork would write the buffered output
         ours, its = socket.socketpair()
-        pid = os.fork()
-        if pid == 0:
+        if (pid := os.fork()) == 0:
             os.close(self._answers)  # its code could give answers for other attempts
             for other in (ours, *(fork.line for fork in self._forks)):
                 other.close()  # otherwise a fork whose server is gone would wait for orders
@@ -321,8 +319,7 @@ class _Server:
                 elif key.fd == self._wake:
                     self._reap()
                 else:
-                    chunk = os.read(0, _CHUNK)
-                    if not chunk:
+                    if not (chunk := os.read(0, _CHUNK)):
                         return
                     *lines, buffer = (buffer + chunk).split(b"\n")
                     yield from map(json.loads, lines)
@@ -351,8 +348,7 @@ def _make_attempts(side: Side, line: socket.socket) -> None:
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for order in line.makefile():
             job = json.loads(order)
             _attempt(side, job["job"], Path(job["folder"]))
@@ -370,8 +366,7 @@ def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
             os.dup2(output, stream)
         os.close(output)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a real file
-        result = {"result": dict(side.attempt(job, folder))}
-        text = json.dumps(result, allow_nan=False)
+        text = json.dumps({"result": dict(side.attempt(job, folder))}, allow_nan=False)
     except BaseException as error:  # noqa: BLE001  # told on the other side
         traceback.print_exc()
         text = json.dumps({"failed": described(error)})

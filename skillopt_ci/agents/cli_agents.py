@@ -222,8 +222,7 @@ def agent_failure(
             "`rollout.computer.readable`, and its full path as `rollout.solver.command`.",
         )
     # A server's answer to an agent without a key may look like a broken connection.
-    busy = BUSY.search(_BROKEN_STREAM.sub("", said) if keys and silent else said)
-    if busy:
+    if BUSY.search(_BROKEN_STREAM.sub("", said) if keys and silent else said):
         return ModelUnavailable(f"{agent} gave up (exit status {status}): {said}")
     if not worked and REFUSED.search(said):
         return ModelRefusal(f"{agent}'s server refused the prompt: {said}")

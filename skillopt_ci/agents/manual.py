@@ -45,8 +45,7 @@ class StreamTerminal:
             return line.removesuffix("\n") if line else None
         while b"\n" not in self._typed:
             await _readable(descriptor)
-            part = os.read(descriptor, _AT_ONCE)
-            if not part:
+            if not (part := os.read(descriptor, _AT_ONCE)):
                 break
             self._typed.extend(part)
         if not self._typed:

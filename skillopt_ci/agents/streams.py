@@ -230,8 +230,7 @@ def _copilot(told: AgentTranscript, event: JsonObject) -> None:
             output = result.text("content") or data.at("error").text("message")
             told.result(data.text("toolCallId"), output, code)
         case "model.call_failure":
-            failure = f"HTTP {data.number('statusCode')} {data.text('errorMessage')}"
-            told.troubled(failure.strip())
+            told.troubled(f"HTTP {data.number('statusCode')} {data.text('errorMessage')}".strip())
         case "session.error":
             told.error = data.text("message") or "the session failed"
 

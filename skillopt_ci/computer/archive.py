@@ -31,8 +31,7 @@ def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
             for info in tar:
-                member = _member(tar, info, members)
-                if member is not None:
+                if (member := _member(tar, info, members)) is not None:
                     members[member.name] = member
                 elif strict and posixpath.normpath(info.name) != ".":
                     raise FileRefused(
@@ -46,8 +45,7 @@ def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
         folder = path.rpartition("/")[0]
         above = members.get(folder)
         blocked[path] = blocked[folder] or ("" if above is None or above.folder else folder)
-    through = [name for name in members if blocked[name]]
-    if through and strict:
+    if (through := [name for name in members if blocked[name]]) and strict:
         name = through[0]
         raise FileRefused(f"the archive has {name!r} below {blocked[name]!r}, no folder.")
     return [member for member in members.values() if not blocked[member.name]]

@@ -114,8 +114,7 @@ class Computer:
         """Run arguments, without a shell; every process they started is killed at the end."""
         reason = _unspeakable((*command, cwd, *environ, *environ.values()))
         if reason or not command:
-            said = reason or "there is no command"
-            return CommandResult(126, Capture.of(""), Capture.of(said))
+            return CommandResult(126, Capture.of(""), Capture.of(reason or "there is no command"))
         folder = self.locate(posixpath.join(WORKDIR, cwd))
         asked = Command(tuple(command), timeout, stdin, folder, environ, output_bytes)
         return await self.shell(asked)

@@ -201,8 +201,7 @@ class Containers:
 
     @asynccontextmanager
     async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
-        image = spec.image or self.image
-        if not image:
+        if not (image := spec.image or self.image):
             raise ComputerUnavailable(
                 "`rollout.computer.type: docker` needs an image.",
                 hint="Set `rollout.computer.image`.",

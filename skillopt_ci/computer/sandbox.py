@@ -154,8 +154,7 @@ class Sandboxes:
 
     @asynccontextmanager
     async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
-        missing = [str(path) for path in spec.readable if not path.exists()]
-        if missing:
+        if missing := [str(path) for path in spec.readable if not path.exists()]:
             raise ComputerUnavailable(
                 f"`rollout.computer.readable` names {', '.join(missing)}, which does not exist."
             )
@@ -175,8 +174,7 @@ def find_programs(search_path: str) -> Mapping[str, str]:
     administrative = (folder.replace("bin", "sbin") for folder in search_path.split(os.pathsep))
     path = os.pathsep.join((search_path, *administrative))
     found = {name: shutil.which(name, path=path) for name in _PACKAGES}
-    missing = [name for name, file in found.items() if file is None]
-    if missing:
+    if missing := [name for name, file in found.items() if file is None]:
         packages = " ".join(sorted({_PACKAGES[name] for name in missing}))
         raise ComputerUnavailable(
             f"`rollout.computer.type: sandbox` needs the program {', '.join(missing)}, "
@@ -251,8 +249,7 @@ class SandboxShell:
         return replace(done, exit_code=status or 0, limit=limit)
 
     def _counts(self) -> dict[str, int]:
-        group = self.group or ()
-        return {limit: times_exceeded(group, limit) for limit in ("memory", "processes")}
+        return {name: times_exceeded(self.group or (), name) for name in ("memory", "processes")}
 
     def _disk_is_full(self) -> bool:
         stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")

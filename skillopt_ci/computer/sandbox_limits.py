@@ -113,8 +113,7 @@ def _version_2(proc: Path, own: dict[frozenset[str], Path]) -> Iterator[Hierarch
     for root, point, _ in _mounts(proc, "cgroup2"):
         folder = _inside(root, point, own.get(frozenset()) or root)
         for candidate in (folder, *folder.parents):
-            passed_on = candidate / "cgroup.subtree_control"
-            if not passed_on.exists():
+            if not (passed_on := candidate / "cgroup.subtree_control").exists():
                 break
             if set(passed_on.read_text().split()) >= CONTROLLERS:
                 yield Hierarchy(2, candidate, CONTROLLERS)

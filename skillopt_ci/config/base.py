@@ -43,7 +43,6 @@ class DescribedSchema(GenerateJsonSchema):
     """A JSON Schema whose properties are described."""
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
-        """The schema of a section."""
         made = super().model_schema(schema)
         for key, words in meanings(schema["cls"]).items():
             made["properties"][key]["description"] = words

@@ -237,8 +237,7 @@ class ModelRole(Section):
 
     @model_validator(mode="after")
     def _fits_the_provider(self) -> "ModelRole":
-        preset = self.preset
-        runs_program = preset.protocol == "command"
+        runs_program = self.preset.protocol == "command"
         if runs_program != bool(self.program):
             raise ValueError("`provider: command` and `command` belong together: give both")
         if not runs_program:

@@ -201,8 +201,7 @@ def influences(config: Config) -> dict[str, Any]:
         "keep": 0.5,
         "prune": 0.8,
     }
-    usual = RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS)
-    if facts["rollout"] == usual:
+    if facts["rollout"] == RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS):
         del facts["rollout"]
     if facts["environment"] is None:
         del facts["environment"]

@@ -20,8 +20,7 @@ def write_example(target: Path) -> None:
 
     Raises ``UsageError`` and writes nothing if one of its files exists already.
     """
-    present = [name for name in EXAMPLE_FILES if (target / name).exists()]
-    if present:
+    if present := [name for name in EXAMPLE_FILES if (target / name).exists()]:
         raise UsageError(
             f"{target} already has {', '.join(present)}: nothing was written.",
             hint="Choose an empty folder for the example.",

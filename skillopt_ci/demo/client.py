@@ -29,8 +29,7 @@ _OPENINGS = ("Here is the ledger line.", "The line for this note:", "This is how
 
 def answer(messages: Sequence[Message], dice: Dice) -> str:
     prompt = next((m.content for m in reversed(messages) if m.role == "user"), "")
-    note = read_note(prompt)
-    if note is None:
+    if (note := read_note(prompt)) is None:
         words = prompt.replace("<", " ").replace(">", " ").split()
         echo = " ".join(words[-12:]) or "nothing was asked"
         return f"I have no special knowledge of this.\n\n<answer>{echo}</answer>"

@@ -65,15 +65,13 @@ class Convention:
         return frozenset(found | ({"against"} if self.harmful.casefold() in said else set()))
 
 
-def _read_conventions() -> dict[str, Convention]:
-    text = resources.files(__package__).joinpath("conventions.yaml").read_text(encoding="utf-8")
-    return {
+_FILE = resources.files(__package__).joinpath("conventions.yaml")
+CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
+    {
         name: Convention(name, one["failure"], tuple(one["rules"]), one["harmful"])
-        for name, one in yaml.safe_load(text).items()
+        for name, one in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()
     }
-
-
-CONVENTIONS: Mapping[str, Convention] = MappingProxyType(_read_conventions())
+)
 
 
 def stances(text: str) -> dict[str, frozenset[Stance]]:

@@ -188,8 +188,7 @@ def try_solutions(
     :class:`~skillopt_ci.errors.ComputerUnavailable`, or UsageError where no computer is configured.
     """
     settings = loaded.config.rollout
-    places = open_computer_pool(loaded.config, loaded.root, environ)
-    if places is None:
+    if (places := open_computer_pool(loaded.config, loaded.root, environ)) is None:
         raise UsageError("Solutions are commands, and no computer is configured for them")
     places.computers.check()
     scorers = TaskScorers(

@@ -282,8 +282,7 @@ def minibatch_counts(attempts: int, failed: int, gradient: Gradient) -> tuple[in
 
 def merged(failures: int, successes: int, gradient: Gradient) -> int:
     size = gradient.merge_batch_size
-    both = bool(failures and successes)
-    return merge_calls(failures, size) + merge_calls(successes, size) + both
+    return merge_calls(failures, size) + merge_calls(successes, size) + bool(failures and successes)
 
 
 def merge_calls(patches: int, batch_size: int) -> int:

@@ -43,8 +43,7 @@ def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
     if not trailers or not all(_KEY.fullmatch(key) for key in trailers):
         raise ValueError(f"trailers need keys of letters, digits and hyphens: {list(trailers)}")
     facts = "\n".join(f"{key}: {_one_line(value)}".rstrip() for key, value in trailers.items())
-    parts = (_subject(subject), _body(body), facts)
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(filter(None, (_subject(subject), _body(body), facts))) + "\n"
 
 
 def parse_trailers(text: str) -> dict[str, str]:
@@ -131,9 +130,8 @@ def parents(git: Git, commit: str) -> tuple[str, ...]:
 
 def day(git: Git, commit: str) -> str:
     found = objects.find(git, f"{commit}^{{commit}}")
-    time = re.search(
-        rb"^committer .*> (\d+) ", b"" if found is None else found.content, re.MULTILINE
-    )
+    content = b"" if found is None else found.content
+    time = re.search(rb"^committer .*> (\d+) ", content, re.MULTILINE)
     return datetime.fromtimestamp(int(time[1]) if time else 0, UTC).date().isoformat()
 
 

@@ -82,8 +82,7 @@ def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
 
 
 def _tree(git: Git, name: str) -> Object:
-    found = find(git, f"{name}^{{tree}}")
-    if found is None:
+    if (found := find(git, f"{name}^{{tree}}")) is None:
         raise RepositoryError(f"{name} is not a commit or tree of the repository {git.folder}")
     return found
 
@@ -132,11 +131,9 @@ def _entry(git: Git, tree: str, path: str) -> Entry | None:
 
 def read_file(git: Git, tree: str, path: str) -> str | None:
     """None if there is nothing at ``path``; RepositoryError if it is not a regular UTF-8 file."""
-    found = file_entry(git, tree, path)
-    if found is None:
+    if (found := file_entry(git, tree, path)) is None:
         return None
-    blob = find(git, found.oid)
-    if blob is None:
+    if (blob := find(git, found.oid)) is None:
         raise RepositoryError(f"{found.oid} is missing in the repository {git.folder}")
     content = blob.content
     try:

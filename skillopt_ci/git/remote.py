@@ -123,8 +123,7 @@ def choose_base(git: Git, remote: str | None, configured: str | None, *, guess: 
     if configured:
         return configured
     if remote:
-        known = git.attempt("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD").text
-        if known:
+        if known := git.attempt("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD").text:
             return known.removeprefix(f"refs/remotes/{remote}/")
         listed = _listed(git, "--symref", remote, "HEAD")
         if listed.status != 0 and not guess:
@@ -205,11 +204,9 @@ def _listed(git: Git, *words: str) -> Result:
     return git.attempt("ls-remote", *words, seconds=ANSWER_SECONDS)
 
 
-def _asked(git: Git, remote: str, *command: str) -> str:
-    result = git.attempt(*command)
-    if result.status != 0:
+def _asked(git: Git, remote: str, *command: str) -> None:
+    if (result := git.attempt(*command)).status != 0:
         raise fetch_error(remote, result)
-    return result.text
 
 
 def _explain(words: str, causes: tuple[_Cause, ...]) -> tuple[str, str]:

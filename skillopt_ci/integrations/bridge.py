@@ -300,8 +300,7 @@ def told_task(told: Mapping[str, Any]) -> Task:
 
 def packed(result: Mapping[str, object]) -> bytes:
     """A reproducible tar with ``result``."""
-    text = json.dumps(result, sort_keys=True, ensure_ascii=False)
-    return pack([Member(_RESULT, text.encode())])
+    return pack([Member(_RESULT, json.dumps(result, sort_keys=True, ensure_ascii=False).encode())])
 
 
 def unpacked(artifacts: bytes) -> dict[str, Any]:

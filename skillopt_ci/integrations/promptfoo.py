@@ -126,10 +126,6 @@ def _contained(assertion: AssertionShape) -> list[str]:
     return [re.escape(_as_text(one)) for one in value]
 
 
-def _contains_all(assertion: AssertionShape) -> str:
-    return r"(?s)\A" + "".join(f"(?=.*{text})" for text in _contained(assertion))
-
-
 def _near(assertion: AssertionShape) -> str:
     most = int(assertion.threshold or _LEVENSHTEIN_THRESHOLD)
     return rf"\A(?:{_escaped(assertion)}){{e<={most}}}\Z"
@@ -145,7 +141,7 @@ _PATTERNS: Mapping[str, Callable[[AssertionShape], str]] = {
     "equals": lambda one: rf"\A{_escaped(one)}\Z",
     "contains": _escaped,
     "contains-any": lambda one: "|".join(_contained(one)),
-    "contains-all": _contains_all,
+    "contains-all": lambda one: r"(?s)\A" + "".join(f"(?=.*{text})" for text in _contained(one)),
     "starts-with": lambda one: rf"\A{_escaped(one)}",
     "ends-with": lambda one: rf"{_escaped(one)}\Z",
     "regex": lambda one: _as_text(one.value),
@@ -193,8 +189,7 @@ def _json(schema: Any) -> JsonScorer:
 
 
 def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> ScorerSpec:
-    counted = [one for one in assertions if one.weight]
-    if not counted:
+    if not (counted := [one for one in assertions if one.weight]):
         raise _Unsupported("no assertion has a weight")
     parts, weights = tuple(map(_scorer, counted)), tuple(one.weight for one in counted)
     if threshold is None and len(set(weights)) == 1:
@@ -235,21 +230,18 @@ def read_tests(file: Path) -> tuple[Task, ...]:
     folder = file.parent
     prompts = [text for prompt in config.prompts for text in _prompts(prompt, folder)]
     tests = [test for given in config.tests for test in _tests(given, folder)]
-    found = tuple(_spread(prompts, [_with(config.default, test) for test in tests], file))
-    if not found:
-        raise UsageError(f"{file}: there is no test that can be graded here")
-    return found
-
-
-def _spread(prompts: Sequence[str], tests: Sequence[TestShape], file: Path) -> Iterator[Task]:
-    for number, test in enumerate(tests, 1):
+    found: list[Task] = []
+    for number, test in enumerate((_with(config.default, test) for test in tests), 1):
         where = f"{file}: test {number}"
         if not test.assertions:
             raise UsageError(f"{where} has no assertions, so that every answer would pass")
         try:
-            yield from [*_of_test(f"test-{number}", prompts, test, file)]
+            found += [*_of_test(f"test-{number}", prompts, test, file)]
         except _Unsupported as why:
             logging.getLogger(__name__).warning("%s is left out: %s", where, why)
+    if not found:
+        raise UsageError(f"{file}: there is no test that can be graded here")
+    return tuple(found)
 
 
 def _of_test(name: str, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:

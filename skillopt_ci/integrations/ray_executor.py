@@ -166,8 +166,7 @@ class ClusterExecutor:
             # Each attempt gets an equal share of the remaining budget.
             most = self.parts.config.model.target.max_concurrency
             with self.attempting.meter.lent(most) as limits:
-                handover = await self._elsewhere(self._parcel(order, limits))
-                self._take_in(handover)
+                self._take_in(await self._elsewhere(self._parcel(order, limits)))
         return await here(order)
 
     def _known(self, order: AttemptRequest) -> bool:
@@ -221,8 +220,7 @@ class ClusterExecutor:
         try:
             if handover.answers and kept is not None:
                 lines = map(self.parts.redact, handover.answers)
-                source = Path("a Ray worker's answers")
-                import_lines(self.cache, {source: lines}, kept.store.take)
+                import_lines(self.cache, {Path("a Ray worker's answers"): lines}, kept.store.take)
         except SkilloptError as error:
             trouble = error.message
         if trouble and trouble not in self.told:

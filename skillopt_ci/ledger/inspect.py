@@ -76,8 +76,7 @@ def _here_and_tracked(ledger: Ledger, ref: str) -> tuple[str, ...]:
 
 def _base(ledger: Ledger) -> str:
     for name in (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base):
-        commit = resolve(ledger, name)
-        if commit is not None:
+        if (commit := resolve(ledger, name)) is not None:
             return commit
     raise RepositoryError(
         f"there is no branch {ledger.base!r} in this repository",

@@ -340,8 +340,7 @@ class Forecast:
 
     def learn(self, request: ChatRequest, usage: Usage) -> None:
         account = Account(request.role, request.stage)
-        longest = self._longest.get(account, 0)
-        self._longest[account] = max(longest, usage.completion_tokens)
+        self._longest[account] = max(self._longest.get(account, 0), usage.completion_tokens)
         seen = usage.prompt_tokens / max(1, _characters(request))
         self._density[request.role] = max(self._density.get(request.role, 0.0), seen)
 

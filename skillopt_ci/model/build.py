@@ -89,8 +89,7 @@ async def open_router(
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
         cache = None
         if cache_path is not None:
-            opened = await CallCache.opened(cache_path, observe)
-            cache = resources.enter_context(closing(opened))
+            cache = resources.enter_context(closing(await CallCache.opened(cache_path, observe)))
         locks = WeakValueDictionary[str, asyncio.Lock]()
         yield ModelRouter(models, tariffs(models), clients, cache, redact, locks)
 
@@ -141,8 +140,7 @@ async def _open_clients(
                     headers=headers,
                     observe=observe,
                 )
-        retries, at_once = one.retries, one.max_concurrency
-        clients[role] = RetryingClient(client, retries, at_once, section, observe)
+        clients[role] = RetryingClient(client, one.retries, one.max_concurrency, section, observe)
     return clients
 
 

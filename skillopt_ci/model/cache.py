@@ -66,8 +66,7 @@ def call_key(config: ModelRole, request: ChatRequest) -> str:
         content["api_version"] = config.azure.api_version
     if request.tools:
         content["tools"] = [[one.name, one.description, one.parameters] for one in request.tools]
-    schema = reply_schema(config, request)
-    if schema is not None:
+    if (schema := reply_schema(config, request)) is not None:
         content["reply_schema"] = schema.schema
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
@@ -128,8 +127,7 @@ def _opened(path: Path, observe: Observer, tables: str, patience: float) -> sqli
             except _UnusableFile as unusable:
                 aside = path.with_name(f"{path.name}.aside")
                 for suffix in ("", "-wal", "-shm"):
-                    part = Path(f"{path}{suffix}")
-                    if part.exists():
+                    if (part := Path(f"{path}{suffix}")).exists():
                         part.replace(f"{aside}{suffix}")
                 moved = f"it was moved to {aside} and a new one begun."
                 observe(Note(f"The call cache {path} {unusable}; {moved}", level="warning"))
@@ -267,8 +265,7 @@ CREATE TABLE IF NOT EXISTS calls (
 
     def get(self, key: str) -> CachedCall | None:
         query = "SELECT reply, usage, paid_by FROM calls WHERE key = ?"
-        row = self._execute(query, key).fetchone()
-        if row is None:
+        if (row := self._execute(query, key).fetchone()) is None:
             return None
         return CachedCall(_outcome(json.loads(row[0]), Usage(**json.loads(row[1]))), row[2])
 
@@ -332,8 +329,7 @@ class CachedClient:
         key = self.key_of(request)
         outcome: ChatReply | ModelRefusal
         async with self.locks.setdefault(key, asyncio.Lock()):
-            known = self.cache.get(key)
-            if known is not None:
+            if (known := self.cache.get(key)) is not None:
                 outcome = known.outcome
             else:
                 try:

@@ -70,8 +70,7 @@ def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
 
 
 def _message(message: JsonObject) -> Message:
-    role = message.text("role")
-    if role not in _ROLES:
+    if (role := message.text("role")) not in _ROLES:
         raise BadRequestError(f"{role!r} is not a role: {', '.join(_ROLES)}")
     images = []
     for part in message.each("content"):

@@ -61,9 +61,18 @@ class CommandClient:
     ) -> None:
         self._section = section
         self._config = config
-        self._environ = _environ(config, environ)
+        self._environ = visible_environ(environ, config.variables)
+        for name, other in config.preset.same_key.items():
+            if other in self._environ:
+                self._environ.setdefault(name, self._environ[other])
         self._secrets = secret_values(config.variables, environ)
-        self._arguments = _arguments(config, root.resolve())
+        root = root.resolve()
+        program, *others = (
+            part.replace("{root}", str(root)).replace("{model}", config.model)
+            for part in config.program
+        )
+        # Paths are relative to the configuration's folder, as everywhere; bare names on the PATH.
+        self._arguments = (str(root / program) if "/" in program else program, *others)
         if shutil.which(self._arguments[0], path=self._environ.get("PATH", os.defpath)) is None:
             raise self._not_there("not found")
 
@@ -150,22 +159,5 @@ def rendered(messages: Sequence[Message]) -> str:
     return well_formed("\n\n".join([*system, *said, *shown])) + "\n"
 
 
-def _environ(config: ModelRole, environ: Mapping[str, str]) -> dict[str, str]:
-    seen = visible_environ(environ, config.variables)
-    for name, other in config.preset.same_key.items():
-        if other in seen:
-            seen.setdefault(name, seen[other])
-    return seen
-
-
 def _picture(number: int, image: Image) -> str:
     return f"picture-{number}.{image.media_type.rpartition('/')[2]}"
-
-
-def _arguments(config: ModelRole, root: Path) -> tuple[str, ...]:
-    program, *others = (
-        part.replace("{root}", str(root)).replace("{model}", config.model)
-        for part in config.program
-    )
-    # Paths are relative to the configuration's folder, as everywhere; bare names are on the PATH.
-    return (str(root / program) if "/" in program else program, *others)

@@ -87,8 +87,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         said = f"{failure.text('status_msg')} ({code})"
         return ServerError(_STATUS_OF.get(code, _BAD_GATEWAY), said, code=kind)
     if not message:
-        error = completion.at("error")
-        if not error:
+        if not (error := completion.at("error")):
             raise TransientFailure("the response holds no choices")
         status = error.number("code") or _BAD_GATEWAY
         return ServerError(status, error.text("message"), code=error.text("code"))

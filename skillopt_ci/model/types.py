@@ -236,8 +236,7 @@ class ModelUnavailable(InfrastructureError):
 
 def estimated_usage(request: ChatRequest, text: str) -> Usage:
     asked = sum(len(message.content) for message in request.messages)
-    said = len(text)
-    return Usage(1, math.ceil(asked / 4), math.ceil(said / 4), cost_usd=None, estimated=True)
+    return Usage(1, math.ceil(asked / 4), math.ceil(len(text) / 4), cost_usd=None, estimated=True)
 
 
 def reply_schema(config: ModelRole, request: ChatRequest) -> ReplySchema | None:

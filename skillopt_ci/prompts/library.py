@@ -130,11 +130,6 @@ _NOTE_IDS = (
     "A change that follows notes gets one more key, `note_ids`: the list of their ids, such as "
     '`"note_ids": ["review-7"]`. It counts against your budget like any other.'
 )
-_MERGED_WISHES = (
-    "Entries with `note_ids` follow notes of people who review the skill. Keep what they ask for "
-    "wherever that is possible, and give each merged entry all the `note_ids` of the entries that "
-    "it was made from."
-)
 
 
 def section(heading: str, *parts: str) -> str:
@@ -165,13 +160,16 @@ def meta_skill(text: str) -> str:
     return section("Optimizer Meta Skill", _META_SKILL, fenced(text)) if text.strip() else ""
 
 
-def reviewer_guidance(notes: Sequence[tuple[str, str]]) -> str:
-    shown = [part for told, text in notes for part in (told, fenced(text, "text"))]
-    return section("Reviewer Guidance", _REVIEWERS, _NOTE_IDS, *shown) if shown else ""
+def reviewer_guidance(notes: Sequence[str]) -> str:
+    return section("Reviewer Guidance", _REVIEWERS, _NOTE_IDS, *notes) if notes else ""
 
 
-def merged_wishes() -> str:
-    return section("Reviewers' Wishes", _MERGED_WISHES)
+MERGED_WISHES = section(
+    "Reviewers' Wishes",
+    "Entries with `note_ids` follow notes of people who review the skill. Keep what they ask for "
+    "wherever that is possible, and give each merged entry all the `note_ids` of the entries that "
+    "it was made from.",
+)
 
 
 def ranked_wishes(indices: Sequence[int]) -> str:

@@ -59,8 +59,7 @@ def estimate(
 
 def standard_error(values: Sequence[float]) -> float | None:
     """``sd / sqrt(n)`` with the sample standard deviation (n - 1); None below two values."""
-    n = len(values)
-    if n < 2:  # noqa: PLR2004 - one value has no spread
+    if (n := len(values)) < 2:  # noqa: PLR2004 - one value has no spread
         return None
     mean = statistics.fmean(values)
     # `statistics.stdev` uses exact fractions: a hundred times slower, for the last digit

@@ -189,8 +189,7 @@ class AttemptCache:
         )
 
     def find(self, key: str, stage: str) -> Attempt | None:
-        known = self.store.get(key)
-        if known is None:
+        if (known := self.store.get(key)) is None:
             return None
         self.used(key)
         mine = self.store.is_paid_by(self.scope, key, known.paid_by)

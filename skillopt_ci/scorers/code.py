@@ -157,8 +157,7 @@ class Functions:
             return self._workers[key]
 
     def _started(self, entry: str, root: Path) -> Worker:
-        seen = without_secrets(self._environ)
-        return Worker(__name__, {"entry": entry}, root, seen, entry)
+        return Worker(__name__, {"entry": entry}, root, without_secrets(self._environ), entry)
 
     def close(self) -> None:
         with self._starting:

@@ -196,12 +196,9 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
     """
     declared = _DECLARED.findall(answer)
     for said in (answer, *declared[-1:]):
-        found = _named(said, choices)
-        if found:
+        if found := _named(said, choices):
             return found
-    if not choices and declared:
-        return _label(declared[-1])
-    return _label(answer)
+    return _label(declared[-1] if declared and not choices else answer)
 
 
 def _named(said: str, choices: Mapping[str, str]) -> str:
@@ -279,8 +276,7 @@ def find_numbers(text: str) -> list[Number]:
 
 
 def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> Score:
-    found = find_numbers(answer)
-    if not found:
+    if not (found := find_numbers(answer)):
         return verdict(False, f"there is no number in {quote(answer)}", answer)
     expected = [number for reference in task.references for number in find_numbers(reference)]
     solved = any(_close(spec, found[-1], number) for number in expected)
@@ -335,8 +331,7 @@ def _schema_fault(schema: Any, value: Any) -> str:
         raise GraderError(f"not a JSON Schema: {error.message}") from error
     if _depth(value) > _MOST_NESTED:
         return "the answer is nested too deeply"
-    broken = next(validator.iter_errors(value), None)
-    if broken is None:
+    if (broken := next(validator.iter_errors(value), None)) is None:
         return ""
     path = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in broken.instance_path)
     return one_line(f"${''.join(path)}: {broken.message}")

@@ -125,8 +125,7 @@ def apply_edits(
 
 
 def _apply(text: str, edit: Edit) -> _Outcome:
-    change = _CHANGES.get(edit.op.strip().lower())
-    if change is None:
+    if (change := _CHANGES.get(edit.op.strip().lower())) is None:
         return text, EditStatus.UNKNOWN_OP
     content = strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
     changed, status = change(text, edit.target.replace("\r\n", "\n"), content)
@@ -171,15 +170,11 @@ def _replace(text: str, target: str, content: str, verb: str = "replace") -> _Ou
     return text[: place.start] + content + text[place.end :], EditStatus(f"applied_{verb}")
 
 
-def _delete(text: str, target: str, _: str) -> _Outcome:
-    return _replace(text, target, "", "delete")
-
-
 _CHANGES: Mapping[str, Callable[[str, str, str], _Outcome]] = {
     "append": partial(_insert, at_end=True),
     "insert_after": partial(_insert, at_end=False),
     "replace": _replace,
-    "delete": _delete,
+    "delete": lambda text, target, _: _replace(text, target, "", verb="delete"),
 }
 
 

@@ -84,8 +84,7 @@ def protected_parts(text: str) -> list[str]:
 
 def tail_start(text: str) -> int | None:
     """The offset of the first start marker; text is appended before it."""
-    body = frontmatter_end(text)
-    starts = [text.find(region.start, body) for region in REGIONS]
+    starts = [text.find(region.start, frontmatter_end(text)) for region in REGIONS]
     return min((start for start in starts if start >= 0), default=None)
 
 
@@ -111,8 +110,7 @@ def strip_markers(text: str) -> str:
 
 def region_text(text: str, region: Region) -> str | None:
     """The stripped content of the region's first block; None if there is no block."""
-    blocks = markers(text, region).blocks
-    if not blocks:
+    if not (blocks := markers(text, region).blocks):
         return None
     first = blocks[0]
     return text[first.start + len(region.start) : first.end - len(region.end)].strip()
@@ -123,8 +121,7 @@ def with_region(text: str, region: Region, inner: str) -> str:
     ending = line_ending(text)
     before = without_region(text, region).replace(ending, "\n").rstrip()
     plain = strip_markers(inner.replace("\r\n", "\n")).strip()
-    lines = (region.start, plain, region.end)
-    block = "\n".join(line for line in lines if line)
+    block = "\n".join(filter(None, (region.start, plain, region.end)))
     return ended(f"{before}\n\n{block}" if before else block).replace("\n", ending)
 
 
@@ -161,8 +158,7 @@ def restore_regions(before: str, after: str) -> str:
     If they changed, the frontmatter goes to the start of the document and the other parts to its
     end. If that does not preserve them (text and region may form a marker), returns ``before``.
     """
-    ending = line_ending(before)
-    if ending != "\n":
+    if (ending := line_ending(before)) != "\n":
         after = after.replace(ending, "\n").replace("\n", ending)
     if protected_parts(after) == protected_parts(before):
         return after
@@ -207,8 +203,7 @@ def merge_notes(existing: Iterable[str], new: Iterable[str] = ()) -> tuple[str, 
 
 def with_notes(text: str, notes: Iterable[str]) -> str:
     """The document with exactly ``notes`` in its appendix, which is at the end."""
-    listed = merge_notes(notes)
-    if listed == notes_of(text):
+    if (listed := merge_notes(notes)) == notes_of(text):
         return text
     inner = "\n".join((HEADING, "", *(f"- {note}" for note in listed))) if listed else ""
     return with_region(text, APPENDIX, inner)

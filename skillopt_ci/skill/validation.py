@@ -59,14 +59,12 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
         metadata = _mapping(frontmatter(text))
         lenient = metadata is not None or str(error).startswith(_MISSING)
         spoken = (part for part in str(error).splitlines() if not part.startswith(" "))
-        severity: Severity = "warning" if lenient else "error"
-        yield Problem(severity, "; ".join(spoken), 1)
+        yield Problem("warning" if lenient else "error", "; ".join(spoken), 1)
     if metadata is None:
         return
     for message in validate_metadata(metadata, path.parent if path.parent.name else None):
         lenient = message.startswith((_UNKNOWN_FIELDS, *_MISSING))
-        severity = "warning" if lenient else "error"
-        yield Problem(severity, message, 1)
+        yield Problem("warning" if lenient else "error", message, 1)
 
 
 def _mapping(source: str) -> dict[str, object] | None:
@@ -109,7 +107,14 @@ def problems(text: str, path: Path) -> tuple[Problem, ...]:
     """The problems of a document for ``path``: errors first, then by line."""
     if is_lfs_pointer(text):
         return (Problem("error", f"This is a pointer of Git LFS, not the skill. {LFS_REMEDY}"),)
-    found = [*_unpaired_markers(text), *_unseen_characters(text)]
+    found: list[Problem] = []
+    for region in REGIONS:
+        for orphan in markers(text, region).orphans:
+            mark = text[orphan.start : orphan.end]
+            partner = region.end if mark == region.start else region.start
+            message = f"The marker `{mark}` has no matching `{partner}`."
+            found.append(Problem("error", message, _line(text, orphan.start)))
+    found += _unseen_characters(text)
     if not text.strip():
         found.append(Problem("warning", "The document is empty: training starts from nothing."))
     lines, words = text.count("\n") + 1, word_count(text)
@@ -122,15 +127,6 @@ def problems(text: str, path: Path) -> tuple[Problem, ...]:
     if path.name == "SKILL.md" and text.strip():
         found += format_problems(text, path)
     return tuple(sorted(found, key=lambda problem: (problem.severity, problem.line or 0)))
-
-
-def _unpaired_markers(text: str) -> Iterator[Problem]:
-    for region in REGIONS:
-        for orphan in markers(text, region).orphans:
-            mark = text[orphan.start : orphan.end]
-            partner = region.end if mark == region.start else region.start
-            message = f"The marker `{mark}` has no matching `{partner}`."
-            yield Problem("error", message, _line(text, orphan.start))
 
 
 def _unseen_characters(text: str) -> Iterator[Problem]:

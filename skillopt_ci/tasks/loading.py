@@ -75,8 +75,7 @@ def _split_file(split_dir: Path, name: str) -> Path:
     folder = next((split_dir / f for f in folders if (split_dir / f).is_dir()), None)
     if folder is None:
         raise TaskFileError(f"has no folder {' or '.join(folders)}", file=split_dir)
-    files = sorted(folder.glob("*.json")) or sorted(folder.glob("*.csv"))
-    if not files:
+    if not (files := sorted(folder.glob("*.json")) or sorted(folder.glob("*.csv"))):
         raise TaskFileError("holds no .json or .csv file", file=folder)
     return files[0]
 

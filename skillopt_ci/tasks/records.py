@@ -165,8 +165,7 @@ def _read_picture(name: str, file: Path) -> TaskImage:
         raise TaskFileError(f"cannot be read: {error.strerror}", file=file) from error
     if size > MOST_BYTES:
         raise TaskFileError(f"{size:,} bytes are more than {MOST_BYTES:,}", file=file)
-    kind = media_type(content)
-    if kind is None:
+    if (kind := media_type(content)) is None:
         raise TaskFileError("is no PNG, JPEG, WebP or GIF picture", file=file)
     image = Image(kind, b64encode(content).decode("ascii"))
     return TaskImage(name, hashlib.sha256(content).hexdigest(), image)
@@ -205,7 +204,8 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
         value = {**{key: one for key, one in value.items() if key != "mcq"}, **inner}
     if {"month", "no"} <= value.keys():
         value = {"id": f"{value['month']}:{value['no']}", **value}
-    headings = next((one for one in _ASKING if any(_is_asked(value, key) for key in one)), None)
+    asking = {key for key in ("question", "instruction") if isinstance(value.get(key), str)}
+    headings = next((one for one in _ASKING if asking & one.keys()), None)
     if headings is None or value.keys() & {"prompt", "messages"}:
         return value
     choices = _labelled(value.get("choices"))
@@ -215,8 +215,7 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
         asked["choices"] = "\n".join(f"{label}. {text}" for label, text in choices.items())
     entry = {key: value[key] for key in _OWN_KEYS if key in value}
     entry["prompt"] = "\n\n".join(f"## {headings[key]}\n{one}" for key, one in asked.items() if one)
-    raw_id = next((value[key] for key in _IDS if key in value), None)
-    if raw_id is not None:
+    if (raw_id := next((value[key] for key in _IDS if key in value), None)) is not None:
         entry = {"id": raw_id, **entry}
     if not value.keys().isdisjoint(_RAW):
         entry = {"task_type": kind_of(value), **entry}
@@ -228,10 +227,6 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
         rest = {key: value[key] for key in value if key not in {*headings, *_RECOGNISED}}
         entry["metadata"] = {**rest, **({"choices": choices} if choices else {}), **metadata}
     return entry
-
-
-def _is_asked(value: Mapping[str, object], key: str) -> bool:
-    return key in ("question", "instruction") and isinstance(value.get(key), str)
 
 
 def kind_of(value: Mapping[str, object]) -> str:
@@ -290,8 +285,12 @@ _ELSEWHERE: Mapping[str | int, str] = {
 
 
 def to_task(record: Record) -> Task | list[Problem]:
-    if fault := _unwritable(record.value):
-        return [Problem(record.file, record.line, fault)]
+    try:
+        json.dumps(record.value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return [Problem(record.file, record.line, "half of a surrogate pair is not a character")]
+    except (ValueError, RecursionError) as error:
+        return [Problem(record.file, record.line, f"cannot be written as JSON: {error}")]
     if "gamefile" in record.value and "prompt" not in record.value:
         text = "a game of ALFWorld needs `environment: {type: skillopt, adapter: alfworld}`"
         return [Problem(record.file, record.line, text)]
@@ -336,13 +335,3 @@ def to_task(record: Record) -> Task | list[Problem]:
 def _told(path: Sequence[str | int], text: str) -> str:
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return f"{''.join(steps)[1:]}: {text}" if path else text
-
-
-def _unwritable(value: object) -> str:
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return "half of a surrogate pair is not a character"
-    except (ValueError, RecursionError) as error:
-        return f"cannot be written as JSON: {error}"
-    return ""

@@ -77,47 +77,37 @@ def content_key(task: Task) -> str:
     files = sorted(_normalized(file.content) for file in task.files)
     images = sorted(image.sha256 for image in task.images)
     # Absent, not empty: tasks without pictures keep the keys from before pictures existed.
-    return sha256_of_json([asked, files, *filter(None, [images]), *_workspace(task)])
+    facts: list[object] = [asked, files, *filter(None, [images])]
+    if task.computer is not None:  # the same prompt about other files is another task
+        own = sorted((file.name, file.content) for file in task.computer.files)
+        facts += [own, task.computer.block.setup]
+    return sha256_of_json(facts)
 
 
 def task_sha256(task: Task) -> str:
     """SHA-256 of everything that can change the task's score, so without its file and line."""
-    images = [[image.name, image.sha256] for image in task.images]
-    return sha256_of_json(
-        {
-            "id": task.id,
-            "messages": [[message.role, message.content] for message in task.messages],
-            "references": task.references,
-            "task_type": task.task_type,
-            "files": [[file.name, file.content] for file in task.files],
-            "metadata": dict(task.metadata),
-            "scorer": task.scorer and task.scorer.model_dump(mode="json", by_alias=True),
-            **({"images": images} if images else {}),
-            **_computer(task),
-        }
-    )
+    facts: dict[str, object] = {
+        "id": task.id,
+        "messages": [[message.role, message.content] for message in task.messages],
+        "references": task.references,
+        "task_type": task.task_type,
+        "files": [[file.name, file.content] for file in task.files],
+        "metadata": dict(task.metadata),
+        "scorer": task.scorer and task.scorer.model_dump(mode="json", by_alias=True),
+    }
+    # Absent, not empty or null, so that older hashes stay valid.
+    if task.images:
+        facts["images"] = [[image.name, image.sha256] for image in task.images]
+    if task.computer is not None:
+        block = task.computer.block.model_dump(mode="json", exclude={"files"}, exclude_unset=True)
+        facts["computer"] = [block, [[file.name, file.content] for file in task.computer.files]]
+    return sha256_of_json(facts)
 
 
 def lessons_sha256(tasks: Iterable[Task]) -> str:
     """SHA-256 of everything about training ``tasks`` that can change what is learned."""
     hashes = "\n".join(task_sha256(task) + task.reference_text for task in tasks)
     return hashlib.sha256(hashes.encode("utf-8")).hexdigest()
-
-
-def _workspace(task: Task) -> list[object]:
-    """The parts of the workspace that matter: the same prompt about other files is another task."""
-    if task.computer is None:
-        return []
-    files = sorted((file.name, file.content) for file in task.computer.files)
-    return [files, task.computer.block.setup]
-
-
-def _computer(task: Task) -> dict[str, object]:
-    """The computer's facts; without one absent, not null, so that older hashes stay valid."""
-    if task.computer is None:
-        return {}
-    block = task.computer.block.model_dump(mode="json", exclude={"files"}, exclude_unset=True)
-    return {"computer": [block, [[file.name, file.content] for file in task.computer.files]]}
 
 
 def _normalized(text: str) -> str:

@@ -110,8 +110,7 @@ class _Merger(Generic[Item]):
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
     ) -> Patch[Item] | None:
         chat, followed = self.chat, any(edit.note_ids for edit in edits)
-        wishes = library.merged_wishes() if followed else ""
-        user = library.joined(self.stable, wishes, *parts)
+        user = library.joined(self.stable, library.MERGED_WISHES * followed, *parts)
         reply = await chat.ask(
             what,
             user,

@@ -127,15 +127,10 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
     basis, changes, score_before = basis_of(run), tuple[str, ...](), None
     files: dict[str, str | None] = {**run.folder.fixed_files(), run.folder.best_skill: best_skill}
     if before is None:
-        start: dict[str, object] = {
-            "run": run.config.run,
-            "skill": run.skill_path,
-            "step": 0,
-            "epoch": 0,
-        }
+        start: dict[str, object] = {"run": run.config.run, "skill": run.skill_path}
         if run.config.evaluation.confirm:
             start["confirmed"] = Confirmed(sha256=checkout.sha256, step=0)
-        state = State.model_validate({**start, "basis": basis, **found})
+        state = State.model_validate({**start, "step": 0, "epoch": 0, "basis": basis, **found})
         files[run.folder.initial_skill] = checkout.skill
     else:
         state = before.model_copy(update=found)
@@ -154,8 +149,7 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
         tasks=measurement.n,
         usage=rounded(models.meter.total()),
     )
-    event = Event(entry, state, checkout.skill, files, changes=changes)
-    return record_events(run, checkout, event)
+    return record_events(run, checkout, Event(entry, state, checkout.skill, files, changes=changes))
 
 
 def as_scored(checkout: Checkout, state: State) -> ScoredCheckout:

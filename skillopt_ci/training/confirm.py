@@ -19,7 +19,7 @@ from typing import Literal
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.ledger.evidence import rounded
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, HistoryEntry, State
+from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, HistoryEntry
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
@@ -136,8 +136,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
 
     ``over`` means that no step is left. If the budget runs out, the next command continues.
     """
-    due = _due(run, checkout, over=over)
-    if due is None:
+    if (due := _due(run, checkout, over=over)) is None:
         return checkout
     scope = f"{run.config.run}/confirm@{checkout.commit}"
     try:
@@ -201,7 +200,8 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
     if sha256(text) != confirmed.sha256 or reading(text) == reading(checkout.skill):
         return None
     last = run.folder.read_confirmation(read, confirmed.tests) if confirmed.tests else None
-    if last is None or not _goes_on(run, state, confirmed, last):
+    now = (state.current.sha256, confirmed.sha256, run.measured_under)
+    if last is None or now != (last.current, last.confirmed, last.measured_under):
         last = ConfirmationRecord(
             test=confirmed.tests + 1,
             level=round(level(confirmed.tests + 1), 12),
@@ -222,13 +222,13 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
     least = LOOK if last.draws else fewest_pairs(last.test)
     if over and not last.draws:
         left = max(left, least)
-    left = min(left, _pairs_within_budget(run, state, attempts))
+    # the pairs that the budget allows, at the calls per attempt so far
+    calls = calls_left(run.config, sizes_of(run.config, run.splits), state)
+    step = run.config.budget.step.calls
+    calls = min(calls, sys.maxsize if step is None else step)
+    each = max(1.0, state.usage.calls / max(1, attempts))
+    left = min(left, int(calls / (2 * each)))
     return Due(last, left // LOOK * LOOK, confirmed, text) if left >= least else None
-
-
-def _goes_on(run: Run, state: State, confirmed: Confirmed, last: ConfirmationRecord) -> bool:
-    now = (state.current.sha256, confirmed.sha256, run.measured_under)
-    return now == (last.current, last.confirmed, last.measured_under)
 
 
 def _attempts(run: Run, checkout: ScoredCheckout) -> int:
@@ -239,15 +239,6 @@ def _attempts(run: Run, checkout: ScoredCheckout) -> int:
         train.batch_size * train.accumulation, len(run.splits.train)
     )
     return (decided + batches) * run.config.rollout.attempts
-
-
-def _pairs_within_budget(run: Run, state: State, attempts: int) -> int:
-    """How many pairs the budget allows, at the calls per attempt of the ``attempts`` so far."""
-    left = calls_left(run.config, sizes_of(run.config, run.splits), state)
-    step = run.config.budget.step.calls
-    left = left if step is None else min(left, step)
-    each = max(1.0, state.usage.calls / max(1, attempts))
-    return int(min(left, sys.maxsize) / (2 * each))
 
 
 async def _tested(
@@ -264,7 +255,10 @@ async def _tested(
     while begun < end and record.action == "open":
         # make looks that will certainly be needed at the same time
         size = min(end - begun, fewest_pairs(record.test, [one.difference for one in record.pairs]))
-        drawn = [(_drawn(run, record, draw), draw) for draw in range(begun, begun + size)]
+        drawn: list[tuple[Task, int]] = []
+        for draw in range(begun, begun + size):
+            dice = random.Random(f"{record.seed}/{record.test}/{draw}")
+            drawn.append((dice.choice(run.selection), draw))
         begun += size
         requests = [
             AttemptRequest(task, skill, STAGE, _FIRST_ATTEMPT + draw)
@@ -282,10 +276,6 @@ async def _tested(
         record = record.model_copy(update={"action": action, "e_value": e_value})
     scores.refuse_errors(limit, STAGE)
     return record
-
-
-def _drawn(run: Run, record: ConfirmationRecord, draw: int) -> Task:
-    return random.Random(f"{record.seed}/{record.test}/{draw}").choice(run.selection)
 
 
 def _pairs(

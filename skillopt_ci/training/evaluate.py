@@ -12,7 +12,7 @@ from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural, score
 from skillopt_ci.training.gate import Ask, Outcome, Setup, Test, decide, sequential_test, setup
-from skillopt_ci.training.measure import Scores, TaskScores, measurement_of, rounds, text_of
+from skillopt_ci.training.measure import Scores, measurement_of, rounds, text_of
 from skillopt_ci.training.memory import measured_before, past_scores
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Candidate, ScoredCheckout
@@ -102,13 +102,10 @@ async def evaluate_text(
     """Roll out ``skill`` on as many tasks as the decision needs, and decide."""
     reused, known = known_measurement(run, checkout, skill) or (None, None)
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
-    found_before: TaskScores = {}
-    if known is not None:
-        found_before = known.tasks
-        if known.asked >= set(terms.order):
-            terms = replace(terms, stop=False)
+    if known is not None and known.asked >= set(terms.order):
+        terms = replace(terms, stop=False)
     planned = len(terms.order)
-    test = sequential_test(terms, found_before)
+    test = sequential_test(terms, {} if known is None else known.tasks)
     outcome, scores = await _roll_out(run, models, test, skill, planned)
     asked, tallied = set(outcome.asked), outcome.candidate
     names = [task.id for task in run.selection if task.id in asked]
@@ -181,8 +178,7 @@ def first_attempts(
     alone = isinstance(record, StepRecord) and not record.proposal.body_changed
     if alone or known_measurement(run, checkout, skill) is not None:
         return ()
-    terms = _setup(run, checkout, skill, _evaluation_of(run, record))
-    first = next(sequential_test(terms, {}))
+    first = next(sequential_test(_setup(run, checkout, skill, _evaluation_of(run, record)), {}))
     return tuple(one for ask in (first, *first.sure({})) for one in _requests(run, skill, ask))
 
 

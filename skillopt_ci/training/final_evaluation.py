@@ -75,8 +75,7 @@ def final_skill(
     tasks: Sequence[Task],
 ) -> FinalSkill:
     skill = FinalSkill(sha256=sha256, step=step, origin=origin, score=score)
-    test = tests.get(sha256)
-    if test is None:
+    if (test := tests.get(sha256)) is None:
         return skill
     interval = wilson(test.hard, test.n)
     tested = {

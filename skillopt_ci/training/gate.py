@@ -102,8 +102,7 @@ def _sure(
     seen = {**known, **found}
     asks: list[Ask] = []
     for number, (look, following) in enumerate(pairwise(looks), start=1):
-        failed = {task: seen.get(task, (0.0, 0.0)) for task in look}
-        candidate = {**candidate, **failed}
+        candidate = {**candidate, **{task: seen.get(task, (0.0, 0.0)) for task in look}}
         if setup.stop and _out_of_reach(setup, candidate, looks[number:]):
             break
         if tasks := tuple(task for task in following if task not in known):
@@ -116,8 +115,7 @@ def _out_of_reach(setup: Setup, candidate: TaskScores, looks: Sequence[Sequence[
 
     A task may also end in an error and then counts for neither side.
     """
-    left = [task for look in looks for task in look]
-    if not left:
+    if not (left := [task for look in looks for task in look]):
         return False
     room = sorted(
         (1 - setup.worth(setup.current[task]) for task in left if task in setup.eligible),
@@ -252,8 +250,7 @@ def compare(
 
     if notes_only:
         if ours >= theirs:
-            more = ": the notes do no harm"
-            return decision("accept_notes", more, beats_best=ours > record)
+            return decision("accept_notes", ": the notes do no harm", beats_best=ours > record)
         if not evaluation.use_gate:
             return decision("accept_notes", ", notes are kept in any case")
         return decision("reject")
@@ -266,8 +263,7 @@ def compare(
         return decision("reject")
     if ours > record or (ours == record and wins_tie(best)):
         return decision("accept_new_best", shorter, beats_best=True)
-    below = f"{shorter}, but not above the best skill's {float(record):.4f}"
-    return decision("accept", below)
+    return decision("accept", f"{shorter}, but not above the best skill's {float(record):.4f}")
 
 
 def _shared(*sides: Measurement) -> list[str]:

@@ -59,8 +59,7 @@ class Answers:
             whole = answer.count(" ") <= _RUN + 1
             phrases = (answer,) if whole else filter(set(_runs(answer)).__contains__, runs)
             for phrase in phrases:
-                told = phrase in shown and phrase not in familiar
-                if told and (owner := self._owner(phrase)):
+                if phrase in shown and phrase not in familiar and (owner := self._owner(phrase)):
                     return owner
         return ""
 
@@ -362,12 +361,12 @@ def screened(
                 text = f"{item.title}\n{item.instruction}"
             elif isinstance(item, SkillCandidate):
                 text = item.new_skill
-            reason = refuse(skill, text) if text else None  # single edits are judged when applied
-            if reason is None:
-                kept.append(item)
-            else:
+            # single edits are judged when applied
+            if text and (reason := refuse(skill, text)) is not None:
                 observer(Note(f"A proposal is refused: {reason}.", level="warning"))
                 reasons.append(reason)
+            else:
+                kept.append(item)
         patch = Patch(tuple(kept), one.patch.reasoning)
         found.append(replace(one, patch=patch, refused=tuple(reasons)) if reasons else one)
     return tuple(found)

@@ -106,8 +106,7 @@ async def _evaluate(
         )
     except TooManyErrors as error:
         done = {one.task_id for one in outcomes if one.status.measured}
-        failed = {one.task_id for one in outcomes} - done
-        counts = {"tasks": len(done), "errors": len(failed)}
+        counts = {"tasks": len(done), "errors": len({one.task_id for one in outcomes} - done)}
         part = {"name": skill.name, "sha256": skill.sha256, **counts}
         error.details = {"split": split, "skills": [part]}
         raise
@@ -268,7 +267,10 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
             return await measure(run, models, skill, run.selection, attempt=number)
 
         drawn = await map_ordered(one, range(draws), limit=draws)
-    raw = _solved(drawn)
+    names = [name for name in drawn[0].tasks if all(name in one.tasks for one in drawn)]
+    if not names:
+        raise UsageError("No selection task could be measured in every attempt.")
+    raw = [sum(one.tasks[name][0] for one in drawn) / draws for name in names]
     mean = sum(raw) / len(raw)
     # shrink towards the mean: rates from few attempts are too extreme
     rates = [(rate * draws + mean) / (draws + 1) for rate in raw]
@@ -293,13 +295,6 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
         usage=models.meter.total(),
         simulated=run.simulated,
     )
-
-
-def _solved(drawn: Sequence[Measurement]) -> list[float]:
-    names = [name for name in drawn[0].tasks if all(name in one.tasks for one in drawn)]
-    if not names:
-        raise UsageError("No selection task could be measured in every attempt.")
-    return [sum(one.tasks[name][0] for one in drawn) / len(drawn) for name in names]
 
 
 def accepted_share(rates: Sequence[float], lift: float) -> float:

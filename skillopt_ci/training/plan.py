@@ -157,11 +157,11 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     per_epoch = last // train.num_epochs
     epoch, position = divmod(step - 1, per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
-    order = _shuffled(tasks, seed)
+    order = shuffled(tasks, seed)
 
     def batch(k: int) -> Batch:
         own = seed + k + 1
-        drawn = order[k * size : (k + 1) * size] or _shuffled(order, own)[:size]
+        drawn = order[k * size : (k + 1) * size] or shuffled(order, own)[:size]
         return Batch(own, tuple(drawn))
 
     first = position * train.accumulation
@@ -174,7 +174,7 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     )
 
 
-def _shuffled(items: Sequence[Item], seed: int) -> list[Item]:
+def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
     order = list(items)
     random.Random(seed).shuffle(order)
     return order
@@ -224,8 +224,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
             rates["optimizer", "min_learning_rate"] = rate // 2
             chosen = _filled(chosen, rates)
     if chosen.evaluation.sel_env_num and "sel_env_num" not in config.evaluation.model_fields_set:
-        mixed = _mixed_by_type(splits.selection, config.train.seed)
-        splits = replace(splits, selection=mixed)
+        splits = replace(splits, selection=_mixed_by_type(splits.selection, config.train.seed))
     return chosen, splits
 
 
@@ -240,7 +239,7 @@ def _filled(config: Config, found: Mapping[tuple[str, str], object]) -> Config:
 
 def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
     kinds: dict[str, list[Task]] = {}
-    for task in _shuffled(tasks, seed):
+    for task in shuffled(tasks, seed):
         kinds.setdefault(task.task_type, []).append(task)
     places = {
         task.id: (number + 0.5) / len(alike)
@@ -266,8 +265,7 @@ def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
         return None
     completed = state.step // steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
     fits = calls_left(config, sizes, state) >= _end_calls(config, sizes)
-    due = completed > state.boundary and fits
-    return completed if due else None
+    return completed if completed > state.boundary and fits else None
 
 
 # Schedule: the edit budget as a pure function of the step's number.
@@ -363,8 +361,7 @@ def _evidence(means: Aggregate, count: int, noun: str) -> str:
 
 def _parse(available: int, text: str) -> LearningRateRecord:
     reply = parse_as(LearningRateShape, text)
-    number = coerced(reply.learning_rate)
-    if number is None:
+    if (number := coerced(reply.learning_rate)) is None:
         raise WireError("`learning_rate`: expected a whole number, 0 or more.")
     return LearningRateRecord(
         learning_rate=min(number, available),

@@ -28,15 +28,10 @@ from skillopt_ci.training.baseline import as_scored, best_text, learns_nothing, 
 from skillopt_ci.training.evaluate import first_attempts, known_measurement
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step
+from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shuffled
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
-from skillopt_ci.training.slow_update import (
-    earlier_skill,
-    first_epoch,
-    sampling_order,
-    sampling_seed,
-)
+from skillopt_ci.training.slow_update import earlier_skill, first_epoch, sampling_seed
 from skillopt_ci.training.state import (
     Candidate,
     Checkout,
@@ -132,8 +127,7 @@ class Prefetcher:
         for key, early in list(self._known.items()):
             if not early.begun:
                 self._known.pop(key).task.cancel()
-        wanted = {self._key(one): one for one in requests}
-        for key, one in wanted.items():
+        for key, one in {self._key(one): one for one in requests}.items():
             if key not in self._known:
                 self._known[key] = early = _Early()
                 early.task = asyncio.create_task(self._work(one, early))
@@ -141,8 +135,7 @@ class Prefetcher:
     async def begun(self, request: AttemptRequest) -> None:
         """Wait for ``request`` if it is under way, raising its error; drop it if it is queued."""
         key = self._key(request)
-        early = self._known.get(key)
-        if early is None:
+        if (early := self._known.get(key)) is None:
             return
         if not early.begun:
             self._known.pop(key).task.cancel()
@@ -196,10 +189,9 @@ def look_ahead(run: Run) -> Outlook | None:
         step = 1 if checkout.state is None else checkout.state.step + 1
         return Outlook("measure", step, _to_measure(run, checkout), checkout.spent)
     scored = as_scored(checkout, checkout.state)
-    if position.candidate is not None:
-        candidate = candidate_at(run, scored, position.candidate)
-        if candidate is not None:
-            return _evaluation(run, scored, candidate)
+    there = position.candidate
+    if there is not None and (candidate := candidate_at(run, scored, there)) is not None:
+        return _evaluation(run, scored, candidate)
     return look_beyond(run, scored, attempts_so_far(run, scored))
 
 
@@ -210,7 +202,7 @@ def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | Non
         return _rollout(run, checkout, checkout.skill, made)
     step, spent = checkout.state.step, checkout.spent
     if epoch > 1:
-        drawn = sampling_order(run.splits.train, sampling_seed(run, epoch))
+        drawn = shuffled(run.splits.train, sampling_seed(run, epoch))
         drawn = drawn[: run.config.optimizer.slow_update_samples]
         both = (earlier_skill(run, checkout, epoch), checkout.skill)
         sides = (_attempts(run, drawn, skill, "slow_rollout") for skill in both)

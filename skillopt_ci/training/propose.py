@@ -24,7 +24,7 @@ from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.aggregate import Selected, merge, select
 from skillopt_ci.training.ask import Lost, OptimizerChat
-from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document, without_secrets
+from skillopt_ci.training.guard import guard_context, refuse_document, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
     Batch,
@@ -101,7 +101,13 @@ async def propose(
         "config_sha256": run.config_sha256,
         "usage": {stage: rounded(one) for stage, one in models.meter.usage_by_stage().items()},
     }
-    return after, _cleaned(ProposalRecord.model_validate(facts), guard)
+    record = ProposalRecord.model_validate(facts)
+    if guard.rules.secrets:
+        # what the guard keeps out of the skill must not enter git in the record
+        clean = partial(without_secrets, keys=guard.keys)
+        told = redacted_values(record.model_dump(mode="json"), clean)
+        record = ProposalRecord.model_validate(told)
+    return after, record
 
 
 def _of_batches(worked: Sequence[WorkedBatch]) -> dict[str, object]:
@@ -158,14 +164,6 @@ def _of_edits(
         "refused": updated.refused,
         "reviewer_notes": note_records(heard, followed, carried_out),
     }
-
-
-def _cleaned(record: ProposalRecord, guard: GuardContext) -> ProposalRecord:
-    """Redact secrets: what the guard keeps out of the skill must not enter git in the record."""
-    if not guard.rules.secrets:
-        return record
-    clean = partial(without_secrets, keys=guard.keys)
-    return ProposalRecord.model_validate(redacted_values(record.model_dump(mode="json"), clean))
 
 
 def _unusable(worked: Sequence[WorkedBatch], *later: Lost | None) -> UnusableReplies | None:

@@ -50,8 +50,7 @@ class Dealer:
         self._count: Counter[Source] = Counter()
 
     def deal(self, rollout: Rollout) -> Iterator[Minibatch]:
-        source = self._source(rollout)
-        if source is None:
+        if (source := self._source(rollout)) is None:
             return
         # its approximate length in a prompt, which shows the system prompt only once
         said = sum(len(one.content) for one in rollout.messages if one.role != "system")
@@ -249,8 +248,7 @@ class Analysts(Generic[Item]):
         work += dealer.rest()
         if not work and self.chat.guidance:
             # reviewers' requests get an analyst even if there is nothing else to learn
-            every = self.gradient.model_copy(update={"failure_only": False})
-            work = minibatches(seen, every)[:1]
+            work = minibatches(seen, self.gradient.model_copy(update={"failure_only": False}))[:1]
         work = work if asks else []
         if not reading.any:
             observer(StageStarted("reflect", len(work)))

@@ -58,8 +58,7 @@ def extract_json(text: str) -> dict[str, object]:
     """
     thought = _THOUGHT.match(text)
     body = text[thought.end() :] if thought else text
-    objects = list(_objects(body))
-    if not objects:
+    if not (objects := list(_objects(body))):
         raise WireError("The reply holds no complete JSON object. Reply with exactly one.")
     fenced = [
         (start, value)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger.evidence import ReviewerNoteRecord
 from skillopt_ci.ledger.records import State
+from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.util import read_file, write_atomically
@@ -42,7 +43,17 @@ def unheard(notes: Iterable[ReviewerNote], state: State | None) -> tuple[Reviewe
 
 def render(notes: Sequence[ReviewerNote]) -> str:
     """The notes as a section of an analyst's prompt; empty without notes."""
-    return library.reviewer_guidance([(_introduced(note), _clipped(note)) for note in notes])
+    shown: list[str] = []
+    for note in notes:
+        line = "" if note.line is None else f", line {note.line}"
+        place = f" on `{one_line(note.path, 200)}`{line}" if note.path else ""
+        left_out = len(note.text) - _MOST_CHARACTERS
+        more = f"\n[… {left_out} characters left out …]" if left_out > 0 else ""
+        shown += [
+            f"Note `{note.id}` by {one_line(note.author, 60)}{place}:",
+            fenced(note.text[:_MOST_CHARACTERS] + more, "text"),
+        ]
+    return library.reviewer_guidance(shown)
 
 
 def note_records(
@@ -56,18 +67,6 @@ def note_records(
         )
         for note in notes
     )
-
-
-def _introduced(note: ReviewerNote) -> str:
-    line = "" if note.line is None else f", line {note.line}"
-    place = f" on `{one_line(note.path, 200)}`{line}" if note.path else ""
-    return f"Note `{note.id}` by {one_line(note.author, 60)}{place}:"
-
-
-def _clipped(note: ReviewerNote) -> str:
-    left_out = len(note.text) - _MOST_CHARACTERS
-    more = f"\n[… {left_out} characters left out …]" if left_out > 0 else ""
-    return note.text[:_MOST_CHARACTERS] + more
 
 
 class _Notes(BaseModel):

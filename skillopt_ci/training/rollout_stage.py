@@ -1,6 +1,5 @@
 """Learn from a batch: attempt its tasks while analysts read the attempts as they arrive."""
 
-import random
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -12,7 +11,6 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from skillopt_ci.aio import map_ordered
@@ -29,13 +27,12 @@ from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import Batch, analyst_budget
+from skillopt_ci.training.plan import Batch, analyst_budget, shuffled
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -93,7 +90,9 @@ async def learn(
     """
     config, skill, observer, runner = run.config, checkout.skill, chat.observer, models.runner
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
-    fresh = next_rounds(dealt(batch), attempts_so_far(run, checkout), each)
+    # analysts read attempts in this order
+    order = shuffled(batch.tasks, batch.seed)
+    fresh = next_rounds(order, attempts_so_far(run, checkout), each)
     attempts = rounds(fresh, skill, "rollout", each)
     room = config.gradient.evidence - len(attempts)
     earlier = await runner.carry_out(_earlier(run, checkout, room if recalls else 0, each))
@@ -127,13 +126,6 @@ async def learn(
     return WorkedBatch(batch, ordered, reflections, lost)
 
 
-def dealt(batch: Batch) -> list[Task]:
-    """The tasks of ``batch`` in the order in which analysts read them: a shuffle with its seed."""
-    order = list(batch.tasks)
-    random.Random(batch.seed).shuffle(order)
-    return order
-
-
 def _earlier(run: Run, checkout: Checkout, most: int, each: int) -> tuple[AttemptRequest, ...]:
     if most <= 0:
         return ()
@@ -155,9 +147,8 @@ async def _reflect(
     chat = analysts.chat
     usable = [one for one in results if isinstance(one, Reflection)]
     reflections = screened(usable, analysts.skill, chat.refuse, chat.observer)
-    edits = sum(len(one.patch.edits) for one in reflections)
-    noun = analysts.mode.noun
-    chat.observer(StageFinished("reflect", f"{plural(edits, noun)} proposed"))
+    edits = plural(sum(len(one.patch.edits) for one in reflections), analysts.mode.noun)
+    chat.observer(StageFinished("reflect", f"{edits} proposed"))
     return reflections, [one for one in results if isinstance(one, Lost)]
 
 
@@ -167,10 +158,14 @@ Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]
 async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
     """Work on all ``batches`` at once; each reports to the observer under its number."""
     many = len(batches)
-    observers = [partial(_numbered, observer, f"{n}/{many}") for n in range(1, many + 1)]
 
     async def one(number: int) -> WorkedBatch:
-        return await work(batches[number], observers[number] if many > 1 else observer)
+        def numbered(event: Event) -> None:
+            if isinstance(event, StageEvent):
+                event = replace(event, stage=f"{event.stage} {number + 1}/{many}")
+            observer(event)
+
+        return await work(batches[number], numbered if many > 1 else observer)
 
     return await map_ordered(one, range(many), limit=many)
 
@@ -186,9 +181,3 @@ def batch_record(worked: WorkedBatch) -> BatchRecord:
         n_failure_patches=sources.count("failure"),
         n_success_patches=sources.count("success"),
     )
-
-
-def _numbered(observer: Observer, number: str, event: Event) -> None:
-    if isinstance(event, StageEvent):
-        event = replace(event, stage=f"{event.stage} {number}")
-    observer(event)

@@ -132,7 +132,15 @@ class Equipment:
             solver, grading = _solver(run, LimitedClient(client), self.functions)
             cache = None
             if (store := await self._open_store()) is not None:
-                cache = AttemptCache(store, attempt_facts(run, solver), scope, meter, used)
+                # what determines attempts, besides task, skill, number and limits
+                facts = {
+                    **run.rollout_facts,
+                    "solver": [solver.name, dict(solver.identity())],
+                    "nudges": run.config.rollout.nudges,
+                    "target": model_facts(run.config.model.target),
+                }
+                facts.pop("attempts", None)
+                cache = AttemptCache(store, facts, scope, meter, used)
             attempting = AttemptRunner(
                 solver,
                 grading,
@@ -160,16 +168,6 @@ class OpenModels:
     client: ChatClient
     runner: Runner
     meter: Meter
-
-
-def attempt_facts(run: RunnerParts, solver: Solver) -> Mapping[str, object]:
-    """JSON facts that determine attempts, besides task, skill, number and limits."""
-    return {
-        **{name: fact for name, fact in run.rollout_facts.items() if name != "attempts"},
-        "solver": [solver.name, dict(solver.identity())],
-        "nudges": run.config.rollout.nudges,
-        "target": model_facts(run.config.model.target),
-    }
 
 
 def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple[Solver, Grading]:
@@ -288,11 +286,8 @@ class Run(RunnerParts):
     @property
     def simulated(self) -> bool:
         models = self.config.model
-        return any(
-            role.provider == "simulated"
-            for role in (models.target, models.optimizer, models.judge)
-            if role is not None
-        )
+        roles = filter(None, (models.target, models.optimizer, models.judge))
+        return any(role.provider == "simulated" for role in roles)
 
     def tell_paid(self, usage: Usage) -> None:
         self.observer(CallPaid(usage.tokens, usage.cost_usd))

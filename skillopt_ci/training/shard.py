@@ -33,8 +33,7 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> "Shard":
         """Read ``2/4``; raises UsageError."""
-        found = _SHARD.fullmatch(text)
-        if found is None or int(found[1]) > int(found[2]):
+        if (found := _SHARD.fullmatch(text)) is None or int(found[1]) > int(found[2]):
             raise UsageError(f"{text!r} names no shard: expected a number out of a number, as 2/4.")
         return cls(int(found[1]), int(found[2]))
 
@@ -65,7 +64,6 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
         spent=spent,
         clock=run.clock,
     )
-    answers = 0
     run.observer(StageStarted("rollout", len(mine)))
     try:
         async with run.models(UNCLAIMED, meter=meter, used=keys.append) as models:

@@ -1,6 +1,5 @@
 """Slow update and meta skill at an epoch's end (SkillOpt, reference 1.11 and 1.12)."""
 
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
 from skillopt_ci.training.measure import rounds
 from skillopt_ci.training.memory import meta_skill
-from skillopt_ci.training.plan import EPOCH_STRIDE
+from skillopt_ci.training.plan import EPOCH_STRIDE, shuffled
 from skillopt_ci.training.reflect import conversation, keep_ends
 from skillopt_ci.training.replies import WRITTEN, Shape, parse_as
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -90,8 +89,7 @@ class Pair:
         before, after = self.previous.solved, self.current.solved
         if before != after:
             return Category.IMPROVED if after > before else Category.REGRESSED
-        mostly = after >= Fraction(1, 2)
-        return Category.STABLE_SUCCESS if mostly else Category.PERSISTENT_FAIL
+        return Category.STABLE_SUCCESS if 2 * after >= 1 else Category.PERSISTENT_FAIL
 
 
 def pair_up(
@@ -114,7 +112,7 @@ async def sample_pairs(
     ``changed`` keeps tasks whose outcome changed and continues through the shuffle, ``size`` tasks
     at a time, until it has ``size``. ``unchanged`` keeps the others, ``mixed`` all.
     """
-    order = sampling_order(train, seed)
+    order = shuffled(train, seed)
     found: list[Pair] = []
     for start in range(0, len(order), size):
         drawn = order[start : start + size]
@@ -127,12 +125,6 @@ async def sample_pairs(
         if policy != "changed" or len(found) >= size:
             break
     return tuple(found[:size])
-
-
-def sampling_order(train: Sequence[Task], seed: int) -> list[Task]:
-    order = list(train)
-    random.Random(seed).shuffle(order)
-    return order
 
 
 def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Side]:
@@ -163,8 +155,7 @@ def render_pairs(
     for category, group in groups.items():
         if group:
             parts.append(f"### {_TITLES[category]}: {len(group)}")
-            skills = (earlier_skill, current_skill)
-            parts += [_block(pair, skills, gradient) for pair in group]
+            parts += [_block(pair, (earlier_skill, current_skill), gradient) for pair in group]
     return library.section("Comparison", *parts)
 
 
@@ -294,8 +285,7 @@ def meta_record(
 
 
 def _refused(what: str, before: str, after: str, guard: GuardContext, observer: Observer) -> str:
-    reason = refuse_document(before, after, guard)
-    if reason:
+    if reason := refuse_document(before, after, guard):
         observer(Note(f"The optimizer's {what} is refused: {reason}.", level="warning"))
     return reason or ""
 

@@ -177,13 +177,8 @@ def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
 
 
 def basis_of(run: Run) -> Basis:
-    return Basis.model_validate(
-        {
-            "config": recordable(run.config),
-            "train_size": len(run.splits.train),
-            "train_sha256": run.train_sha256,
-        }
-    )
+    tasks = {"train_size": len(run.splits.train), "train_sha256": run.train_sha256}
+    return Basis.model_validate({"config": recordable(run.config), **tasks})
 
 
 def basis_sha256(basis: Basis) -> str:
@@ -364,8 +359,7 @@ def find_candidate(
     if run.ledger.is_ancestor(commit, checkout.commit):
         run.ledger.withdraw(commit)
         return checkout, None
-    found = candidate_at(run, checkout, commit)
-    if found is not None:
+    if (found := candidate_at(run, checkout, commit)) is not None:
         run.observer(Note(f"Going on with the candidate in flight ({commit[:10]})."))
         return checkout, found
     return _set_aside(run, checkout, commit), None
@@ -421,8 +415,7 @@ def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckou
     usage, work = Usage(), f"step {state.step + 1}"
     if found is not None:
         usage, work = found.record.usage, found.work
-        spent = charged(checkout, usage, found.record.accounts)
-        state = state.model_copy(update=spent)
+        state = state.model_copy(update=charged(checkout, usage, found.record.accounts))
     entry = history_entry(
         run,
         "set_aside",

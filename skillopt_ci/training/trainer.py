@@ -157,13 +157,16 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     """
     began = run.clock()
     checkout, candidate = await prepare(run)
-    work = next_work(run, checkout, candidate, only_epoch_end=only_epoch_end)
-    if work is None:
+    if (work := next_work(run, checkout, candidate, only_epoch_end=only_epoch_end)) is None:
         return None
     async with run.models(_scope(run, checkout, work), checkout.spent) as models:
         candidate = await _candidate(run, checkout, work, candidate, models)
         decision = await evaluate(run, checkout, candidate, models)
-    after = _after(checkout, work, _skill_after(checkout, candidate, decision))
+    done = {"boundary": work}
+    if isinstance(work, StepPlan):
+        done = {"step": work.step, "epoch": work.epoch}
+    state = checkout.state.model_copy(update=done)
+    after = replace(checkout, state=state, skill=_skill_after(checkout, candidate, decision))
     record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
     run.listen(Decided(checkout, after, record))
     seconds = run.clock() - began
@@ -171,13 +174,13 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     decided = await asyncio.to_thread(
         commit_decision, run, checkout, replace(candidate, record=record), after, seconds
     )
-    commit, state = decided.commit, decided.state
     if isinstance(record, BoundaryRecord):
         run.observer(StageFinished("epoch end", "recorded"))
-        return BoundaryOutcome(record, commit, state, seconds)
+        return BoundaryOutcome(record, decided.commit, decided.state, seconds)
     assert decision is not None  # noqa: S101 - a step always has one
     run.observer(StageFinished("decide", "recorded"))
-    return StepOutcome(record, decision, commit, state, last_step_of(run, decided), seconds)
+    total = last_step_of(run, decided)
+    return StepOutcome(record, decision, decided.commit, decided.state, total, seconds)
 
 
 def _spent(meter: Meter) -> dict[str, object]:
@@ -274,8 +277,7 @@ async def _propose_step(
     run: Run, checkout: ScoredCheckout, plan: StepPlan, models: OpenModels
 ) -> Candidate:
     basis = basis_of(run)
-    changes = changes_since(checkout.state.basis, basis)
-    if changes:
+    if changes := changes_since(checkout.state.basis, basis):
         run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
     skill, proposal = await propose(run, checkout, plan, last_step_of(run, checkout), models)
     record = StepRecord(
@@ -310,22 +312,13 @@ def _scope(run: Run, checkout: ScoredCheckout, work: StepPlan | int) -> str:
     return f"{run.config.run}/{name}@{checkout.commit}"
 
 
-def _after(
-    checkout: ScoredCheckout, work: StepPlan | int, skill: str | None = None
-) -> ScoredCheckout:
-    done = {"boundary": work}
-    if isinstance(work, StepPlan):
-        done = {"step": work.step, "epoch": work.epoch}
-    state = checkout.state.model_copy(update=done)
-    return replace(checkout, state=state, skill=checkout.skill if skill is None else skill)
-
-
 def _skill_after(checkout: ScoredCheckout, candidate: Candidate, decision: Decision | None) -> str:
+    if decision is None:
+        return checkout.skill
     record = candidate.record
-    if decision is None or isinstance(record, BoundaryRecord):
-        return candidate.skill if decision is not None and decision.stays else checkout.skill
-    if decision.keeps_notes and record.proposal.notes is not None:
-        return with_notes(checkout.skill, record.proposal.notes.appendix)
+    notes = record.proposal.notes if isinstance(record, StepRecord) else None
+    if decision.keeps_notes and notes is not None:
+        return with_notes(checkout.skill, notes.appendix)
     return candidate.skill if decision.stays else checkout.skill
 
 
@@ -471,5 +464,4 @@ def upcoming(
         stuck = state.step == 0 and no_score_is_higher(config, state.current)
         return Upcoming("nothing_to_learn" if stuck else "step", total, step, due, scheduled)
     tested = finished(history) or not config.evaluation.eval_test
-    work: NextWork = "done" if tested else "finish"
-    return Upcoming(work, total)
+    return Upcoming("done" if tested else "finish", total)

@@ -137,8 +137,7 @@ def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:
             rewritten = partial(_rewritten, tokens)
             return UpdateMode(mode, "_rewrite", "suggestion", SUGGESTIONS, rewritten)
         case "full_rewrite_minibatch":
-            suffix = "_full_rewrite"
-            return UpdateMode(mode, suffix, "candidate", CANDIDATES, _taken_over, tokens)
+            return UpdateMode(mode, "_full_rewrite", "candidate", CANDIDATES, _taken_over, tokens)
 
 
 async def update(
@@ -148,10 +147,7 @@ async def update(
     updated = await mode.carry_out(skill, edits, chat)
     document = restore_regions(skill, updated.skill)
     reason = chat.refuse(skill, document)
-    if reason is not None:
-        updated = replace(updated, skill=skill, refused=reason)
-    else:
-        updated = replace(updated, skill=document)
+    updated = replace(updated, skill=document if reason is None else skill, refused=reason or "")
     chat.observer(StageFinished("update", _told(updated)))
     return updated
 
@@ -197,7 +193,14 @@ async def take_notes(
     if not proposed:
         return None
     existing = notes_of(body)
-    appendix, refused = _admitted(body, existing, proposed, chat)
+    appendix, refused = merge_notes(existing), list[RefusedNote]()
+    for note in merge_notes(proposed):
+        longer = merge_notes(appendix, (note,))
+        reason = chat.refuse(with_notes(body, appendix), with_notes(body, longer))
+        if reason is None:
+            appendix = longer
+        else:
+            refused.append(RefusedNote(note=note, reason=reason))
     added = tuple(note for note in appendix if note not in existing)
     chat.observer(StageFinished("notes", f"{plural(len(added), 'new note')}"))
     condensed: tuple[str, ...] = ()
@@ -207,25 +210,11 @@ async def take_notes(
     return NotesRecord(
         proposed=len(proposed),
         added=added,
-        refused=refused,
+        refused=tuple(refused),
         appendix=kept,
         consolidated_from=len(appendix) if condensed else 0,
         alone=body == before and kept != existing,
     )
-
-
-def _admitted(
-    body: str, existing: tuple[str, ...], proposed: Iterable[str], chat: OptimizerChat
-) -> tuple[tuple[str, ...], tuple[RefusedNote, ...]]:
-    appendix, refused = merge_notes(existing), []
-    for note in merge_notes(proposed):
-        longer = merge_notes(appendix, (note,))
-        reason = chat.refuse(with_notes(body, appendix), with_notes(body, longer))
-        if reason is None:
-            appendix = longer
-        else:
-            refused.append(RefusedNote(note=note, reason=reason))
-    return appendix, tuple(refused)
 
 
 async def _condensed(body: str, appendix: Sequence[str], chat: OptimizerChat) -> tuple[str, ...]:

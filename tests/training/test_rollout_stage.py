@@ -9,9 +9,9 @@ import pytest
 from skillopt_ci.progress import Event, Note, Observer, StageFinished, StageStarted
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Edit
-from skillopt_ci.training.plan import Batch
+from skillopt_ci.training.plan import Batch, plan_step, shuffled
 from skillopt_ci.training.replies import Patch, Reflection
-from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, dealt, work_on
+from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, work_on
 from tests.conftest import Checkout
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
@@ -126,16 +126,15 @@ def test_the_record_does_not_tell_which_attempt_was_slow(workshop):
 
 
 def test_a_batch_is_dealt_by_its_seed():
-    batch = Batch(7, tuple("abcdefgh"))
-    assert dealt(batch) == dealt(batch)
-    assert dealt(batch) != list(batch.tasks) != dealt(Batch(8, batch.tasks))
-    assert sorted(dealt(batch)) == list(batch.tasks)
+    tasks = tuple("abcdefgh")
+    assert shuffled(tasks, 7) == shuffled(tasks, 7)
+    assert shuffled(tasks, 7) != list(tasks) != shuffled(tasks, 8)
+    assert sorted(shuffled(tasks, 7)) == list(tasks)
 
 
 def dealt_last(checkout: Checkout) -> str:
     """The prompt of the task that the first step's analysts read last."""
-    from skillopt_ci.training.plan import plan_step
-
     session = checkout.session()
     plan = plan_step(session.splits.train, session.config.train, 1)
-    return dealt(plan.batches[0])[-1].messages[-1].content
+    batch = plan.batches[0]
+    return shuffled(batch.tasks, batch.seed)[-1].messages[-1].content

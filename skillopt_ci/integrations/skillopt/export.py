@@ -97,8 +97,7 @@ def _skill_file(step: int) -> str:
 
 def flat_config(evidence: RunView) -> dict[str, object]:
     """The configuration under SkillOpt's flat names; empty if an old version recorded none."""
-    basis = evidence.state.basis
-    if basis is None:
+    if (basis := evidence.state.basis) is None:
         return {}
     parts = {key: part for key, part in basis.config.items() if isinstance(part, dict)}
     flat: dict[str, object] = {"env": evidence.state.run, "skill_init": evidence.state.skill}

@@ -119,8 +119,7 @@ def model_roles(
     for name in ("target", "optimizer"):
         place = stated[name].mark if name in stated else mark
         role = _Role(name, settings, stated.keys(), place, environ, problems, warnings)
-        calls = env if name == "target" else {}
-        found[name] = role.translated(calls)
+        found[name] = role.translated(env if name == "target" else {})
     return found
 
 
@@ -135,8 +134,7 @@ class _Role:
     warnings: list[Problem]
 
     def translated(self, calls: Mapping[str, Node]) -> Node:
-        current = self.settings.get(self.name)
-        if current and current.entries:
+        if (current := self.settings.get(self.name)) and current.entries:
             return current
         result = _BACKENDS.get(self.backend, _unavailable)(self)
         limits = {"exec_timeout": "timeout", "workers": "max_concurrency"}
@@ -349,8 +347,7 @@ def _served(role: _Role, prefix: str, temperature: float | None, **fields: Any) 
 
 
 def _compatible(role: _Role) -> _Fields:
-    url = role.get("openai_compatible_base_url")
-    if url is None:
+    if (url := role.get("openai_compatible_base_url")) is None:
         text = "OPENAI_COMPATIBLE_BASE_URL is not set, so https://api.openai.com/v1 is called"
         role.warnings.append(role.remark(text))
     name = "OPENAI_COMPATIBLE_API_KEY"

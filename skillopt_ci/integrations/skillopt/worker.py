@@ -143,8 +143,7 @@ class SkillOptSide:
         for mode, suffix in _MODES.items():
             self._adapter._cfg["skill_update_mode"] = mode  # the adapter reads it there
             for name, text in minibatch_prompts(self._adapter).items():
-                generic = (generic_prompt(f"{name}{suffix}"), generic_prompt(name))
-                if text and text not in generic:
+                if text and text not in (generic_prompt(f"{name}{suffix}"), generic_prompt(name)):
                     yield f"{name}{suffix}", text
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -238,8 +237,7 @@ def _point_at(base_url: str, token: str, optimizer: str) -> None:
 
 def _result(row: Mapping[str, Any]) -> dict[str, Any]:
     reason = str(row.get("fail_reason") or "")
-    failed = row.get("agent_ok") is False and reason
-    if failed or reason.startswith(_FAILURES):
+    if (row.get("agent_ok") is False and reason) or reason.startswith(_FAILURES):
         return {"failure": reason}
     hard = row.get("hard", 0)
     return {
