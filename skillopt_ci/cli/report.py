@@ -70,9 +70,7 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
         return
     evidence = page_evidence(open_reader(settings), settings.redact)
     page = build_page(evidence)
-    file = settings.cwd / output
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, page)
+    write_atomically(settings.cwd / output, page)
     size = len(page.encode())
     if settings.json or settings.verbosity >= 0:
         settings.tell(

@@ -175,6 +175,8 @@ def test_a_file_that_exists_is_replaced_only_by_force(cli, tmp_path):
     done = cli(tmp_path, "import", "rows.json")
     assert (done.code, "tasks/test.jsonl exists" in done.err) == (2, True)
     assert [one.name for one in (tmp_path / "tasks").iterdir()] == ["test.jsonl"]
+    done = cli(tmp_path, "import", "rows.json", "--to", "rows.json")
+    assert (done.code, "rows.json/train.jsonl cannot be written: Not a" in done.err) == (2, True)
     assert cli(tmp_path, "import", "rows.json", "--force").code == 0
     assert len(tasks(tmp_path)) == 8
 

@@ -354,6 +354,8 @@ def test_a_folder_in_use_is_left_as_it_is(tmp_path):
     with pytest.raises(UsageError, match="nothing was written"):
         make_repository(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["skillopt.yaml"]
+    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
+        make_repository(tmp_path / "skillopt.yaml")
 
 
 def test_the_example_starts_from_one_clean_commit(tmp_path, git):

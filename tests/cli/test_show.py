@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import re
 import stat
 import subprocess
@@ -302,9 +303,34 @@ def test_it_is_written_to_a_file_that_keeps_its_mode(cli, done, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_place_that_cannot_be_written_is_named(cli, done, tmp_path):
-    result = cli(done, "best", "--output", tmp_path / "absent" / "SKILL.md")
-    assert (result.code, "cannot be written" in result.err) == (ExitCode.USAGE, True)
+def test_a_place_that_cannot_be_written_is_named(cli, done):
+    for place in ("skillopt.yaml/SKILL.md", "skillopt.yaml/a/SKILL.md", ".git", "/"):
+        result = cli(done, "best", "--output", place)
+        assert (result.code, "cannot be written: " in result.err) == (ExitCode.USAGE, True)
+
+
+def test_links_and_pipes_stay_and_the_mode_is_the_users(cli, done, tmp_path):
+    for link in ("link", "new"):
+        (tmp_path / link).symlink_to(f"far/{link}.md")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "link.md").touch()
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    before = os.umask(0o077)
+    try:
+        for name in ("link", "new", "pipe", "absent/plain"):
+            assert cli(done, "best", "--output", tmp_path / name).code == 0
+    finally:
+        os.umask(before)
+    text = cli(done, "best").out.encode()
+    assert os.read(reader, 100_000) == text
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "new").is_symlink()
+    files = [tmp_path / name for name in ("far/link.md", "far/new.md", "absent/plain")]
+    assert [file.read_bytes() for file in files] == [text] * 3
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files[1:]] == [0o600, 0o600]
 
 
 def test_programs_get_it_with_its_score(cli, done, git):
