@@ -32,11 +32,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A reason to refuse a task file; ``line`` counts from 1, None if it concerns no line."""
+    """A reason to refuse a task file; ``line`` counts from 1, None if it concerns no line.
+
+    What follows the problem that ``is_last`` could not be read.
+    """
 
     file: Path | None
     line: int | None
     message: str
+    is_last: bool = False
 
     def __str__(self) -> str:
         return f"{location(self.file, self.line)}: {self.message}"
@@ -102,7 +106,7 @@ def read_records(file: Path) -> Iterator[Record | Problem]:
             else:
                 yield found
     except TaskFileError as error:
-        yield Problem(file, error.line, error.message)
+        yield Problem(file, error.line, error.message, is_last=True)
 
 
 def _json_records(source: SourceText) -> Iterator[Record]:
@@ -136,6 +140,7 @@ def _jsonl_records(source: SourceText) -> Iterator[Record | Problem]:
 
 
 def _csv_records(source: SourceText) -> Iterator[Record | Problem]:
+    csv.field_size_limit(len(source.text))  # no cell is too long
     rows = csv.reader(io.StringIO(source.text, newline=""), strict=True)
     line = 1
     try:
