@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -40,8 +41,9 @@ from skillopt_ci.cli.scaffold import (
 )
 from skillopt_ci.cli.train import print_finish, print_outcome, train_to_end
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.loading import load, run_names
+from skillopt_ci.config.loading import load, run_names, validate
 from skillopt_ci.config.models import PROVIDERS, Preset, ProviderName
+from skillopt_ci.config.yaml import Mark, parse_yaml
 from skillopt_ci.demo import write_example
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.git.process import Git
@@ -103,6 +105,7 @@ def init_command(
             root, decide, _free(usual, names), trained, look=ask_server(settings.environ)
         )
         files = scaffold(choices, config.name)
+        validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
     place, keys = repository or root.resolve(), list[str]()
     written = write_new(root, files)
     if github:
@@ -158,6 +161,13 @@ def run_name(text: str) -> str:
         raise click.BadParameter(
             f"--run: {text!r} is not made of letters, digits, '.', '_' and '-'"
         ) from None
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        # not shown: it may be the key
+        raise click.BadParameter("--api-key-env: expected the name of a variable that has the key")
+    return name
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
@@ -239,7 +249,8 @@ def choose(
         place["base_url"] = address = decide("base_url", "Root of the API", preset.base_url)
         question = f"Environment variable that holds the key, or {_NO_KEY}"
         default = _NO_KEY if preset.key_optional or not preset.key else preset.key
-        if (variable := decide("api_key_env", question, default)) != _NO_KEY:
+        variable = _variable(decide("api_key_env", question, default, _variable))
+        if variable != _NO_KEY:
             place["api_key_env"] = variable
         if look is not None and provider != "azure":  # which lists models, not deployments
             there = look(preset, address, variable)

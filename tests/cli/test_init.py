@@ -30,6 +30,7 @@ from skillopt_ci.git.process import Git
 
 pytestmark = pytest.mark.integration
 
+OWN = ["--target-model", "small", "--optimizer-model", "large"]
 KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model", "api_key_env"]
 
 
@@ -101,12 +102,16 @@ def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
         (["--provider", "compatible"], "give --base-url"),
         (["--run", "a b"], "'a b' is not made of letters"),
         (["--provider", "opena"], "'opena' is not one of"),
+        (["-y", "--api-key-env", "sk-proj-x"], "expected the name of a variable"),
+        (["-y", "--provider", "compatible", "--base-url", "x", *OWN], "base_url: expected an addr"),
     ],
 )
 def test_what_cannot_be_written_down_is_refused(words, message, tmp_path):
     result = init(tmp_path, *words)
-    assert isinstance(result.exception, click.UsageError)
-    assert message in result.exception.format_message()
+    assert isinstance(result.exception, click.UsageError | UsageError)
+    told = f"{result.exception} {result.output}"
+    assert message in told
+    assert "sk-proj" not in told
     assert list(tmp_path.iterdir()) == []
 
 
