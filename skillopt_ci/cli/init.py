@@ -90,7 +90,8 @@ def init_command(
     config, root = settings.cwd / settings.config, (settings.cwd / settings.config).parent
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
-    repository = toplevel(root) if root.is_dir() else None
+    # the folder may have to be made
+    repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)
     if config.exists():
         _refuse_another(config, given)
@@ -116,7 +117,10 @@ def init_command(
         files |= workflow
     steps = _next_steps(settings, choices, repository, github=github)
     if github:
-        steps[-1:] = _github_steps(place, keys, pages=pages)
+        if WORKFLOW not in written:
+            known = f"{WORKFLOW}, which was there already,"
+            steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
+        steps[-1:] = _github_steps(settings, place, keys, pages=pages)
     code = _tell(settings, "", written, files, steps)
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
@@ -132,7 +136,7 @@ def init_command(
 def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[str]]:
     if repository is None:
         return [], []
-    runs = survey(root)[1]
+    runs = survey(root if root.is_dir() else repository)[1]
     skills = [os.path.relpath(repository / one.skill, root.resolve()) for one in runs]
     return [one.run for one in runs], skills
 
@@ -302,20 +306,23 @@ def _next_steps(
     ]
 
 
-def _github_steps(place: Path, keys: Iterable[str], *, pages: bool) -> Iterator[str]:
+def _github_steps(
+    settings: Globals, place: Path, keys: Iterable[str], *, pages: bool
+) -> Iterator[str]:
     # `gh` puts in owner and repository itself
     if not Git(place).attempt("remote").text:
         yield f"gh repo create --private --source {shlex.quote(str(place))}"
     for key in keys:
         yield f"gh secret set {key}"
-    settings = "gh api -X PUT repos/{owner}/{repo}/actions/permissions/workflow"
-    allow = f"{settings} -F can_approve_pull_request_reviews=true"
+    allow = "gh api -X PUT repos/{owner}/{repo}/actions/permissions/workflow"
+    allow += " -F can_approve_pull_request_reviews=true"
     yield f"Let Actions open pull requests:\n     {allow}"
     if pages:
         site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
         yield f"Let Actions publish the site:\n     {site}"
     yield "git push --set-upstream origin HEAD"
-    yield "GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github"
+    same = replace(settings, run=None).same_run
+    yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
     run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
     yield f"The push started the first step, the schedule goes on. For another one now:\n     {run}"
 
