@@ -71,6 +71,14 @@ def test_nothing_left_is_exit_code_3(cli, trained):
     assert done.err.endswith("Nothing left to do: all epochs are trained.\n")
 
 
+@pytest.mark.parametrize("words", ["step", "step --until-candidate", "run"])
+def test_a_score_after_the_last_step_is_something_done(cli, done, words):
+    assert cli(done, "revert", "1").code == 0
+    scored = cli(done, *words.split())
+    assert (scored.code, "Measured again: step 1 taken back\n" in scored.out) == (0, True)
+    assert cli(done, *words.split()).code == 3
+
+
 def test_a_budget_is_exit_code_4_and_what_was_paid_for_is_kept(cli, fresh):
     whole = cli(fresh, "step", "--json", "-o", "budget.step.calls=20")
     assert whole.code == 4
