@@ -102,7 +102,7 @@ def step_command(
         told = f"Step {step}: the candidate waits to be measured."
         settings.tell({**facts, "cost_usd": cost}, told)
     elif not outcomes and not _recorded(run, before, settings):
-        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
+        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
 
 
 def _recorded(run: Run, before: str, settings: Globals) -> bool:
@@ -149,7 +149,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     if finished is not None:
         print_finish(finished, settings)
     elif not outcomes and not _recorded(run, before, settings):
-        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
+        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
     if settings.verbosity >= 0:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
@@ -189,7 +189,7 @@ def finish_command(settings: Globals) -> None:
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(patiently(run, lambda: finish(run)))
     if outcome is None:
-        nothing_to_do("Nothing left to do: the run is finished.")
+        nothing_to_do("Nothing left to do: the run is finished.", settings)
     if settings.json:
         summary = outcome.summary.model_dump(mode="json")
         print_json({**summary, "commit": outcome.commit, "seconds": round(outcome.seconds, 3)})
@@ -218,7 +218,7 @@ def slow_update_command(settings: Globals) -> None:
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(advance(run, only_epoch_end=True))
     if outcome is None:
-        nothing_to_do("Nothing to do: no epoch's end is due.")
+        nothing_to_do("Nothing to do: no epoch's end is due.", settings)
     print_outcome(outcome, settings)
 
 
@@ -250,7 +250,7 @@ def revert_command(settings: Globals, what: str) -> None:
         commit = take_back(run, checkout, step, place.verdict, by, edit)
     if commit is None:
         left = "that rule" if edit else f"step {step}"
-        nothing_to_do(f"Nothing to do: nothing of {left} is left in the skill.")
+        nothing_to_do(f"Nothing to do: nothing of {left} is left in the skill.", settings)
     one = f"A rule of step {step}" if edit else f"Step {step}"
     told = f"{one} is taken back. The next step scores the skill again and knows of it."
     done = {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0}
@@ -406,7 +406,7 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     with opened(settings) as run:
         outlook = look_ahead(run)
         if outlook is None:
-            nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
+            nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
         done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
     used = "calls=usage.calls tokens=usage.tokens cost_usd=usage.cost_usd"
     errors = plural(done.errors, "attempt")
