@@ -174,7 +174,8 @@ def with_skill_file(config: Config, file: Path, root: Path) -> Config:
 
 KeyPath = tuple[str | int, ...]
 
-_SECRET = re.compile(r"(^|_)(key|token|secret|password)(_env)?$", re.IGNORECASE)
+_NAMES = "key|token|secret|password|authorization|cookie|headers"
+_SECRET = re.compile(rf"(^|[_-])({_NAMES})(_env)?$", re.IGNORECASE)
 _LONGEST_SHOWN = 60
 _EXPECTED = {
     "string_type": "text",
