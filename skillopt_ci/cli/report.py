@@ -266,6 +266,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     report: _LiveReport
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # browsers give requests up
+            super().handle()
+
     def do_GET(self) -> None:
         status, kind, body = HTTPStatus.OK, "text/plain", b""
         try:
