@@ -87,7 +87,8 @@ def init_command(
     """
     if pages and not github:
         raise click.UsageError("--pages belongs to --github: its workflow publishes the report.")
-    config, root = settings.cwd / settings.config, (settings.cwd / settings.config).parent
+    config = settings.cwd / settings.config
+    root = Path(os.path.realpath(config.parent))
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
     # the folder may have to be made
@@ -95,19 +96,19 @@ def init_command(
     names, trained = _known_runs(root, repository)
     if config.exists():
         _refuse_another(config, given)
-        first = load(config, run=run_names(config)[0]).config
+        first = load(config, run=next(iter(run_names(config)), None)).config
         key = {"api_key_env": first.model.target.key_variable}
         choices, files = Choices(first.run, first.skill, key, {}), {config.name: ""}
     else:
         own_name = config.name.partition(".")[0]
-        usual = root.resolve().name if own_name == "skillopt" else own_name
+        usual = root.name if own_name == "skillopt" else own_name
         decide = decider(given, asking=asking)
         choices = choose(
             root, decide, _free(usual, names), trained, look=ask_server(settings.environ)
         )
         files = scaffold(choices, config.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
-    place, keys = repository or root.resolve(), list[str]()
+    place, keys = repository or root, list[str]()
     written = write_new(root, files)
     if github:
         models = [load(config, run=name).config.model for name in run_names(config)]
@@ -137,8 +138,9 @@ def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[st
     if repository is None:
         return [], []
     runs = survey(root if root.is_dir() else repository)[1]
-    skills = [os.path.relpath(repository / one.skill, root.resolve()) for one in runs]
-    return [one.run for one in runs], skills
+    return [one.run for one in runs], [
+        os.path.relpath(repository / one.skill, root) for one in runs
+    ]
 
 
 def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
@@ -393,8 +395,8 @@ def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> N
     The repository is made in FOLDER, or in a new temporary folder. It ends with the score on tasks
     that training never saw, and the run's report. With -v, steps are shown as `run` shows them.
     """
-    target = settings.cwd / (folder or tempfile.mkdtemp(prefix="skillopt-quickstart-"))
-    target = target.resolve()
+    named = folder or tempfile.mkdtemp(prefix="skillopt-quickstart-")
+    target = Path(os.path.realpath(settings.cwd / named))
     make_repository(target)
     # a line for each step, unless more is asked for
     inside = replace(settings, config=target / "skillopt.yaml", verbosity=settings.verbosity - 1)

@@ -50,7 +50,7 @@ def read_layers(file: Path) -> tuple[Node, ...]:
     chain: list[Path] = []
     mark = Mark(file)
     while True:
-        if file.resolve() in [seen.resolve() for seen in chain]:
+        if os.path.realpath(file) in map(os.path.realpath, chain):
             names = " → ".join(map(str, [*chain, file]))
             raise _invalid_base(mark, f"these files build on each other in a circle: {names}")
         chain.append(file)

@@ -76,6 +76,11 @@ def test_existing_files_are_left_and_listed(tmp_path):
     assert (again.return_value, "wrote" in again.output) == (3, False)
 
 
+def test_an_empty_configuration_is_refused(tmp_path):
+    (tmp_path / "skillopt.yaml").touch()
+    assert "run: missing" in str(init(tmp_path, "-y").exception)
+
+
 def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path):
     init(tmp_path)
     assert "init -c NAME.skillopt.yaml" in init(tmp_path).output
