@@ -459,6 +459,6 @@ def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
             ("cost_usd", limits.cost_usd, dollars[1] + (used.cost_usd or 0.0)),
         )
         for name, limit, need in needs:
-            if limit is not None and need > limit:
+            if part.stages and limit is not None and need > limit:
                 about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
                 yield f"budget.{scope}.{name} is {limit:,}, and about {about} will be needed"
