@@ -157,11 +157,12 @@ def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[st
             "gate": gate or known("evaluation.gate.policy"),
         },
     )
-    batch = known("train.batch_size")
+    size = state.basis.train_size if state.basis else 0
+    batch = (known("train.batch_size") or 0) * (known("train.accumulation") or 1)
     yield (
         "Tasks",
         {
-            "train": state.basis and f"{state.basis.train_size}, {batch} a step",
+            "train": size and f"{size}, {min(batch, size)} a step",
             "selection": state.current.measurement.n,
             "test": tested.n if tested else "",
             "scorer": known("scorer.type"),
