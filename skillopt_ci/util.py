@@ -85,9 +85,8 @@ def write_atomically(file: Path, text: str) -> None:
                     temporary.chmod(target.stat().st_mode)
                 stream.write(text)
             temporary.replace(target)
-        except BaseException:
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
     except OSError as error:
         # a file where a folder should be is called an existing file by mkdir
         known = os.strerror(errno.ENOTDIR) if isinstance(error, FileExistsError) else error.strerror

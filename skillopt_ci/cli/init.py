@@ -103,9 +103,8 @@ def init_command(
         own_name = config.name.partition(".")[0]
         usual = root.name if own_name == "skillopt" else own_name
         decide = decider(given, asking=asking)
-        choices = choose(
-            root, decide, _free(usual, names), trained, look=ask_server(settings.environ)
-        )
+        look = ask_server(settings.environ)
+        choices = choose(root, decide, _free(usual, names), trained, look=look)
         files = scaffold(choices, config.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
     place, keys = repository or root, list[str]()
@@ -121,7 +120,8 @@ def init_command(
         if WORKFLOW not in written:
             known = f"{WORKFLOW}, which was there already,"
             steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
-        steps[-1:] = _github_steps(settings, place, keys, pages=pages)
+        same = replace(settings, run=None).same_run
+        steps[-1:] = _github_steps(place, keys, same, pages=pages)
     code = _tell(settings, "", written, files, steps)
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
@@ -138,9 +138,8 @@ def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[st
     if repository is None:
         return [], []
     runs = survey(root if root.is_dir() else repository)[1]
-    return [one.run for one in runs], [
-        os.path.relpath(repository / one.skill, root) for one in runs
-    ]
+    skills = [os.path.relpath(repository / one.skill, root) for one in runs]
+    return [one.run for one in runs], skills
 
 
 def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
@@ -170,8 +169,7 @@ def run_name(text: str) -> str:
 
 
 def _variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        # not shown: it may be the key
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # not shown: it may be the key
         raise click.BadParameter("--api-key-env: expected the name of a variable that has the key")
     return name
 
@@ -255,8 +253,7 @@ def choose(
         place["base_url"] = address = decide("base_url", "Root of the API", preset.base_url)
         question = f"Environment variable that holds the key, or {_NO_KEY}"
         default = _NO_KEY if preset.key_optional or not preset.key else preset.key
-        variable = _variable(decide("api_key_env", question, default, _variable))
-        if variable != _NO_KEY:
+        if (variable := _variable(decide("api_key_env", question, default, _variable))) != _NO_KEY:
             place["api_key_env"] = variable
         if look is not None and provider != "azure":  # which lists models, not deployments
             there = look(preset, address, variable)
@@ -308,9 +305,7 @@ def _next_steps(
     ]
 
 
-def _github_steps(
-    settings: Globals, place: Path, keys: Iterable[str], *, pages: bool
-) -> Iterator[str]:
+def _github_steps(place: Path, keys: Iterable[str], same: str, *, pages: bool) -> Iterator[str]:
     # `gh` puts in owner and repository itself
     if not Git(place).attempt("remote").text:
         yield f"gh repo create --private --source {shlex.quote(str(place))}"
@@ -323,7 +318,6 @@ def _github_steps(
         site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
         yield f"Let Actions publish the site:\n     {site}"
     yield "git push --set-upstream origin HEAD"
-    same = replace(settings, run=None).same_run
     yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
     run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
     yield f"The push started the first step, the schedule goes on. For another one now:\n     {run}"

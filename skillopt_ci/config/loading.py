@@ -174,8 +174,7 @@ def with_skill_file(config: Config, file: Path, root: Path) -> Config:
 
 KeyPath = tuple[str | int, ...]
 
-_NAMES = "key|token|secret|password|authorization|cookie|headers"
-_SECRET = re.compile(rf"(^|[_-])({_NAMES})(_env)?$", re.IGNORECASE)
+_SECRET = re.compile(r"(?i)(^|[_-])(key|token|secret|password|auth\w+|cookie|headers)(_env)?$")
 _LONGEST_SHOWN = 60
 _EXPECTED = {
     "string_type": "text",

@@ -187,18 +187,8 @@ def _template() -> Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    shown = (
-        score,
-        score_text,
-        interval,
-        plural,
-        cost_text,
-        section_name,
-        say.failures,
-        say.edit_evidence,
-        say.edit_fate,
-    )
-    told = (say.effect_text, say.gist, wishes, diff_rows, effect_kind)
+    shown = (score, score_text, interval, plural, cost_text, section_name, wishes, diff_rows)
+    told = (say.failures, say.edit_evidence, say.edit_fate, say.effect_text, say.gist, effect_kind)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment.get_template("page.html")
 

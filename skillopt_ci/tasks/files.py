@@ -32,15 +32,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A reason to refuse a task file; ``line`` counts from 1, None if it concerns no line.
-
-    What follows the problem that ``is_last`` could not be read.
-    """
+    """A reason to refuse a task file; ``line`` counts from 1, None if it concerns no line."""
 
     file: Path | None
     line: int | None
     message: str
-    is_last: bool = False
+    is_last: bool = False  # what follows it could not be read
 
     def __str__(self) -> str:
         return f"{location(self.file, self.line)}: {self.message}"
