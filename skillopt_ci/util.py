@@ -12,7 +12,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
@@ -69,19 +68,29 @@ def stray_character(key: str, *, allowed: str = "") -> str:
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """Write ``text`` completely or not at all. Raises :class:`UsageError`."""
+    """Write ``text`` completely or not at all, making folders. Raises :class:`UsageError`.
+
+    A link stays one: what it leads to is written. So is a pipe or device, instead of replaced.
+    """
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        if file.exists() and not file.is_file():
+            file.write_text(text, encoding="utf-8", newline="")
+            return
+        target = Path(os.path.realpath(file))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+            with temporary.open("x", encoding="utf-8", newline="") as stream:
+                if target.exists():
+                    temporary.chmod(target.stat().st_mode)
                 stream.write(text)
-            Path(temporary).chmod(file.stat().st_mode if file.exists() else 0o644)
-            Path(temporary).replace(file)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+        # a file where a folder should be is called an existing file by mkdir
+        known = os.strerror(errno.ENOTDIR) if isinstance(error, FileExistsError) else error.strerror
+        raise UsageError(f"{file} cannot be written: {known}.") from error
 
 
 def pick(source: object, names: str) -> dict[str, object]:

@@ -144,6 +144,8 @@ def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | Non
     results: list[Result] = []
 
     def take(result: Result) -> None:
+        if "exit_code" in result:  # no result, but why there is none
+            return
         results.append(result)
         if on_result is not None:
             on_result(result)

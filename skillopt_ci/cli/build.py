@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from glob import escape
 from pathlib import Path
 
 from skillopt_ci.cli.console import build_observer
@@ -50,7 +51,9 @@ def load_configured(settings: Globals) -> Loaded:
     if file.exists():
         return load(file, settings.overrides, settings.environ, settings.run, cwd)
     hint = "Write one with `skillopt-ci init`, or name yours with --config."
-    if near := [one for above in ("", "*/", "*/*/") for one in cwd.glob(f"{above}{file.name}")]:
+    if near := [
+        one for above in ("", "*/", "*/*/") for one in cwd.glob(f"{above}{escape(file.name)}")
+    ]:
         hint = f"There is one elsewhere: --config {near[0].relative_to(cwd)}"
     raise ConfigError("there is no such file", file=file, hint=hint)
 

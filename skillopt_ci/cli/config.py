@@ -1,6 +1,7 @@
 """``skillopt-ci config`` and ``discover``: a configuration as understood, all of a repository."""
 
 import json
+import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -108,7 +109,8 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
 
 def _read_run(top: Path, config: str, name: str, cwd: Path) -> FoundRun:
     loaded = load(top / config, run=name, cwd=cwd)
-    skill, root = (loaded.root / loaded.config.skill).resolve(), top.resolve()
+    skill = Path(os.path.realpath(loaded.root / loaded.config.skill))
+    root = top.resolve()
     inside = skill.is_relative_to(root)
     return FoundRun(name, config, skill.relative_to(root).as_posix() if inside else str(skill))
 

@@ -46,7 +46,6 @@ def import_command(
     taken = [name for name in files if (settings.cwd / name).exists()]
     if taken and not force:
         raise UsageError(f"{taken[0]} exists.", hint="Choose another folder (--to), or --force.")
-    (settings.cwd / folder).mkdir(parents=True, exist_ok=True)
     for name, entries in files.items():
         lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
         write_atomically(settings.cwd / name, "".join(lines))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -40,8 +41,9 @@ from skillopt_ci.cli.scaffold import (
 )
 from skillopt_ci.cli.train import print_finish, print_outcome, train_to_end
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.loading import load, run_names
+from skillopt_ci.config.loading import load, run_names, validate
 from skillopt_ci.config.models import PROVIDERS, Preset, ProviderName
+from skillopt_ci.config.yaml import Mark, parse_yaml
 from skillopt_ci.demo import write_example
 from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.git.process import Git
@@ -85,25 +87,27 @@ def init_command(
     """
     if pages and not github:
         raise click.UsageError("--pages belongs to --github: its workflow publishes the report.")
-    config, root = settings.cwd / settings.config, (settings.cwd / settings.config).parent
+    config = settings.cwd / settings.config
+    root = Path(os.path.realpath(config.parent))
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
-    repository = toplevel(root) if root.is_dir() else None
+    # the folder may have to be made
+    repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)
     if config.exists():
         _refuse_another(config, given)
-        first = load(config, run=run_names(config)[0]).config
+        first = load(config, run=next(iter(run_names(config)), None)).config
         key = {"api_key_env": first.model.target.key_variable}
         choices, files = Choices(first.run, first.skill, key, {}), {config.name: ""}
     else:
         own_name = config.name.partition(".")[0]
-        usual = root.resolve().name if own_name == "skillopt" else own_name
+        usual = root.name if own_name == "skillopt" else own_name
         decide = decider(given, asking=asking)
-        choices = choose(
-            root, decide, _free(usual, names), trained, look=ask_server(settings.environ)
-        )
+        look = ask_server(settings.environ)
+        choices = choose(root, decide, _free(usual, names), trained, look=look)
         files = scaffold(choices, config.name)
-    place, keys = repository or root.resolve(), list[str]()
+        validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
+    place, keys = repository or root, list[str]()
     written = write_new(root, files)
     if github:
         models = [load(config, run=name).config.model for name in run_names(config)]
@@ -113,7 +117,11 @@ def init_command(
         files |= workflow
     steps = _next_steps(settings, choices, repository, github=github)
     if github:
-        steps[-1:] = _github_steps(place, keys, pages=pages)
+        if WORKFLOW not in written:
+            known = f"{WORKFLOW}, which was there already,"
+            steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
+        same = replace(settings, run=None).same_run
+        steps[-1:] = _github_steps(place, keys, same, pages=pages)
     code = _tell(settings, "", written, files, steps)
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
@@ -129,8 +137,8 @@ def init_command(
 def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[str]]:
     if repository is None:
         return [], []
-    runs = survey(root)[1]
-    skills = [os.path.relpath(repository / one.skill, root.resolve()) for one in runs]
+    runs = survey(root if root.is_dir() else repository)[1]
+    skills = [os.path.relpath(repository / one.skill, root) for one in runs]
     return [one.run for one in runs], skills
 
 
@@ -158,6 +166,12 @@ def run_name(text: str) -> str:
         raise click.BadParameter(
             f"--run: {text!r} is not made of letters, digits, '.', '_' and '-'"
         ) from None
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # not shown: it may be the key
+        raise click.BadParameter("--api-key-env: expected the name of a variable that has the key")
+    return name
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
@@ -239,7 +253,7 @@ def choose(
         place["base_url"] = address = decide("base_url", "Root of the API", preset.base_url)
         question = f"Environment variable that holds the key, or {_NO_KEY}"
         default = _NO_KEY if preset.key_optional or not preset.key else preset.key
-        if (variable := decide("api_key_env", question, default)) != _NO_KEY:
+        if (variable := _variable(decide("api_key_env", question, default, _variable))) != _NO_KEY:
             place["api_key_env"] = variable
         if look is not None and provider != "azure":  # which lists models, not deployments
             there = look(preset, address, variable)
@@ -291,20 +305,20 @@ def _next_steps(
     ]
 
 
-def _github_steps(place: Path, keys: Iterable[str], *, pages: bool) -> Iterator[str]:
+def _github_steps(place: Path, keys: Iterable[str], same: str, *, pages: bool) -> Iterator[str]:
     # `gh` puts in owner and repository itself
     if not Git(place).attempt("remote").text:
         yield f"gh repo create --private --source {shlex.quote(str(place))}"
     for key in keys:
         yield f"gh secret set {key}"
-    settings = "gh api -X PUT repos/{owner}/{repo}/actions/permissions/workflow"
-    allow = f"{settings} -F can_approve_pull_request_reviews=true"
+    allow = "gh api -X PUT repos/{owner}/{repo}/actions/permissions/workflow"
+    allow += " -F can_approve_pull_request_reviews=true"
     yield f"Let Actions open pull requests:\n     {allow}"
     if pages:
         site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
         yield f"Let Actions publish the site:\n     {site}"
     yield "git push --set-upstream origin HEAD"
-    yield "GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github"
+    yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
     run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
     yield f"The push started the first step, the schedule goes on. For another one now:\n     {run}"
 
@@ -375,8 +389,8 @@ def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> N
     The repository is made in FOLDER, or in a new temporary folder. It ends with the score on tasks
     that training never saw, and the run's report. With -v, steps are shown as `run` shows them.
     """
-    target = settings.cwd / (folder or tempfile.mkdtemp(prefix="skillopt-quickstart-"))
-    target = target.resolve()
+    named = folder or tempfile.mkdtemp(prefix="skillopt-quickstart-")
+    target = Path(os.path.realpath(settings.cwd / named))
     make_repository(target)
     # a line for each step, unless more is asked for
     inside = replace(settings, config=target / "skillopt.yaml", verbosity=settings.verbosity - 1)

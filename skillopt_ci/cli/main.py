@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem, shell_complete
 from skillopt_ci import __version__
 from skillopt_ci.cli.options import Globals, command, wants_colour, wrapped
 from skillopt_ci.confinement import close_process
-from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.errors import ExitCode, SkilloptError, UsageError
 from skillopt_ci.redaction import Redact, RedactedStream, unchanged
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.util import lasting_import, nearest
@@ -232,7 +232,12 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
         close_process()
     open_streams()
     words = list(sys.argv[1:] if args is None else args)
-    settings = Globals.of_process()
+    try:
+        settings = Globals.of_process()
+    except FileNotFoundError:
+        gone = UsageError("this folder is gone", hint="Change to one that is there.")
+        tell(describe(gone, words), as_json="--json" in words, environ=os.environ)
+        return ExitCode.USAGE
     if shell := settings.environ.get(_COMPLETION):
         return shell_complete(group, {"obj": settings}, "skillopt-ci", _COMPLETION, shell)
     with redacted_streams(settings.redact):

@@ -168,9 +168,12 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value))
 
 
-def nothing_to_do(text: str) -> NoReturn:
-    """End the command, saying why on standard error."""
+def nothing_to_do(text: str, settings: Globals | None = None) -> NoReturn:
+    """End the command, saying why on standard error, and in JSON if ``settings`` ask for it."""
     click.echo(text, err=True)
+    if settings is not None and settings.json:
+        error = {"type": "NothingToDo", "message": text, "hint": ""}
+        print_json({"error": error, "exit_code": ExitCode.NOTHING_TO_DO})
     raise click.exceptions.Exit(ExitCode.NOTHING_TO_DO)
 
 

@@ -30,6 +30,7 @@ from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import plural, score
 from skillopt_ci.util import write_atomically
 
@@ -70,9 +71,7 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
         return
     evidence = page_evidence(open_reader(settings), settings.redact)
     page = build_page(evidence)
-    file = settings.cwd / output
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, page)
+    write_atomically(settings.cwd / output, page)
     size = len(page.encode())
     if settings.json or settings.verbosity >= 0:
         settings.tell(
@@ -114,9 +113,13 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     run = gather(reader)
     attempts, count = recorded_attempts(reader, run, redact)
     log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
+    versions, skill = [*_versions(run)], reader.read(reader.skill_path) or ""
+    if edited := sha256(skill) != run.state.current.sha256:
+        versions.append(Version("changed since, not scored yet", skill))
     return Evidence(
         run=run,
-        versions=tuple(_versions(run)),
+        versions=tuple(versions),
+        edited=edited,
         candidates=dict(_candidates(run)),
         meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
         attempts=attempts,
@@ -262,6 +265,10 @@ class _LiveReport:
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     report: _LiveReport
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # browsers give requests up
+            super().handle()
 
     def do_GET(self) -> None:
         status, kind, body = HTTPStatus.OK, "text/plain", b""

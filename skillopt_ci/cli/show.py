@@ -71,8 +71,11 @@ def status_command(settings: Globals) -> None:
             what = f"end of epoch {trailers.get('Skillopt-Epoch', '?')}"
     summary = reader.folder.read_summary(reader.read)
     run = RunView(reader.state, reader.history, summary=summary, commit=reader.commit)
+    skill = reader.read(reader.skill_path)
+    edited = skill is not None and sha256(skill) != reader.state.current.sha256
     if settings.json:
         next_work = {
+            "unscored": edited,
             "steps": coming and coming.total,
             "in_flight": {"what": what, "commit": commit} if what else None,
             "next": coming and ("verdict" if what else coming.work),
@@ -84,8 +87,6 @@ def status_command(settings: Globals) -> None:
     rows = []
     if at_work:
         rows.append(("at work", "another skillopt-ci is training this run in this clone now"))
-    skill = reader.read(reader.skill_path)
-    edited = skill is not None and sha256(skill) != reader.state.current.sha256
     why = (
         "of which a part was taken back"
         if taken_back(reader.history)

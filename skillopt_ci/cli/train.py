@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,6 +21,7 @@ from skillopt_ci.cli.read import RunReader, step_places
 from skillopt_ci.config.config import Budget, Limits
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.estimate.estimate import Estimate, estimate
+from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.ledger.records import Decision
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import summary_rows
@@ -32,7 +34,7 @@ from skillopt_ci.report.terminal import (
     title,
 )
 from skillopt_ci.report.view import StepPlace, event_view
-from skillopt_ci.report.words import arrow, boundary_verdict, quoted, rules, usage_text
+from skillopt_ci.report.words import arrow, boundary_verdict, event_name, quoted, rules, usage_text
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
@@ -92,15 +94,26 @@ def step_command(
     with opened(settings, notes=notes, locked=True) as run:
         if rollouts:
             take_over(run, [settings.cwd / file for file in rollouts])
-        tell = _teller(outcomes, settings)
+        tell, before = _teller(outcomes, settings), newest(run.ledger)
         found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
     if isinstance(found, Candidate):
         step, cost = found.record.step, found.record.usage.cost_usd
         facts = {"kind": "candidate", "step": step, "candidate": found.commit or ""}
         told = f"Step {step}: the candidate waits to be measured."
         settings.tell({**facts, "cost_usd": cost}, told)
-    elif not outcomes:
-        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
+    elif not outcomes and not _recorded(run, before, settings):
+        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
+
+
+def _recorded(run: Run, before: str, settings: Globals) -> bool:
+    """Tell what was recorded since the commit ``before``, if anything."""
+    after = newest(run.ledger)
+    old, new = (run.folder.read_history(partial(run.ledger.read, one)) for one in (before, after))
+    facts = "kind step epoch action score_before score_after tasks cost_usd=usage.cost_usd"
+    for entry in new[len(old) :]:
+        told = f"{event_name(entry)}: {one_line(entry.reason, 200)}"
+        settings.tell({**pick(entry, facts), "commit": after}, told)
+    return len(new) > len(old)
 
 
 async def _step(
@@ -131,11 +144,12 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     """
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
+        before = newest(run.ledger)
         finished = asyncio.run(train_to_end(run, _teller(outcomes, settings)))
     if finished is not None:
         print_finish(finished, settings)
-    elif not outcomes:
-        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
+    elif not outcomes and not _recorded(run, before, settings):
+        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
     if settings.verbosity >= 0:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
@@ -175,7 +189,7 @@ def finish_command(settings: Globals) -> None:
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(patiently(run, lambda: finish(run)))
     if outcome is None:
-        nothing_to_do("Nothing left to do: the run is finished.")
+        nothing_to_do("Nothing left to do: the run is finished.", settings)
     if settings.json:
         summary = outcome.summary.model_dump(mode="json")
         print_json({**summary, "commit": outcome.commit, "seconds": round(outcome.seconds, 3)})
@@ -204,7 +218,7 @@ def slow_update_command(settings: Globals) -> None:
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(advance(run, only_epoch_end=True))
     if outcome is None:
-        nothing_to_do("Nothing to do: no epoch's end is due.")
+        nothing_to_do("Nothing to do: no epoch's end is due.", settings)
     print_outcome(outcome, settings)
 
 
@@ -236,7 +250,7 @@ def revert_command(settings: Globals, what: str) -> None:
         commit = take_back(run, checkout, step, place.verdict, by, edit)
     if commit is None:
         left = "that rule" if edit else f"step {step}"
-        nothing_to_do(f"Nothing to do: nothing of {left} is left in the skill.")
+        nothing_to_do(f"Nothing to do: nothing of {left} is left in the skill.", settings)
     one = f"A rule of step {step}" if edit else f"Step {step}"
     told = f"{one} is taken back. The next step scores the skill again and knows of it."
     done = {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0}
@@ -392,7 +406,7 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     with opened(settings) as run:
         outlook = look_ahead(run)
         if outlook is None:
-            nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.")
+            nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
         done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
     used = "calls=usage.calls tokens=usage.tokens cost_usd=usage.cost_usd"
     errors = plural(done.errors, "attempt")
@@ -445,6 +459,6 @@ def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
             ("cost_usd", limits.cost_usd, dollars[1] + (used.cost_usd or 0.0)),
         )
         for name, limit, need in needs:
-            if limit is not None and need > limit:
+            if part.stages and limit is not None and need > limit:
                 about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
                 yield f"budget.{scope}.{name} is {limit:,}, and about {about} will be needed"

@@ -50,7 +50,7 @@ def read_layers(file: Path) -> tuple[Node, ...]:
     chain: list[Path] = []
     mark = Mark(file)
     while True:
-        if file.resolve() in [seen.resolve() for seen in chain]:
+        if os.path.realpath(file) in map(os.path.realpath, chain):
             names = " → ".join(map(str, [*chain, file]))
             raise _invalid_base(mark, f"these files build on each other in a circle: {names}")
         chain.append(file)
@@ -174,7 +174,7 @@ def with_skill_file(config: Config, file: Path, root: Path) -> Config:
 
 KeyPath = tuple[str | int, ...]
 
-_SECRET = re.compile(r"(^|_)(key|token|secret|password)(_env)?$", re.IGNORECASE)
+_SECRET = re.compile(r"(?i)(^|[_-])(key|token|secret|password|auth\w+|cookie|headers)(_env)?$")
 _LONGEST_SHOWN = 60
 _EXPECTED = {
     "string_type": "text",

@@ -27,6 +27,4 @@ def write_example(target: Path) -> None:
         )
     source = resources.files(__package__) / "files"
     for name in EXAMPLE_FILES:
-        file = target / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, source.joinpath(name).read_bytes().decode())
+        write_atomically(target / name, source.joinpath(name).read_bytes().decode())

@@ -28,7 +28,7 @@ from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import last_step, plan_step, sizes_of, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Checkout
+from skillopt_ci.training.state import Checkout, finished
 from skillopt_ci.training.update import update_mode
 
 #: For English text; code and other languages have fewer characters per token.
@@ -127,6 +127,8 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
         works += own
         of_epoch += own if plan.epoch == epoch else []
     prices = tariffs(config.model)
+    if works or not finished(checkout.history):
+        works += [_confirmation(run, state, works), forecast.finish()]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         calls = in_calls(joined(works), supposed.calls, situation.judged)
@@ -136,7 +138,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
     return Estimate(
         part("next step", [*begin, *steps[:1]] if steps else []),
         part(f"epoch {epoch}", of_epoch),
-        part("rest of the run", [*works, _confirmation(run, state, works), forecast.finish()]),
+        part("rest of the run", works),
         prices,
         _assumptions(supposed, prices, known=any(one.measured for one in sizes.values())),
     )

@@ -373,7 +373,6 @@ def export_answers(
 ) -> int:
     """Write :func:`answer_lines` to ``file`` atomically; return their number without header."""
     lines = answer_lines(cache, keys, further)
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, "\n".join([*lines, ""]))
     return len(lines) - 1
 

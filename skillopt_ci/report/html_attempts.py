@@ -118,12 +118,13 @@ class Shown:
     section: str
     what: str
     made_with: str
+    run: str
     change: Literal["broken", "fixed", ""] = ""
 
     @property
     def trace(self) -> str:
         one = self.attempt
-        words = ["skillopt-ci", "trace", one.task, "--stage", one.stage]
+        words = ["skillopt-ci", "trace", one.task, "--run", self.run, "--stage", one.stage]
         numbered = ["--attempt", str(one.attempt), "--skill", one.skill[:12], "--whole"]
         return shlex.join([*words, *numbered])
 
@@ -188,7 +189,7 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
         elif one.skill in made:
             made_with = f"the skill of {section_name(made[one.skill])}"
         what = _STAGES.get(one.stage, one.stage)
-        return Shown(name, one, section_of(one), what, made_with, change_of(one))
+        return Shown(name, one, section_of(one), what, made_with, run.state.run, change_of(one))
 
     rounds = zip_longest(*(filter(None, map(known.get, own)) for own in asked.values()))
     chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)

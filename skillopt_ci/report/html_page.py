@@ -40,11 +40,13 @@ class Evidence:
 
     ``candidates`` has the text before and after each candidate, by the anchor of its section,
     unless its commits are no longer reachable. ``attempts`` are some of the ``count`` attempts
-    recorded on this machine; ``dates`` are the days of the run's first and newest commit.
+    recorded on this machine; ``dates`` are the days of the run's first and newest commit. The last
+    version has no score if it is ``edited``.
     """
 
     run: RunView
     versions: tuple[Version, ...]
+    edited: bool = False
     candidates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     meta_skill: str = ""
     attempts: Recorded = field(default_factory=dict)
@@ -63,7 +65,7 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     found = tuple(passages([version.text for version in evidence.versions]))
     return _template().render(
         run=run,
-        results=tuple(_results(run)),
+        results=tuple(_results(run, edited=evidence.edited)),
         panel=tuple(_panel(run, evidence.dates)),
         curve=curve(run.history, {view.anchor: view.verdict for view in views}),
         history=[_event(run, entry) for entry in reversed(run.history)],
@@ -101,7 +103,7 @@ class Result(NamedTuple):
     told: tuple[str, ...]
 
 
-def _results(run: RunView) -> Iterator[Result]:
+def _results(run: RunView, *, edited: bool) -> Iterator[Result]:
     if (found := run.summary) is not None and found.best.test is not None:
         tested = (("at the start", found.initial.test), (found.best.origin, found.best.test))
         told = [f"{plural(found.best.test.n, 'task')} that no step of training looked at"]
@@ -114,6 +116,9 @@ def _results(run: RunView) -> Iterator[Result]:
         yield Result("Test", tuple(scores), tuple(told))
     current, best, origin = run.state.current, run.state.best, run.origin
     told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
+    if edited:
+        why = "a step was taken back" if run.unscored else "the skill was changed by hand"
+        told.append(f"{why} since: the next step scores the skill again")
     if best.measurement.score > current.measurement.score:
         kept = score_text(best.measurement.score, best.measurement.n)
         told.append(f"best so far: {kept} ({best.origin})")
@@ -152,11 +157,12 @@ def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[st
             "gate": gate or known("evaluation.gate.policy"),
         },
     )
-    batch = known("train.batch_size")
+    size = state.basis.train_size if state.basis else 0
+    batch = (known("train.batch_size") or 0) * (known("train.accumulation") or 1)
     yield (
         "Tasks",
         {
-            "train": state.basis and f"{state.basis.train_size}, {batch} a step",
+            "train": size and f"{size}, {min(batch, size)} a step",
             "selection": state.current.measurement.n,
             "test": tested.n if tested else "",
             "scorer": known("scorer.type"),
@@ -181,18 +187,8 @@ def _template() -> Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    shown = (
-        score,
-        score_text,
-        interval,
-        plural,
-        cost_text,
-        section_name,
-        say.failures,
-        say.edit_evidence,
-        say.edit_fate,
-    )
-    told = (say.effect_text, say.gist, wishes, diff_rows, effect_kind)
+    shown = (score, score_text, interval, plural, cost_text, section_name, wishes, diff_rows)
+    told = (say.failures, say.edit_evidence, say.edit_fate, say.effect_text, say.gist, effect_kind)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment.get_template("page.html")
 

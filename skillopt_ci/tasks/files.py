@@ -37,6 +37,7 @@ class Problem:
     file: Path | None
     line: int | None
     message: str
+    is_last: bool = False  # what follows it could not be read
 
     def __str__(self) -> str:
         return f"{location(self.file, self.line)}: {self.message}"
@@ -102,7 +103,7 @@ def read_records(file: Path) -> Iterator[Record | Problem]:
             else:
                 yield found
     except TaskFileError as error:
-        yield Problem(file, error.line, error.message)
+        yield Problem(file, error.line, error.message, is_last=True)
 
 
 def _json_records(source: SourceText) -> Iterator[Record]:
@@ -136,6 +137,7 @@ def _jsonl_records(source: SourceText) -> Iterator[Record | Problem]:
 
 
 def _csv_records(source: SourceText) -> Iterator[Record | Problem]:
+    csv.field_size_limit(len(source.text))  # no cell is too long
     rows = csv.reader(io.StringIO(source.text, newline=""), strict=True)
     line = 1
     try:

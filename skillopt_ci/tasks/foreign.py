@@ -11,7 +11,7 @@ import yaml
 
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.tasks.files import Record, read_records, read_source
+from skillopt_ci.tasks.files import Record, read_records, read_source, refuse
 from skillopt_ci.tasks.records import task_files, to_task
 from skillopt_ci.tasks.task import Task, content_key
 
@@ -174,6 +174,7 @@ def _asked(value: object, name: str, found: Foreign) -> Entry:
 def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     for number, record in enumerate(read_records(file), 1):
         if not isinstance(record, Record):
+            refuse([record] if record.is_last else [])
             found.lost.append(str(record))
             continue
         item = record.value.get("item")

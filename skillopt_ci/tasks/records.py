@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import os
 import re
 import string
 import unicodedata
@@ -124,7 +125,7 @@ def _checked(names: Iterable[str]) -> list[str]:
 
 
 def _inside(name: str, folder: Path) -> Path:
-    if not (folder / name).resolve().is_relative_to(folder.resolve()):
+    if not Path(os.path.realpath(folder / name)).is_relative_to(os.path.realpath(folder)):
         raise ValueError(f"{name!r} leads out of the task file's folder")
     return folder / name
 

@@ -175,8 +175,13 @@ def test_a_file_that_exists_is_replaced_only_by_force(cli, tmp_path):
     done = cli(tmp_path, "import", "rows.json")
     assert (done.code, "tasks/test.jsonl exists" in done.err) == (2, True)
     assert [one.name for one in (tmp_path / "tasks").iterdir()] == ["test.jsonl"]
+    done = cli(tmp_path, "import", "rows.json", "--to", "rows.json")
+    assert (done.code, "rows.json/train.jsonl cannot be written: Not a" in done.err) == (2, True)
     assert cli(tmp_path, "import", "rows.json", "--force").code == 0
     assert len(tasks(tmp_path)) == 8
+
+
+NINE = "".join(f"Say {n}.,y\n" for n in range(9))
 
 
 @pytest.mark.parametrize(
@@ -191,6 +196,7 @@ def test_a_file_that_exists_is_replaced_only_by_force(cli, tmp_path):
         ("a.json", "{", "a.json: cannot be read"),
         ("a.yaml", "run: x\n", "expected a list of tasks"),
         ("a.csv", "prompt,expected\nx,y\n", "leave nothing for"),
+        ("a.csv", f'prompt,expected\n{NINE}"p" q,y\n', "a.csv:11: invalid CSV"),
         ("a.json", {"evals": [{"prompt": 7, "expected_output": ["x"], "files": {}}]}, "leave"),
         ("a.json", [{"input": [1], "ideal": {}, "item": 3}], "leave nothing for"),
     ],

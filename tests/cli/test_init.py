@@ -30,6 +30,7 @@ from skillopt_ci.git.process import Git
 
 pytestmark = pytest.mark.integration
 
+OWN = ["--target-model", "small", "--optimizer-model", "large"]
 KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model", "api_key_env"]
 
 
@@ -75,6 +76,11 @@ def test_existing_files_are_left_and_listed(tmp_path):
     assert (again.return_value, "wrote" in again.output) == (3, False)
 
 
+def test_an_empty_configuration_is_refused(tmp_path):
+    (tmp_path / "skillopt.yaml").touch()
+    assert "run: missing" in str(init(tmp_path, "-y").exception)
+
+
 def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path):
     init(tmp_path)
     assert "init -c NAME.skillopt.yaml" in init(tmp_path).output
@@ -101,12 +107,16 @@ def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
         (["--provider", "compatible"], "give --base-url"),
         (["--run", "a b"], "'a b' is not made of letters"),
         (["--provider", "opena"], "'opena' is not one of"),
+        (["-y", "--api-key-env", "sk-proj-x"], "expected the name of a variable"),
+        (["-y", "--provider", "compatible", "--base-url", "x", *OWN], "base_url: expected an addr"),
     ],
 )
 def test_what_cannot_be_written_down_is_refused(words, message, tmp_path):
     result = init(tmp_path, *words)
-    assert isinstance(result.exception, click.UsageError)
-    assert message in result.exception.format_message()
+    assert isinstance(result.exception, click.UsageError | UsageError)
+    told = f"{result.exception} {result.output}"
+    assert message in told
+    assert "sk-proj" not in told
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,6 +211,10 @@ def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path):
         "gh workflow run skillopt.yml",
     ]
     assert "--pages belongs to --github" in str(init(tmp_path, "--pages").exception)
+    told = init(tmp_path, "--github", "-c", "new/skillopt.yaml").output
+    assert not (tmp_path / "new/.github").exists()
+    assert "skillopt-ci check --github -c new/skillopt.yaml\n" in told
+    assert "already, trains the run of new/skillopt.yaml too." in told
 
 
 def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path):
@@ -354,6 +368,8 @@ def test_a_folder_in_use_is_left_as_it_is(tmp_path):
     with pytest.raises(UsageError, match="nothing was written"):
         make_repository(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["skillopt.yaml"]
+    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
+        make_repository(tmp_path / "skillopt.yaml")
 
 
 def test_the_example_starts_from_one_clean_commit(tmp_path, git):

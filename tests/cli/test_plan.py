@@ -193,6 +193,13 @@ def test_a_trained_run_has_nothing_left_but_its_end(cli, trained):
     assert (found["step"]["stages"], found["rest"]["stages"]) == ([], [])
 
 
+def test_a_finished_run_has_nothing_left(cli, finished):
+    tested = ("-o", "evaluation.eval_test=true")
+    assert cli(finished, "estimate", "--json", *tested).json["rest"]["stages"] == []
+    more = cli(finished, "estimate", "--json", *tested, "-o", "train.num_epochs=2").json
+    assert more["rest"]["stages"][-1]["stage"] == "test"
+
+
 def test_a_budget_that_will_not_do_is_a_warning(cli, untrained):
     done = cli(untrained, "estimate", "-o", "budget.step.calls=3", "-o", "budget.run.tokens=10")
     assert done.code == 0

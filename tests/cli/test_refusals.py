@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.cli.main import main
+
 NOT_STARTED = "Run 'quickstart' has not started"
 NO_REPOSITORY = "not inside a git repository"
 
@@ -18,6 +20,7 @@ NO_REPOSITORY = "not inside a git repository"
         ("trained", "diff 9", "has no step 9: its steps are 1 to 2"),
         ("trained", "diff inital", "Did you mean 'initial'?"),
         ("trained", "status --config other.yaml", "other.yaml"),
+        ("trained", "config --config a**", "a**: there is no such file"),
         ("trained", "status --run nightly", "Run 'nightly' has not started"),
         ("untrained", "status", NOT_STARTED),
         ("untrained", "status", "skillopt-ci step"),
@@ -47,3 +50,25 @@ def test_what_cannot_work_is_told_with_its_remedy(cli, git, request, folder, wor
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert state() == before
+
+
+def test_links_that_lead_to_each_other_are_told(cli, fresh, edit):
+    for link in ("loop", "tasks/loop"):
+        (fresh / link).symlink_to("loop")
+    (fresh / "b.yaml").write_text("_base_: loop\n", encoding="utf-8")
+    with (fresh / "tasks/train.jsonl").open("a", encoding="utf-8") as tasks:
+        tasks.write('{"id": "last", "prompt": "?", "references": ["x"], "files": ["loop"]}\n')
+    for words in ("config -c b.yaml", "check --files", "quickstart loop", "init -y -c loop/a.yaml"):
+        done = cli(fresh, *words.split())
+        assert done.code == 2, done.err
+    edit(fresh / "skillopt.yaml", "skill: skills/ledger/SKILL.md", "skill: loop")
+    assert " loop\n" in cli(fresh, "discover").out
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["status"]) == 2
+    assert "this folder is gone" in capsys.readouterr().err

@@ -2,10 +2,12 @@ import http.client
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from run_views import plain_run
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
-from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
+from skillopt_ci.cli.report import _Handler, page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.ledger.evidence import EditRecord
 from skillopt_ci.ledger.records import GateRecord, StepRecord
@@ -265,6 +267,14 @@ def test_the_server_refuses_what_it_cannot_or_must_not_answer(cli, served, done)
     assert ask(served, "/version")[0] == 503
     shutil.move(done / "elsewhere", done / ".git")
     assert ask(served, "/version")[0] == 200
+
+
+def test_a_browser_that_goes_away_is_no_error():
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"GET /absent HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    theirs.close()
+    with ours, HTTPServer(("127.0.0.1", 0), _Handler) as server:
+        server.finish_request(ours, server.server_address)
 
 
 STRUCK = """

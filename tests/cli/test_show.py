@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import re
 import stat
 import subprocess
@@ -14,9 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.cli.options import Globals
+from skillopt_ci.cli.read import open_reader
+from skillopt_ci.cli.report import page_evidence
 from skillopt_ci.cli.show import print_diff
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.git.locks import run_lock
+from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.terminal import LOG_HEADINGS
 from skillopt_ci.training.offline_eval import NamedSkill
 
@@ -131,7 +135,8 @@ def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(cli, ended, git):
 
 
 def test_a_process_at_work_in_the_clone_is_told(cli, trained):
-    assert cli(trained, "status", "--json").json["at_work"] is False
+    found = cli(trained, "status", "--json").json
+    assert (found["at_work"], found["unscored"]) == (False, False)
     with run_lock(trained / ".git", "quickstart"):
         told = cli(trained, "status")
         assert "another skillopt-ci is training this run in this clone now\n" in told.out
@@ -148,12 +153,19 @@ def test_a_skill_changed_by_hand_is_measured_first(cli, done, git):
     assert next_said(cli(done, "status", *MORE)) == (
         "measure the skill again, which was changed by hand; then step 3 of 4, by `step` or `run`"
     )
+    assert cli(done, "status", "--json").json["unscored"] is True
+    found = page_evidence(open_reader(Globals({}, done)))
+    assert (found.versions[-1].text[-11:], found.edited) == ("\nBe brief.\n", True)
+    assert "the skill was changed by hand since: the next" in build_page(found)
 
 
 def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
     assert cli(done, "revert", "1").code == 0
     said = next_said(cli(done, "status", *MORE))
     assert said.startswith("measure the skill again, of which a part was taken back; then ")
+    found = page_evidence(open_reader(Globals({}, done)))
+    assert found.versions[-1].label == "changed since, not scored yet"
+    assert "a step was taken back since: the next step scores the skill again" in build_page(found)
 
 
 def next_said(told: Done) -> str:
@@ -302,9 +314,34 @@ def test_it_is_written_to_a_file_that_keeps_its_mode(cli, done, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_place_that_cannot_be_written_is_named(cli, done, tmp_path):
-    result = cli(done, "best", "--output", tmp_path / "absent" / "SKILL.md")
-    assert (result.code, "cannot be written" in result.err) == (ExitCode.USAGE, True)
+def test_a_place_that_cannot_be_written_is_named(cli, done):
+    for place in ("skillopt.yaml/SKILL.md", "skillopt.yaml/a/SKILL.md", ".git", "/"):
+        result = cli(done, "best", "--output", place)
+        assert (result.code, "cannot be written: " in result.err) == (ExitCode.USAGE, True)
+
+
+def test_links_and_pipes_stay_and_the_mode_is_the_users(cli, done, tmp_path):
+    for link in ("link", "new"):
+        (tmp_path / link).symlink_to(f"far/{link}.md")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "link.md").touch()
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    before = os.umask(0o077)
+    try:
+        for name in ("link", "new", "pipe", "absent/plain"):
+            assert cli(done, "best", "--output", tmp_path / name).code == 0
+    finally:
+        os.umask(before)
+    text = cli(done, "best").out.encode()
+    assert os.read(reader, 100_000) == text
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "new").is_symlink()
+    files = [tmp_path / name for name in ("far/link.md", "far/new.md", "absent/plain")]
+    assert [file.read_bytes() for file in files] == [text] * 3
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files[1:]] == [0o600, 0o600]
 
 
 def test_programs_get_it_with_its_score(cli, done, git):

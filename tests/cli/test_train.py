@@ -67,8 +67,18 @@ def test_step_verbose_tells_what_show_tells(cli, fresh):
 
 def test_nothing_left_is_exit_code_3(cli, trained):
     done = cli(trained, "step", "--json")
-    assert (done.code, done.out) == (3, "")
-    assert done.err.endswith("Nothing left to do: all epochs are trained.\n")
+    message = "Nothing left to do: all epochs are trained."
+    error = {"type": "NothingToDo", "message": message, "hint": ""}
+    assert (done.code, done.json) == (3, {"error": error, "exit_code": 3})
+    assert done.err.endswith(f"{message}\n")
+
+
+@pytest.mark.parametrize("words", ["step", "step --until-candidate", "run"])
+def test_a_score_after_the_last_step_is_something_done(cli, done, words):
+    assert cli(done, "revert", "1").code == 0
+    scored = cli(done, *words.split())
+    assert (scored.code, "Measured again: step 1 taken back\n" in scored.out) == (0, True)
+    assert cli(done, *words.split()).code == 3
 
 
 def test_a_budget_is_exit_code_4_and_what_was_paid_for_is_kept(cli, fresh):
@@ -211,7 +221,7 @@ def due(cli: Cli, fresh: Path) -> Path:
 def test_nothing_due_is_exit_code_3(cli, fresh):
     cli(fresh, "-q", "step", *SCHEDULED)
     done = cli(fresh, "slow-update", "--json", "--no-progress", *SCHEDULED)
-    assert (done.code, done.out) == (3, "")
+    assert (done.code, done.json["exit_code"]) == (3, 3)
     assert done.err == "Nothing to do: no epoch's end is due.\n"
 
 

@@ -136,7 +136,7 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
 
 def test_one_panel_tells_of_models_settings_dates_and_cost(show):
     model = {"target": {"provider": "openai", "model": "gpt", "reasoning_effort": "low"}}
-    config = {"model": model, "train": {"num_epochs": 3, "batch_size": 16}}
+    config = {"model": model, "train": {"num_epochs": 3, "batch_size": 16, "accumulation": 2}}
     run = plain_run()
     basis = Basis.model_validate({"config": config, "train_size": 48, "train_sha256": "x"})
     state = run.state.model_copy(update={"basis": basis})
@@ -146,7 +146,7 @@ def test_one_panel_tells_of_models_settings_dates_and_cost(show):
         "target openai · gpt, reasoning effort low",
         "steps 2 merged, 1 reverted",
         "epochs 1 of 3",
-        "train 48, 16 a step",
+        "train 48, 32 a step",
         "selection 40",
         "began 2026-01-30 newest 2026-02-01",
         "used 12 calls, 3,000 tokens, cost $1.25",

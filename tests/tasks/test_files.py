@@ -132,8 +132,10 @@ def test_empty_yaml_has_no_records(write):
 
 
 def test_csv_records_have_the_headers_keys_and_their_lines(write):
-    file = write("t.csv", 'id,question,answer\r\na,"one\ntwo",x\r\n\r\nb,three,\r\n')
-    first, second = records(file)
+    long = "x" * 200_000
+    file = write("t.csv", f'id,question,answer\r\na,"one\ntwo",x\r\n\r\nb,three,\r\nc,{long}')
+    first, second, third = records(file)
+    assert third.value["question"] == long
     assert first.value == {"id": "a", "question": "one\ntwo", "answer": "x"}
     assert second.value == {"id": "b", "question": "three"}
     assert (first.line, second.line) == (2, 5)
