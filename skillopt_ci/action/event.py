@@ -149,6 +149,8 @@ class Facts:
     skill_changed: bool = True
     #: The pull request's head when the comment was made; None if GitHub does not know.
     head_then: str | None = None
+    #: The comment is on the pull request of another run, whose own job obeys it.
+    of_other_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +291,8 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
         return Nothing("commands are taken from people, on open pull requests")
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} may not write to this repository", comment)
+    if facts.of_other_run:
+        return Nothing(f"pull request #{comment.number} belongs to another run")
     if comment.request == UNKNOWN:
         return Nothing(_COMMANDS, comment, "confused", answer=True)
     if comment.request == "note":

@@ -94,18 +94,21 @@ def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
             react(job.client, comment.id, reaction)
 
 
-def _answer(job: Job, comment: Comment, text: str, outcome: Outcome) -> Outcome:
+def _answer(
+    job: Job, comment: Comment, text: str, outcome: Outcome, *, by: str = "answer"
+) -> Outcome:
     notes = list(outcome.notes)
     with noting(notes):
         if job.client is not None:
-            answer = f"{marker('answer', str(comment.id))}\n\n{text}"
-            keep_comment(job.client, comment.number, answer)
+            keep_comment(job.client, comment.number, f"{marker(by, str(comment.id))}\n\n{text}")
     return replace(outcome, notes=tuple(notes))
 
 
 def _reply(job: Job, asked: Reply) -> Outcome:
     """Reply to a comment; an error goes into the thread and does not fail the job."""
     comment, notes, page = asked.comment, tuple[str, ...](), ""
+    # Several runs may answer one comment, each for itself.
+    by = "answer" if job.configured is None else job.configured.config.run
     try:
         reader = open_reader(job.settings)
         if comment.request == "report":
@@ -119,9 +122,9 @@ def _reply(job: Job, asked: Reply) -> Outcome:
             text = _told(reader, comment.request, links_of(job.environ), page=bool(page))
     except SkilloptError as error:
         text = inline(f"Nothing was done: {error}", 1_000)
-        return _answer(job, comment, text, _skipped(job, str(error)))
+        return _answer(job, comment, text, _skipped(job, str(error)), by=by)
     outputs = Outputs(result="done", page=page)
-    return _answer(job, comment, text, Outcome(outputs, text + "\n", notes=notes))
+    return _answer(job, comment, text, Outcome(outputs, text + "\n", notes=notes), by=by)
 
 
 def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:

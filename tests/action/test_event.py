@@ -160,6 +160,8 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (said(asking("eval")), "", WRITER, "answer"),
     (said(asking("unknown")), "", WRITER, "answer"),
     (said(asking("unknown")), "", Facts(), NOTHING),
+    (said(asking("unknown")), "", replace(WRITER, of_other_run=True), NOTHING),
+    (said(asking("revert")), "", replace(WRITER, of_other_run=True), NOTHING),
     (said(asking("unknown"), actor_is_bot=True), "", WRITER, NOTHING),
     (said(asking("note")), "", WRITER, NOTHING),
     (said(asking("")), "", WRITER, NOTHING),

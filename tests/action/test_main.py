@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from action_world import SMALL, Finished, World
+from github_server import pulls
 
 ADA = {"login": "ada", "type": "User"}
 OURS = {"full_name": "octo/skills"}
@@ -31,14 +32,32 @@ def test_a_schedule_trains_a_step_and_opens_the_pull_request(world):
     assert report.strip() in [body.strip() for body in world.hub.own_comments()]
 
 
-def ask(world: World, body: str) -> Finished:
-    """Comment on the run's pull request and let the workflow answer."""
-    number = next(iter(world.hub.pulls))
+def ask(world: World, body: str, number: int = 0, **inputs: str) -> Finished:
+    """Comment on a pull request, by default the run's, and let the workflow answer."""
+    number = number or next(iter(world.hub.pulls))
     said = {"id": world.hub.say("ada", body, number), "body": body}
     comment = {**said, "created_at": "2999-01-01T00:00:00Z"}
     issue = {"number": number, "state": "open", "pull_request": {"url": "…"}}
     payload = {"action": "created", "issue": issue, "comment": comment, "sender": ADA}
-    return world.start("issue_comment", payload)
+    return world.start("issue_comment", payload, **inputs)
+
+
+def test_a_comment_commands_only_the_run_whose_pull_request_it_is_on(world):
+    file = world.workspace / "skillopt.yaml"
+    own = "run: quickstart\nskill: skills/ledger/SKILL.md\n"
+    text = file.read_text(encoding="utf-8")
+    assert own in text
+    runs = "runs: [{run: ledger, skill: skills/ledger/SKILL.md}, {run: refunds, skill: R.md}]\n"
+    file.write_text(text.replace(own, runs), encoding="utf-8")
+    world.start("schedule", SCHEDULE, run="ledger")
+    before = world.hub.own_comments()
+    assert ask(world, "/skillopt status", run="refunds").outputs["result"] == "skipped"
+    assert (world.hub.own_comments(), world.hub.reactions) == (before, [])
+    # Each run answers for itself on people's pull requests.
+    pulls.add(world.hub, "ada", world.hub.bare.tip("main"), head="better", base="main")
+    done = [ask(world, "/skillopt status", 2, run=run) for run in ("ledger", "refunds")]
+    assert [each.outputs["result"] for each in done] == ["done", "skipped"]
+    assert len(world.hub.own_comments()) == len(before) + 2
 
 
 def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
