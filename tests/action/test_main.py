@@ -121,6 +121,12 @@ def test_commits_are_the_bots_unless_the_checkout_says_otherwise(world):
     assert bot in log.splitlines()
 
 
+def test_the_api_makes_the_commits_with_the_token_of_the_action(world):
+    done = world.start("schedule", SCHEDULE, overrides=f"{SMALL}\ngit.commits=api")
+    assert (done.code, done.outputs.get("step")) == (0, "1"), done.log
+    assert "POST /git/commits" in world.hub.requests
+
+
 def test_the_token_is_masked_and_in_no_file(world):
     world.hub.tokens["sesame-open-0123"] = "github-actions[bot]"
     world.environ["OPENAI_API_KEY"] = "sk-planted-0123"
