@@ -12,6 +12,7 @@ from typing import Any, Literal
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.errors import UsageError
 from skillopt_ci.github.types import Reaction
+from skillopt_ci.report.evaluation import TRAINED
 
 #: Commands that people may give in a comment.
 REQUESTS = (
@@ -264,8 +265,7 @@ def _labelled(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activit
 
 def _evaluation(pull: Pull, facts: Facts) -> Activity:
     if not pull.from_fork and pull.head_ref.startswith(_OWN_BRANCHES):
-        why = "training measured and gated every commit of this branch already"
-        return Conclude(pull.head_sha, "success", why)
+        return Conclude(pull.head_sha, "success", TRAINED)
     if not facts.skill_changed:
         why = f"pull request #{pull.number} does not touch the skill"
         return Conclude(pull.head_sha, "success", why)

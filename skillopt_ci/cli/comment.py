@@ -27,6 +27,7 @@ from skillopt_ci.report.comment import (
     step_comment,
     title,
 )
+from skillopt_ci.report.evaluation import TRAINED, unevaluated_check
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless
@@ -144,6 +145,8 @@ def publish(
             with noting(notes):
                 answer_notes(run, client, links, read)
     with noting(notes):
+        # What a workflow's token pushes starts no job that could post it, and it may be required.
+        keep_check(client, unevaluated_check(run.state.run, run.commit, "success", TRAINED, links))
         keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=tasks))
     with noting(notes):
         if (check := confirmation_check(run, links)) is not None:
