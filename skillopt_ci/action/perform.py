@@ -31,7 +31,7 @@ from skillopt_ci.git.process import Git
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
-from skillopt_ci.github.pull_requests import file_at, find_open, merge_pull_request, why_closed
+from skillopt_ci.github.pull_requests import file_at, find_open, merge_pull_request, why_paused
 from skillopt_ci.github.types import Reaction
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.ledger.ledger import Ledger
@@ -201,11 +201,16 @@ def _command(job: Job, command: Command) -> Outcome:
     def on_result(result: Result) -> None:
         if command.trains and "commit" in result:
             shown.append(_publish(job, ""))
+            if why := _paused(job):
+                raise _Paused(why)
 
     ended = Ended()
     if command is not Command.COMMENT:
         line = [*command_line(job, command), *_notes(job, command)]
         ended = execute(job, line, on_result)
+    if isinstance(ended.error, _Paused):
+        job.log.annotate("notice", str(ended.error), title="Training waits")
+        ended = Ended(results=ended.results)
     found = meaning(ended.exit_code)
     if ended.failure is not None and ended.error is not None:
         announce(job.log, ended.failure, ended.error, job.runner.workspace)
@@ -224,12 +229,16 @@ def _command(job: Job, command: Command) -> Outcome:
     )
 
 
+class _Paused(SkilloptError):
+    """Ends the training of a job after a result: what comes next must wait."""
+
+
 def _paused(job: Job) -> str:
-    """Why training pauses: a person closed the run's pull request. Empty if it continues."""
+    """Why training must not go on, as the run's pull request tells; empty if it may."""
     with suppress(SkilloptError):  # the command itself reports errors
         if job.client is not None and (loaded := job.configured) is not None:
             ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
-            return why_closed(job.client, f"skillopt/{loaded.config.run}", ledger.base)
+            return why_paused(job.client, f"skillopt/{loaded.config.run}", ledger.base)
     return ""
 
 

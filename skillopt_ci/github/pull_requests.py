@@ -85,9 +85,18 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     return _create(client, wanted)
 
 
-def why_closed(client: Client, head: str, base: str) -> str:
-    """The note for a pull request of our branch that a person closed; empty if nobody did."""
-    return _closed(client, _of_branch(client, head, base), head)
+def why_paused(client: Client, head: str, base: str) -> str:
+    """Why our branch must not move: a person closed its pull request, or GitHub is to merge it.
+
+    Empty if it may.
+    """
+    pulls = _of_branch(client, head, base)
+    current = _open_one(pulls)
+    if current is not None and current.raw_data.get("auto_merge"):
+        # GitHub would merge what is pushed meanwhile, which nobody asked for.
+        why = "merges as soon as its checks allow that, and training waits"
+        return f"#{current.number} {why}: disable its auto-merge to go on."
+    return _closed(client, pulls, head)
 
 
 def merge_pull_request(

@@ -97,6 +97,34 @@ def test_apply_merges_what_was_there_when_somebody_asked(world):
     assert pull["merged_at"]
 
 
+def test_training_waits_until_what_was_applied_is_merged(world):
+    world.start("schedule", SCHEDULE)
+    (pull,), tip = world.hub.pulls.values(), world.hub.bare.tip("skillopt/quickstart")
+    pull["draft"] = False
+    world.hub.push("skillopt/quickstart", str(tip), "2026-01-02T00:00:00Z")
+    world.hub.required_check = "build"
+    ask(world, "/skillopt apply anyway")
+    assert world.hub.own_comments()[-1].endswith("merged as soon as its checks allow that.")
+    waits = world.start("schedule", SCHEDULE)
+    assert (waits.code, waits.outputs["result"]) == (0, "nothing-to-do")
+    assert "training waits: disable its auto-merge to go on" in waits.log
+    assert world.hub.bare.tip("skillopt/quickstart") == tip
+    assert world.start("schedule", SCHEDULE, command="comment").outputs["result"] == "done"
+    pull["auto_merge"] = None
+    assert world.start("schedule", SCHEDULE).outputs["step"] == "2"
+
+
+def test_a_job_trains_no_further_than_what_github_is_to_merge(world):
+    world.hub.required_check = "build"
+    overrides = f"{SMALL}\nevaluation.confirm=0\ngithub.merge=auto"
+    done = world.start("schedule", SCHEDULE, command="run", overrides=overrides)
+    (pull,) = world.hub.pulls.values()
+    assert (done.code, done.outputs["result"], done.outputs["step"]) == (0, "done", "1"), done.log
+    assert pull["auto_merge"]
+    assert "::notice title=Training waits" in done.log
+    assert "No verdict" not in pull["body"]
+
+
 def test_a_closed_pull_request_pauses_the_run_and_reopening_goes_on(world):
     world.start("schedule", SCHEDULE)
     (pull,), tip = world.hub.pulls.values(), world.hub.bare.tip("skillopt/quickstart")
