@@ -179,17 +179,18 @@ def _open_one(pulls: list[PullRequest]) -> PullRequest | None:
 def _closed(client: Client, pulls: list[PullRequest], head: str) -> str:
     if not pulls or _open_one(pulls) is not None or pulls[0].merged_at is not None:
         return ""
-    number, branch_gone = pulls[0].number, False
-    with asking(f"show the history of pull request #{number}", _READ):
-        for event in client.repo.get_issue(number).get_events():
-            if event.event in _BRANCH_EVENTS:
-                branch_gone = event.event == "head_ref_deleted"
-    if branch_gone:
+    moves = [event for event in _history(client, pulls[0]) if event in _BRANCH_EVENTS]
+    if moves[-1:] == ["head_ref_deleted"]:
         return ""
     return (
-        f"#{number} was closed without a merge, so training waits and it is left alone: open it "
-        f"again to go on, or delete the branch {head} to start over."
+        f"#{pulls[0].number} was closed without a merge, so training waits and it is left alone: "
+        f"open it again to go on, or delete the branch {head} to start over."
     )
+
+
+def _history(client: Client, pull: PullRequest) -> list[str]:
+    with asking(f"show the history of pull request #{pull.number}", _READ):
+        return [event.event for event in client.repo.get_issue(pull.number).get_events()]
 
 
 def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
@@ -234,7 +235,8 @@ def _finish(
     missing = [label for label in wanted.labels if label not in known]
     done = change if change != Change.UNCHANGED else Change.UPDATED
     with noting(notes):
-        if pull.draft and not wanted.draft:
+        # What was converted to a draft is held back by a person: we convert none.
+        if pull.draft and not wanted.draft and "convert_to_draft" not in _history(client, pull):
             with asking(f"mark #{pull.number} as ready for review", _WRITE):
                 pull.mark_ready_for_review()
             change = done

@@ -63,6 +63,14 @@ def test_a_draft_becomes_ready_and_stays_it(scene, client):
     assert scene.hub.pulls[1]["draft"] is False
 
 
+def test_one_that_a_person_converted_to_a_draft_stays_it(scene, client):
+    scene.pull()
+    keep_pull_request(client, READY)
+    scene.hub.convert_to_draft(1)
+    assert keep_pull_request(client, READY).change == Change.UNCHANGED
+    assert scene.hub.pulls[1]["draft"] is True
+
+
 def test_what_it_can_do_without_becomes_a_note(scene, client):
     scene.pull()
     refused = "Resource not accessible by integration"
