@@ -22,6 +22,7 @@ _POLLS, _PAUSE = 5, 2.0
 #: GitHub's messages if auto-merge has nothing to wait for.
 _NOTHING_TO_WAIT_FOR = (
     "clean status",
+    "unstable status",
     "auto merge is not allowed",
     "auto-merge is not allowed",
     "protected branch rules not configured",
@@ -32,7 +33,6 @@ _OBSTACLES = {
     "dirty": "it conflicts with base",
     "draft": "it is a draft",
     "unknown": "GitHub has not found out yet whether it can be merged",
-    "unstable": "one of its checks has not succeeded",
 }
 
 
@@ -258,7 +258,7 @@ def _merge_now(
         with asking(f"show pull request #{pull.number}", _READ):
             pull.update()
     state = pull.mergeable_state or "unknown"
-    if state not in ("clean", "has_hooks"):
+    if state not in ("clean", "has_hooks", "unstable"):  # the last: of checks nobody requires
         reason = _OBSTACLES.get(state, f"GitHub calls it {state}")
         raise Refused(f"#{pull.number} was not merged: {reason}.")
     try:

@@ -222,6 +222,13 @@ def test_with_nothing_to_wait_for_it_is_merged_at_once(scene, client, head):
     assert merge_pull_request(client, 1, head)
 
 
+@pytest.mark.parametrize("auto_merge", [True, False])
+def test_checks_that_nobody_requires_are_not_waited_for(scene, client, head, auto_merge):
+    scene.hub.auto_merge = auto_merge
+    keep_check(client, WantedCheck("skillopt/confirmed", head, "Not yet", "Not yet"))
+    assert merge_pull_request(client, 1, head)
+
+
 def test_it_waits_until_github_knows(scene, client, head):
     scene.hub.looks_until_mergeable = 2
     assert merge_pull_request(client, 1, head)
