@@ -214,11 +214,14 @@ def _command(job: Job, command: Command) -> Outcome:
     found = meaning(ended.exit_code)
     if ended.failure is not None and ended.error is not None:
         announce(job.log, ended.failure, ended.error, job.runner.workspace)
-    if command is Command.COMMENT or (command.trains and (ended.failure or not shown)):
+    # What ends a run is no result of `run`.
+    always = command in (Command.COMMENT, Command.RUN)
+    if always or (command.trains and (ended.failure or not shown)):
         shown.append(_publish(job, found.title if ended.failure else ""))
-    last = shown[-1] if shown else Outcome()
+    last, folded = shown[-1] if shown else Outcome(), fold(ended.results)
     outputs = replace(
-        fold(ended.results),
+        folded,
+        commit=last.outputs.commit or folded.commit,
         result=found.result,
         page=_leave_page(job, command, ended),
         pull_request=last.outputs.pull_request,
@@ -260,7 +263,7 @@ def _publish(job: Job, inconclusive: str) -> Outcome:
         return Outcome(notes=(str(error),))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
         return Outcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
-    outputs = Outputs.of(pull_request=shown.pull_request)
+    outputs = Outputs.of(pull_request=shown.pull_request, commit=shown.commit)
     return Outcome(outputs, shown.report, notes=shown.notes)
 
 

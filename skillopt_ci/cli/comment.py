@@ -47,6 +47,7 @@ class Published:
     report: str
     pull_request: int | None = None
     notes: tuple[str, ...] = ()
+    commit: str = ""
 
 
 @command()
@@ -156,7 +157,7 @@ def publish(
     if asked and run.improved and read is not None:
         with noting(notes):
             merge_pull_request(client, read, run.commit, wishes.merge_method, title(run))
-    return Published(report, number, tuple(notes))
+    return Published(report, number, tuple(notes), run.commit)
 
 
 def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:

@@ -114,6 +114,15 @@ def test_training_waits_until_what_was_applied_is_merged(world):
     assert world.start("schedule", SCHEDULE).outputs["step"] == "2"
 
 
+def test_what_ends_a_run_is_published(world):
+    overrides = f"{SMALL}\ntrain.batch_size=16\ntrain.num_epochs=1"
+    done = world.start("schedule", SCHEDULE, command="run", overrides=overrides)
+    tip = world.hub.bare.tip("skillopt/quickstart")
+    assert (done.code, done.outputs["step"], done.outputs["commit"]) == (0, "3", tip), done.log
+    assert "Finish" in world.hub.bare.git("log", "-1", "--format=%s", "skillopt/quickstart")
+    assert tip in [check["head_sha"] for check in world.hub.checks.values()]
+
+
 def test_a_job_trains_no_further_than_what_github_is_to_merge(world):
     world.hub.required_check = "build"
     overrides = f"{SMALL}\nevaluation.confirm=0\ngithub.merge=auto"

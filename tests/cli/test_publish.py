@@ -63,7 +63,7 @@ def place(github_hub: Hub) -> Place:
 def test_a_run_is_shown_by_pull_request_comment_and_check(place):
     published = place.publish(place.run())
     (pull,), checks = place.hub.pulls.values(), checks_of(place.hub)
-    assert published == Published(published.report, pull["number"], ())
+    assert published == Published(published.report, pull["number"], (), place.run().commit)
     assert pull["title"] == "ledger: new and 1 more rule, +0.200 on 40 selection tasks"
     assert place.hub.own_comments() == [published.report]
     # Both stand on the tip; merge rules may require the second.
