@@ -150,6 +150,8 @@ class Facts:
     skill_changed: bool = True
     #: The pull request's head when the comment was made; None if GitHub does not know.
     head_then: str | None = None
+    #: The pull request's branch is one of the run's own.
+    trained: bool = False
     #: The comment is on the pull request of another run, whose own job obeys it.
     of_other_run: bool = False
 
@@ -264,7 +266,7 @@ def _labelled(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activit
 
 
 def _evaluation(pull: Pull, facts: Facts) -> Activity:
-    if not pull.from_fork and pull.head_ref.startswith(_OWN_BRANCHES):
+    if not pull.from_fork and facts.trained:
         return Conclude(pull.head_sha, "success", TRAINED)
     if not facts.skill_changed:
         why = f"pull request #{pull.number} does not touch the skill"

@@ -110,7 +110,8 @@ def gather(job: Job, event: Event) -> Facts:
         workspace = job.runner.workspace.resolve()
         inside = skill.is_relative_to(workspace)
         skill_changed = inside and skill.relative_to(workspace).as_posix() in changed
-    return Facts(actor_may_write, missing, skill_changed)
+    own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
+    return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
 
 
 def _of_other_run(job: Job, client: Client, number: int) -> bool:

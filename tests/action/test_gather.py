@@ -76,6 +76,17 @@ def test_whether_the_skill_is_touched(job, github_hub, path, touched):
     assert gather(job, Event("pull_request", "opened", pull=PULL)).skill_changed is touched
 
 
+@pytest.mark.parametrize(
+    ("branch", "trained"),
+    [("skillopt/quickstart", True), ("skillopt-candidate/quickstart", True),
+     ("skillopt/fix-wording", False), ("skillopt/quickstart-2", False)],
+)  # fmt: skip
+def test_only_the_runs_own_branches_are_trained(job, github_hub, branch, trained):
+    pull_of(github_hub, SKILL)
+    pull = replace(PULL, head_ref=branch)
+    assert gather(job, Event("pull_request", "opened", pull=pull)).trained is trained
+
+
 def test_without_a_configuration_everything_counts_as_touched(job, github_hub):
     (job.folder / "skillopt.yaml").unlink()
     pull_of(github_hub, "README.md")
