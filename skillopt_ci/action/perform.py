@@ -76,8 +76,7 @@ def perform(job: Job, activity: Activity) -> Outcome:
                 outcome = _command(job, activity.command)
             _react(job, comment, "confused" if outcome.exit_code else "rocket")
     for note in outcome.notes:
-        title = "Not everything could be published"
-        job.log.annotate("warning", harmless(note), title=title)
+        job.log.annotate("warning", harmless(note), title="Not everything could be published")
     return outcome
 
 
@@ -94,9 +93,7 @@ def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
             react(job.client, comment.id, reaction)
 
 
-def _answer(
-    job: Job, comment: Comment, text: str, outcome: Outcome, *, by: str = "answer"
-) -> Outcome:
+def _answer(job: Job, comment: Comment, text: str, outcome: Outcome, by: str = "answer") -> Outcome:
     notes = list(outcome.notes)
     with noting(notes):
         if job.client is not None:
@@ -381,10 +378,7 @@ def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
     if content is None:
         return "", f"The head of this pull request has no file {path}"
     if len(content) > _MOST_BYTES:
-        return (
-            "",
-            f"At head, {path} has {len(content):,} bytes; a skill has {_MOST_BYTES:,} at most",
-        )
+        return "", f"At head, {path} has {len(content):,} bytes; a skill has up to {_MOST_BYTES:,}"
     try:
         return content.decode("utf-8"), ""
     except UnicodeDecodeError as error:

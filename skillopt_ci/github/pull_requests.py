@@ -86,10 +86,7 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
 
 
 def why_paused(client: Client, head: str, base: str) -> str:
-    """Why our branch must not move: a person closed its pull request, or GitHub is to merge it.
-
-    Empty if it may.
-    """
+    """Why our branch must not move: a person closed its pull request, or GitHub is to merge it."""
     pulls = _of_branch(client, head, base)
     current = _open_one(pulls)
     if current is not None and current.raw_data.get("auto_merge"):

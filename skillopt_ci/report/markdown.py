@@ -174,10 +174,7 @@ def size(text: str) -> int:
 
 
 def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMMENT_BYTES) -> str:
-    """Join the parts within ``limit`` bytes.
-
-    A section without room keeps its summary, if it has one; the last ones become a number.
-    """
+    """Join the parts within ``limit`` bytes; what has no room keeps its summary or is counted."""
     room, shown = limit - size(head) - size(tail) - 100, list[str]()
     for section in sections:
         summary, closed, _ = section.partition("</summary>")
