@@ -12,6 +12,7 @@ from typing import Any, Literal
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.errors import UsageError
 from skillopt_ci.github.types import Reaction
+from skillopt_ci.report.evaluation import TRAINED
 
 #: Commands that people may give in a comment.
 REQUESTS = (
@@ -149,6 +150,10 @@ class Facts:
     skill_changed: bool = True
     #: The pull request's head when the comment was made; None if GitHub does not know.
     head_then: str | None = None
+    #: The pull request's branch is one of the run's own.
+    trained: bool = False
+    #: The comment is on the pull request of another run, whose own job obeys it.
+    of_other_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +266,8 @@ def _labelled(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activit
 
 
 def _evaluation(pull: Pull, facts: Facts) -> Activity:
-    if not pull.from_fork and pull.head_ref.startswith(_OWN_BRANCHES):
-        why = "training measured and gated every commit of this branch already"
-        return Conclude(pull.head_sha, "success", why)
+    if not pull.from_fork and facts.trained:
+        return Conclude(pull.head_sha, "success", TRAINED)
     if not facts.skill_changed:
         why = f"pull request #{pull.number} does not touch the skill"
         return Conclude(pull.head_sha, "success", why)
@@ -289,6 +293,8 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
         return Nothing("commands are taken from people, on open pull requests")
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} may not write to this repository", comment)
+    if facts.of_other_run:
+        return Nothing(f"pull request #{comment.number} belongs to another run")
     if comment.request == UNKNOWN:
         return Nothing(_COMMANDS, comment, "confused", answer=True)
     if comment.request == "note":

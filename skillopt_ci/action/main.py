@@ -18,10 +18,11 @@ from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.client import connect, from_environ
-from skillopt_ci.github.pull_requests import changed_paths, head_before
+from skillopt_ci.github.client import Client, connect, from_environ
+from skillopt_ci.github.pull_requests import changed_paths, get_pull_request, head_before
 from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
+from skillopt_ci.report.comment import marker
 
 _new_token = partial(secrets.token_hex, 16)
 
@@ -86,14 +87,12 @@ def gather(job: Job, event: Event) -> Facts:
     """Get the facts missing from ``event`` from GitHub and the configuration, but no others."""
     if event.name == "issue_comment" and (said := event.comment) is not None:
         may = bool(said.request) and _may_write(job, event.actor)
-        head = None
-        if (
-            may
-            and said.request in ("eval", "apply")
-            and said.on_pull_request
-            and job.client is not None
-        ):
-            head = head_before(job.client, said.number, said.created_at)
+        if not may or not said.on_pull_request or job.client is None:
+            return Facts(may)
+        if _of_other_run(job, job.client, said.number):
+            return Facts(may, of_other_run=True)
+        asked = said.request in ("eval", "apply")
+        head = head_before(job.client, said.number, said.created_at) if asked else None
         return Facts(may, head_then=head)
     if event.pull is None:
         return Facts()
@@ -111,7 +110,16 @@ def gather(job: Job, event: Event) -> Facts:
         workspace = job.runner.workspace.resolve()
         inside = skill.is_relative_to(workspace)
         skill_changed = inside and skill.relative_to(workspace).as_posix() in changed
-    return Facts(actor_may_write, missing, skill_changed)
+    own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
+    return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
+
+
+def _of_other_run(job: Job, client: Client, number: int) -> bool:
+    pull = get_pull_request(client, number)
+    run, loaded = pull.head.ref.removeprefix("skillopt/"), job.configured
+    # People's branches may begin like ours.
+    trained = run != pull.head.ref and marker(run, "pull-request") in (pull.body or "")
+    return trained and loaded is not None and run != loaded.config.run
 
 
 def _may_write(job: Job, login: str) -> bool:

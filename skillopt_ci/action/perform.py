@@ -31,7 +31,7 @@ from skillopt_ci.git.process import Git
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
-from skillopt_ci.github.pull_requests import file_at, find_open, merge_pull_request, why_closed
+from skillopt_ci.github.pull_requests import file_at, find_open, merge_pull_request, why_paused
 from skillopt_ci.github.types import Reaction
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.ledger.ledger import Ledger
@@ -76,8 +76,7 @@ def perform(job: Job, activity: Activity) -> Outcome:
                 outcome = _command(job, activity.command)
             _react(job, comment, "confused" if outcome.exit_code else "rocket")
     for note in outcome.notes:
-        title = "Not everything could be published"
-        job.log.annotate("warning", harmless(note), title=title)
+        job.log.annotate("warning", harmless(note), title="Not everything could be published")
     return outcome
 
 
@@ -94,18 +93,19 @@ def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
             react(job.client, comment.id, reaction)
 
 
-def _answer(job: Job, comment: Comment, text: str, outcome: Outcome) -> Outcome:
+def _answer(job: Job, comment: Comment, text: str, outcome: Outcome, by: str = "answer") -> Outcome:
     notes = list(outcome.notes)
     with noting(notes):
         if job.client is not None:
-            answer = f"{marker('answer', str(comment.id))}\n\n{text}"
-            keep_comment(job.client, comment.number, answer)
+            keep_comment(job.client, comment.number, f"{marker(by, str(comment.id))}\n\n{text}")
     return replace(outcome, notes=tuple(notes))
 
 
 def _reply(job: Job, asked: Reply) -> Outcome:
     """Reply to a comment; an error goes into the thread and does not fail the job."""
     comment, notes, page = asked.comment, tuple[str, ...](), ""
+    # Several runs may answer one comment, each for itself.
+    by = "answer" if job.configured is None else job.configured.config.run
     try:
         reader = open_reader(job.settings)
         if comment.request == "report":
@@ -119,9 +119,9 @@ def _reply(job: Job, asked: Reply) -> Outcome:
             text = _told(reader, comment.request, links_of(job.environ), page=bool(page))
     except SkilloptError as error:
         text = inline(f"Nothing was done: {error}", 1_000)
-        return _answer(job, comment, text, _skipped(job, str(error)))
+        return _answer(job, comment, text, _skipped(job, str(error)), by=by)
     outputs = Outputs(result="done", page=page)
-    return _answer(job, comment, text, Outcome(outputs, text + "\n", notes=notes))
+    return _answer(job, comment, text, Outcome(outputs, text + "\n", notes=notes), by=by)
 
 
 def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
@@ -198,19 +198,27 @@ def _command(job: Job, command: Command) -> Outcome:
     def on_result(result: Result) -> None:
         if command.trains and "commit" in result:
             shown.append(_publish(job, ""))
+            if why := _paused(job):
+                raise _Paused(why)
 
     ended = Ended()
     if command is not Command.COMMENT:
         line = [*command_line(job, command), *_notes(job, command)]
         ended = execute(job, line, on_result)
+    if isinstance(ended.error, _Paused):
+        job.log.annotate("notice", str(ended.error), title="Training waits")
+        ended = Ended(results=ended.results)
     found = meaning(ended.exit_code)
     if ended.failure is not None and ended.error is not None:
         announce(job.log, ended.failure, ended.error, job.runner.workspace)
-    if command is Command.COMMENT or (command.trains and (ended.failure or not shown)):
+    # What ends a run is no result of `run`.
+    always = command in (Command.COMMENT, Command.RUN)
+    if always or (command.trains and (ended.failure or not shown)):
         shown.append(_publish(job, found.title if ended.failure else ""))
-    last = shown[-1] if shown else Outcome()
+    last, folded = shown[-1] if shown else Outcome(), fold(ended.results)
     outputs = replace(
-        fold(ended.results),
+        folded,
+        commit=last.outputs.commit or folded.commit,
         result=found.result,
         page=_leave_page(job, command, ended),
         pull_request=last.outputs.pull_request,
@@ -221,12 +229,16 @@ def _command(job: Job, command: Command) -> Outcome:
     )
 
 
+class _Paused(SkilloptError):
+    """Ends the training of a job after a result: what comes next must wait."""
+
+
 def _paused(job: Job) -> str:
-    """Why training pauses: a person closed the run's pull request. Empty if it continues."""
+    """Why training must not go on, as the run's pull request tells; empty if it may."""
     with suppress(SkilloptError):  # the command itself reports errors
         if job.client is not None and (loaded := job.configured) is not None:
             ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
-            return why_closed(job.client, f"skillopt/{loaded.config.run}", ledger.base)
+            return why_paused(job.client, f"skillopt/{loaded.config.run}", ledger.base)
     return ""
 
 
@@ -248,7 +260,7 @@ def _publish(job: Job, inconclusive: str) -> Outcome:
         return Outcome(notes=(str(error),))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
         return Outcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
-    outputs = Outputs.of(pull_request=shown.pull_request)
+    outputs = Outputs.of(pull_request=shown.pull_request, commit=shown.commit)
     return Outcome(outputs, shown.report, notes=shown.notes)
 
 
@@ -366,10 +378,7 @@ def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
     if content is None:
         return "", f"The head of this pull request has no file {path}"
     if len(content) > _MOST_BYTES:
-        return (
-            "",
-            f"At head, {path} has {len(content):,} bytes; a skill has {_MOST_BYTES:,} at most",
-        )
+        return "", f"At head, {path} has {len(content):,} bytes; a skill has up to {_MOST_BYTES:,}"
     try:
         return content.decode("utf-8"), ""
     except UnicodeDecodeError as error:

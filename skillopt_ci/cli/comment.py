@@ -27,6 +27,7 @@ from skillopt_ci.report.comment import (
     step_comment,
     title,
 )
+from skillopt_ci.report.evaluation import TRAINED, unevaluated_check
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless
@@ -46,6 +47,7 @@ class Published:
     report: str
     pull_request: int | None = None
     notes: tuple[str, ...] = ()
+    commit: str = ""
 
 
 @command()
@@ -144,6 +146,8 @@ def publish(
             with noting(notes):
                 answer_notes(run, client, links, read)
     with noting(notes):
+        # What a workflow's token pushes starts no job that could post it, and it may be required.
+        keep_check(client, unevaluated_check(run.state.run, run.commit, "success", TRAINED, links))
         keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=tasks))
     with noting(notes):
         if (check := confirmation_check(run, links)) is not None:
@@ -153,7 +157,7 @@ def publish(
     if asked and run.improved and read is not None:
         with noting(notes):
             merge_pull_request(client, read, run.commit, wishes.merge_method, title(run))
-    return Published(report, number, tuple(notes))
+    return Published(report, number, tuple(notes), run.commit)
 
 
 def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:

@@ -168,14 +168,15 @@ class Access:
 
 
 def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
-    """``token`` overrides `GITHUB_TOKEN` and `GH_TOKEN`. Raises UsageError without a token."""
+    """``token`` overrides the environment's. Raises UsageError without a token."""
     repository = environ.get("GITHUB_REPOSITORY", "")
     if not repository:
         raise UsageError(
             "GITHUB_REPOSITORY is not set: which repository is this on GitHub?",
             hint="Outside of GitHub Actions: GITHUB_REPOSITORY=owner/name",
         )
-    found = token or environ.get("GITHUB_TOKEN") or environ.get("GH_TOKEN") or ""
+    names = ("INPUT_TOKEN", "GITHUB_TOKEN", "GH_TOKEN")  # the first is the action's input
+    found = token or next(filter(None, map(environ.get, names)), "")
     if not found:
         raise UsageError(
             "there is no GitHub token",

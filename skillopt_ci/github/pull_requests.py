@@ -22,6 +22,7 @@ _POLLS, _PAUSE = 5, 2.0
 #: GitHub's messages if auto-merge has nothing to wait for.
 _NOTHING_TO_WAIT_FOR = (
     "clean status",
+    "unstable status",
     "auto merge is not allowed",
     "auto-merge is not allowed",
     "protected branch rules not configured",
@@ -32,7 +33,6 @@ _OBSTACLES = {
     "dirty": "it conflicts with base",
     "draft": "it is a draft",
     "unknown": "GitHub has not found out yet whether it can be merged",
-    "unstable": "one of its checks has not succeeded",
 }
 
 
@@ -85,9 +85,15 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     return _create(client, wanted)
 
 
-def why_closed(client: Client, head: str, base: str) -> str:
-    """The note for a pull request of our branch that a person closed; empty if nobody did."""
-    return _closed(client, _of_branch(client, head, base), head)
+def why_paused(client: Client, head: str, base: str) -> str:
+    """Why our branch must not move: a person closed its pull request, or GitHub is to merge it."""
+    pulls = _of_branch(client, head, base)
+    current = _open_one(pulls)
+    if current is not None and current.raw_data.get("auto_merge"):
+        # GitHub would merge what is pushed meanwhile, which nobody asked for.
+        why = "merges as soon as its checks allow that, and training waits"
+        return f"#{current.number} {why}: disable its auto-merge to go on."
+    return _closed(client, pulls, head)
 
 
 def merge_pull_request(
@@ -170,17 +176,18 @@ def _open_one(pulls: list[PullRequest]) -> PullRequest | None:
 def _closed(client: Client, pulls: list[PullRequest], head: str) -> str:
     if not pulls or _open_one(pulls) is not None or pulls[0].merged_at is not None:
         return ""
-    number, branch_gone = pulls[0].number, False
-    with asking(f"show the history of pull request #{number}", _READ):
-        for event in client.repo.get_issue(number).get_events():
-            if event.event in _BRANCH_EVENTS:
-                branch_gone = event.event == "head_ref_deleted"
-    if branch_gone:
+    moves = [event for event in _history(client, pulls[0]) if event in _BRANCH_EVENTS]
+    if moves[-1:] == ["head_ref_deleted"]:
         return ""
     return (
-        f"#{number} was closed without a merge, so training waits and it is left alone: open it "
-        f"again to go on, or delete the branch {head} to start over."
+        f"#{pulls[0].number} was closed without a merge, so training waits and it is left alone: "
+        f"open it again to go on, or delete the branch {head} to start over."
     )
+
+
+def _history(client: Client, pull: PullRequest) -> list[str]:
+    with asking(f"show the history of pull request #{pull.number}", _READ):
+        return [event.event for event in client.repo.get_issue(pull.number).get_events()]
 
 
 def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
@@ -225,7 +232,8 @@ def _finish(
     missing = [label for label in wanted.labels if label not in known]
     done = change if change != Change.UNCHANGED else Change.UPDATED
     with noting(notes):
-        if pull.draft and not wanted.draft:
+        # What was converted to a draft is held back by a person: we convert none.
+        if pull.draft and not wanted.draft and "convert_to_draft" not in _history(client, pull):
             with asking(f"mark #{pull.number} as ready for review", _WRITE):
                 pull.mark_ready_for_review()
             change = done
@@ -247,7 +255,7 @@ def _merge_now(
         with asking(f"show pull request #{pull.number}", _READ):
             pull.update()
     state = pull.mergeable_state or "unknown"
-    if state not in ("clean", "has_hooks"):
+    if state not in ("clean", "has_hooks", "unstable"):  # the last: of checks nobody requires
         reason = _OBSTACLES.get(state, f"GitHub calls it {state}")
         raise Refused(f"#{pull.number} was not merged: {reason}.")
     try:

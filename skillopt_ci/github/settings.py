@@ -8,7 +8,7 @@ from skillopt_ci.github.client import Client, Refused, asking
 
 _PLACE = ".github/workflows"
 #: Rules that keep Actions from pushing to a branch, unless it may bypass them.
-_IN_THE_WAY = {"creation", "update", "pull_request", "required_signatures"}
+_STOPPING = {"creation", "update", "pull_request", "required_signatures", "required_linear_history"}
 Line = tuple[Literal["ok", "warning", "error"], str]
 
 
@@ -34,7 +34,7 @@ def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Li
     guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}")
     if guards is None:
         yield "warning", f"rules that guard {branch}: this token may not see them"
-    elif stopped := sorted(_IN_THE_WAY & {each["type"] for each in guards}):
+    elif stopped := sorted(_STOPPING & {each["type"] for each in guards}):
         let = "let GitHub Actions bypass it (Settings → Rules), or training cannot push"
         yield "warning", f"rules guard {branch} ({', '.join(stopped)}): {let}"
     else:

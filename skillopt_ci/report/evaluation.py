@@ -130,6 +130,10 @@ def evaluation_check(
     )
 
 
+#: Why a commit of the skills branch is not evaluated.
+TRAINED = "training measured and gated every commit of this branch already"
+
+
 def unevaluated_check(
     run: str,
     head_sha: str,

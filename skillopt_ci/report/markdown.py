@@ -174,13 +174,16 @@ def size(text: str) -> int:
 
 
 def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMMENT_BYTES) -> str:
-    """Join the parts within ``limit`` bytes; the last sections become a number if necessary."""
+    """Join the parts within ``limit`` bytes; what has no room keeps its summary or is counted."""
     room, shown = limit - size(head) - size(tail) - 100, list[str]()
     for section in sections:
-        room -= size(section) + 2
+        summary, closed, _ = section.partition("</summary>")
+        fits = not closed or size(section) + 2 <= room
+        kept = section if fits else f"{summary}{closed}\n\nThis did not fit.\n\n</details>"
+        room -= size(kept) + 2
         if room < 0:
             break
-        shown.append(section)
+        shown.append(kept)
     shown = [section for section in shown if section]
     left_out = len(sections) - len(shown)
     more = f"<sub>and {left_out:,} more before that</sub>" if left_out else ""

@@ -12,6 +12,7 @@ from skillopt_ci.action.main import gather
 from skillopt_ci.demo import write_example
 from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
+from skillopt_ci.report.comment import marker
 
 SKILL = "skills/ledger/SKILL.md"
 WANTED = WantedPullRequest("better", "main", "Better", "Body")
@@ -24,9 +25,13 @@ def job(github_hub: Hub, tmp_path: Path) -> Job:
     return make_job(tmp_path, client=Scene(github_hub).client())
 
 
-def pull_of(hub: Hub, *paths: str) -> None:
+def base_of(hub: Hub) -> None:
     hub.bare.save("main", SKILL, "# Ledger\n")
     hub.bare.save("main", "README.md", "Read\n")
+
+
+def pull_of(hub: Hub, *paths: str) -> None:
+    base_of(hub)
     for path in paths:
         hub.bare.save("better", path, "changed\n")
     keep_pull_request(Scene(hub).client(), WANTED)
@@ -38,8 +43,21 @@ def said(request: str, actor: str) -> Event:
 
 
 @pytest.mark.parametrize(("actor", "may"), [("ada", True), ("bob", False), ("mallory", False)])
-def test_github_says_who_may_ask(job, actor, may):
+def test_github_says_who_may_ask(job, github_hub, actor, may):
+    pull_of(github_hub, SKILL)
     assert gather(job, said("step", actor)).actor_may_write is may
+
+
+@pytest.mark.parametrize(
+    ("branch", "run", "other"),
+    [("refunds", "refunds", True), ("quickstart", "quickstart", False), ("fix-wording", "", False)],
+)
+def test_a_pull_request_of_another_runs_training_is_known(job, github_hub, branch, run, other):
+    base_of(github_hub)
+    github_hub.bare.save(f"skillopt/{branch}", SKILL, "changed\n")
+    body = f"{marker(run, 'pull-request')}\nBody" if run else "Body"
+    keep_pull_request(job.client, WantedPullRequest(f"skillopt/{branch}", "main", "T", body))
+    assert gather(job, said("revert", "ada")) == Facts(actor_may_write=True, of_other_run=other)
 
 
 def test_nobody_is_asked_about_other_comments(job, github_hub):
@@ -56,6 +74,17 @@ def test_a_clock_asks_nothing(job, github_hub):
 def test_whether_the_skill_is_touched(job, github_hub, path, touched):
     pull_of(github_hub, path)
     assert gather(job, Event("pull_request", "opened", pull=PULL)).skill_changed is touched
+
+
+@pytest.mark.parametrize(
+    ("branch", "trained"),
+    [("skillopt/quickstart", True), ("skillopt-candidate/quickstart", True),
+     ("skillopt/fix-wording", False), ("skillopt/quickstart-2", False)],
+)  # fmt: skip
+def test_only_the_runs_own_branches_are_trained(job, github_hub, branch, trained):
+    pull_of(github_hub, SKILL)
+    pull = replace(PULL, head_ref=branch)
+    assert gather(job, Event("pull_request", "opened", pull=pull)).trained is trained
 
 
 def test_without_a_configuration_everything_counts_as_touched(job, github_hub):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from action_world import SMALL, Finished, World
+from github_server import pulls
 
 ADA = {"login": "ada", "type": "User"}
 OURS = {"full_name": "octo/skills"}
@@ -31,14 +32,32 @@ def test_a_schedule_trains_a_step_and_opens_the_pull_request(world):
     assert report.strip() in [body.strip() for body in world.hub.own_comments()]
 
 
-def ask(world: World, body: str) -> Finished:
-    """Comment on the run's pull request and let the workflow answer."""
-    number = next(iter(world.hub.pulls))
+def ask(world: World, body: str, number: int = 0, **inputs: str) -> Finished:
+    """Comment on a pull request, by default the run's, and let the workflow answer."""
+    number = number or next(iter(world.hub.pulls))
     said = {"id": world.hub.say("ada", body, number), "body": body}
     comment = {**said, "created_at": "2999-01-01T00:00:00Z"}
     issue = {"number": number, "state": "open", "pull_request": {"url": "…"}}
     payload = {"action": "created", "issue": issue, "comment": comment, "sender": ADA}
-    return world.start("issue_comment", payload)
+    return world.start("issue_comment", payload, **inputs)
+
+
+def test_a_comment_commands_only_the_run_whose_pull_request_it_is_on(world):
+    file = world.workspace / "skillopt.yaml"
+    own = "run: quickstart\nskill: skills/ledger/SKILL.md\n"
+    text = file.read_text(encoding="utf-8")
+    assert own in text
+    runs = "runs: [{run: ledger, skill: skills/ledger/SKILL.md}, {run: refunds, skill: R.md}]\n"
+    file.write_text(text.replace(own, runs), encoding="utf-8")
+    world.start("schedule", SCHEDULE, run="ledger")
+    before = world.hub.own_comments()
+    assert ask(world, "/skillopt status", run="refunds").outputs["result"] == "skipped"
+    assert (world.hub.own_comments(), world.hub.reactions) == (before, [])
+    # Each run answers for itself on people's pull requests.
+    pulls.add(world.hub, "ada", world.hub.bare.tip("main"), head="better", base="main")
+    done = [ask(world, "/skillopt status", 2, run=run) for run in ("ledger", "refunds")]
+    assert [each.outputs["result"] for each in done] == ["done", "skipped"]
+    assert len(world.hub.own_comments()) == len(before) + 2
 
 
 def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
@@ -71,9 +90,48 @@ def test_apply_merges_what_was_there_when_somebody_asked(world):
     assert ask(world, "/skillopt apply anyway").outputs["result"] == "skipped"
     assert "it is a draft" in world.hub.own_comments()[-1]
     pull["draft"] = False
+    # Training has posted the check that base requires.
+    world.hub.required_check = "skillopt-ci / quickstart evaluation"
     assert ask(world, "/skillopt apply anyway").outputs["result"] == "done"
     assert world.hub.own_comments()[-1].endswith("\n\nMerged.")
     assert pull["merged_at"]
+
+
+def test_training_waits_until_what_was_applied_is_merged(world):
+    world.start("schedule", SCHEDULE)
+    (pull,), tip = world.hub.pulls.values(), world.hub.bare.tip("skillopt/quickstart")
+    pull["draft"] = False
+    world.hub.push("skillopt/quickstart", str(tip), "2026-01-02T00:00:00Z")
+    world.hub.required_check = "build"
+    ask(world, "/skillopt apply anyway")
+    assert world.hub.own_comments()[-1].endswith("merged as soon as its checks allow that.")
+    waits = world.start("schedule", SCHEDULE)
+    assert (waits.code, waits.outputs["result"]) == (0, "nothing-to-do")
+    assert "training waits: disable its auto-merge to go on" in waits.log
+    assert world.hub.bare.tip("skillopt/quickstart") == tip
+    assert world.start("schedule", SCHEDULE, command="comment").outputs["result"] == "done"
+    pull["auto_merge"] = None
+    assert world.start("schedule", SCHEDULE).outputs["step"] == "2"
+
+
+def test_what_ends_a_run_is_published(world):
+    overrides = f"{SMALL}\ntrain.batch_size=16\ntrain.num_epochs=1"
+    done = world.start("schedule", SCHEDULE, command="run", overrides=overrides)
+    tip = world.hub.bare.tip("skillopt/quickstart")
+    assert (done.code, done.outputs["step"], done.outputs["commit"]) == (0, "3", tip), done.log
+    assert "Finish" in world.hub.bare.git("log", "-1", "--format=%s", "skillopt/quickstart")
+    assert tip in [check["head_sha"] for check in world.hub.checks.values()]
+
+
+def test_a_job_trains_no_further_than_what_github_is_to_merge(world):
+    world.hub.required_check = "build"
+    overrides = f"{SMALL}\nevaluation.confirm=0\ngithub.merge=auto"
+    done = world.start("schedule", SCHEDULE, command="run", overrides=overrides)
+    (pull,) = world.hub.pulls.values()
+    assert (done.code, done.outputs["result"], done.outputs["step"]) == (0, "done", "1"), done.log
+    assert pull["auto_merge"]
+    assert "::notice title=Training waits" in done.log
+    assert "No verdict" not in pull["body"]
 
 
 def test_a_closed_pull_request_pauses_the_run_and_reopening_goes_on(world):
@@ -100,6 +158,12 @@ def test_commits_are_the_bots_unless_the_checkout_says_otherwise(world):
     bot = "41898282+github-actions[bot]@users.noreply.github.com"
     assert log.splitlines()[0] == "ada@localhost"
     assert bot in log.splitlines()
+
+
+def test_the_api_makes_the_commits_with_the_token_of_the_action(world):
+    done = world.start("schedule", SCHEDULE, overrides=f"{SMALL}\ngit.commits=api")
+    assert (done.code, done.outputs.get("step")) == (0, "1"), done.log
+    assert "POST /git/commits" in world.hub.requests
 
 
 def test_the_token_is_masked_and_in_no_file(world):

@@ -193,7 +193,10 @@ def test_runs_that_train_side_by_side_share_no_queue_and_no_cache():
     keys = re.findall(r"(?:restore-keys|key): (\S+)", text)
     assert len(keys) == 3
     assert all(key.startswith("skillopt-calls-${{") for key in keys)
-    assert text.count("skillopt-calls-${{ matrix.run }}-") == 3
+    # A prefix that no other run's name goes on with.
+    assert text.count("skillopt-calls-${{ matrix.run }}/") == 3
+    text = (ROOT / ".github" / "workflows" / "train.yml").read_text(encoding="utf-8")
+    assert text.count("skillopt-calls-${{ inputs.run }}/") == 5
 
 
 def test_a_pull_requests_head_is_never_checked_out():

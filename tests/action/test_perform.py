@@ -125,7 +125,7 @@ def test_a_proposal_leaves_a_candidate_that_the_next_plan_shares_out(job, desk):
 
 def test_a_run_publishes_after_every_step(job, desk):
     assert perform(job, Perform(Command.RUN)).outputs.step == "3"
-    assert desk.published == [""] * 4  # three steps and the end of the run
+    assert desk.published == [""] * 5  # three steps, the end of the epoch and that of the run
 
 
 def test_nothing_left_to_do_is_published_once_more(job, desk):

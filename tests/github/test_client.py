@@ -34,6 +34,7 @@ def test_the_token_of_the_action_comes_first_and_is_trimmed():
     environ = ENVIRON | {"GITHUB_API_URL": "https://ghe.example.org/api/v3/"}
     found = from_environ(environ, " app-token\n")
     assert (found.token, found.api_url) == ("app-token", "https://ghe.example.org/api/v3")
+    assert from_environ(ENVIRON | {"INPUT_TOKEN": "app-token"}).token == "app-token"
 
 
 @pytest.mark.parametrize(

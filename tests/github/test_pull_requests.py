@@ -63,6 +63,14 @@ def test_a_draft_becomes_ready_and_stays_it(scene, client):
     assert scene.hub.pulls[1]["draft"] is False
 
 
+def test_one_that_a_person_converted_to_a_draft_stays_it(scene, client):
+    scene.pull()
+    keep_pull_request(client, READY)
+    scene.hub.convert_to_draft(1)
+    assert keep_pull_request(client, READY).change == Change.UNCHANGED
+    assert scene.hub.pulls[1]["draft"] is True
+
+
 def test_what_it_can_do_without_becomes_a_note(scene, client):
     scene.pull()
     refused = "Resource not accessible by integration"
@@ -211,6 +219,13 @@ def test_github_merges_once_the_required_check_is_there(scene, client, head):
 def test_with_nothing_to_wait_for_it_is_merged_at_once(scene, client, head):
     assert merge_pull_request(client, 1, head, title="Take in the skill")
     assert scene.hub.bare.git("log", "-1", "--format=%s", "main") == "Take in the skill"
+    assert merge_pull_request(client, 1, head)
+
+
+@pytest.mark.parametrize("auto_merge", [True, False])
+def test_checks_that_nobody_requires_are_not_waited_for(scene, client, head, auto_merge):
+    scene.hub.auto_merge = auto_merge
+    keep_check(client, WantedCheck("skillopt/confirmed", head, "Not yet", "Not yet"))
     assert merge_pull_request(client, 1, head)
 
 

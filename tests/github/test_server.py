@@ -76,10 +76,10 @@ def test_all_is_well(github_hub):
 
 def test_a_rule_that_stops_actions_is_told(github_hub):
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
-    github_hub.rules = ["pull_request", "deletion"]
+    github_hub.rules = ["pull_request", "deletion", "required_linear_history"]
     level, text = told(github_hub)[-1]
     assert level == "warning"
-    assert f"rules guard {BRANCH} (pull_request): let GitHub Actions bypass it" in text
+    assert f"rules guard {BRANCH} (pull_request, required_linear_history): let GitHub" in text
 
 
 def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):

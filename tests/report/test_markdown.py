@@ -125,6 +125,14 @@ def test_what_has_no_room_at_all_is_counted():
     assert "more before that" in composed(400, 1_500)
 
 
+def test_a_section_that_is_too_large_keeps_its_summary_and_hides_no_other():
+    large, small = (markdown.details(f"Step {n}", "x" * n) for n in (2_000, 20))
+    text = markdown.compose("head", [large, small], "tail", limit=1_500)
+    assert text.count("<details>") == text.count("</details>") == 2
+    assert "<summary>Step 2000</summary>\n\nThis did not fit." in text
+    assert small in text
+
+
 def test_head_and_tail_stay():
     text = composed(400, 1_500)
     assert text.startswith("head\n")

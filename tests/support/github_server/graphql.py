@@ -22,8 +22,8 @@ def answer(hub: Hub, login: str, query: str, variables: Json) -> Json:
 def _enable(hub: Hub, facts: Json, wanted: Json) -> Json:
     if not hub.auto_merge:
         return _error("Auto merge is not allowed for this repository")
-    if pulls.state(hub, facts) == "clean":
-        return _error("Pull request Pull request is in clean status")
+    if (state := pulls.state(hub, facts)) in ("clean", "unstable"):
+        return _error(f"Pull request Pull request is in {state} status")
     if wanted.get("expectedHeadOid", facts["sha"]) != facts["sha"]:
         return _error("Head sha didn't match the expected one")
     facts["auto_merge"] = {

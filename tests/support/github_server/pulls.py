@@ -5,6 +5,7 @@ from github_server.request import Answer, Refusal, Request, check_length, known
 from github_server.state import ACTIONS, Hub, Json
 
 _STATUS = {"A": "added", "M": "modified", "D": "removed", "T": "changed"}
+_MERGEABLE = ("clean", "unstable")
 
 
 def follow(hub: Hub) -> None:
@@ -21,7 +22,7 @@ def follow(hub: Hub) -> None:
         facts["sha"] = tip
         if base is not None and hub.bare.has(base, tip):
             _mark_merged(hub, facts)
-        elif facts["auto_merge"] and state(hub, facts) == "clean":
+        elif facts["auto_merge"] and state(hub, facts) in _MERGEABLE:
             merge_now(hub, facts, facts["auto_merge"]["merge_method"], facts["title"])
 
 
@@ -32,13 +33,14 @@ def state(hub: Hub, facts: Json) -> str:
         return "draft"
     if base is None or hub.bare.merged_tree(base, facts["sha"]) is None:
         return "dirty"
-    passed = any(
-        run["name"] == hub.required_check
-        and run["head_sha"] == facts["sha"]
-        and run.get("conclusion") in ("success", "neutral", "skipped")
+    passed = {
+        run["name"]: run.get("conclusion") in ("success", "neutral", "skipped")
         for run in hub.checks.values()
-    )
-    return "clean" if passed or not hub.required_check else "blocked"
+        if run["head_sha"] == facts["sha"]
+    }
+    if hub.required_check and not passed.get(hub.required_check):
+        return "blocked"
+    return "clean" if all(passed.values()) else "unstable"
 
 
 def merge_now(hub: Hub, facts: Json, method: str, title: str) -> str:
@@ -131,7 +133,7 @@ def merge(request: Request) -> Answer:
     facts = known(hub.pulls, request.number("pull_number"))
     if request.body.get("sha", facts["sha"]) != facts["sha"]:
         raise Refusal(409, "Head branch was modified. Review and try the merge again.")
-    if facts["state"] != "open" or state(hub, facts) != "clean":
+    if facts["state"] != "open" or state(hub, facts) not in _MERGEABLE:
         raise Refusal(405, "Pull Request is not mergeable")
     title = request.body.get("commit_title") or f"Merge pull request #{facts['number']}"
     commit = merge_now(hub, facts, request.body.get("merge_method", "merge"), title)

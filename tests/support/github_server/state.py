@@ -76,6 +76,11 @@ class Hub:
     def event(self, number: int, kind: str) -> None:
         self.events.append({"id": next(self.ids), "issue": number, "event": kind})
 
+    def convert_to_draft(self, number: int) -> None:
+        """Let somebody hold a pull request back."""
+        self.pulls[number]["draft"] = True
+        self.event(number, "convert_to_draft")
+
     def push(self, branch: str, after: str, at: str, name: str = "", kind: str = "push") -> None:
         """Enter what the log of activity says, oldest first."""
         self.pushes.append(
