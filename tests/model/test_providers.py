@@ -300,6 +300,17 @@ def test_an_answer_that_is_none_may_pass(api, family, broken):
         ask(role(api, family), request())
 
 
+@pytest.mark.parametrize("finish", ["error", "insufficient_system_resource"])
+@pytest.mark.parametrize("text", ["", "The ans"])
+def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, finish, text):
+    end = {"finish_reason": finish, "error": {"code": 502, "message": "lost it"}}
+    api.will({"choices": [{"message": {"role": "assistant", "content": text}, **end}]})
+    told: list[Any] = []
+    (reply,) = ask(role(api, FAMILIES[0], retries=1), request(), events=told)
+    assert (reply.text, len(api.bodies)) == ("hello", 2)
+    assert "the server broke its answer off: lost it" in told[0].text
+
+
 def test_what_a_filter_ends_is_a_refusal_that_was_paid_for(api, family):
     answers = {
         "chat": {
