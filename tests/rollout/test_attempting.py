@@ -315,9 +315,12 @@ def test_calls_of_a_metered_client_are_not_charged_twice(store):
     assert lab.meter.total() == resumed.meter.total() == PAID
 
 
-def test_what_was_spent_before_a_failure_is_charged():
+@pytest.mark.parametrize(
+    "told", [ModelSaid(Message("assistant", "hm"), PAID), Attempt((), "", usage=PAID)]
+)
+def test_what_was_spent_before_a_failure_is_charged(told):
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        yield ModelSaid(Message("assistant", "hm"), PAID)
+        yield told
         raise ModelUnavailable("overloaded")
 
     lab = Lab(settings=RolloutConfig(retries=1))
