@@ -336,10 +336,10 @@ class Forecast:
         )
 
     def learn(self, request: ChatRequest, usage: Usage) -> None:
-        account = Account(request.role, request.stage)
+        account, tries = Account(request.role, request.stage), max(1, usage.calls)
         longest = self._longest.get(account, 0)
-        self._longest[account] = max(longest, usage.completion_tokens)
-        seen = usage.prompt_tokens / max(1, _characters(request))
+        self._longest[account] = max(longest, usage.completion_tokens // tries)
+        seen = usage.prompt_tokens / tries / max(1, _characters(request))
         self._density[request.role] = max(self._density.get(request.role, 0.0), seen)
 
 

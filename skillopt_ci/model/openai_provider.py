@@ -102,7 +102,8 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     if finish in _BROKEN_OFF:
         why = choice.at("error").text("message") or finish
-        raise TransientFailure(f"the server broke its answer off: {why}")
+        billed = None if usage.estimated else usage
+        raise TransientFailure(f"the server broke its answer off: {why}", usage=billed)
     calls = _tool_calls(message, config.preset.carried)
     model = completion.text("model") or config.model
     reply = ChatReply(text, finish, model, usage, tool_calls=calls)

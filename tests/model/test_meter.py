@@ -268,6 +268,7 @@ def test_afterwards_the_longest_answer_of_the_stage_is():
     forecast = Forecast()
     for length in (10, 30, 20):
         forecast.learn(request(), Usage(1, 100, length))
+    forecast.learn(request(), Usage(2, 200, 60))  # one of them was of no use
     assert forecast.expect(request()).completion_tokens == 30
     assert forecast.expect(request(stage="test")).completion_tokens == 4096
 

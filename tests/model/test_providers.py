@@ -304,10 +304,12 @@ def test_an_answer_that_is_none_may_pass(api, family, broken):
 @pytest.mark.parametrize("text", ["", "The ans"])
 def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, finish, text):
     end = {"finish_reason": finish, "error": {"code": 502, "message": "lost it"}}
-    api.will({"choices": [{"message": {"role": "assistant", "content": text}, **end}]})
+    said = [{"message": {"role": "assistant", "content": text}, **end}]
+    api.will({"choices": said, "usage": {"prompt_tokens": 7, "completion_tokens": 1}})
     told: list[Any] = []
     (reply,) = ask(role(api, FAMILIES[0], retries=1), request(), events=told)
     assert (reply.text, len(api.bodies)) == ("hello", 2)
+    assert (reply.usage.calls, reply.usage.prompt_tokens) == (2, 2007)  # both were billed
     assert "the server broke its answer off: lost it" in told[0].text
 
 
