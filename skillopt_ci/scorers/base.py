@@ -95,7 +95,9 @@ class FallibleScorer:
 
 
 def one_line(text: str, limit: int = REASON_CHARS) -> str:
-    line = " ".join(text.split())
+    # joins the halves of surrogate pairs; one without the other is no text
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    line = " ".join(whole.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
