@@ -109,6 +109,13 @@ def test_a_conversation_is_understood(api, family):
     assert all(text in sent for text in ("Be brief.", "yes?", "go on", "900"))
 
 
+def test_an_answer_that_said_nothing_may_be_followed_up(api, family):
+    turns = (Message("user", "hi"), Message("assistant", " "), Message("user", "go on"))
+    (reply,) = ask(role(api, family), request(*turns))
+    assert reply.text == "hello"
+    assert "go on" in json.dumps(api.bodies[0])
+
+
 def test_usage_is_the_server_s_own_with_cached_and_hidden_tokens(api, family):
     first, second = ask(
         role(api, family),
