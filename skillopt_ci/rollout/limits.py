@@ -9,7 +9,15 @@ from typing import TypeVar
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelRefusal, Role, Usage
+from skillopt_ci.model.types import (
+    ChatClient,
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    Role,
+    Usage,
+)
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import (
     AgentError,
@@ -168,6 +176,8 @@ async def run_solver(
         usage = tracker.usage if known.usage == Usage() else known.usage
         attempt = replace(found, messages=found.messages or known.messages, usage=usage)
     except TimeUp:
+        if tracker.steps and tracker.usage == Usage():
+            raise ModelUnavailable("The time was over before the model had answered.") from None
         attempt = so_far.attempt(limit=Limit.TIME)
     except LimitReached as reached:
         attempt = so_far.attempt(limit=reached.limit)
