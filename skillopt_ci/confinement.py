@@ -115,10 +115,11 @@ def whole_environment() -> dict[str, str]:
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables whose names do not suggest secrets; all variables if programs may see secrets."""
+    """Variables neither withheld nor named like secrets; all if programs may see secrets."""
     if current().trusted:
         return dict(environ)
-    return {name: value for name, value in environ.items() if not _SECRET_NAME.search(name)}
+    secret = {name for name in environ if name in _withheld or _SECRET_NAME.search(name)}
+    return {name: value for name, value in environ.items() if name not in secret}
 
 
 def git_credentials(command: str) -> dict[str, str]:

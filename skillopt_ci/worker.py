@@ -102,6 +102,7 @@ class Worker:
     def _kill(self) -> None:
         if self._process.poll() is None:
             kill_tree(self._process.pid)
+        _kill_group(self._process.pid)  # its sandbox lasts while anything runs in it
 
     def _end(self) -> None:
         with suppress(OSError):

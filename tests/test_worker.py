@@ -4,13 +4,16 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from skillopt_ci import confinement
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.worker import Worker, WorkerGone
 
@@ -55,6 +58,9 @@ class Side:
                 child = subprocess.Popen(["sleep", "1000"])
                 Path(job["pids"]).write_text(f"{os.getpid()} {child.pid}")
                 time.sleep(1000)
+            case "leave":
+                subprocess.Popen(["sleep", "1000"], start_new_session=True)
+                return {}
 
 def open_side(options, root):
     if "wrong" in options:
@@ -190,6 +196,22 @@ def test_closing_ends_what_is_under_way(start, tmp_path):
     asyncio.run(run())
     for pid in map(int, pids.read_text().split()):
         assert_gone(pid)
+
+
+def test_closing_ends_a_sandbox_in_which_something_goes_on(start, tmp_path, monkeypatch):
+    monkeypatch.setattr("skillopt_ci.worker._PATIENCE", 0.5)
+    confinement.confine(tmp_path, {"PATH": os.environ["PATH"]})
+    if confinement.current().kind != "sandbox":
+        pytest.skip("needs bubblewrap and user namespaces")
+    worker = start()
+    assert attempts(worker, {"do": "leave"}) == [{}]
+    closing = threading.Thread(target=worker.close)
+    closing.start()
+    closing.join(10)
+    ended = not closing.is_alive()
+    with suppress(ProcessLookupError):
+        os.killpg(worker._process.pid, signal.SIGKILL)
+    assert ended
 
 
 def test_without_a_worker_an_attempt_fails_at_once(start):

@@ -313,7 +313,8 @@ class ExternalSolver:
         else:
             own = Limit.STEPS if result.exit_code == facts.turns_status else transcript.limit
             limit = own or limit
-        self._refuse_failure(result, transcript, limit)
+        failure = self._failure(result, transcript, limit)
+        worked = failure is None or transcript.turns or transcript.usage
         told = "\n".join(step.text for step in transcript.steps if isinstance(step, Told))
         yield Attempt(
             (*asked, *transcript.messages),
@@ -321,8 +322,10 @@ class ExternalSolver:
             n_turns=max(1, transcript.turns),
             trace=told[-_TRACE_CHARS:],
             limit=limit,
-            usage=self._usage(transcript, prompt),
+            usage=self._usage(transcript, prompt) if worked else Usage(),
         )
+        if failure is not None:
+            raise failure
 
     async def _run(self, computer: Computer, prompt: str, place: Workplace) -> CommandResult:
         arguments, stdin = _agent_command(self.settings, self.root, prompt, place.limits)
@@ -350,23 +353,23 @@ class ExternalSolver:
             return self.settings.output
         return "text" if self.settings.agent == "command" else self.settings.agent
 
-    def _refuse_failure(
+    def _failure(
         self, result: CommandResult, transcript: AgentTranscript, limit: Limit | None
-    ) -> None:
-        """Raise unless the agent answered, or reached a limit while its server worked."""
+    ) -> Exception | None:
+        """None if the agent answered, or reached a limit while its server worked."""
         silent = self._format != "text" and not transcript.turns
         error, trouble = transcript.error, transcript.trouble
         if result.timed_out:
             told = trouble or waiting_for_server(result.stderr)
             if not told and not silent:
-                return
+                return None
             told = told or "its time was over"
         elif limit is not None or (
             result.exit_code == 0 and transcript.response is not None and not error
         ):
-            return
+            return None
         elif result.exit_code == 0 and not error and not silent:
-            raise AgentError(f"{self.name} ended without an answer")
+            return AgentError(f"{self.name} ended without an answer")
         else:
             streams = any(line.startswith("{") for line in result.stdout.splitlines())
             told = error or trouble or result.stderr or ("" if streams else result.stdout)
@@ -377,8 +380,7 @@ class ExternalSolver:
             silent=silent,
             keys=lacks_key(self.settings, self.environ),
         )
-        if not (result.timed_out and isinstance(failure, AgentError)):
-            raise failure
+        return None if result.timed_out and isinstance(failure, AgentError) else failure
 
     def _usage(self, transcript: AgentTranscript, prompt: str) -> Usage:
         said = sum(len(message.content) for message in transcript.messages)

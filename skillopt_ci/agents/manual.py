@@ -5,11 +5,13 @@ import json
 import os
 import unicodedata
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import ClassVar, TextIO
 
 from pydantic import ValidationError
 
+from skillopt_ci.aio import off_the_clock
 from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
@@ -86,7 +88,9 @@ class HumanSolver:
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
         """Show task and skill, run commands until `submit`. Raises AgentError if input ends."""
-        async with self.turn:
+        async with AsyncExitStack() as held:
+            with off_the_clock():
+                await held.enter_async_context(self.turn)
             read = (Message("system", skill),) if skill.strip() else ()
             talk = Transcript((*read, *task.messages))
             yield Asked(talk.opening)

@@ -63,7 +63,7 @@ def anthropic_body(
 
 
 def _turns(messages: Iterable[Message]) -> list[dict[str, object]]:
-    said = [message for message in messages if message.role != "system"]
+    said = [one for one in messages if one.role != "system" and any(_blocks(one))]
     sides = groupby(said, lambda message: "assistant" if message.role == "assistant" else "user")
     return [
         {"role": side, "content": [block for one in group for block in _blocks(one)]}
@@ -81,7 +81,7 @@ def _blocks(message: Message) -> Iterator[Block]:
     for image in message.images:
         source = {"type": "base64", "media_type": image.media_type, "data": image.data}
         yield {"type": "image", "source": source}
-    # The API rejects blank text blocks.
+    # The API rejects blank text blocks, and turns without blocks.
     if message.content.strip():
         yield _text(message.content)
     for call in message.tool_calls:

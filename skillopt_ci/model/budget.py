@@ -133,14 +133,10 @@ def _from_table(config: ModelRole) -> Tariff | None:
 
 @dataclass(slots=True)
 class Share:
-    """The usage charged to one piece of work, and how many of its calls came from the cache."""
+    """The usage charged to one piece of work; ``target``: it asked our client for the target."""
 
     charged: Usage = field(default_factory=Usage)
-    reused: int = 0
-
-    @property
-    def empty(self) -> bool:
-        return not self.reused and self.charged == Usage()
+    target: bool = False
 
 
 _SHARE: ContextVar[Share | None] = ContextVar("share", default=None)
@@ -203,11 +199,12 @@ class Meter:
         self._accounts[account] = self._accounts.get(account, Usage()) + usage
         if (share := _SHARE.get()) is not None:
             share.charged += usage
+            share.target |= account.role == Role.TARGET
 
-    def reuse(self) -> None:
+    def reuse(self, role: str = "") -> None:
         self.reused_calls += 1
         if (share := _SHARE.get()) is not None:
-            share.reused += 1
+            share.target |= role == Role.TARGET
 
     async def check(self) -> None:
         await self.reserve()
@@ -248,7 +245,7 @@ class Meter:
             _SHARE.reset(token)
             if whole is not None:
                 whole.charged += share.charged
-                whole.reused += share.reused
+                whole.target |= share.target
 
     def accounts(self) -> Accounts:
         return MappingProxyType(dict(sorted(self._accounts.items())))
@@ -339,9 +336,10 @@ class Forecast:
         )
 
     def learn(self, request: ChatRequest, usage: Usage) -> None:
-        account = Account(request.role, request.stage)
-        self._longest[account] = max(self._longest.get(account, 0), usage.completion_tokens)
-        seen = usage.prompt_tokens / max(1, _characters(request))
+        account, tries = Account(request.role, request.stage), max(1, usage.calls)
+        longest = self._longest.get(account, 0)
+        self._longest[account] = max(longest, usage.completion_tokens // tries)
+        seen = usage.prompt_tokens / tries / max(1, _characters(request))
         self._density[request.role] = max(self._density.get(request.role, 0.0), seen)
 
 

@@ -23,7 +23,7 @@ from skillopt_ci.model.retry import RetryingClient
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.scorers.base import Judge
+from skillopt_ci.scorers.base import GRADING, Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,8 @@ async def open_router(
 
 def judge_with(client: ChatClient) -> Judge:
     async def ask(prompt: str) -> str:
-        request = ChatRequest(Role.JUDGE, "judge", (Message("user", prompt),))
+        asked = (Message("user", prompt),)
+        request = ChatRequest(Role.JUDGE, "judge", asked, attempt=GRADING.get())
         return (await client.complete(request)).text
 
     return ask

@@ -344,7 +344,7 @@ class CachedClient:
             self._accounted.add(key)
             self.meter.charge(Account(request.role, request.stage), outcome.usage)
         else:
-            self.meter.reuse()
+            self.meter.reuse(request.role)
         if isinstance(outcome, ModelRefusal):
             raise outcome
         return outcome

@@ -51,6 +51,8 @@ _STATUS_OF = {
     **dict.fromkeys((1002, 1039, 1041, 2056), 429),
 }
 _SENSITIVE = (1026, 1027)
+#: How OpenRouter and Mistral, and DeepSeek, say that the server is to blame for the end.
+_BROKEN_OFF = ("error", "insufficient_system_resource")
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 
 
@@ -97,6 +99,10 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     finish = choice.text("finish_reason") or "stop"
     if finish == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
+    if finish in _BROKEN_OFF:
+        why = choice.at("error").text("message") or finish
+        billed = None if usage.estimated else usage
+        raise TransientFailure(f"the server broke its answer off: {why}", usage=billed)
     calls = _tool_calls(message, config.preset.carried)
     model = completion.text("model") or config.model
     reply = ChatReply(text, finish, model, usage, tool_calls=calls)

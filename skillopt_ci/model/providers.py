@@ -162,7 +162,8 @@ _TOO_LONG = frozenset(
     {"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"}
 )
 _TOO_LONG_WORDS = re.compile(
-    r"context (?:length|window|size)|(?:prompt|input) is too long", re.IGNORECASE
+    r"context (?:length|window|size)|(?:prompt|input) is too long|input token count\b.*\bexceeds",
+    re.IGNORECASE,
 )
 _UNSUPPORTED_WORDS = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|deprecated|may only be set"

@@ -5,13 +5,13 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from skillopt_ci.aio import off_the_clock, refund
 from skillopt_ci.errors import InfrastructureError
-from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelUnavailable
+from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelUnavailable, Usage
 from skillopt_ci.progress import Note, Observer, silent
 
 
@@ -74,7 +74,7 @@ class TransientFailure(InfrastructureError):
     """One try failed for a reason that may pass.
 
     ``retry_after`` is the wait that the server asks for, in seconds; ``unreachable``: no connection
-    was made. If the last try fails like this, ``reply`` is used as the answer.
+    was made. If the last try fails like this, ``reply`` is the answer. ``usage`` was billed for it.
     """
 
     def __init__(
@@ -85,10 +85,12 @@ class TransientFailure(InfrastructureError):
         overloaded: bool = False,
         unreachable: bool = False,
         reply: ChatReply | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.unreachable = unreachable
         self.reply = reply
+        self.usage = reply.usage if reply else usage or Usage()
         self.retry_after = retry_after
         self.overloaded = overloaded
 
@@ -147,12 +149,13 @@ class RetryingClient:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Raises ModelUnavailable if retries run out, InfrastructureError if never reached."""
-        began = _now()
+        began, unused = _now(), Usage()
         for number in itertools.count(1):
             try:
-                return await self._try(request)
+                reply = await self._try(request)
+                return replace(reply, usage=unused + reply.usage)
             except TransientFailure as failure:
-                last = failure
+                last, unused = failure, unused + failure.usage
             self._reached = self._reached or not last.unreachable
             pause = backoff(number, last.retry_after, self.draw)
             spent = number > self.retries
@@ -171,7 +174,7 @@ class RetryingClient:
             with off_the_clock():
                 await self.sleep(pause)
         if last.reply is not None:
-            return last.reply
+            return replace(last.reply, usage=unused)
         tries = "1 try" if number == 1 else f"{number} tries"
         raise ModelUnavailable(
             f"The {request.role} model did not answer after {tries}: {last.message}"

@@ -194,7 +194,7 @@ class AttemptRunner:
                 attempt = redacted_work(attempt, self.redact)
             finally:
                 used = (attempt or so_far).usage
-                if share.empty and used != Usage():
+                if not share.target and used != Usage():
                     self.meter.charge(Account(Role.TARGET, request.stage), used)
             charged = share.charged
         if self.cache is not None and key:

@@ -1,6 +1,7 @@
 """Grade attempts with the task's or the run's scorer, on a computer if it needs one."""
 
 import hashlib
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,8 @@ from skillopt_ci.tasks.task import Task
 
 _REPORT_BYTES = 10_000_000
 _NOT_PASSED = ("failure", "error")
+#: Only comments and instructions may stand before a document type; later text is a test's own.
+_DOCTYPE = re.compile(r"(?:\s|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 #: Exit statuses of commands killed by a signal; 255 is excluded, since programs use it.
 _SIGNALLED = range(129, 193)
 #: Removes what is in the way of the named files: an agent may have put a symbolic link, a file or a
@@ -235,7 +238,7 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise GraderBroke(f"the test report is not UTF-8: {error}") from error
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+    if _DOCTYPE.match(text):
         raise GraderBroke("the test report has a document type")
     try:
         root = ET.fromstring(text)  # noqa: S314 - no entities without a document type

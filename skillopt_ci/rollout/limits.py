@@ -9,7 +9,15 @@ from typing import TypeVar
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelRefusal, Role, Usage
+from skillopt_ci.model.types import (
+    ChatClient,
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    Role,
+    Usage,
+)
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import (
     AgentError,
@@ -162,13 +170,14 @@ async def run_solver(
     try:
         async with working_time(None if limits is None else limits.rollout_seconds):
             with tracker.applied():
-                found = await _followed(solver.solve(task, skill, place), take)
+                found = await _followed(solver.solve(task, skill, place), take, so_far)
         # fill gaps in the result from the steps
         known = so_far.attempt(limit=found.limit)
-        usages = (found.usage, known.usage, tracker.usage)
-        usage = next((one for one in usages if one != Usage()), Usage())
+        usage = tracker.usage if known.usage == Usage() else known.usage
         attempt = replace(found, messages=found.messages or known.messages, usage=usage)
     except TimeUp:
+        if tracker.steps and tracker.usage == Usage():
+            raise ModelUnavailable("The time was over before the model had answered.") from None
         attempt = so_far.attempt(limit=Limit.TIME)
     except LimitReached as reached:
         attempt = so_far.attempt(limit=reached.limit)
@@ -182,7 +191,9 @@ async def run_solver(
 
 
 async def _followed(
-    steps: AsyncIterator[Step | Attempt], take: Callable[[Step], Awaitable[None]]
+    steps: AsyncIterator[Step | Attempt],
+    take: Callable[[Step], Awaitable[None]],
+    so_far: Transcript,
 ) -> Attempt:
     result: Attempt | None = None
     async with aclosing(steps) as followed:  # type: ignore[type-var]  # solvers are generators
@@ -191,6 +202,8 @@ async def _followed(
                 raise AgentError("The solver went on after its result.")
             if isinstance(step, Attempt):
                 result = step
+                if step.usage != Usage():  # paid for, even if it fails after all
+                    so_far.usage = step.usage
             else:
                 await take(step)
     if result is None:

@@ -53,7 +53,10 @@ class Solver(Protocol):
         """JSON facts that determine its behaviour, for keys and fingerprints; never a secret."""
 
     def solve(self, task: Task, skill: str, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        """Yield steps as they happen, then one Attempt; if cancelled, leave nothing running."""
+        """Yield steps as they happen, then one Attempt; if cancelled, leave nothing running.
+
+        An exception after the Attempt takes it back, but not its usage.
+        """
 
 
 @dataclass(frozen=True, slots=True)

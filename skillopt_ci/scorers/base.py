@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -42,6 +43,8 @@ class GraderBroke(GraderError):
 Scorer = Callable[[Task, str], Coroutine[Any, Any, Score]]
 #: Asks the judge model one question; may raise the errors of model calls.
 Judge = Callable[[str], Awaitable[str]]
+#: 1 while work is graded again, when a judge must not be quoted but asked anew.
+GRADING: ContextVar[int] = ContextVar("grading", default=0)
 
 
 def verdict(solved: bool, reason: str, answer: str, *, soft: float | None = None) -> Score:
@@ -70,11 +73,14 @@ async def blamed(
     except GraderBroke as same:
         message = f"{failure.message}; on an empty submission: {same.message}"
         raise GraderError(message) from failure.__cause__
+    first = GRADING.set(1)
     try:
         return await work()
     except GraderBroke as again:
         reason = f"the grader fails on this work, not on an empty submission: {again.message}"
         return verdict(False, one_line(reason), answer)
+    finally:
+        GRADING.reset(first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,9 @@ class FallibleScorer:
 
 
 def one_line(text: str, limit: int = REASON_CHARS) -> str:
-    line = " ".join(text.split())
+    # joins the halves of surrogate pairs; one without the other is no text
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    line = " ".join(whole.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

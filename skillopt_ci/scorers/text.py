@@ -331,7 +331,11 @@ def _schema_fault(schema: Any, value: Any) -> str:
         raise GraderError(f"not a JSON Schema: {error.message}") from error
     if _depth(value) > _MOST_NESTED:
         return "the answer is nested too deeply"
-    if (broken := next(validator.iter_errors(value), None)) is None:
+    try:
+        broken = next(validator.iter_errors(value), None)
+    except UnicodeEncodeError:
+        return "the answer holds half of a surrogate pair, which is not a character"
+    if broken is None:
         return ""
     path = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in broken.instance_path)
     return one_line(f"${''.join(path)}: {broken.message}")

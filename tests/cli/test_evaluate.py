@@ -190,6 +190,7 @@ def test_calibrate_says_how_often_the_gate_errs(cli, trained):
 def test_calibrate_json_is_one_object_and_can_be_repeated(cli, trained):
     words = ("calibrate", "initial", "--effect", "0.3", "--json")
     found, again = (cli(trained, *words).json for _ in range(2))
+    assert again.pop("usage")["calls"] == 0 < found.pop("usage")["calls"]
     assert again == found
     assert (found["tasks"], found["draws"], found["effect"]) == (16, 4, 0.3)
     assert [one["tasks"] for one in found["rates"]] == [16, 32, 64]

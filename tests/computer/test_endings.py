@@ -131,6 +131,27 @@ def test_a_sandbox_dies_with_the_process_that_opened_it(kind):
             assert eventually(lambda: computers_checked(kind) and not groups_of(pid))
 
 
+def test_a_folder_that_a_killed_process_left_is_removed_and_one_in_use_is_not(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    words = [sys.executable, "-c", RUN_ON, os.pathsep.join(sys.path), "unconfined", "sleep 5"]
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    with (
+        desk("unconfined") as opened,
+        subprocess.Popen(words, stdout=subprocess.PIPE, env=environ) as running,
+    ):
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"open\n"
+        assert computers_checked("unconfined")
+        assert len(list(tmp_path.iterdir())) == 2
+        running.kill()
+        running.wait()
+        assert computers_checked("unconfined")
+        assert len(list(tmp_path.iterdir())) == 1
+        assert opened.sh("echo alive").stdout == "alive\n"
+
+
 def test_an_orphaned_container_is_removed_and_one_in_use_is_not():
     marker = uuid.uuid4().hex
     with desk("docker") as opened, killed_while_running("docker", marker) as pid:

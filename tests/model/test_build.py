@@ -13,11 +13,14 @@ import pytest
 from skillopt_ci.aio import siblings
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import judge_with, open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
+from skillopt_ci.scorers.code import rubric_scorer
+from skillopt_ci.tasks.task import Task
 
 pytestmark = pytest.mark.integration
 
@@ -201,3 +204,18 @@ def test_judge_with_puts_a_question_to_the_judge(scripted, reply):
     inner = scripted(reply("0.8"))
     assert asyncio.run(judge_with(inner)("How good?")) == "0.8"
     assert inner.asked == [ChatRequest(Role.JUDGE, "judge", (Message("user", "How good?"),))]
+
+
+def test_a_verdict_that_a_judge_failed_to_give_is_not_read_from_the_cache(server, served, tmp_path):
+    for text in ("no", "no", '{"score": 0}', '{"score": 1, "reason": "kind"}'):
+        server.will({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]})
+    spec, task = RubricScorer(type="rubric", rubric="Be kind."), Task("t", (Message("user", "Hi"),))
+
+    async def work() -> float:
+        models = Models(target=served(), optimizer=served())
+        async with open_router(models, {}, cache_path=tmp_path / "calls.sqlite") as router:
+            scorer = rubric_scorer(spec, judge_with(router.for_work("s", Meter())))
+            return (await scorer(task, "hello")).hard
+
+    assert [asyncio.run(work()) for _ in range(2)] == [1, 1]
+    assert len(server.bodies) == 4

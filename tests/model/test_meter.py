@@ -176,12 +176,22 @@ def test_what_a_piece_of_work_is_charged_is_told_apart():
     meter = Meter()
     meter.charge(ROLLOUT, CALL)
     with meter.shared() as share:
-        assert share.empty
+        assert share.charged == Usage()
         meter.charge(ROLLOUT, CALL)
-        meter.reuse()
     meter.charge(ROLLOUT, CALL)
-    assert (share.charged, share.reused, share.empty) == (CALL, 1, False)
+    assert share.charged == CALL
     assert meter.total() == CALL + CALL + CALL
+
+
+def test_a_piece_of_work_knows_whether_the_target_was_asked_at_all():
+    meter = Meter()
+    with meter.shared() as share:
+        meter.charge(Account(Role.JUDGE, "judge"), CALL)
+        meter.reuse(Role.JUDGE)
+        assert not share.target
+        with meter.shared() as part:
+            meter.reuse(Role.TARGET)
+    assert (part.target, share.target, meter.reused_calls) == (True, True, 2)
 
 
 def test_work_at_the_same_time_has_its_own_share():
@@ -258,6 +268,7 @@ def test_afterwards_the_longest_answer_of_the_stage_is():
     forecast = Forecast()
     for length in (10, 30, 20):
         forecast.learn(request(), Usage(1, 100, length))
+    forecast.learn(request(), Usage(2, 200, 60))  # one of them was of no use
     assert forecast.expect(request()).completion_tokens == 30
     assert forecast.expect(request(stage="test")).completion_tokens == 4096
 

@@ -109,6 +109,13 @@ def test_a_conversation_is_understood(api, family):
     assert all(text in sent for text in ("Be brief.", "yes?", "go on", "900"))
 
 
+def test_an_answer_that_said_nothing_may_be_followed_up(api, family):
+    turns = (Message("user", "hi"), Message("assistant", " "), Message("user", "go on"))
+    (reply,) = ask(role(api, family), request(*turns))
+    assert reply.text == "hello"
+    assert "go on" in json.dumps(api.bodies[0])
+
+
 def test_usage_is_the_server_s_own_with_cached_and_hidden_tokens(api, family):
     first, second = ask(
         role(api, family),
@@ -298,6 +305,19 @@ def test_an_answer_that_is_none_may_pass(api, family, broken):
     api.will(body, cut=broken.get("cut"))
     with pytest.raises(ModelUnavailable):
         ask(role(api, family), request())
+
+
+@pytest.mark.parametrize("finish", ["error", "insufficient_system_resource"])
+@pytest.mark.parametrize("text", ["", "The ans"])
+def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, finish, text):
+    end = {"finish_reason": finish, "error": {"code": 502, "message": "lost it"}}
+    said = [{"message": {"role": "assistant", "content": text}, **end}]
+    api.will({"choices": said, "usage": {"prompt_tokens": 7, "completion_tokens": 1}})
+    told: list[Any] = []
+    (reply,) = ask(role(api, FAMILIES[0], retries=1), request(), events=told)
+    assert (reply.text, len(api.bodies)) == ("hello", 2)
+    assert (reply.usage.calls, reply.usage.prompt_tokens) == (2, 2007)  # both were billed
+    assert "the server broke its answer off: lost it" in told[0].text
 
 
 def test_what_a_filter_ends_is_a_refusal_that_was_paid_for(api, family):

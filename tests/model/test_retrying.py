@@ -91,6 +91,15 @@ def test_an_empty_answer_counts_when_tries_run_out(scripted, ask, reply):
     assert len(inner.asked) == 4
 
 
+def test_what_unusable_answers_cost_is_paid_with_the_one_that_counts(scripted, ask, reply):
+    unusable = TransientFailure("no answer", reply=reply(""))
+    outcomes = (unusable, TransientFailure("503"), reply("ok"))
+    for inner, calls in ((scripted(*outcomes), 2), (scripted(unusable), 4)):
+        paid = asyncio.run(client(inner, Naps()).complete(ask())).usage
+        assert (paid.calls, paid.tokens) == (calls, 10 * calls)
+        assert paid.cost_usd == pytest.approx(0.01 * calls)
+
+
 def test_without_retries_there_is_one_try(scripted, ask):
     inner = scripted(TransientFailure("boom"))
     with pytest.raises(ModelUnavailable, match="after 1 try: boom"):

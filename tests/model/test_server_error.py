@@ -47,6 +47,7 @@ def test_an_empty_account_is_not_waited_for(status, fields):
         (400, "maximum context length is 8192 tokens", ""),
         (400, "the request exceeds the available context size", ""),
         (400, "prompt is too long: 9 tokens", ""),
+        (400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", ""),
         (413, "", ""),
     ],
 )

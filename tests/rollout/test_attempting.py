@@ -14,7 +14,7 @@ from skillopt_ci.config.scorers import ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import BudgetExhausted, ComputerFailure, UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.model.types import Account, ModelRefusal, ModelUnavailable, Role, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout import types
@@ -28,6 +28,7 @@ from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, Model
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
+JUDGE = Account(Role.JUDGE, "judge")
 PAID = Usage(calls=2, prompt_tokens=100, completion_tokens=10, cost_usd=0.25)
 SOLVED = ComputerScorer(type="computer", command=("grep", "-qx", "done", "result.txt"))
 
@@ -307,7 +308,7 @@ def test_calls_of_a_metered_client_are_not_charged_twice(store):
     lab, resumed = Lab(store=store), Lab(store=store)
 
     async def calls(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        lab.meter.charge(place.stage, PAID)
+        lab.meter.charge(Account(Role.TARGET, place.stage), PAID)
         yield Attempt((), task.id, usage=PAID)
 
     lab.attempt(Solving(calls), make_task("a"))
@@ -315,14 +316,30 @@ def test_calls_of_a_metered_client_are_not_charged_twice(store):
     assert lab.meter.total() == resumed.meter.total() == PAID
 
 
-def test_what_was_spent_before_a_failure_is_charged():
+@pytest.mark.parametrize(
+    "told", [ModelSaid(Message("assistant", "hm"), PAID), Attempt((), "", usage=PAID)]
+)
+def test_what_was_spent_before_a_failure_is_charged(told):
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        yield ModelSaid(Message("assistant", "hm"), PAID)
+        yield told
         raise ModelUnavailable("overloaded")
 
     lab = Lab(settings=RolloutConfig(retries=1))
     lab.attempt(Solving(fails), make_task("a"))
     assert lab.meter.total() == PAID + PAID
+
+
+def test_a_judge_s_calls_at_every_step_are_not_taken_for_the_agent_s():
+    class Judged(Moody):
+        async def grade(self, task: Task, attempt: Attempt) -> Score:
+            lab.meter.charge(JUDGE, Usage(calls=1))
+            return await super().grade(task, attempt)
+
+    settings = RolloutConfig(grade_every_step=True)
+    lab = Lab(PLACES, grader=Judged([]), settings=settings)
+    lab.attempt(Solving(writing("done")), on_computer(make_task("a")))
+    spent = {JUDGE: Usage(calls=2), Account(Role.TARGET, "rollout"): PAID}
+    assert lab.meter.accounts() == spent
 
 
 def test_a_used_up_budget_is_asked_before_an_agent_begins():

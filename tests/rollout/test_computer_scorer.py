@@ -369,6 +369,12 @@ def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
     assert read_report(PYTEST) == (1, ["test_b", "test_c"])
 
 
+def test_a_page_that_a_test_printed_is_no_document_type_of_its_report():
+    printed = b"<system-out><![CDATA[<!DOCTYPE html><!ENTITY a 'b'>]]></system-out>"
+    report = b"<?xml version='1.0'?><testsuite><testcase name='a'>" + printed
+    assert read_report(report + b"</testcase></testsuite>") == (1, [])
+
+
 def test_a_single_suite_is_a_report_too():
     assert read_report(b"<testsuite><testcase name='a'/></testsuite>") == (1, [])
 
@@ -386,6 +392,8 @@ def test_a_test_without_a_name_counts():
         (b"<html/>", "<html>"),
         (b"\xff\xfe<", "UTF-8"),
         (b'<!DOCTYPE a [<!ENTITY b "c">]><testsuite/>', "document type"),
+        (b"<?xml version='1.0'?>\n<!-- --><?p <!-- ?><!DOCTYPE a><testsuite/>", "document type"),
+        (b"<testsuite/><!DOCTYPE a>", "no XML"),
         ('<?xml version="1.0" encoding="utf-16"?><testsuite/>'.encode("utf-16"), "UTF-8"),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci import confinement
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer
 from skillopt_ci.errors import UsageError
 from skillopt_ci.program import visible_environ
@@ -227,6 +228,18 @@ def test_result_is_the_score(grade, write, expression, hard, soft):
 
 def test_hard_threshold_is_configurable(grade, write):
     assert grade("python", "x", entry=returning(write, "0.5"), hard_at=0.5).hard == 1
+
+
+def test_a_function_sees_no_variable_that_a_model_s_key_is_in(grade, write, monkeypatch):
+    monkeypatch.setattr(confinement, "_closed", True)
+    monkeypatch.setattr(confinement, "_withheld", {})
+    for name in ("HOUSE_MODEL", "HOUSE_API_KEY", "HOUSE_COLOUR"):
+        monkeypatch.setenv(name, "blue")
+    environ = dict(os.environ)
+    confinement.withhold(["HOUSE_MODEL"])
+    seen = "'reason': ' '.join(one for one in __import__('os').environ if 'HOUSE' in one)"
+    entry = returning(write, f"{{'soft': 1, {seen}}}")
+    assert grade("python", "x", entry=entry, environ=environ).reason == "HOUSE_COLOUR"
 
 
 def test_reason_is_passed_on_as_one_line(grade, write):

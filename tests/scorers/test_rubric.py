@@ -33,6 +33,12 @@ def test_verdict_is_the_score(grade):
     assert score == Score(1, 0.8, "kind enough", "hello")
 
 
+def test_a_reason_is_always_text(grade):
+    # in what has to be mended, halves of surrogate pairs are left as they are
+    judge = ScriptedJudge(['{"score": 1, "reason": "nice \\ud83d\\ude00, \\ud83d",}'])
+    assert grade("rubric", "hello", judge=judge, rubric="Be kind.").reason == "nice 😀, \ufffd"
+
+
 def test_bad_reply_costs_one_question_that_shows_the_error(grade):
     judge = ScriptedJudge(["Great answer!", '{"score": 0.1}'])
     assert grade("rubric", "hello", judge=judge, rubric="Be kind.").soft == 0.1

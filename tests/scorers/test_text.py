@@ -141,6 +141,13 @@ def test_an_answer_nested_too_deeply_for_its_schema_is_wrong(grade):
     assert grade("json", answer, schema={"items": {"$ref": "#"}}).hard == 0
 
 
+@pytest.mark.parametrize("answer", ['{"a": "\\ud83d"}', '{"\\ud83d": 1}'])
+def test_half_of_a_surrogate_pair_satisfies_no_schema(grade, answer):
+    schema = {"properties": {"a": {"pattern": "."}}, "propertyNames": {"pattern": "."}}
+    score = grade("json", answer, schema=schema)
+    assert (score.hard, "half of a surrogate pair" in score.reason) == (0, True)
+
+
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 

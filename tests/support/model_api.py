@@ -185,6 +185,8 @@ def _messages_rules(body: Body, headers: dict[str, str]) -> None:
     blocks = [block for turn in body["messages"] for block in turn["content"]]
     if any(block["type"] == "text" and not block["text"].strip() for block in blocks):
         raise Refused("messages: text content blocks must contain non-whitespace text")
+    if not all(turn["content"] for turn in body["messages"]):
+        raise Refused("messages: all messages must have non-empty content")
     if any(first["role"] == second["role"] for first, second in pairwise(body["messages"])):
         raise Refused("messages: roles must alternate between user and assistant")
     _results_follow_uses(body["messages"])

@@ -41,6 +41,11 @@ def test_two_skills_are_compared_pair_by_pair(checkout, model_server):
     assert (found.difference.fixed, found.difference.broken) == (("a200", "a204"), ())
 
 
+def test_what_an_earlier_command_paid_is_not_charged_again(checkout, model_server):
+    first, second = (measure(checkout, RULE) for _ in range(2))
+    assert (first.usage.calls, second.usage.calls, len(model_server.prompts)) == (8, 0, 8)
+
+
 def test_equal_texts_are_measured_once(checkout, model_server):
     found = measure(checkout, RULE, NamedSkill("twin", RULE.text), **{"cache.enabled": "false"})
     assert [one.skill.name for one in found.skills] == ["rule", "twin"]

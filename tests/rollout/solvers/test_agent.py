@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.budget import BudgetedClient, Meter, tariff_of
 from skillopt_ci.model.build import wire_of
 from skillopt_ci.model.providers import ServerClient, connection_pool
-from skillopt_ci.model.types import Role
+from skillopt_ci.model.types import ModelUnavailable, Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.limits import LimitedClient
 from skillopt_ci.rollout.solver import Workplace
@@ -222,6 +223,13 @@ def test_a_limit_ends_the_work_gracefully(agent, limits, limit, turns):
     assert played.attempt.limit is limit
     assert len(played.of(ModelSaid)) == len(agent.bodies) == turns
     assert played.attempt.response == f"Turn {turns - 1}."
+
+
+def test_time_in_which_a_server_never_answered_is_no_limit_of_the_model(agent):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        agent.url = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
+        with pytest.raises(ModelUnavailable, match="before the model had answered"):
+            agent.play(limits={"rollout_seconds": 0.5})
 
 
 def test_a_submission_with_the_last_step_is_no_limit(agent):

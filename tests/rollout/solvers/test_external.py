@@ -221,6 +221,17 @@ def test_tokens_without_a_cost_are_priced_by_the_settings():
     assert played.attempt.usage.cost_usd == pytest.approx(0.003)
 
 
+def test_what_is_no_answer_was_paid_for_all_the_same():
+    stream = _events(
+        {"type": "item.completed", "item": {"id": "1", "type": "command_execution"}},
+        {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
+    )
+    attempt = play(external("codex"), script=stream, held=True).attempt
+    assert (attempt.ending, attempt.usage.tokens) == ("agent_error", 1100)
+    never = play(external(), script="#!/bin/sh\nexit 139\n", held=True)
+    assert (never.attempt.ending, never.attempt.usage) == ("agent_error", Usage())
+
+
 def test_a_limit_of_its_own_ends_the_work_which_stands():
     stream = _events(_said("halfway"), {"type": "result", "subtype": "error_max_turns"})
     played = play(external("claude-code"), script=stream)

@@ -5,9 +5,11 @@ import threading
 from typing import TextIO
 
 import pytest
+import virtual_time
 from solver_play import play
 
 from skillopt_ci.agents.manual import HumanSolver, ScriptedSolver, StreamTerminal
+from skillopt_ci.aio import working_time
 from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
@@ -84,6 +86,21 @@ def test_tasks_are_shown_one_at_a_time():
     asyncio.run(both(solver))
     text = shown.getvalue()
     assert text.index("── Task a ──") < text.index("$ ") < text.index("── Task b ──")
+
+
+def test_waiting_for_one_s_turn_takes_none_of_the_task_s_time():
+    solver, _ = at_terminal("submit 1\n")
+
+    async def after_another() -> float:
+        loop = asyncio.get_running_loop()
+        await solver.turn.acquire()
+        loop.call_later(100, solver.turn.release)
+        async with working_time(5):
+            async for _ in solver.solve(Task("a", (Message("user", "?"),)), "", Workplace("s")):
+                pass
+        return loop.time()
+
+    assert virtual_time.run(after_another()) >= 100
 
 
 def scripted(**settings: object) -> ScriptedSolver:
