@@ -113,7 +113,8 @@ def _with_records_of(run: Run, own: str, commit: str, tip: str) -> str:
     """
     ledger = run.ledger
     before, now = (run.folder.read_history(partial(ledger.read, one)) for one in (own, commit))
-    if len(now) >= len(before):
+    skills = {ledger.read(one, run.skill_path) for one in (own, commit)}
+    if len(now) >= len(before) or len(skills) == 1:  # the records alone: to begin the run anew
         return commit
     lost = ledger.changed_between(commit, own, (run.folder.path,))
     words = message("Keep the records of training", "", {"Skillopt-Action": "keep_records"})

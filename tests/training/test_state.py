@@ -95,6 +95,17 @@ def test_a_git_revert_takes_back_the_skill_and_no_record(checkout, model_server,
     assert "Kind a:" not in checkout.show(BRANCH)
 
 
+def test_a_run_whose_folder_was_removed_from_base_begins_anew(checkout):
+    checkout.step()
+    merge_pull_request(checkout, squash=False)
+    there = Checkout(checkout.folder.parent / "worktree")
+    checkout.git("worktree", "add", "--quiet", "--detach", str(there.folder), "main")
+    there.git("rm", "-r", "--quiet", ".skillopt")
+    there.git("commit", "--quiet", "-m", "Begin anew")
+    checkout.git("update-ref", "refs/heads/main", there.git("rev-parse", "HEAD"))
+    assert (checkout.done().record.step, checkout.kinds()) == (1, ["start", "step"])
+
+
 def test_a_stale_copy_of_a_merged_branch_goes_on_from_base(workshop):
     origin = workshop.origin()
     stale, newest = (workshop.clone(origin, name) for name in ("stale", "newest"))
