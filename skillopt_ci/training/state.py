@@ -83,7 +83,15 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
     if tip is None or position.tip_in_base:
         if tip is not None and publish:
             base = _with_records_of(run, tip, base, tip)
-        return read_checkout(run, base, branch=tip if base == position.base else base)
+        found = read_checkout(run, base, branch=tip if base == position.base else base)
+        step = 0 if found.state is None else found.state.step + 1
+        if step and run.folder.read_step(partial(ledger.read, base), step) is not None:
+            raise RepositoryError(
+                f"{ledger.base} has step {step}, but not that it was merged: a rebase loses that.",
+                hint=f"Restore the branch skillopt/{run.config.run}, or commit its folder "
+                f"{run.folder.path} to {ledger.base}.",
+            )
+        return found
     if not position.base_in_tip:
         root = ledger.merge_base(tip, base)
         if root is None:

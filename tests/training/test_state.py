@@ -106,6 +106,17 @@ def test_a_run_whose_folder_was_removed_from_base_begins_anew(checkout):
     assert (checkout.done().record.step, checkout.kinds()) == (1, ["start", "step"])
 
 
+def test_a_branch_that_was_merged_by_rebase_is_not_trained_again(checkout):
+    checkout.step()
+    tip = checkout.ref(BRANCH)
+    merge_pull_request(checkout, squash=True, branch=f"{BRANCH}^2")
+    checkout.git("branch", "-D", BRANCH)
+    with pytest.raises(RepositoryError, match=r"main has step 1, but not that it was merged"):
+        checkout.step()
+    checkout.git("branch", BRANCH, tip)
+    assert checkout.done().record.step == 2
+
+
 def test_a_stale_copy_of_a_merged_branch_goes_on_from_base(workshop):
     origin = workshop.origin()
     stale, newest = (workshop.clone(origin, name) for name in ("stale", "newest"))
