@@ -174,7 +174,7 @@ def with_skill_file(config: Config, file: Path, root: Path) -> Config:
 
 KeyPath = tuple[str | int, ...]
 
-_SECRET = re.compile(r"(?i)(^|[_-])(key|token|secret|password|auth\w+|cookie|headers)(_env)?$")
+_SECRET = re.compile(r"(?i)(^|[_-])(key|token|secret|password|auth|cookie|headers)(_env)?$")
 _LONGEST_SHOWN = 60
 _EXPECTED = {
     "string_type": "text",

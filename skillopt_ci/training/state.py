@@ -78,6 +78,8 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
     - Base changed the skill (or the run's folder, by a squash merge): a merge of base into the
       skills branch, published at once; without ``publish``, only its tree.
     - Otherwise the skills branch; base may have moved on in other files.
+
+    Records that a person's `git revert` took back are restored first, if ``publish``.
     """
     ledger, tip, base = run.ledger, position.tip, position.base
     if tip is None or position.tip_in_base:

@@ -274,7 +274,7 @@ def test_a_browser_that_goes_away_is_no_error():
     theirs.sendall(b"GET /absent HTTP/1.1\r\nHost: localhost\r\n\r\n")
     theirs.close()
     with ours, HTTPServer(("127.0.0.1", 0), _Handler) as server:
-        server.finish_request(ours, server.server_address)
+        assert _Handler(ours, server.server_address, server).path == "/absent"
 
 
 STRUCK = """

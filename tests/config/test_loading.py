@@ -207,6 +207,11 @@ def test_a_key_in_clear_is_refused_and_not_repeated(complaint_with, override, sa
     assert "sk-secret" not in text
 
 
+def test_a_value_that_is_no_secret_is_shown(complaint_with):
+    text = complaint_with("", "git.author_name=2048")
+    assert "git.author_name: expected text, found 2048" in text
+
+
 @pytest.mark.parametrize("url", ["api.openai.com/v1", "file:///etc/passwd", "https://"])
 def test_an_address_must_be_one_of_the_web(complaint_with, url):
     assert "model.target.base_url: " in complaint_with("", f"model.target.base_url='{url}'")
