@@ -58,17 +58,19 @@ MORTAL=$(worker)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def cluster() -> Iterator[None]:
     """A cluster of this machine, whose workers have a key of their own."""
     import ray
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DEMO_KEY", WORKERS_KEY)
-        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("workers")))
-        join(RayExecutor(type="ray", address="local"))
-        assert ray.is_initialized()
-    yield
-    ray.shutdown()
+    # pytest's folders are too deep for Ray: a socket's path has 107 bytes, of which it needs 66
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:  # noqa: S108
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DEMO_KEY", WORKERS_KEY)
+            patch.setenv("TMPDIR", folder)
+            join(RayExecutor(type="ray", address="local"))
+            assert ray.is_initialized()
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture
