@@ -12,10 +12,10 @@ from skillopt_ci.config.reference import json_schema
 _HEAD = """\
 # Configuration
 
-A configuration is a YAML file, `skillopt.yaml` unless `--config` says otherwise. `skillopt-ci
-config` prints the effective one, `skillopt-ci config schema` this schema for editors. A key that
-is not known is an error with its line and the nearest name. `-o section.key=value` overrides one
-key for one command.
+The configuration is a YAML file, by default `skillopt.yaml`. `skillopt-ci config` prints it with
+all defaults filled in, `skillopt-ci config schema` prints the JSON Schema for your editor. An
+unknown key is an error that gives its line and the nearest name. `-o section.key=value` overrides a
+key for one command. Most runs set only `run`, `skill`, `tasks`, `scorer`, `model` and `budget`.
 
 """
 

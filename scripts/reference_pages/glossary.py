@@ -30,7 +30,7 @@ def meaning(owner: str, key: str) -> str:
 def inferred(schema: Schema, definitions: Mapping[str, Schema]) -> str:
     """What a value's own form says: a section's first sentence, or the kind that it chooses."""
     if "const" in schema:
-        return "Chooses what this part describes."
+        return "Selects this type."
     if "$ref" not in schema:
         return ""
     text = str(definitions[reference(schema)].get("description", ""))

@@ -12,37 +12,37 @@ from skillopt_ci.config.scorers import ScorerSpec
 
 
 class GateConfig(Section):
-    """The gate: how a candidate is compared with the current skill, and at what expense."""
+    """The gate: how a candidate is compared with the current skill."""
 
     early_stop: bool = True
-    """Stop measuring a candidate when its rejection is certain."""
+    """Stop evaluating a candidate as soon as its rejection is certain."""
     look_every: int = Field(default=16, gt=0)
-    """Tasks evaluated between two looks at the results: fewer save calls, more save time."""
+    """Tasks evaluated per batch. Small batches save calls, large ones save time."""
     max_type_loss: float | None = Field(default=None, ge=0, le=1)
-    """Largest loss of the mean score that an accepted skill may bring to any type of task."""
+    """Reject a candidate if the mean score of any task type falls by more than this."""
 
 
 class GitHub(Section):
-    """How a run shows itself on GitHub, and how a person's change to the skill is judged."""
+    """What a run publishes on GitHub, and how other people's changes to the skill are evaluated."""
 
     comments: Literal["sticky", "per-step", "off"] = "sticky"
-    """`sticky`: one comment that is kept current; `per-step`: one for each step; `off`: none."""
+    """`sticky`: one comment, kept up to date; `per-step`: one comment per step; `off`: none."""
     draft: bool = True
-    """Open the pull request as a draft until a step was merged."""
+    """Keep the pull request a draft until a step has been merged."""
     labels: tuple[str, ...] = ("skillopt",)
-    """Put on the pull request."""
+    """Labels of the pull request."""
     merge: Literal["manual", "auto"] = "manual"
-    """`auto`: GitHub merges an improvement as soon as the protection of the base allows it."""
+    """`auto`: GitHub merges a confirmed improvement as soon as branch protection allows it."""
     merge_method: Literal["merge", "squash"] = "merge"
-    """How `merge: auto` does it."""
+    """How `merge: auto` and `/skillopt apply` merge."""
     fail_on: Literal["regression", "never"] = "regression"
-    """What makes the check of a person's change red."""
+    """When the check of a pull request that changes the skill turns red."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """How sure one must be that it was not chance to call a change better or worse."""
+    """Confidence required to call a change better or worse."""
     threshold: float = Field(default=0.0, ge=0, le=1)
-    """Smallest change of the mean score that is called better or worse."""
+    """Minimum change of the mean score to be called better or worse."""
     baseline: Literal["none"] | None = None
-    """`none`: an evaluation also tries the tasks without a skill, and says what head's adds."""
+    """`none`: also evaluate without any skill, and report what head's skill adds to that."""
 
     @field_validator("comments", mode="before")
     @classmethod
@@ -52,7 +52,7 @@ class GitHub(Section):
 
 
 class EnvironmentConfig(Section):
-    """An environment with options of its own."""
+    """An environment and its options."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -64,14 +64,14 @@ EnvironmentSpec = str | EnvironmentConfig
 
 
 class GivenSplits(Section):
-    """`tasks` as three files."""
+    """`tasks` as separate files."""
 
     train: FileName
-    """Task file that batches are drawn from."""
+    """Task file to draw training batches from."""
     selection: FileName
-    """Task file that the gate judges candidates on."""
+    """Task file on which the gate compares candidates."""
     test: FileName | None = None
-    """Task file that is only ever measured, never trained on or selected by."""
+    """Task file for the final score; no training decision uses it."""
     limit: int = Field(default=0, ge=0)
     """Use only the first N tasks of each split; 0 means all."""
 
@@ -90,7 +90,7 @@ class RatioSplit(Section):
 
 
 class SplitDir(Section):
-    """`tasks` as a SkillOpt split folder: a JSON or CSV file each in `train/`, `val/`, `test/`."""
+    """`tasks` as a SkillOpt split folder: a JSON or CSV file in each of `train`, `val`, `test`."""
 
     split_dir: FileName
     """The folder."""
@@ -110,93 +110,93 @@ class Train(Section):
     """The training schedule."""
 
     num_epochs: int = Field(default=4, gt=0)
-    """Passes over the training tasks. Left out in a new run, a budget of calls ends it instead."""
+    """Passes over the training tasks. If you leave it out, `budget.run.calls` sets it."""
     train_size: int = Field(default=0, ge=0)
-    """0: the number of training tasks; otherwise it must equal that number."""
+    """Expected number of training tasks; 0 accepts any number."""
     batch_size: int = Field(default=40, gt=0)
-    """Training tasks rolled out per batch."""
+    """Training tasks per batch."""
     accumulation: int = Field(default=1, gt=0)
     """Batches per step."""
     seed: int = 42
-    """Seed of the batches' order."""
+    """Seed for the order of the training tasks."""
 
 
 class Gradient(Section):
     """How trajectories become proposed edits."""
 
     minibatch_size: int = Field(default=40, gt=0)
-    """Most trajectories per analyst call."""
+    """Maximum trajectories per analyst call."""
     max_minibatch_chars: int = Field(default=200_000, ge=500)
-    """Fewer go into a call where they would be longer together."""
+    """Maximum characters of trajectories per analyst call; fewer trajectories fit if long."""
     evidence: int = Field(default=80, ge=0)
-    """Most attempts a step learns from, earlier ones under the same skill included; 0: its own."""
+    """Maximum attempts a step learns from, with earlier ones under the same skill; 0: its own."""
     merge_batch_size: int = Field(default=8, ge=2)
     """Patches per merge call."""
     analyst_workers: int = Field(default=16, gt=0)
-    """Analyst and merge calls under way at once."""
+    """Maximum concurrent calls to the optimizer."""
     failure_only: bool = True
-    """Do not analyse successes."""
+    """Analyse failed attempts only."""
     max_trajectory_chars: int = Field(default=24_000, ge=500)
     """A longer trajectory keeps its head and tail in the analyst's prompt."""
     trace_to_optimizer: bool = True
-    """Show the analysts the trace of a target that reports one (a command, an agent)."""
+    """Show analysts the trace, if the target reports one (a command or an agent)."""
 
 
 class Optimizer(Section):
-    """How much of a proposal is applied."""
+    """How proposals become a candidate."""
 
     learning_rate: int = Field(default=6, ge=0)
-    """Most edits in one step (and in one analyst's proposal). Left out in a new run, a budget of
-    calls with room for few steps makes them larger: up to 10 edits, falling to half of that."""
+    """Maximum edits per step, and per analyst's proposal. If you leave it out and
+    `budget.run.calls` has room for only a few steps, up to 10, falling to half of that."""
     min_learning_rate: int = Field(default=3, ge=0)
-    """Where the schedule ends: most edits in the last step, never more than `learning_rate`."""
+    """Maximum edits in the last step, where the schedule ends; at most `learning_rate`."""
     lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "linear"
     """How the number of edits falls from `learning_rate` to `min_learning_rate` over the run;
     `autonomous` means the same as `lr_control_mode: autonomous`."""
     lr_control_mode: Literal["fixed", "autonomous", "none"] = "fixed"
-    """Who sets the number of edits: the schedule, the optimizer model, or nobody (no limit)."""
+    """What limits the number of edits: the schedule, the optimizer model, or nothing."""
     skill_update_mode: Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"] = (
         "patch"
     )
-    """What analysts propose: edits, suggestions for a rewrite, or a whole new document each."""
+    """What analysts propose: edits, suggestions for a rewrite, or whole documents."""
     rewrite_max_completion_tokens: int = Field(default=64_000, gt=0)
-    """Token limit of replies that hold a whole document."""
+    """Token limit for replies that contain a whole document."""
     use_slow_update: bool = True
-    """Compare epochs at their ends, and write guidance into a protected block of the document."""
+    """At each epoch's end, compare it with the last and write guidance into a protected block."""
     slow_update_samples: int = Field(default=20, gt=0)
     """Training tasks on which the two skills are compared."""
     slow_update_gate_with_selection: bool = True
-    """Let the gate decide on the guidance; otherwise it is taken over, and measured."""
+    """Let the gate decide on the guidance. `false`: always keep it, and score the skill again."""
     longitudinal_pair_policy: Literal["mixed", "changed", "unchanged"] = "mixed"
-    """Which of the compared tasks are shown: all, those whose outcome changed, or the others."""
+    """Compared tasks to show the optimizer: all, or those whose outcome changed, or did not."""
     use_meta_skill: bool = True
-    """Keep a memory of which edits help in this environment, for the optimizer alone."""
+    """Let the optimizer keep a memory of which edits help; only the optimizer reads it."""
     use_skill_aware_reflection: bool = False
-    """Tell defects of the skill (edits) from lapses in following it (notes in an appendix)."""
+    """Distinguish defects of the skill (edits) from lapses in following it (notes)."""
     skill_aware_appendix_source: Literal["both", "failure_only"] = "both"
-    """Whose notes are taken: those on failures and successes, or on failures only."""
+    """Take notes from failed and successful attempts, or from failed ones only."""
     skill_aware_consolidate_threshold: int = Field(default=0, ge=0)
-    """More notes than this are condensed by the optimizer; 0 means never."""
+    """Let the optimizer condense the notes when there are more than this; 0: never."""
     skill_aware_appendix_gate: Literal["no_regression", "forced"] = "no_regression"
-    """Keep notes whose edits were rejected if they do not lower the score, or in any case."""
+    """Keep the notes of rejected edits if they do not lower the score, or always."""
 
 
 class Evaluation(Section):
-    """How a candidate is measured and judged."""
+    """How a candidate is evaluated."""
 
     gate_metric: Literal["hard", "soft", "mixed"] = "hard"
-    """Score that the gate compares: solved or not, partial credit, or a mixture of both."""
+    """Score that the gate compares: solved or not, partial credit, or a mix of both."""
     gate_mixed_weight: float = Field(default=0.5, ge=0, le=1)
     """Weight of the soft score when `gate_metric: mixed`."""
     sel_env_num: int = Field(default=0, ge=0)
-    """Selection tasks used: the first N; 0 means all. Left out in a new run, a budget of calls
-    decides: one evaluation then takes about 7 % of it, on tasks of all types."""
+    """Use only the first N selection tasks; 0: all. If you leave it out, `budget.run.calls` sets
+    it: one evaluation takes about 7 % of the budget, on tasks of all types."""
     test_env_num: int = Field(default=0, ge=0)
-    """Test tasks used: the first N; 0 means all."""
+    """Use only the first N test tasks; 0: all."""
     use_gate: bool = True
-    """Whether the gate decides; without it every candidate is measured and stays."""
+    """Let the gate decide. `false`: evaluate every candidate, and merge it whatever it scores."""
     ties: Literal["reject", "prefer_shorter"] = "reject"
-    """What becomes of a candidate that scores the same: out, or in if the document got shorter."""
+    """A candidate with the same score: reject it, or accept it if the skill gets shorter."""
     use_semantic_density: bool = False
     """Add a bonus for the share of leading words (MUST, NEVER, …) in the document."""
     semantic_density_weight: float = Field(default=0.05, ge=0)
@@ -204,48 +204,48 @@ class Evaluation(Section):
     leading_words: tuple[str, ...] = ()
     """The leading words; empty: the eleven that SkillOpt counts."""
     eval_test: bool = True
-    """Validate the last skill and test the first, best and last one when the run ends."""
+    """At the end of the run, validate the last skill and test the first, best and last one."""
     max_error_rate: float = Field(default=0.2, ge=0, le=1)
-    """Share of tasks that may end in infrastructure or grader errors before a step stops."""
+    """Stop a step if a larger share of its tasks ends in infrastructure or grader errors."""
     confirm: float = Field(default=0.1, ge=0, le=1)
-    """Share of the run's attempts that may go into confirming merges with fresh attempts, when an
-    epoch or the run ends; 0: none. Holds for runs that began with it."""
+    """Share of the run's attempts to spend on confirming merges with fresh attempts, at the end of
+    each epoch and of the run; 0: none. A run that began without it stays without it."""
     gate: GateConfig = GateConfig()
-    """How a candidate is compared with the current skill, and at what expense."""
+    """How a candidate is compared with the current skill."""
 
 
 class Guard(Section):
-    """What may not be learned: an edit that carries it is refused, with the reason recorded."""
+    """What the skill must not contain. An edit that would add it is refused, with a reason."""
 
     reference_answers: bool = True
-    """Refuse text that gives away a task's reference answer."""
+    """Refuse text that reveals a task's reference answer."""
     secrets: bool = True
     """Refuse text that looks like a key, a token or a password."""
     invisible_characters: bool = True
     """Refuse invisible and bidirectional characters."""
     new_urls: bool = True
-    """Refuse web addresses that stood in no skill of this run before."""
+    """Refuse web addresses that no earlier skill of this run contained."""
     optimizer_instructions: bool = True
-    """Refuse text that speaks to the optimizer instead of the target."""
+    """Refuse text that addresses the optimizer instead of the target."""
     max_words: int = Field(default=0, ge=0)
-    """Longest document, in words, that a candidate may become; 0 means no limit."""
+    """Maximum words of the skill; 0: no limit."""
 
 
 class Schedule(Section):
-    """Who does the work at an epoch's boundary, and what is begun before its turn."""
+    """When slow updates run, and what is prefetched."""
 
     slow_update: Literal["inline", "scheduled"] = "inline"
-    """`step` and `run` do it when it is due, or leave it to `skillopt-ci slow-update`."""
+    """`inline`: `step` and `run` do it when it is due; `scheduled`: only `slow-update` does."""
     ahead: Literal["none", "sure"] = "sure"
-    """Rollouts that `run` prefetches: none, or those sure to be needed. Nothing is prefetched with
-    a budget of calls, tokens or dollars, without the cache, on Ray, or with people as solvers."""
+    """What `run` prefetches: nothing, or rollouts that are sure to be needed. Budgets of calls,
+    tokens or dollars, `cache.enabled: false`, Ray and human solvers turn prefetching off."""
 
 
 class Limits(Section):
-    """Limits of one scope; absent means none. Checked before each call."""
+    """Limits, checked before each call; null: no limit."""
 
     calls: int | None = Field(default=None, ge=0)
-    """Model calls that were really made (answers from the cache are free)."""
+    """Model calls; cached answers do not count."""
     tokens: int | None = Field(default=None, ge=0)
     """Prompt and completion tokens together."""
     cost_usd: float | None = Field(default=None, ge=0)
@@ -255,19 +255,19 @@ class Limits(Section):
 
 
 class Budget(Section):
-    """What a run and one step may consume."""
+    """What the run and each step may consume."""
 
     run: Limits = Limits()
-    """Over all steps of the run; minutes are those of one command."""
+    """For the whole run; `minutes` counts one command."""
     step: Limits = Limits()
-    """Over one step."""
+    """For each step."""
 
 
 class Cache(Section):
-    """Where answered calls are kept."""
+    """Where answers are cached."""
 
     enabled: bool = True
-    """Whether an answered call is kept and used again."""
+    """Cache answers, so that no call is paid for twice."""
     path: FileName | None = None
     """An SQLite file; by default `skillopt-ci/calls.sqlite` inside the repository's `.git`."""
 
@@ -276,33 +276,33 @@ class Git(Section):
     """Where training is recorded."""
 
     base: Argument | None = None
-    """The branch that people work on; by default the one that the remote (or HEAD) points at."""
+    """The branch that people work on; null: the remote's default branch, or else HEAD."""
     remote: Argument | None = "origin"
-    """Where steps are pushed; `null`, or a remote that does not exist, keeps them local."""
+    """Remote to push steps to; if null or missing, steps stay local."""
     author_name: Argument | None = None
-    """Name on the commits; by default git's own identity."""
+    """Author of the commits; null: git's own identity."""
     author_email: Argument | None = None
-    """Address on the commits; by default git's own identity."""
+    """Author's e-mail address; null: git's own identity."""
     commits: Literal["git", "api"] = "git"
-    """`api`: GitHub makes the commits, so that they are signed and count as verified."""
+    """`api`: GitHub creates the commits, so they are signed and verified."""
 
 
 class Config(Section):
     """A run: one skill, its tasks, two models and how to train."""
 
     run: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$", max_length=64)
-    """Name of the run: letters, digits, `-` and `_`, dots only inside, at most 64 characters.
-    The skills branch is `skillopt/<run>`."""
+    """Name of the run: letters, digits, `-`, `_` and inner dots, at most 64 characters. The skills
+    branch is `skillopt/<run>`."""
     skill: FileName
     """The document to train; it must be committed on the base branch."""
     environment: EnvironmentSpec | None = None
-    """Where tasks come from that are no task files: a name, a class, or its type and options."""
+    """Takes the place of `tasks`: the name of an environment, a class, or type and options."""
     tasks: TasksSpec | None = Field(default=None, validate_default=True)
-    """Three files, one file and its division, or a split folder; not with `environment`."""
+    """Separate files, one file to divide, or a split folder; not with `environment`."""
     scorer: ScorerSpec | None = None
-    """For tasks that bring none of their own."""
+    """Scorer for tasks without their own."""
     model: Models
-    """Who solves, who edits and who grades."""
+    """The models that solve, edit and grade."""
     prompts: FileName | None = None
     """A folder whose files replace the built-in prompts of the same name."""
     rollout: RolloutConfig = RolloutConfig()

@@ -83,22 +83,22 @@ class Price(Section):
     output: float = Field(ge=0)
     """Completion tokens, reasoning included."""
     cached_input: float | None = Field(default=None, ge=0)
-    """Prompt tokens that the server had cached; the price of `input` if absent."""
+    """Prompt tokens read from the server's cache; null: the price of `input`."""
     cache_write: float | None = Field(default=None, ge=0)
-    """Prompt tokens that the server puts into its cache; the price of `input` if absent."""
+    """Prompt tokens written to the server's cache; null: the price of `input`."""
 
 
 class Azure(Section):
-    """What Azure OpenAI wants to know besides the address."""
+    """Settings of Azure OpenAI besides the address."""
 
     auth: Literal["key", "azure_cli", "managed_identity"] = "key"
-    """Who vouches for us: a key, the account that `az login` signed in, or the machine itself."""
+    """Authenticate with a key, the account of `az login`, or the machine's managed identity."""
     api_version: str | None = Field(default=None, min_length=1)
-    """For resources without the v1 address: the version of their older interface, with a date."""
+    """For resources without the v1 address: the dated version of their older interface."""
     client_id: str | None = Field(default=None, min_length=1)
-    """Which managed identity, where the machine has several."""
+    """The managed identity to use, if the machine has several."""
     scope: str = "https://cognitiveservices.azure.com/.default"
-    """What a token is asked for."""
+    """Scope of the requested token."""
 
 
 #: Settings of a model role that only a server can be given.
@@ -125,67 +125,66 @@ def short_form(text: str) -> Mapping[str, str] | None:
 
 
 class ModelRole(Section):
-    """One model role: where it is called and with what."""
+    """One model role: which model, where and how to call it."""
 
     provider: ProviderName
-    """Who serves the model; address, key and manner come with the name. `openai` with a `base_url`
-    and `compatible`: any server that speaks OpenAI's chat protocol; `copilot`, `claude-code`,
-    `codex` and `cursor`: an agent on the command line; `command`: a program that reads the prompt
-    and prints the answer; `simulated`: no model at all."""
+    """Who serves the model; this sets address, key and protocol. `compatible`, or `openai` with a
+    `base_url`: any server that speaks OpenAI's chat protocol; `copilot`, `claude-code`, `codex` and
+    `cursor`: an agent on the command line; `command`: a program that reads the prompt and prints
+    the answer; `simulated`: no model at all."""
     model: str = Field(min_length=1)
-    """The model's name as its server knows it. Answers of a command are kept under it: change it
-    when the program changes."""
+    """The model's name, as its server knows it. A command's answers are cached under this name:
+    change it when the program changes."""
     command: tuple[Argument, ...] = ()
-    """Program and arguments of `provider: command`; never a shell line. The prompt is on standard
-    input, the answer on standard output; the end of standard error is the trace that analysts see.
-    It runs in an empty folder of its own; `{root}` names the configuration's, `{model}` the model.
-    """
+    """Program and arguments for `provider: command`, run without a shell in an empty folder. The
+    prompt is on standard input, the answer on standard output; analysts see the end of standard
+    error as the trace. `{root}` is the configuration's folder, `{model}` the model."""
     env: tuple[str, ...] = ()
-    """Names of environment variables that the command may see besides PATH, HOME and LANG."""
+    """Environment variables the command may see besides PATH, HOME and LANG."""
     base_url: str | None = None
-    """Root of the API, for OpenAI's protocol up to and including `/v1`; the provider's own if
-    absent. For Azure the resource's address."""
+    """Root of the API, for OpenAI's protocol including `/v1`; null: the provider's own. For Azure,
+    the resource's address."""
     region: str | None = None
-    """Where the provider has several: `intl`, `cn` or `us`."""
+    """If the provider has several: `intl`, `cn` or `us`."""
     azure: Azure | None = None
-    """Further settings of `provider: azure`."""
+    """Further settings for `provider: azure`."""
     api: Literal["chat", "responses"] | None = None
-    """Which of OpenAI's interfaces; absent: `responses` for models that have no other."""
+    """OpenAI's interface; null: `responses` for models that have no other."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """Name of the environment variable that holds the key (never the key itself)."""
+    """Name of the environment variable that holds the key, never the key itself."""
     api_key_file: FileName | None = None
-    """A file that holds nothing but the key, instead of a variable; `~` is the home folder."""
+    """A file that contains only the key, instead of a variable; `~` is the home folder."""
     temperature: float | None = Field(default=None, ge=0, le=2)
-    """Left out of the request if absent: many models accept only their own default."""
+    """Sampling temperature; null: not sent, because many models accept only their default."""
     max_output_tokens: int | None = Field(default=None, gt=0)
-    """Upper limit for every call of this role; stages may ask for less."""
+    """Maximum tokens of every answer in this role; stages may ask for less."""
     token_limit_field: LimitField | None = None
-    """How the server wants the limit called: older compatible servers say `max_tokens`."""
+    """The server's name for that limit; older compatible servers expect `max_tokens`."""
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         None
     )
-    """How long a reasoning model thinks; left out of the request if absent."""
+    """How long a reasoning model thinks; null: not sent."""
     thinking: bool | None = None
-    """The provider's switch for thinking, where it has one; absent: as the model likes."""
+    """The provider's switch for thinking, if it has one; null: the model decides."""
     # YAML reads a bare `off` as false.
     structured_output: Literal["auto", "off", False] = "auto"
-    """Whether the server is told which JSON a reply must be, where it can see to that."""
+    """Ask the server to enforce the JSON Schema of replies, if it can."""
     timeout: float = Field(default=300.0, gt=0)
-    """Seconds for one try of one call."""
+    """Seconds for one try of a call."""
     retries: int = Field(default=6, ge=0)
-    """Further tries after a failure that may pass."""
+    """Retries after a temporary failure."""
     max_concurrency: int = Field(default=16, gt=0)
-    """Calls under way at once."""
+    """Maximum concurrent calls."""
     price: Price | None = None
-    """Goes before the maintained price table (genai-prices). Where neither knows the model, cost is
-    reported as unknown, never as zero."""
+    """Overrides the price table (genai-prices). If neither knows the model, its cost is unknown,
+    never zero."""
     seed: int = 0
     """Seed of the simulated provider."""
     extra_body: dict[str, object] = Field(default_factory=dict)
-    """Further fields of the request body, for servers that want them."""
+    """Further fields of the request body."""
     headers: dict[HeaderName, HeaderText] = Field(default_factory=dict)
     """Further headers of each request, for gateways: `x-api-key: ${GATEWAY_KEY}`. `${NAME}` is
-    replaced with that environment variable; a secret does not belong into the file itself."""
+    replaced with that environment variable, so that no secret is in the file."""
 
     @property
     def preset(self) -> Preset:
@@ -297,7 +296,7 @@ class Models(Section):
     optimizer: ModelRole
     """Reads trajectories and proposes edits."""
     judge: ModelRole | None = None
-    """Grades rubrics; the optimizer's model if absent."""
+    """Grades rubrics; null: the optimizer's model."""
 
 
 def with_long_roles(layer: Node) -> Node:

@@ -104,16 +104,16 @@ def json_schema() -> dict[str, object]:
     base = {
         "type": "string",
         "minLength": 1,
-        "description": "Another configuration file to build on, relative to this one. "
-        "What stands here wins.",
+        "description": "Another configuration file to inherit from, relative to this one. "
+        "This file's settings win.",
     }
     run = {"type": "object", "required": ["run"], "properties": schema["properties"]}
     runs = {
         "type": "array",
         "minItems": 1,
         "items": {**run, "additionalProperties": False},
-        "description": "Several runs in one file, each with its own `run` and settings; settings "
-        "outside the list apply to all. Choose one with --run.",
+        "description": "Several runs in one file, each with its own `run` and settings. Settings "
+        "outside the list apply to all of them. `--run NAME` selects one.",
     }
     schema["properties"] = {BASE: base, **schema["properties"], RUNS: runs}
     return {

@@ -23,19 +23,18 @@ class ChatConfig(Section):
 class AgentConfig(Section):
     """The built-in agent: `model.target` with tools, on the task's computer.
 
-    Its system prompt is the file `agent.md`, which a file of that name in the folder `prompts`
-    replaces.
+    A file `agent.md` in the folder `prompts` replaces its system prompt.
     """
 
     type: Literal["agent"]
     tools: tuple[AgentTool, ...] = Field(default=("shell", "read", "write"), min_length=1)
-    """What it may use besides `submit`."""
+    """The tools it has besides `submit`."""
     output_bytes: int = Field(default=16_000, ge=200)
-    """A longer result of a tool keeps its head and tail."""
+    """Longer tool results are cut to their head and tail."""
     command_seconds: float = Field(default=120.0, gt=0)
-    """A command that takes longer is killed, and the agent is told so."""
+    """Longer commands are killed, and the agent sees that."""
     reminders: int = Field(default=1, ge=0)
-    """How often an answer that uses no tool is met with a reminder before it counts as the end."""
+    """Reminders after answers without a tool call; the next such answer is the submission."""
 
     @field_validator("tools")
     @classmethod
@@ -46,33 +45,33 @@ class AgentConfig(Section):
 
 
 class ExternalConfig(Section):
-    """An agent with a program of its own, run on the task's computer for each attempt."""
+    """Another agent's program, run on the task's computer for each attempt."""
 
     type: Literal["external"]
     agent: KnownAgent | Literal["command"]
-    """Which agent; `command`: any other program."""
+    """A known agent, or `command`: any other program."""
     command: tuple[Argument, ...] = ()
-    """For a known agent, what is run in place of its program's bare name (`/opt/node/bin/claude`);
-    the arguments it needs are added. For `agent: command`, program and all arguments: `{prompt}`
-    and `{model}` are filled in, `{root}` is the configuration's folder. Never a shell line. The
-    prompt is on standard input where no argument takes it."""
+    """For a known agent, its program if not on PATH (`/opt/node/bin/claude`); the arguments it
+    needs are added. For `agent: command`, program and arguments: `{prompt}`, `{model}` and
+    `{root}` (the configuration's folder) are filled in. Run without a shell. If no argument takes
+    the prompt, it is on standard input."""
     model: str = ""
-    """The model's name as the agent knows it; empty: the agent's own choice."""
+    """The model, as the agent calls it; empty: the agent's default."""
     arguments: tuple[Argument, ...] = ()
     """Further arguments for a known agent."""
     env: tuple[str, ...] | None = None
-    """Names of our environment variables that the agent may see; absent: those that hold the known
-    agent's own key. They are not hidden from the commands that the agent runs."""
+    """Environment variables the agent may see; null: those with the known agent's own key. Commands
+    that the agent runs can read them, too."""
     skill_as: str = Field(default="auto", min_length=1)
-    """Where the skill is put. `skill`: the agent's folder of skills; `agents`, `claude`, `gemini`:
+    """Where to put the skill. `skill`: the agent's folder of skills; `agents`, `claude`, `gemini`:
     the file `AGENTS.md`, `CLAUDE.md` or `GEMINI.md`; otherwise a path in the workspace, with
-    `{name}` for the skill's name. `auto`: a `SKILL.md` among the agent's skills, anything else as
-    the file of instructions that the agent always reads."""
+    `{name}` for the skill's name. `auto`: a `SKILL.md` becomes one of the agent's skills, anything
+    else the instruction file that the agent always reads."""
     output: KnownAgent | Literal["auto", "text"] = "auto"
-    """Which agent's stream of events the command writes, or `text`: standard output is the answer.
-    `auto`: the known agent's own, for a command `text`."""
+    """The agent whose event stream the program writes, or `text`: standard output is the answer.
+    `auto`: the known agent's own; for a command, `text`."""
     price: Price | None = None
-    """For agents that report tokens and no cost."""
+    """For agents that report tokens but no cost."""
 
     @model_validator(mode="after")
     def _fits_the_agent(self) -> "ExternalConfig":
@@ -99,19 +98,19 @@ class ScriptedConfig(Section):
 
     type: Literal["scripted"]
     commands: tuple[Argument | tuple[Argument, ...], ...] = ()
-    """Run one after the other on the task's computer; a plain text is a line for `sh -c`."""
+    """Run one after the other on the task's computer, each a list or a text for `sh -c`."""
     answer: str = ""
     """The response."""
     command_seconds: float = Field(default=120.0, gt=0)
-    """A command that takes longer is killed; the next one is run."""
+    """Longer commands are killed, and the next one runs."""
 
 
 class HumanConfig(Section):
-    """A person at this terminal: shown the task, types commands for its computer, submits."""
+    """A person at this terminal, who sees the task, types commands for its computer and submits."""
 
     type: Literal["human"]
     command_seconds: float = Field(default=600.0, gt=0)
-    """A command that takes longer is killed."""
+    """Longer commands are killed."""
 
 
 SolverConfig = Annotated[
@@ -128,27 +127,27 @@ _TAKEN_AS_A_WHOLE = (*_TAKEN, "/usr", "/bin", "/lib")
 
 
 class ComputerConfig(Section):
-    """The computers that agents work on: what confines them, and their limits."""
+    """The computers that agents work on, and their limits."""
 
     type: Literal["sandbox", "docker", "unconfined"] = "sandbox"
-    """`sandbox`: confined by Linux itself, with bubblewrap; `docker`: containers of a Docker
-    engine; `unconfined`: a folder and nothing around it, for what you trust as yourself."""
+    """`sandbox`: Linux namespaces, through bubblewrap; `docker`: containers; `unconfined`: just a
+    folder, only for agents that you trust like yourself."""
     network: Literal["none", "open"] = "none"
-    """`none`: nothing can be reached; `open`: all that this machine can reach."""
+    """`none`: no network; `open`: everything this machine can reach."""
     image: str = ""
-    """Image of the containers, for tasks that name none. `docker` only."""
+    """With `docker`: the image, for tasks that name none."""
     memory_mb: int = Field(default=1024, ge=32)
-    """Memory of one computer, in MiB; its files come on top."""
+    """Memory of one computer, in MiB, not counting its files."""
     cpus: float = Field(default=1.0, ge=0.1)
     """Processors of one computer."""
     processes: int = Field(default=256, ge=16)
-    """Most processes and threads at a time."""
+    """Maximum concurrent processes and threads."""
     disk_mb: int = Field(default=1024, ge=4)
-    """Space for files, in MiB. They are kept in memory."""
+    """Space for files, in MiB. Files are kept in memory."""
     environ: dict[VariableName, str] = Field(default_factory=dict)
-    """Variables that commands see. Nothing of the surrounding environment is passed on."""
+    """Environment variables of its commands. None of this machine's are passed on."""
     readable: tuple[Path, ...] = ()
-    """Files and folders of this machine that are there as well, read-only, at the same path."""
+    """Files and folders of this machine that it can read, at the same path."""
 
     @model_validator(mode="after")
     def _only_containers_have_images(self) -> "ComputerConfig":
@@ -198,14 +197,14 @@ Files = Annotated[dict[str, str] | tuple[str, ...], BeforeValidator(as_files)]
 
 
 class LimitChanges(Section):
-    """Limits of one task, in the place of those of `rollout.limits`."""
+    """Limits of one task; they replace those in `rollout.limits`."""
 
     setup_seconds: float | None = Field(default=None, gt=0)
     """Seconds to start the computer and set it up."""
     rollout_seconds: float | None = Field(default=None, gt=0)
     """Seconds of work."""
     grading_seconds: float | None = Field(default=None, gt=0)
-    """Seconds for each command that grades."""
+    """Seconds for each grading command."""
     steps: int | None = Field(default=None, gt=0)
     """Answers of the model."""
     tokens: int | None = Field(default=None, gt=0)
@@ -215,31 +214,31 @@ class LimitChanges(Section):
 
 
 class Submission(Section):
-    """How a submission is looked at before the agent may end."""
+    """How to check a submission before the agent may end."""
 
     command: Command
-    """Run on the agent's computer; exit status 0: there is a valid submission."""
+    """Run on the agent's computer; exit status 0: the submission is valid."""
     message: str = ""
-    """What the agent is told if not; by default the end of what the command printed."""
+    """What the agent sees if it is not; empty: the end of the command's output."""
 
 
 class ComputerBlock(Section):
     """The `computer` block of a task."""
 
     files: Files = ()
-    """Written to the workspace first: names with their text, or paths relative to the task file."""
+    """Initial files of the workspace: names and texts, or paths relative to the task file."""
     setup: tuple[Command, ...] = ()
-    """Commands that prepare the workspace, each as a list; a plain text is run by `sh -c`."""
+    """Commands that prepare the workspace, each a list or a text for `sh -c`."""
     network: Literal["none", "open"] | None = None
-    """What the computer can reach; by default what `rollout.computer` says."""
+    """As in `rollout.computer`, which is the default."""
     image: str | None = None
-    """Docker image, in the place of that of `rollout.computer`."""
+    """Docker image, instead of the one in `rollout.computer`."""
     environ: dict[str, str] = Field(default_factory=dict)
-    """Variables set inside, besides those of `rollout.computer`."""
+    """Environment variables, in addition to those in `rollout.computer`."""
     submission: Submission | None = None
-    """How to tell whether there is a valid submission."""
+    """How to check a submission."""
     artifacts: tuple[str, ...] = ("**",)
-    """What of the workspace is kept and handed to the grader, as paths and globs."""
+    """Files of the workspace to keep and grade, as paths and globs."""
     limits: LimitChanges | None = None
     """Limits of this task."""
 
@@ -253,17 +252,17 @@ class ComputerBlock(Section):
 
 
 class AttemptLimits(Section):
-    """What one attempt at one task may take. A limit ends the work, which is graded all the same.
+    """Limits of one attempt at a task. At a limit the work ends, and is graded as it is.
 
-    A plain chat answer is one call: `model.target` says how long that may take.
+    A chat answer is one call; `model.target` limits that.
     """
 
     setup_seconds: float = Field(default=300.0, gt=0)
     """Seconds to start the task's computer and set it up."""
     rollout_seconds: float = Field(default=1800.0, gt=0)
-    """Seconds of work. Waiting for a server that is busy or down does not count."""
+    """Seconds of work. Waiting for a busy or failing server does not count."""
     grading_seconds: float = Field(default=300.0, gt=0)
-    """Seconds for each command that grades."""
+    """Seconds for each grading command."""
     steps: int | None = Field(default=50, gt=0)
     """Answers of the model; null: no limit."""
     tokens: int | None = Field(default=None, gt=0)
@@ -283,45 +282,45 @@ class LocalExecutor(Section):
 
 
 class RayExecutor(Section):
-    """Attempts are sent to a Ray cluster; needs the extra `skillopt-ci[ray]` and the cache."""
+    """Attempts run on a Ray cluster; needs the extra `skillopt-ci[ray]` and the cache."""
 
     type: Literal["ray"]
     address: str = "auto"
-    """The cluster: `auto` finds the one that this machine is part of, `local` starts one of this
-    machine alone, `ray://host:port` connects from outside."""
+    """`auto`: the cluster this machine belongs to; `local`: start one on this machine;
+    `ray://host:port`: connect from outside."""
     cpus: float = Field(default=1.0, gt=0)
-    """Cores that the cluster sets apart for each attempt. Chat answers mostly wait: 0.1 will do."""
+    """Cores to reserve for each attempt. 0.1 is enough for chat answers, which mostly wait."""
     restarts: int = Field(default=2, ge=0)
-    """How often the cluster restarts an attempt whose worker died, before it is made here."""
+    """How often the cluster restarts an attempt whose worker died, before this machine runs it."""
 
 
 ExecutorConfig = Annotated[LocalExecutor | RayExecutor, Field(discriminator="type")]
 
 
 class RolloutConfig(Section):
-    """How the target works on tasks. The default is one chat answer for each."""
+    """How the target works on tasks. The default is one chat answer per task."""
 
     solver: SolverConfig = ChatConfig()
-    """Who works: a chat answer, an agent with tools, a program of its own."""
+    """Who works on a task: a chat model, an agent, another program, a script or a person."""
     computer: ComputerConfig | None = None
     """Where agents work and their work is graded; null: tasks need no computer."""
     task: ComputerBlock | None = None
-    """What stands in the `computer` block of every task that does not say otherwise; `files` as
-    paths start at the folder of the configuration."""
+    """Defaults for the `computer` block of every task; paths in `files` are relative to the
+    configuration's folder."""
     attempts: int = Field(default=1, gt=0)
-    """Independent attempts at each task; its score is their mean."""
+    """Independent attempts per task; the task's score is their mean."""
     nudges: int = Field(default=0, ge=0)
-    """How often an agent without a valid submission is told to go on."""
+    """How often an agent may continue after an invalid submission."""
     grade_every_step: bool = False
-    """Grade the work after every tool use as well, so that its course can be seen."""
+    """Also grade the work after every tool call, to see its progress."""
     retries: int = Field(default=2, ge=0)
-    """Further tries of an attempt that infrastructure spoilt, with growing pauses."""
+    """Retries of an attempt after an infrastructure error, with growing pauses."""
     limits: AttemptLimits = AttemptLimits()
     executor: ExecutorConfig = LocalExecutor()
-    """Where attempts are run."""
+    """Where attempts run."""
     programs_can_read_secrets: bool = False
-    """Run scorers' programs, environments and `unconfined` computers with all our rights: what a
-    model steers there can read keys, the token and the Docker socket. Otherwise they are confined
-    where that is possible, and elsewhere no pull request is evaluated."""
+    """Run scorers' programs, environments and `unconfined` computers with all our permissions: code
+    that a model controls can then read keys, the token and the Docker socket. Otherwise they are
+    confined; where that is impossible, pull requests are not evaluated."""
     events: bool = True
-    """Record what happens in each attempt, inside the repository's `.git`, for `trace`."""
+    """Record each attempt's events in the repository's `.git`, for `trace` and the report."""

@@ -20,27 +20,27 @@ class AnswerScorer(Section):
     """Common to scorers that look at an answer inside the response."""
 
     answer: AnswerFrom = "text"
-    """Where the answer stands: the last `<answer>` tag, the last non-empty line, the last fenced
-    block, or the whole text. Without a tag the last non-empty line counts, without a fence the
-    whole text."""
+    """What to grade: the text in the last `<answer>` tag, the last non-empty line, the last fenced
+    block, or the whole response. Without a tag, the last non-empty line is graded; without a
+    fenced block, the whole response."""
     tag: str = "answer"
-    """Name of the tag when `answer: tag`."""
+    """Name of the tag for `answer: tag`."""
 
 
 class ExactScorer(AnswerScorer):
-    """The answer equals one of the references, byte for byte after trimming."""
+    """The answer, trimmed, equals one of the references exactly."""
 
     type: Literal["exact"]
 
 
 class NormalizedScorer(AnswerScorer):
-    """Equal after lower-casing and dropping punctuation, articles and extra space (SQuAD)."""
+    """Equal, ignoring case, punctuation, articles and extra spaces (SQuAD)."""
 
     type: Literal["normalized"]
 
 
 class F1Scorer(AnswerScorer):
-    """Soft is the best token F1 over the references; hard is normalised equality."""
+    """Soft: the best token F1 over the references. Hard: equal as with `normalized`."""
 
     type: Literal["f1"]
 
@@ -50,27 +50,27 @@ class ContainsScorer(AnswerScorer):
 
     type: Literal["contains"]
     contains: tuple[str, ...] = ()
-    """Texts that must stand in the answer; the task's references if empty."""
+    """Texts the answer must contain; if empty, the task's references."""
     not_contains: tuple[str, ...] = ()
-    """Texts that must not stand in the answer."""
+    """Texts the answer must not contain."""
     match: Literal["all", "any"] = "all"
-    """Whether all of `contains` must stand there, or one."""
+    """Whether it must contain all of `contains`, or one."""
     ignore_case: bool = False
-    """Upper and lower case are the same."""
+    """Ignore upper and lower case."""
 
 
 class RegexScorer(AnswerScorer):
-    """A regular expression is found in the answer (or not, with `negate`)."""
+    """The answer matches a regular expression (or does not, with `negate`)."""
 
     type: Literal["regex"]
     pattern: str
     """Python regular expression, searched for anywhere in the answer."""
     ignore_case: bool = False
-    """Upper and lower case are the same."""
+    """Ignore upper and lower case."""
     multiline: bool = False
     """`^` and `$` match at every line."""
     negate: bool = False
-    """Right when the expression is not found."""
+    """Right if the expression does not match."""
 
     @field_validator("pattern")
     @classmethod
@@ -89,37 +89,37 @@ class NumberScorer(AnswerScorer):
 
     type: Literal["number"]
     abs_tol: float = Field(default=0.0, ge=0)
-    """Largest difference that still counts as equal."""
+    """Maximum difference."""
     rel_tol: float = Field(default=1e-9, ge=0)
-    """The same as a share of the larger of the two numbers."""
+    """Maximum difference, as a share of the larger number; either tolerance is enough."""
 
 
 class ChoiceScorer(AnswerScorer):
-    """Multiple choice: a label, or the text of a choice, that equals the reference label.
+    """Multiple choice: the answer is the reference's label, or the text of that choice.
 
-    Either may stand alone or in a line `Answer: …`, the last of which counts."""
+    Either on its own, or in a line `Answer: …`; the last such line counts."""
 
     type: Literal["choice"]
     choices: dict[str, str] = Field(default_factory=dict)
-    """Label to text; empty: taken from the task's `metadata.choices`."""
+    """Labels and their texts; if empty, the task's `metadata.choices`."""
 
 
 class AnlsScorer(AnswerScorer):
-    """Average normalised Levenshtein similarity, as document question answering uses it."""
+    """Average normalised Levenshtein similarity, as used for document question answering."""
 
     type: Literal["anls"]
     threshold: float = Field(default=0.5, ge=0, le=1)
-    """Relative distance from which an answer scores nothing."""
+    """Relative distance from which an answer scores 0."""
     hard_at: float = Field(default=0.999, ge=0, le=1)
     """Soft score from which the task counts as solved."""
 
 
 class JsonScorer(AnswerScorer):
-    """The answer is JSON that equals a reference, or satisfies a JSON Schema."""
+    """The answer is JSON that equals a reference, or is valid under a JSON Schema."""
 
     type: Literal["json"]
     schema_: dict[str, object] | None = Field(default=None, alias="schema")
-    """JSON Schema to satisfy; without one the answer must equal a reference."""
+    """JSON Schema; without one, the answer must equal a reference."""
 
     @field_validator("schema_")
     @classmethod
@@ -136,26 +136,27 @@ class JsonScorer(AnswerScorer):
 
 
 class CommandScorer(AnswerScorer):
-    """A command of the repository grades the response, which it finds in files and on stdin."""
+    """A program grades the answer."""
 
     type: Literal["command"]
     command: tuple[Argument, ...] = Field(min_length=1)
-    """Program and arguments; never a shell line. `{answer}`, `{task}` and `{dir}` name files."""
+    """Program and arguments, run without a shell. `{answer}`, `{response}` and `{task}` are files
+    in the folder `{dir}`; the response is also on standard input."""
     score: Literal["exit_status", "stdout"] = "exit_status"
-    """Exit status 0 means right; `stdout`: its last line is a number from 0 to 1."""
+    """`exit_status`: 0 means right; `stdout`: the last line is the score, from 0 to 1."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
     """Soft score from which the task counts as solved."""
     error_status: tuple[int, ...] = (126, 127)
-    """Exit statuses that mean the grader itself failed. If it works on an empty submission, the
-    work made it fail, and scores 0."""
+    """Exit statuses that mean the grader failed. If it can grade an empty submission, the work
+    broke it and scores 0."""
     timeout: float = Field(default=60.0, gt=0)
     """Seconds."""
     env: tuple[str, ...] = ()
-    """Names of environment variables that the command may see besides PATH, HOME and LANG."""
+    """Environment variables the program may see besides PATH, HOME and LANG."""
 
 
 class PythonScorer(AnswerScorer):
-    """A Python function `(task: dict, answer: str) -> float | bool | dict` of the repository."""
+    """A Python function in the repository: `(task: dict, answer: str) -> float | bool | dict`."""
 
     type: Literal["python"]
     entry: str = Field(pattern=r"^[\w./-]+:[A-Za-z_]\w*$")
@@ -171,56 +172,55 @@ class RubricScorer(AnswerScorer):
 
     type: Literal["rubric"]
     rubric: str = ""
-    """What a good answer does; empty: the task's references are the rubric."""
+    """What a good answer does; if empty, the task's references."""
     hard_at: float = Field(default=0.8, ge=0, le=1)
     """Soft score from which the task counts as solved."""
 
 
 class JUnitReport(Section):
-    """A command that leaves a test report behind."""
+    """A command that writes a test report."""
 
     command: Command
-    """Program and arguments; a plain text is run by `sh -c`. Its exit status does not matter."""
+    """Program and arguments, or a text for `sh -c`. Its exit status does not matter."""
     file: str = Field(default="report.xml", min_length=1)
-    """The report, in JUnit's XML, relative to the workspace."""
+    """The report, in JUnit XML, relative to the workspace."""
 
 
 class ComputerScorer(Section):
-    """What an agent left behind is graded by commands in a fresh computer.
+    """Commands on a fresh computer grade the files that an agent left.
 
-    The artifacts are loaded into its workspace, then the grader's own files laid over them: none
-    of these can have been replaced before grading begins; then `setup` and the command run. Code of
-    the work that they run can change what they do. With `run_work` they run none.
+    The artifacts are copied into its workspace, then the grader's own files over them, so none of
+    those can have been replaced; then `setup` and the command run. If they run code from the work,
+    that code can change the verdict. With `run_work` they need not run any.
     """
 
     type: Literal["computer"]
     command: Command | None = None
-    """Program and arguments; a plain text is run by `sh -c`. Give this or `report`."""
+    """Program and arguments, or a text for `sh -c`. Set this or `report`."""
     report: JUnitReport | None = None
-    """Soft is the share of its tests that passed; solved when all did and there was one."""
+    """Soft: the share of its tests that passed. Solved: there was a test, and all passed."""
     files: dict[str, str] = Field(default_factory=dict)
-    """The grader's files: paths in the workspace and their text."""
+    """The grader's files: paths in the workspace, and their text."""
     folder: FileName | None = None
-    """A folder of the repository, relative to the configuration's, whose files are the grader's."""
+    """A folder with the grader's files, relative to the configuration's folder."""
     run_work: tuple[Command, ...] | None = None
-    """Commands that run the work, on a computer without the grader. Grading then has the workspace
-    to itself, and finds the artifacts and what these commands left, as data, in its folder `work`.
-    """
+    """Commands that run the work, on a computer without the grader. The grader's workspace then has
+    only its own files, and the artifacts and these commands' results as data in `work`."""
     setup: tuple[Command, ...] = ()
-    """Commands that prepare the grading."""
+    """Commands that prepare grading."""
     score: Literal["exit", "last_line"] = "exit"
-    """Exit status 0 means solved; `last_line`: the last line printed is a number from 0 to 1."""
+    """`exit`: 0 means solved; `last_line`: the last line printed is the score, from 0 to 1."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
-    """Soft score from which the task counts as solved, with `last_line`."""
+    """With `last_line`: soft score from which the task counts as solved."""
     error_status: tuple[int, ...] = (126, 127)
-    """Exit statuses that mean the grader itself failed. If it works on an empty submission, the
-    work made it fail, and scores 0."""
+    """Exit statuses that mean the grader failed. If it can grade an empty submission, the work
+    broke it and scores 0."""
     on_timeout: Literal["failure", "error"] = "failure"
-    """What it means that the command exceeds `grading_seconds`: work that never ends, or a grader
-    at fault, which leaves such work without a score."""
+    """If the command exceeds `grading_seconds`: `failure` scores the work 0, `error` blames the
+    grader and leaves the work without a score."""
     same_computer: bool = False
-    """Grade on the agent's own computer, in the state in which it left it; whoever can change the
-    grader's programs there can change the score."""
+    """Grade on the agent's own computer, as the agent left it. An agent that can change programs
+    there can change its score."""
 
     @model_validator(mode="after")
     def _one_way(self) -> "ComputerScorer":
@@ -248,7 +248,7 @@ class ComputerScorer(Section):
 
 
 class Combination(Section):
-    """Common to scorers that ask other scorers."""
+    """Common to scorers that combine other scorers."""
 
     type: str
     of: tuple["ScorerSpec", ...] = Field(min_length=1)
@@ -256,23 +256,23 @@ class Combination(Section):
 
 
 class AllScorer(Combination):
-    """Hard when every part is; soft is the mean."""
+    """Hard: every part is. Soft: the mean."""
 
     type: Literal["all"]
 
 
 class AnyScorer(Combination):
-    """Hard when some part is; soft is the maximum."""
+    """Hard: some part is. Soft: the maximum."""
 
     type: Literal["any"]
 
 
 class WeightedScorer(Combination):
-    """Soft is the weighted mean of the parts' soft scores; hard from `hard_at` on."""
+    """Soft: the weighted mean of the parts' soft scores. Hard: from `hard_at` on."""
 
     type: Literal["weighted"]
     weights: tuple[Annotated[float, Field(ge=0)], ...]
-    """A weight for each part, in the same order; only their proportions matter."""
+    """One weight per part, in the same order; only their ratios matter."""
     hard_at: float = Field(default=1.0, ge=0, le=1)
     """Soft score from which the task counts as solved."""
 

@@ -166,7 +166,7 @@ def test_scorer_messages_are_about_the_type_that_was_named(complaint_with, score
     [
         ("{path: a, splt: '1:1:1'}", ["tasks.splt: unknown key; did you mean 'split'?"]),
         ("{path: a, split: '1:1'}", ["tasks.split: '1:1' does not fit. Shares train:selection"]),
-        ("{train: a}", ["tasks.selection: missing. Task file that the gate judges"]),
+        ("{train: a}", ["tasks.selection: missing. Task file on which the gate"]),
         ("{pth: a}", ["tasks.path: missing", "tasks.pth: unknown key; did you mean 'path'?"]),
         ("{split_dr: a}", ["tasks.split_dir: missing", "tasks.split_dr: unknown key"]),
         ("tasks.jsonl", ["tasks: expected a mapping such as {path: tasks.jsonl}, found"]),

@@ -46,7 +46,7 @@ def test_every_section_of_the_configuration_has_all_its_keys():
 
 
 def test_a_key_has_its_type_its_default_and_its_meaning():
-    row = "| `max_error_rate` | number ≥ 0, ≤ 1 | `0.2` | Share of tasks"
+    row = "| `max_error_rate` | number ≥ 0, ≤ 1 | `0.2` | Stop a step"
     assert row in part(page("configuration"), "evaluation")
     assert "| `run` | text | **required** |" in part(page("configuration"), "top-level")
 
