@@ -22,6 +22,7 @@ from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
     ModelRefusal,
+    ModelUnavailable,
     Role,
     Usage,
     by_stage,
@@ -336,6 +337,8 @@ class Forecast:
         )
 
     def learn(self, request: ChatRequest, usage: Usage) -> None:
+        if not usage.tokens:  # a refusal, after which the next call may get a long answer
+            return
         account, tries = Account(request.role, request.stage), max(1, usage.calls)
         longest = self._longest.get(account, 0)
         self._longest[account] = max(longest, usage.completion_tokens // tries)
@@ -382,7 +385,7 @@ class BudgetedClient:
         except SkilloptError as error:
             error.message, error.hint = redact(error.message), redact(error.hint)
             error.args = (error.message,)
-            if isinstance(error, ModelRefusal):
+            if isinstance(error, ModelRefusal | ModelUnavailable) and error.usage.calls:
                 error.usage = self._book(request, error.usage)
             raise
         finally:

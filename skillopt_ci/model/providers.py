@@ -122,15 +122,17 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     """The usage of one call in any protocol; estimated from the texts if none is reported."""
     asked = told.at("prompt_tokens_details") or told.at("input_tokens_details")
     said = told.at("completion_tokens_details") or told.at("output_tokens_details")
-    # Anthropic does not include these in the prompt's tokens.
     read, written = map(told.number, ("cache_read_input_tokens", "cache_creation_input_tokens"))
-    prompt = told.number("prompt_tokens", "input_tokens") + read + written
+    # Anthropic does not include these in the prompt's tokens; LiteLLM does, in `prompt_tokens`.
+    prompt = told.number("prompt_tokens") or told.number("input_tokens") + read + written
     if not (prompt and told.has("completion_tokens", "output_tokens")):
         return estimated_usage(request, text)
+    said_tokens = told.number("completion_tokens", "output_tokens")
     return Usage(
         calls=1,
         prompt_tokens=prompt,
-        completion_tokens=told.number("completion_tokens", "output_tokens"),
+        # Gemini and xAI count reasoning only in the total.
+        completion_tokens=max(said_tokens, told.number("total_tokens") - prompt),
         cached_tokens=asked.number("cached_tokens")
         or told.number("prompt_cache_hit_tokens")
         or read,

@@ -11,7 +11,14 @@ from email.utils import parsedate_to_datetime
 
 from skillopt_ci.aio import off_the_clock, refund
 from skillopt_ci.errors import InfrastructureError
-from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelUnavailable, Usage
+from skillopt_ci.model.types import (
+    ChatClient,
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    Usage,
+)
 from skillopt_ci.progress import Note, Observer, silent
 
 
@@ -156,6 +163,9 @@ class RetryingClient:
                 return replace(reply, usage=unused + reply.usage)
             except TransientFailure as failure:
                 last, unused = failure, unused + failure.usage
+            except ModelRefusal as refusal:
+                refusal.usage = unused + refusal.usage
+                raise
             self._reached = self._reached or not last.unreachable
             pause = backoff(number, last.retry_after, self.draw)
             spent = number > self.retries
@@ -176,9 +186,10 @@ class RetryingClient:
         if last.reply is not None:
             return replace(last.reply, usage=unused)
         tries = "1 try" if number == 1 else f"{number} tries"
-        raise ModelUnavailable(
-            f"The {request.role} model did not answer after {tries}: {last.message}"
-        ) from last
+        text = f"The {request.role} model did not answer after {tries}: {last.message}"
+        unavailable = ModelUnavailable(text)
+        unavailable.usage = unused
+        raise unavailable from last
 
     async def _try(self, request: ChatRequest) -> ChatReply:
         async with AsyncExitStack() as place:

@@ -222,7 +222,7 @@ class ChatClient(Protocol):
 class ModelRefusal(SkilloptError):
     """The server refuses this prompt (content filter, too long); this is the task's own outcome.
 
-    ``usage`` is the usage of the refused call.
+    ``usage`` is the usage of the refused call, with the tries before it.
     """
 
     def __init__(self, message: str, *, hint: str = "", usage: Usage = Usage(calls=1)) -> None:
@@ -231,7 +231,9 @@ class ModelRefusal(SkilloptError):
 
 
 class ModelUnavailable(InfrastructureError):
-    """A call kept failing for reasons other than its prompt."""
+    """A call kept failing for reasons other than its prompt; ``usage`` was billed all the same."""
+
+    usage = Usage()
 
 
 def estimated_usage(request: ChatRequest, text: str) -> Usage:

@@ -66,12 +66,31 @@ def test_a_cancelled_call_gives_its_reservation_back(ask, scripted):
     asyncio.run(meter.reserve())
 
 
-def test_a_refusal_is_booked_with_what_it_consumed(ask, scripted):
+@pytest.mark.parametrize("failure", [ModelRefusal("no"), types.ModelUnavailable("down")])
+def test_a_call_without_answer_is_booked_with_what_it_consumed(ask, scripted, failure):
     meter, usage = Meter(), Usage(calls=1, prompt_tokens=7)
-    client = budgeted(scripted(ModelRefusal("no", usage=usage)), meter)
-    with pytest.raises(ModelRefusal):
-        asyncio.run(client.complete(ask()))
+    failure.usage = usage
+    with pytest.raises(type(failure)):
+        asyncio.run(budgeted(scripted(failure), meter).complete(ask()))
     assert meter.usage_by_stage() == {"rollout": usage}
+
+
+def test_a_refusal_that_cost_nothing_says_nothing_of_the_next_answer(ask, scripted, reply):
+    meter, waited = Meter(step=Limits(tokens=4_200)), []
+    client = budgeted(scripted(ModelRefusal("no"), reply()), meter)
+
+    async def work() -> None:
+        with pytest.raises(ModelRefusal):
+            await client.complete(ask())
+        await meter.reserve(Usage(1, 1_000))  # another call is under way
+        answered = asyncio.create_task(client.complete(ask()))
+        await asyncio.sleep(0)
+        waited.append(not answered.done())
+        meter.release(Usage(1, 1_000))
+        await answered
+
+    asyncio.run(work())
+    assert waited == [True]
 
 
 def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask):

@@ -14,7 +14,7 @@ from skillopt_ci.aio import TimeUp, siblings, working_time
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model import retry
 from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure, retry_after_seconds
-from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import Event, Note
 
 
@@ -98,6 +98,17 @@ def test_what_unusable_answers_cost_is_paid_with_the_one_that_counts(scripted, a
         paid = asyncio.run(client(inner, Naps()).complete(ask())).usage
         assert (paid.calls, paid.tokens) == (calls, 10 * calls)
         assert paid.cost_usd == pytest.approx(0.01 * calls)
+
+
+@pytest.mark.parametrize(
+    ("end", "calls"), [(ModelRefusal("no", usage=Usage(1, 5)), 3), (TransientFailure("503"), 2)]
+)
+def test_what_unusable_answers_cost_is_told_with_a_failure(scripted, ask, reply, end, calls):
+    unusable = TransientFailure("no answer", reply=reply(""))
+    with pytest.raises((ModelRefusal, ModelUnavailable)) as caught:
+        asyncio.run(client(scripted(unusable, unusable, end), Naps()).complete(ask()))
+    assert caught.value.usage.calls == calls
+    assert caught.value.usage.tokens >= 20
 
 
 def test_without_retries_there_is_one_try(scripted, ask):

@@ -227,18 +227,22 @@ def test_usage_is_read_in_full(ask):
 
 
 @pytest.mark.parametrize(
-    ("more", "cached", "cost"),
+    ("more", "tokens", "cached", "cost"),
     [
-        ({"prompt_cache_hit_tokens": 60}, 60, None),
-        ({"prompt_tokens_details": None, "prompt_cache_hit_tokens": None}, 0, None),
-        ({"cost": 0.0125}, 0, 0.0125),
-        ({"cost": 0}, 0, None),
+        ({"prompt_cache_hit_tokens": 60}, 150, 60, None),
+        ({"prompt_tokens_details": None, "prompt_cache_hit_tokens": None}, 150, 0, None),
+        ({"cost": 0.0125}, 150, 0, 0.0125),
+        ({"cost": 0}, 150, 0, None),
+        # Gemini and xAI count reasoning in the total alone, LiteLLM the cache also in the prompt.
+        ({"total_tokens": 950}, 950, 0, None),
+        ({"total_tokens": 0}, 150, 0, None),
+        ({"cache_read_input_tokens": 40, "cache_creation_input_tokens": 30}, 150, 40, None),
     ],
 )
-def test_what_single_providers_add_to_usage_is_read(ask, more, cached, cost):
+def test_what_single_providers_add_to_usage_is_read(ask, more, tokens, cached, cost):
     usage = {"prompt_tokens": 100, "completion_tokens": 50, **more}
     counted = read(ask, body({"content": "x"}, usage=usage)).usage
-    assert (counted.cached_tokens, counted.cost_usd) == (cached, cost)
+    assert (counted.tokens, counted.cached_tokens, counted.cost_usd) == (tokens, cached, cost)
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
