@@ -299,12 +299,12 @@ def _search(
 
 def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
     """Run a program to test a confinement; return why it fails, or an empty text."""
-    from tempfile import TemporaryDirectory  # noqa: PLC0415 - few commands start a program
+    from skillopt_ci.program import scratch_folder  # noqa: PLC0415 - which imports this module
 
     seen = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
     # in a sandbox, an empty home replaces the real one
     targets = [str(path) for path in tried.hidden if tried.kind == "user" or path != tried.home]
-    with TemporaryDirectory(prefix="skillopt-probe-") as name, contextlib.ExitStack() as undo:
+    with scratch_folder("probe") as name, contextlib.ExitStack() as undo:
         if tried.kind == "user":
             undo.callback(_reopen, _shut(tried.hidden))
             # in a sandbox, this number may be another process's

@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -21,8 +22,9 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
 from typing import Any
 
 from skillopt_ci.aio import shielded
@@ -35,6 +37,7 @@ _PROC = Path("/proc")
 #: Seconds to wait for output: a process that escaped the kill may still hold the pipe open.
 _PATIENCE = 2.0
 _IDENTITY = re.compile(r"([0-9a-f]{12})-(\d+)-(\d+)")
+_SCRATCH = "skillopt-ci-"
 
 
 @dataclass(slots=True)
@@ -330,6 +333,23 @@ def is_gone(name: str) -> bool:
     if match is None or match[1] != _namespace():
         return False
     return _started(int(match[2])) != int(match[3])
+
+
+def scratch_folder(kind: str) -> TemporaryDirectory[str]:
+    """A temporary folder; if this process is killed, the next one that needs some removes it."""
+    _sweep(gettempdir())
+    owner = ""
+    with contextlib.suppress(OSError):  # without /proc, nobody can tell that it is left over
+        owner = f"{this_process()}_"
+    return TemporaryDirectory(prefix=f"{_SCRATCH}{owner}{kind}-", ignore_cleanup_errors=True)
+
+
+@cache
+def _sweep(folder: str) -> None:
+    """Remove the scratch folders of processes that have ended; done once."""
+    for left in Path(folder).glob(f"{_SCRATCH}*_*"):
+        if is_gone(left.name.removeprefix(_SCRATCH).partition("_")[0]):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _namespace() -> str:

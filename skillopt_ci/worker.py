@@ -34,7 +34,7 @@ from typing import IO, Any, Protocol, cast
 
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
-from skillopt_ci.program import kill_tree
+from skillopt_ci.program import kill_tree, scratch_folder
 from skillopt_ci.util import last_line, lasting_import
 
 _TAIL_BYTES = 2000
@@ -64,7 +64,7 @@ class Worker:
         what: str,
     ) -> None:
         """Start it; raises UsageError if ``what`` cannot be loaded."""
-        self._folder = TemporaryDirectory(prefix="skillopt-worker-", ignore_cleanup_errors=True)
+        self._folder = scratch_folder("worker")
         self._cell = current().cell(Path(self._folder.name))
         words = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()", module)
         command, variables = self._cell.command(words, environ, root)

@@ -3,18 +3,15 @@
 import asyncio
 import posixpath
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.computer.computer import HOME, START, WORKDIR, Command, Computer, ComputerSpec
 from skillopt_ci.confinement import Cell, current
 from skillopt_ci.errors import ComputerUnavailable
-from skillopt_ci.program import CommandResult, execute, is_gone, kill_marked, this_process
-
-_PREFIX = "skillopt-ci-"
+from skillopt_ci.program import CommandResult, execute, kill_marked, scratch_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +27,10 @@ class Unconfined:
     def check(self) -> None:
         if shutil.which("sh", path=self.search_path) is None:
             raise ComputerUnavailable("No program `sh` is found in PATH.")
-        for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*_*"):
-            if is_gone(left.name.removeprefix(_PREFIX).partition("_")[0]):
-                shutil.rmtree(left, ignore_errors=True)
 
     @asynccontextmanager
     async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
-        prefix = _PREFIX
-        with suppress(OSError):  # without /proc, no later command can tell that it is left over
-            prefix += f"{this_process()}_"
-        with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        with scratch_folder("computer") as name:
             folders = {WORKDIR: f"{name}/workspace", HOME: f"{name}/home"}
             for folder in folders.values():
                 Path(folder).mkdir()

@@ -6,7 +6,6 @@ import shutil
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ComputerFailure, ModelSetupError
@@ -15,7 +14,13 @@ from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.providers import require_abilities, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, estimated_usage
-from skillopt_ci.program import CommandResult, run_program, signal_name, visible_environ
+from skillopt_ci.program import (
+    CommandResult,
+    run_program,
+    scratch_folder,
+    signal_name,
+    visible_environ,
+)
 
 #: A longer output counts as a failed try.
 _MOST_OUTPUT_BYTES = 4_000_000
@@ -78,7 +83,7 @@ class CommandClient:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         require_abilities(self._section, self._config, request)
-        with TemporaryDirectory(prefix="skillopt-command-", ignore_cleanup_errors=True) as name:
+        with scratch_folder("command") as name:
             workplace = Path(name, "workplace")
             workplace.mkdir()
             done = await self._run(workplace, request.messages)

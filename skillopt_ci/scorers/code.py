@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer, RubricScorer
@@ -26,7 +25,13 @@ from skillopt_ci.errors import (
     UsageError,
 )
 from skillopt_ci.messages import fenced
-from skillopt_ci.program import CommandResult, run_program, signal_name, visible_environ
+from skillopt_ci.program import (
+    CommandResult,
+    run_program,
+    scratch_folder,
+    signal_name,
+    visible_environ,
+)
 from skillopt_ci.scorers.base import (
     FallibleScorer,
     GraderBroke,
@@ -58,7 +63,7 @@ async def run_command(
     answer: str,
 ) -> Score:
     program = spec.command[0]
-    with TemporaryDirectory(prefix="skillopt-grader-", ignore_cleanup_errors=True) as name:
+    with scratch_folder("grader") as name:
         work = Path(name)
         paths = {
             "answer": work / "answer.txt",

@@ -281,7 +281,7 @@ def test_an_answer_that_makes_the_function_fail_scores_0(grade, write, answer):
 
 
 FORGE = """
-for folder in glob("/tmp/skillopt-worker-*/*"):
+for folder in glob("/tmp/skillopt-ci-*_worker-*/*"):
     with open(folder + "/result.json", "w") as file:
         file.write("[" * 99_999)
 os._exit(0)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from skillopt import model, prompts
@@ -17,6 +16,7 @@ from skillopt.optimizer.skill_aware import configure_skill_aware_reflection
 from skillopt.prompts import load_prompt
 
 from skillopt_ci.integrations.skillopt.adapter import files_below, lay_out
+from skillopt_ci.program import scratch_folder
 from skillopt_ci.tasks.records import kind_of
 from skillopt_ci.util import user_module
 from skillopt_ci.worker import SideError
@@ -116,7 +116,7 @@ class SkillOptSide:
     shares_process = False
 
     def __init__(self, adapter: EnvAdapter, config: dict[str, Any]) -> None:
-        self._scratch = TemporaryDirectory(prefix="skillopt-adapter-")
+        self._scratch = scratch_folder("adapter")
         self._adapter = adapter
         self._seed = int(config.get("seed") or _SEED)
         adapter.setup({**config, "out_root": self._scratch.name})
