@@ -113,7 +113,7 @@ class HumanSolver:
                     nudges, answer = nudges - 1, None
                     self._show(objection)
                     yield talk.add(Nudged(objection))
-        yield Attempt(talk.messages, answer, n_turns=_turns(talk))
+        yield Attempt(talk.messages, answer, n_turns=talk.turns)
 
     async def _line(self) -> str:
         while (line := await self.terminal.ask("$ ")) is not None:
@@ -188,8 +188,4 @@ class ScriptedSolver:
                 shown = f"[exit code {result.exit_code}]\n{result.stdout}{result.stderr}"
                 yield talk.add(ToolUsed(call, shown, result.exit_code, result.seconds))
         yield talk.add(ModelSaid(Message("assistant", script.answer), Usage()))
-        yield Attempt(talk.messages, script.answer, n_turns=_turns(talk))
-
-
-def _turns(talk: Transcript) -> int:
-    return sum(message.role == "assistant" for message in talk.messages)
+        yield Attempt(talk.messages, script.answer, n_turns=talk.turns)

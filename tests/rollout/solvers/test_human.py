@@ -118,9 +118,11 @@ def test_its_commands_are_run_one_after_the_other():
 
 def test_a_task_may_bring_its_own_script():
     metadata = {"script": {"commands": ["echo own > f"], "answer": "mine"}}
-    task = Task("t", (Message("user", "x"),), metadata=metadata)
+    earlier = (Message("user", "hi"), Message("assistant", "hello"), Message("user", "x"))
+    task = Task("t", earlier, metadata=metadata)
     played = play(scripted(commands=["false"]), task=task, look=["f"])
     assert (played.files, played.attempt.response) == ({"f": "own\n"}, "mine")
+    assert played.attempt.n_turns == 2  # the prompt's own turn is none
 
 
 @pytest.mark.parametrize("script", [["echo"], {"comands": ["echo"]}, {"commands": 3}])
