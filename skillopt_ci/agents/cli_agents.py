@@ -10,11 +10,12 @@ from typing import ClassVar
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.agents.streams import READERS, AgentTranscript
 from skillopt_ci.computer.computer import Computer
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused, ModelSetupError, UsageError
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.access import redact, secret_values
-from skillopt_ci.model.budget import cost_usd
+from skillopt_ci.model.budget import tariff_of
 from skillopt_ci.model.command import BAD_KEY, BUSY, REFUSED, WRONG_SETTING
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.program import Capture, CommandResult
@@ -393,8 +394,11 @@ class ExternalSolver:
         )
         # Some agents report the whole run as one call.
         usage = replace(told, calls=max(told.calls, transcript.turns))
-        if usage.cost_usd is None and self.settings.price is not None:
-            return replace(usage, cost_usd=cost_usd(usage, self.settings.price))
+        if usage.cost_usd is None and (self.settings.price is not None or transcript.model):
+            paid = ModelRole(
+                provider="anthropic", model=transcript.model or "m", price=self.settings.price
+            )
+            return replace(usage, cost_usd=tariff_of(paid).cost_usd(usage))
         return usage
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.types import JsonObject, Usage, as_text
+from skillopt_ci.model.types import JsonObject, Usage, as_text, total
 from skillopt_ci.rollout.types import Limit, ModelSaid, Step, Told, ToolUsed
 
 #: Claude Code's model name for its own messages, and its limits.
@@ -17,7 +17,10 @@ _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 @dataclass(slots=True)
 class AgentTranscript:
-    """The content of a stream; ``trouble`` is the last error from the agent's server."""
+    """The content of a stream; ``trouble`` is the last error from the agent's server.
+
+    ``model`` is Anthropic's, if it is told.
+    """
 
     steps: list[Step] = field(default_factory=list)
     response: str | None = None
@@ -25,6 +28,7 @@ class AgentTranscript:
     error: str = ""
     limit: Limit | None = None
     trouble: str = ""
+    model: str = ""
     _text: list[str] = field(default_factory=list)
     _calls: list[ToolCall] = field(default_factory=list)
     _turn_usage: Usage = field(default_factory=Usage)
@@ -89,7 +93,11 @@ class AgentTranscript:
     def end(self) -> None:
         self._end_turn()
         self.steps += [ToolUsed(call, "[no result was told]") for call in self._open.values()]
-        said = [step.message.content for step in self.steps if isinstance(step, ModelSaid)]
+        turns = [step for step in self.steps if isinstance(step, ModelSaid)]
+        if self.usage is None and (used := total(turn.usage for turn in turns)).calls:
+            # killed before its result: outputs are as long as they were when their messages began
+            self.usage = replace(used, estimated=True)
+        said = [turn.message.content for turn in turns]
         if self.response is None and said and said[-1].strip():
             self.response = said[-1]
 
@@ -128,6 +136,7 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
         case "assistant":
             # Blocks of one message come as separate events with the same id and usage.
             told.turn(message.text("id"), _claude_code_usage(message))
+            told.model = message.text("model") or told.model
             for block in message.each("content"):
                 if block.get("type") == "text":
                     told.say(block.text("text"))

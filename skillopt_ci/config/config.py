@@ -7,7 +7,7 @@ from pydantic_core import PydanticKnownError
 
 from skillopt_ci.config.base import Argument, FileName, Section, choose_alternative
 from skillopt_ci.config.models import Models
-from skillopt_ci.config.rollout import RolloutConfig
+from skillopt_ci.config.rollout import ExternalConfig, RolloutConfig
 from skillopt_ci.config.scorers import ScorerSpec
 
 
@@ -327,4 +327,15 @@ class Config(Section):
             raise PydanticKnownError("missing")
         if value is not None and environment is not None:
             raise ValueError("the tasks come from `environment` already")
+        return value
+
+    @field_validator("budget")
+    @classmethod
+    def _an_agents_cost_is_known(cls, value: Budget, info: ValidationInfo) -> Budget:
+        rollout = info.data.get("rollout")
+        solver = None if rollout is None else rollout.solver
+        limited = any(limits.cost_usd is not None for limits in (value.run, value.step))
+        if limited and isinstance(solver, ExternalConfig) and not solver.has_price:
+            text = "a limit on cost needs `rollout.solver.price`: only Claude Code tells its cost"
+            raise ValueError(text)
         return value

@@ -168,6 +168,7 @@ class Meter:
         now = clock()
         self._started = {"step": now, "run": now if command_started is None else command_started}
         self._accounts: dict[Account, Usage] = {}
+        self._dollars = 0.0
         self._in_flight: list[Usage] = []
         self._lent: list[Usage] = []
         self._changed = asyncio.Event()
@@ -198,6 +199,7 @@ class Meter:
 
     def charge(self, account: Account, usage: Usage) -> None:
         self._accounts[account] = self._accounts.get(account, Usage()) + usage
+        self._dollars += usage.cost_usd or 0.0
         if (share := _SHARE.get()) is not None:
             share.charged += usage
             share.target |= account.role == Role.TARGET
@@ -294,6 +296,8 @@ class Meter:
         for scope, limits in self._limits.items():
             before = Usage() if scope == "step" else self._spent
             used = _amounts(before + self.total() + lent)
+            # what has no known cost must not hide what the rest cost
+            used["cost_usd"] = sum(one.cost_usd or 0.0 for one in (before, lent)) + self._dollars
             used["minutes"] = (self._clock() - self._started[scope]) / 60
             for name, limit in limits:
                 if limit is not None:

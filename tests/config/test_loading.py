@@ -134,6 +134,14 @@ def test_messages_say_what_is_wrong_and_what_was_expected(complaint_with, extra,
     assert message in complaint_with(extra)
 
 
+def test_a_limit_on_cost_needs_to_know_what_the_agent_costs(complaint_with, load_with):
+    limited = "budget: {step: {cost_usd: 1}}\nrollout: {solver: {type: external, agent: %s}}\n"
+    complaint = complaint_with(limited % "codex")
+    assert "budget: a limit on cost needs `rollout.solver.price`" in complaint
+    for agent in ("codex, price: {input: 1, output: 2}", "claude-code"):
+        load_with(limited % agent)
+
+
 @pytest.mark.parametrize(
     ("scorer", "message"),
     [

@@ -1,5 +1,6 @@
 import asyncio
 from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +59,7 @@ def test_reuse_costs_nothing_and_is_counted():
 )
 def test_a_spent_limit_stops_the_next_call(limits, key):
     meter = Meter(step=limits)
+    meter.charge(ROLLOUT, replace(CALL, cost_usd=None) if limits.cost_usd else Usage())
     meter.charge(ROLLOUT, CALL)
     reserve(meter, CALL)
     meter.charge(ROLLOUT, CALL)

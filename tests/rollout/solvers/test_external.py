@@ -221,6 +221,13 @@ def test_tokens_without_a_cost_are_priced_by_the_settings():
     assert played.attempt.usage.cost_usd == pytest.approx(0.003)
 
 
+def test_an_agent_without_a_result_is_charged_for_its_turns():
+    first = _said("halfway")
+    first["message"] |= {"model": "claude-haiku-4-5"}  # type: ignore[operator]
+    usage = play(external("claude-code"), script=_events(first, _said("more", 2))).attempt.usage
+    assert usage == Usage(2, 20, 4, cost_usd=pytest.approx(4e-5), estimated=True)
+
+
 def test_what_is_no_answer_was_paid_for_all_the_same():
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "command_execution"}},
