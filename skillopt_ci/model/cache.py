@@ -206,6 +206,12 @@ class CacheFile:
         query = f"UPDATE {self._paid} SET paid_by = ? WHERE key = ? AND paid_by = ?"  # noqa: S608
         return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
 
+    def paid(self, scope: str) -> Usage:
+        """All that ``scope`` paid for."""
+        query = f"SELECT usage FROM {self._paid} WHERE paid_by = ?"  # noqa: S608
+        rows = self._execute(query, scope).fetchall()
+        return sum((Usage(**json.loads(usage)) for (usage,) in rows), Usage())
+
     def close(self) -> None:
         self._connection.close()
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import ConfigDict, Field
 
@@ -23,6 +23,10 @@ from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.redaction import Redact
 
 _Count = Annotated[int, Field(ge=0, strict=True)]
+_COUNTS = (
+    *("calls", "prompt_tokens", "completion_tokens"),
+    *("cached_tokens", "reasoning_tokens", "cache_write_tokens"),
+)
 _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
@@ -62,6 +66,15 @@ class Usage:
             estimated=self.estimated or other.estimated,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
         )
+
+    def beyond(self, other: "Usage") -> "Usage":
+        """What of this usage is not in ``other``."""
+        left: dict[str, Any] = {
+            name: max(0, getattr(self, name) - getattr(other, name)) for name in _COUNTS
+        }
+        if self.cost_usd is not None and other.cost_usd is not None:
+            left["cost_usd"] = max(0.0, self.cost_usd - other.cost_usd)
+        return replace(self, **{"cost_usd": None, **left})
 
 
 class Account(NamedTuple):

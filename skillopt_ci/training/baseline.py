@@ -95,7 +95,7 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
         # the skill can be trained, but agents would not load it
         run.observer(Note(reason, level="warning"))
     run.observer(Note(f"Measuring the current skill: {why}."))
-    scope = f"{run.config.run}/measure@{checkout.commit}"
+    scope = run.scope("measure", checkout.commit)
     async with run.models(scope, checkout.spent) as models:
         known = None
         if taken and before is not None:  # a revert may have restored an earlier, measured text

@@ -138,7 +138,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     """
     if (due := _due(run, checkout, over=over)) is None:
         return checkout
-    scope = f"{run.config.run}/confirm@{checkout.commit}"
+    scope = run.scope("confirm", checkout.commit)
     try:
         async with run.models(scope, checkout.spent) as models:
             record = await _tested(run, checkout, due, models)

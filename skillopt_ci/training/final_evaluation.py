@@ -183,7 +183,7 @@ async def finish(run: Run) -> FinishOutcome | None:
                 f"{seen} of {plural(len(run.test), 'test task')} were trained on: the split changed"
             )
             run.observer(Note(f"{told}, so the test scores may be too high.", "warning"))
-        scope = f"{run.config.run}/finish@{checkout.commit}"
+        scope = run.scope("finish", checkout.commit)
         async with run.models(scope, checkout.spent) as models:
             known = {}
             if tested and earlier is not None:

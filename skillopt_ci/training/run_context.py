@@ -289,6 +289,10 @@ class Run(RunnerParts):
         roles = filter(None, (models.target, models.optimizer, models.judge))
         return any(role.provider == "simulated" for role in roles)
 
+    def scope(self, work: str, commit: str) -> str:
+        """The name under which the caches keep what ``work`` on top of ``commit`` paid for."""
+        return f"{self.config.run}/{work}@{commit}"
+
     def tell_paid(self, usage: Usage) -> None:
         self.observer(CallPaid(usage.tokens, usage.cost_usd))
 

@@ -7,12 +7,14 @@ candidate is pushed before it is evaluated and resumed after a kill.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from typing import Literal
 
 from skillopt_ci.config.reference import changed_keys, recordable
+from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
 from skillopt_ci.ledger.evidence import EditRecord, booked, rounded
@@ -30,8 +32,10 @@ from skillopt_ci.ledger.records import (
     Summary,
 )
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.types import Account, Accounts, Usage, role_of
+from skillopt_ci.model.cache import CallCache
+from skillopt_ci.model.types import Account, Accounts, Role, Usage, role_of
 from skillopt_ci.progress import Note
+from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.skill.diff import undone
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.edits import Edit, apply_edits
@@ -425,8 +429,12 @@ def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckou
     run.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
     usage, work = Usage(), f"step {state.step + 1}"
     if found is not None:
-        usage, work = found.record.usage, found.work
-        state = state.model_copy(update=charged(checkout, usage, found.record.accounts))
+        evaluation = _paid_for_evaluation(run, found.record, parents(run.ledger.git, commit)[0])
+        usage, work = rounded(found.record.usage + evaluation), found.work
+        accounts = found.record.accounts
+        if evaluation.calls:
+            accounts = booked(accounts, {Account(Role.TARGET, "selection"): evaluation})
+        state = state.model_copy(update=charged(checkout, usage, accounts))
     entry = history_entry(
         run,
         "set_aside",
@@ -439,6 +447,20 @@ def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckou
     )
     event = Event(entry, state, checkout.skill, work=work)
     return record_events(run, checkout, event, candidate=commit, end="set_aside")
+
+
+def _paid_for_evaluation(run: Run, record: StepRecord | BoundaryRecord, parent: str) -> Usage:
+    """What an abandoned candidate cost since it was proposed, as far as the caches here know."""
+    if run.cache_path is None or run.attempts_path is None:
+        return Usage()
+    name = str(record.step) if isinstance(record, StepRecord) else f"epoch-{record.epoch}"
+    scope = run.scope(name, parent)
+    with closing(CallCache(run.cache_path, run.observer)) as calls:
+        paid = calls.paid(scope)
+    if isinstance(run.config.rollout.solver, ExternalConfig):  # its calls do not go through ours
+        with closing(AttemptStore(run.attempts_path, run.observer)) as attempts:
+            paid += attempts.paid(scope)
+    return paid.beyond(record.usage)
 
 
 def take_back(

@@ -309,7 +309,7 @@ async def _propose_epoch_end(
 
 def _scope(run: Run, checkout: ScoredCheckout, work: StepPlan | int) -> str:
     name = str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
-    return f"{run.config.run}/{name}@{checkout.commit}"
+    return run.scope(name, checkout.commit)
 
 
 def _skill_after(checkout: ScoredCheckout, candidate: Candidate, decision: Decision | None) -> str:

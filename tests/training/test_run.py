@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 
 from skillopt_ci.errors import LostRace
+from skillopt_ci.model.types import total
 from skillopt_ci.progress import Event, Note, Observer, StageFinished
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import finish
@@ -166,7 +167,7 @@ def test_run_reloads_after_a_lost_race(two):
     assert mine.contains(theirs.ref(BRANCH))
 
 
-def test_reviewer_who_pushes_during_a_step_is_not_overwritten(two):
+def test_reviewer_who_pushes_during_a_step_is_not_overwritten(two, model_server):
     mine, reviewers = two
 
     def review() -> None:
@@ -178,6 +179,9 @@ def test_reviewer_who_pushes_during_a_step_is_not_overwritten(two):
     assert mine.contains(reviewers.ref(BRANCH))
     assert mine.kinds() == ["start", "step", "measure", "set_aside", "step"]
     assert mine.show(BRANCH).startswith("# Reviewed\n")
+    # what evaluating the abandoned candidate cost is counted too
+    assert mine.state().usage.calls == len(model_server.prompts)
+    assert mine.state().usage == total(mine.state().accounts.values())
 
 
 # What is done next: a step, or the end of an epoch, by whom the schedule says.
