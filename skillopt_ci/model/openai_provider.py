@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.providers import (
+    LONGEST_MESSAGE,
     ServerError,
     Wire,
     as_sent,
@@ -53,7 +54,12 @@ _STATUS_OF = {
 _SENSITIVE = (1026, 1027)
 #: How OpenRouter and Mistral, and DeepSeek, say that the server is to blame for the end.
 _BROKEN_OFF = ("error", "insufficient_system_resource")
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
+#: Where a chat template begins the thoughts, the answer has only their end.
+_THOUGHTS = re.compile(r"\A(?:\s*<think>.*?|(?:(?!<think>).)*?)</think>\s*", re.DOTALL)
+#: Gemini adds its own reason, or gives it alone.
+_FILTER = re.compile(
+    r"content_filter|(?:IMAGE_)?(?:SAFETY|RECITATION|PROHIBITED_CONTENT|BLOCKLIST|SPII)"
+)
 
 
 def chat_body(
@@ -88,16 +94,17 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         kind = "content_filter" if code in _SENSITIVE else str(code)
         said = f"{failure.text('status_msg')} ({code})"
         return ServerError(_STATUS_OF.get(code, _BAD_GATEWAY), said, code=kind)
-    if not message:
+    if not message and not choice.get("finish_reason"):
         if not (error := completion.at("error")):
-            raise TransientFailure("the response holds no choices")
+            said = completion.text("error")[:LONGEST_MESSAGE]
+            raise TransientFailure("the response holds no choices" + (f": {said}" if said else ""))
         status = error.number("code") or _BAD_GATEWAY
         return ServerError(status, error.text("message"), code=error.text("code"))
     # Some servers do not separate the model's thoughts but put them before the answer.
     text = _THOUGHTS.sub("", message.words("content"), count=1) or message.text("refusal")
     usage = usage_of(completion.at("usage"), request, text)
     finish = choice.text("finish_reason") or "stop"
-    if finish == "content_filter":
+    if _FILTER.match(finish):
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     if finish in _BROKEN_OFF:
         why = choice.at("error").text("message") or finish

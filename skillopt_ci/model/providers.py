@@ -32,7 +32,7 @@ from skillopt_ci.util import lasting_import
 
 #: Servers' names for the limit of output tokens.
 _LIMITS = ("max_completion_tokens", "max_tokens")
-_LONGEST_MESSAGE = 500
+LONGEST_MESSAGE = 500
 
 # Reading and writing bodies.
 
@@ -125,7 +125,7 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     read, written = map(told.number, ("cache_read_input_tokens", "cache_creation_input_tokens"))
     # Anthropic does not include these in the prompt's tokens; LiteLLM does, in `prompt_tokens`.
     prompt = told.number("prompt_tokens") or told.number("input_tokens") + read + written
-    if not (prompt and told.has("completion_tokens", "output_tokens")):
+    if not (prompt and told.has("completion_tokens", "output_tokens", "total_tokens")):
         return estimated_usage(request, text)
     said_tokens = told.number("completion_tokens", "output_tokens")
     return Usage(
@@ -158,13 +158,17 @@ _UNPAID = frozenset(
     | {"linked_organization_spend_limit_reached"}
 )
 _UNPAID_WORDS = re.compile(r"credit balance is too low", re.IGNORECASE)
-_FILTERED = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
+_FILTERED = frozenset(
+    {"content_filter", "content_policy_violation", "data_inspection_failed", "invalid_prompt"}
+)
 _FILTERED_WORDS = re.compile(r"content management policy|input was flagged", re.IGNORECASE)
 _TOO_LONG = frozenset(
     {"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"}
 )
 _TOO_LONG_WORDS = re.compile(
-    r"context (?:length|window|size)|(?:prompt|input) is too long|input token count\b.*\bexceeds",
+    r"context (?:length|window|size|limit)|(?:prompt|input) is too long|maximum prompt length"
+    r"|input token count\b.*\bexceeds|range of input length|exceeded model token limit"
+    r"|`inputs` tokens \+ `max_new_tokens` must be",
     re.IGNORECASE,
 )
 _UNSUPPORTED_WORDS = re.compile(
@@ -282,7 +286,7 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     message = fields.get("message") or (json.dumps(body, default=str) if body else "")
     return ServerError(
         status=error.status_code,
-        message=redact(" ".join(str(message).split()), secrets)[:_LONGEST_MESSAGE],
+        message=redact(" ".join(str(message).split()), secrets)[:LONGEST_MESSAGE],
         # Anthropic's stable error code is in the details.
         code=fields.text("code") or fields.at("details").text("error_code"),
         type=fields.text("type"),
@@ -436,8 +440,10 @@ class ServerClient:
             return _server_error(error, self._secrets)
         except TimeoutError as error:
             raise TransientFailure(f"no answer within {config.timeout:g} s") from error
-        except self._library.APIConnectionError as error:
-            where, found = base_url_of(config), redact(_reason(error), self._secrets)
+        except (self._library.APIConnectionError, lasting_import("aiohttp").ClientError) as error:
+            # The library lets pass what aiohttp says of a response that is no HTTP.
+            found = redact(" ".join(_reason(error).split()), self._secrets)
+            where = base_url_of(config)
             nobody = type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
             raise TransientFailure(
                 f"the connection failed: {found} ({where})", unreachable=nobody

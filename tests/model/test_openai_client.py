@@ -83,6 +83,13 @@ def test_a_server_that_hangs_up_is_not_called_slow(server, served, ask):
         complete(served(), ask())
 
 
+@pytest.mark.parametrize("name", ["Content-Length", "X-Long"])
+def test_what_is_no_http_may_pass(server, served, ask, name):
+    server.will(headers={name: "x" * 9_000})
+    with pytest.raises(TransientFailure, match="the connection failed: 400, message"):
+        complete(served(), ask())
+
+
 def test_a_connection_that_the_server_ends_is_not_used_again(server, served, ask):
     async def twice(client: ServerClient) -> list[ChatReply]:
         return [await client.complete(ask()) for _ in range(2)]

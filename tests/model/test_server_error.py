@@ -47,6 +47,10 @@ def test_an_empty_account_is_not_waited_for(status, fields):
         (400, "maximum context length is 8192 tokens", ""),
         (400, "the request exceeds the available context size", ""),
         (400, "prompt is too long: 9 tokens", ""),
+        (400, "input length and `max_tokens` exceed context limit: 9 + 8 > 16", ""),
+        (400, "This model's maximum prompt length is 8 but the request contains 9 tokens.", ""),
+        (400, "InvalidParameter: Range of input length should be [1, 8]", ""),
+        (400, "", "data_inspection_failed"),
         (400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", ""),
         (413, "", ""),
     ],
@@ -261,10 +265,18 @@ def test_missing_usage_is_estimated_and_says_so(ask, usage):
         ({"content": "<think>\nhm <think> again\n</think>\n\nx"}, "x"),
         ({"content": "x <think>hm</think>"}, "x <think>hm</think>"),
         ({"content": "<think>cut off"}, "<think>cut off"),
+        ({"content": "hm\n</think>\n\nx"}, "x"),
+        ({}, ""),
     ],
 )
 def test_text_is_found_where_servers_put_it(ask, message, text):
-    assert read(ask, body(message)).text == text
+    assert read(ask, body(message, finish="length")).text == text
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "content_filter: RECITATION", "SAFETY"])
+def test_a_filter_is_told_by_its_reason_alone(ask, reason):
+    with pytest.raises(ModelRefusal):
+        read(ask, body({}, finish=reason))
 
 
 @pytest.mark.parametrize(
@@ -308,6 +320,11 @@ def test_minimax_error_beside_an_empty_message_is_an_error(ask, content):
     choice["message"] = {"role": "assistant", "content": "said all the same"}
     answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
     assert isinstance(answer, ChatReply)
+
+
+def test_an_error_that_is_a_text_is_told(ask):
+    with pytest.raises(TransientFailure, match="no choices: loading"):
+        read(ask, b'{"error": "loading"}')
 
 
 @pytest.mark.parametrize(("code", "status"), [(429, 429), ("server_error", 502), (None, 502)])
