@@ -154,6 +154,12 @@ class Facts:
     trained: bool = False
     #: The comment is on the pull request of another run, whose own job obeys it.
     of_other_run: bool = False
+    #: The pull request goes into the default branch, which is checked out for comments.
+    into_default: bool = True
+    #: Training reads notes on the pull request: it is the run's own.
+    notes_read: bool = True
+    #: The checkout, which is base, has a configuration.
+    configured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +219,9 @@ def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
         return Perform(Command.REPORT)
     if event.comment is not None and event.name == "issue_comment":
         return _commented(event, event.comment, inputs, facts)
+    reviews = event.name in ("merge_group", "pull_request", "pull_request_target")
+    if reviews and not facts.configured and inputs.command in (None, Command.EVAL):
+        return Nothing(f"base has no {inputs.config}, so there is nothing to evaluate")
     if event.name == "merge_group" and event.action == "checks_requested":
         why = "every pull request of a merge group has had this check already"
         return Conclude(event.group_sha, "success", why)
@@ -284,6 +293,7 @@ _COMMANDS = (
     "`note`, followed by what you have to say, or `revert`, followed by a step's number or words "
     "of its rule."
 )
+_UNREAD = "Nothing reads this note: training reads those on its own pull request. Add it there."
 
 
 def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> Activity:
@@ -295,19 +305,25 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
         return Nothing(f"@{event.actor} may not write to this repository", comment)
     if facts.of_other_run:
         return Nothing(f"pull request #{comment.number} belongs to another run")
-    if comment.request == UNKNOWN:
-        return Nothing(_COMMANDS, comment, "confused", answer=True)
+    unread = comment.request == "note" and not facts.notes_read
+    if unread or comment.request == UNKNOWN:
+        return Nothing(_UNREAD if unread else _COMMANDS, comment, "confused", answer=True)
     if comment.request == "note":
         return Nothing("the note is read by the next training step", comment, "eyes")
     if comment.request == "eval":
-        if facts.head_then is not None:
+        if facts.head_then is not None and facts.into_default:
             return Evaluate(comment.number, facts.head_then, comment)
         why = (
-            "Nothing was evaluated: GitHub does not tell which commit was this pull request's head "
-            "when you commented, and a later one is not what you asked for. Add the label "
-            f"`{inputs.label}` instead: it applies to the commit that it is added to."
+            "GitHub does not tell which commit was this pull request's head when you commented, "
+            "and a later one is not what you asked for"
+            if facts.into_default
+            else "a comment compares with the default branch, and this pull request goes elsewhere"
         )
-        return Nothing(why, comment, "confused", answer=True)
+        text = (
+            f"Nothing was evaluated: {why}. Add the label `{inputs.label}` instead: it applies to "
+            "the commit that it is added to, and to this pull request's base."
+        )
+        return Nothing(text, comment, "confused", answer=True)
     if comment.request in ("step", "slow-update"):
         return Perform(Command(comment.request), comment)
     return Reply(comment, facts.head_then)

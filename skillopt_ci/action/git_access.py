@@ -74,5 +74,7 @@ def _owned(folder: Path, user: int) -> Iterator[str]:
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = os.path.join(place, name)  # noqa: PTH118 - a workspace can hold many files
-            if os.lstat(path).st_uid == user:
-                yield path
+            # Other programs of the job may be at work here.
+            with suppress(FileNotFoundError):
+                if os.lstat(path).st_uid == user:
+                    yield path

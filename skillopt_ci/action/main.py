@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from github.PullRequest import PullRequest
+
 from skillopt_ci.action import git_access
 from skillopt_ci.action.event import Event, Facts, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
@@ -17,9 +19,15 @@ from skillopt_ci.action.perform import perform
 from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
+from skillopt_ci.errors import UsageError
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.client import Client, connect, from_environ
-from skillopt_ci.github.pull_requests import changed_paths, get_pull_request, head_before
+from skillopt_ci.github.client import connect, from_environ
+from skillopt_ci.github.pull_requests import (
+    changed_paths,
+    get_pull_request,
+    head_before,
+    is_from_fork,
+)
 from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
 from skillopt_ci.report.comment import marker
@@ -71,6 +79,8 @@ def run(job: Job) -> int:
 
 
 def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
+    if not (runner.workspace / inputs.directory).is_dir():
+        raise UsageError(f"input directory: the checkout has no folder {inputs.directory!r}")
     folders = git_access.repositories(runner.workspace, runner.workspace / inputs.directory)
     settings = [
         # even if another user owns them
@@ -89,13 +99,20 @@ def gather(job: Job, event: Event) -> Facts:
         may = bool(said.request) and _may_write(job, event.actor)
         if not may or not said.on_pull_request or job.client is None:
             return Facts(may)
-        if _of_other_run(job, job.client, said.number):
+        pull = get_pull_request(job.client, said.number)
+        if _of_other_run(job, pull):
             return Facts(may, of_other_run=True)
+        ours = None if job.configured is None else f"skillopt/{job.configured.config.run}"
         asked = said.request in ("eval", "apply")
-        head = head_before(job.client, said.number, said.created_at) if asked else None
-        return Facts(may, head_then=head)
-    if event.pull is None:
-        return Facts()
+        return Facts(
+            may,
+            head_then=head_before(job.client, pull, said.created_at) if asked else None,
+            into_default=pull.base.ref == pull.base.repo.default_branch,
+            notes_read=ours in (None, pull.head.ref) and not is_from_fork(pull),
+        )
+    configured = job.settings.config_file.is_file()
+    if event.pull is None or not configured:
+        return Facts(configured=configured)
     labelled = event.action == "labeled" and event.label == job.inputs.label
     actor_may_write = labelled and _may_write(job, event.actor)
     loaded = job.configured
@@ -114,8 +131,7 @@ def gather(job: Job, event: Event) -> Facts:
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
 
 
-def _of_other_run(job: Job, client: Client, number: int) -> bool:
-    pull = get_pull_request(client, number)
+def _of_other_run(job: Job, pull: PullRequest) -> bool:
     run, loaded = pull.head.ref.removeprefix("skillopt/"), job.configured
     # People's branches may begin like ours.
     trained = run != pull.head.ref and marker(run, "pull-request") in (pull.body or "")

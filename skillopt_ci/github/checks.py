@@ -21,7 +21,7 @@ def keep_check(client: Client, wanted: WantedCheck) -> Change:
     def find() -> CheckRun | None:
         """The newest run of that name by our own app: only its creator may edit a run."""
         app = client.login.removesuffix("[bot]")
-        with asking(f"list the checks of {wanted.head_sha[:12]}", "checks: read"):
+        with asking(f"list the checks of {wanted.head_sha[:12]}", "checks: write"):
             commit = client.repo.get_commit(wanted.head_sha)
             runs = commit.get_check_runs(check_name=wanted.name)
             own = [run for run in runs if run.app is None or run.app.slug == app]

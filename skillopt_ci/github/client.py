@@ -66,8 +66,8 @@ _NOT_GRANTED = (
     "must have push access",
     "must have admin rights",
     "must have write access",
-    "you must authenticate via a github app",
 )
+_NO_APP = "you must authenticate via a github app"
 _MAY_NOT_OPEN = "not permitted to create or approve pull requests"
 _SETTING = (
     "Tick Settings → Actions → General → "
@@ -118,6 +118,8 @@ def _translate(error: GithubException, what: str, permission: str) -> Refused | 
         kind, hint = PermissionMissing, "The token is wrong or no longer valid."
     elif _MAY_NOT_OPEN in said:
         kind, hint = PermissionMissing, _SETTING
+    elif _NO_APP in said:
+        kind, hint = PermissionMissing, "A person's token cannot: use the job's own or an app's."
     elif "is locked" in said:
         hint = "Unlock the conversation."
     elif any(sign in said for sign in _NOT_GRANTED):

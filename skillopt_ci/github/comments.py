@@ -14,6 +14,7 @@ from skillopt_ci.github.client import Client, NotFound, asking, same_text
 from skillopt_ci.github.types import Change, Comment, Reaction
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
+_OURS = "<!-- skillopt-ci:"
 _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
 
 
@@ -53,7 +54,8 @@ def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
         for one in _conversation(client, number)
         if _NOTE.match(one.body)
     ]
-    people = [one for one in (*lines, *spoken) if not one.by_bot and one.author != client.login]
+    # The token may be a person's: what we wrote ourselves is told by its marker.
+    people = [one for one in (*lines, *spoken) if not (one.by_bot or one.body.startswith(_OURS))]
     trusted = {author for author in {one.author for one in people} if client.may_write(author)}
     notes = [replace(one, body=one.body.strip()) for one in people if one.author in trusted]
     return tuple(

@@ -14,7 +14,7 @@ from typing import Any
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.remote import fetch_object
-from skillopt_ci.github.client import Client, NotFound, Refused, Unavailable, asking
+from skillopt_ci.github.client import Client, Refused, Unavailable, asking
 
 _WRITE = "contents: write"
 _SUBMODULE = "160000"
@@ -71,7 +71,8 @@ class ApiCommits:
             if "already exists" not in refused.words.lower():
                 raise
         fetch_object(git, self.remote, f"refs/{name}")
-        with suppress(NotFound), asking("remove a temporary ref", _WRITE):
+        # It may be gone already, and one that stays does no harm.
+        with suppress(Refused), asking("remove a temporary ref", _WRITE):
             self.client.send("DELETE", f"/git/refs/{name}")
 
 

@@ -41,13 +41,13 @@ def get_pull_request(client: Client, number: int) -> PullRequest:
         return client.repo.get_pull(number).complete()
 
 
-def head_before(client: Client, number: int, moment: str) -> str | None:
+def head_before(client: Client, pull: PullRequest, moment: str) -> str | None:
     """The head that a pull request had just before ``moment`` (UTC, ISO 8601).
 
     From GitHub's log of pushes, since authors can forge the dates of commits. None if the log does
     not reach that far or cannot be read.
     """
-    head = get_pull_request(client, number).raw_data["head"]
+    head = pull.raw_data["head"]
     repository, ref = (head["repo"] or {}).get("full_name"), f"refs/heads/{head['ref']}"
     if not repository:
         return None
@@ -154,18 +154,18 @@ def file_at(client: Client, path: str, ref: str) -> bytes | None:
         return None
 
 
-def _from_fork(pull: PullRequest) -> bool:
+def is_from_fork(pull: PullRequest) -> bool:
     # A deleted fork has no repository.
     return pull.head.repo is None or pull.head.repo.full_name != pull.base.repo.full_name
 
 
 def _of_branch(client: Client, head: str, base: str) -> list[PullRequest]:
     owner = client.name.partition("/")[0]
-    with asking("list pull requests", _READ):
+    with asking("list pull requests", _WRITE):
         pulls = client.repo.get_pulls(
             state="all", head=f"{owner}:{head}", sort="created", direction="desc"
         )
-        own = [pull for pull in pulls if not _from_fork(pull)]
+        own = [pull for pull in pulls if not is_from_fork(pull)]
     return sorted(own, key=lambda pull: (pull.base.ref != base, -pull.number))
 
 

@@ -90,6 +90,7 @@ FORK = replace(OWN, from_fork=True)
 TRAINED = replace(OWN, head_ref="skillopt/ledger")
 SAID = Comment(11, 7, "step", on_pull_request=True, open=True)
 WRITER = Facts(actor_may_write=True)
+UNCONFIGURED = Facts(configured=False)
 
 
 def push(ref: str, **more: bool) -> Event:
@@ -159,6 +160,8 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (said(asking("status")), "", WRITER, Reply(asking("status"))),
     (said(asking("eval")), "", replace(WRITER, head_then="h"), Evaluate(7, "h", asking("eval"))),
     (said(asking("eval")), "", WRITER, "answer"),
+    (said(asking("eval")), "", replace(WRITER, head_then="h", into_default=False), "answer"),
+    (said(asking("note")), "", replace(WRITER, notes_read=False), "answer"),
     (said(asking("unknown")), "", WRITER, "answer"),
     (said(asking("unknown")), "", Facts(), NOTHING),
     (said(asking("unknown")), "", replace(WRITER, of_other_run=True), NOTHING),
@@ -174,6 +177,11 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (Event("release", "published"), "step", WRITER, NOTHING),
     (Event("merge_group", "checks_requested", group_sha="h"), "", Facts(), "success"),
     (Event("merge_group", "destroyed"), "", Facts(), NOTHING),
+    (Event("merge_group", "checks_requested", group_sha="h"), "", UNCONFIGURED, NOTHING),
+    (pull(OWN), "", UNCONFIGURED, NOTHING),
+    (pull(OWN), "check", UNCONFIGURED, Perform(Command.CHECK)),
+    (target(FORK), "eval", replace(UNCONFIGURED, actor_may_write=True), NOTHING),
+    (Event("schedule"), "", UNCONFIGURED, Perform(Command.STEP)),
     (Event("workflow_run"), "step", WRITER, NOTHING),
     (Event("workflow_run"), "report", WRITER, Perform(Command.REPORT)),
 ]

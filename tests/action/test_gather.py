@@ -57,7 +57,17 @@ def test_a_pull_request_of_another_runs_training_is_known(job, github_hub, branc
     github_hub.bare.save(f"skillopt/{branch}", SKILL, "changed\n")
     body = f"{marker(run, 'pull-request')}\nBody" if run else "Body"
     keep_pull_request(job.client, WantedPullRequest(f"skillopt/{branch}", "main", "T", body))
-    assert gather(job, said("revert", "ada")) == Facts(actor_may_write=True, of_other_run=other)
+    assert gather(job, said("revert", "ada")) == Facts(
+        actor_may_write=True, of_other_run=other, notes_read=other or run == "quickstart"
+    )
+
+
+def test_a_pull_request_into_another_branch_is_known(job, github_hub):
+    base_of(github_hub)
+    github_hub.bare.save("release", SKILL, "old\n")
+    github_hub.bare.save("better", SKILL, "changed\n", start="release")
+    keep_pull_request(job.client, replace(WANTED, base="release"))
+    assert not gather(job, said("eval", "ada")).into_default
 
 
 def test_nobody_is_asked_about_other_comments(job, github_hub):
@@ -90,6 +100,11 @@ def test_only_the_runs_own_branches_are_trained(job, github_hub, branch, trained
 def test_without_a_configuration_everything_counts_as_touched(job, github_hub):
     (job.folder / "skillopt.yaml").unlink()
     pull_of(github_hub, "README.md")
+    github_hub.requests.clear()
+    for event in (Event("pull_request", "opened", pull=PULL), Event("merge_group")):
+        assert gather(job, event) == Facts(configured=False)
+    assert github_hub.requests == []
+    (job.folder / "skillopt.yaml").write_text("run: [", encoding="utf-8")
     assert gather(job, Event("pull_request", "opened", pull=PULL)).skill_changed
     assert job.configured is None
 

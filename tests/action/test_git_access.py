@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -98,6 +99,21 @@ def test_what_was_there_before_stays_as_it_was(tmp_path):
     with owner_kept(tmp_path, 0):
         (tmp_path / "of-root").write_text("changed", encoding="utf-8")
     assert owner(tmp_path / "of-root") == 0
+
+
+@needs_root
+def test_files_that_others_remove_meanwhile_do_no_harm(tmp_path):
+    for number in range(1_000):
+        (tmp_path / str(number)).touch()
+    os.chown(tmp_path, RUNNER, RUNNER)
+    work = "import pathlib\nwhile True: file = pathlib.Path('x'); file.touch(); file.unlink()"
+    with subprocess.Popen([sys.executable, "-c", work], cwd=tmp_path) as other:
+        try:
+            for _ in range(10):
+                with owner_kept(tmp_path, 0):
+                    pass
+        finally:
+            other.kill()
 
 
 @needs_root

@@ -234,6 +234,9 @@ def test_a_wrong_input_fails_before_anything_else(world):
     done = world.start("schedule", SCHEDULE, command="trian")
     assert done.code == 2
     assert "::error title=skillopt-ci cannot start::input command" in done.log
+    done = world.start("schedule", SCHEDULE, directory="nope")
+    assert done.code == 2
+    assert "::input directory: the checkout has no folder 'nope'" in done.log
 
 
 def test_a_payload_that_cannot_be_read_is_an_error_with_an_output(world):

@@ -4,6 +4,7 @@ import pytest
 from github_server.scene import Scene
 
 from skillopt_ci.github.checks import keep_check
+from skillopt_ci.github.client import PermissionMissing
 from skillopt_ci.github.types import Annotation, Change, Conclusion, WantedCheck
 
 
@@ -44,6 +45,11 @@ def test_the_check_of_another_app_is_not_touched(scene, client):
     keep_check(client, wanted(scene))
     next(iter(scene.hub.checks.values()))["app"] = "elsewhere"
     assert keep_check(client, wanted(scene)) == Change.CREATED
+
+
+def test_a_persons_token_is_told_which_ones_can_post_checks(scene):
+    with pytest.raises(PermissionMissing, match="use the job's own or an app's"):
+        keep_check(scene.client("pat"), wanted(scene))
 
 
 def test_a_lost_answer_makes_no_second_one(scene, client):

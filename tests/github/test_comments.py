@@ -225,10 +225,12 @@ def test_a_note_of_the_conversation_is_answered_there(reviewed, client):
     assert reviewed.hub.own_comments() == [ANSWER + " Again."]
 
 
-def test_answers_are_no_notes(reviewed):
+def test_answers_are_no_notes_and_the_notes_of_the_token_s_owner_are(reviewed):
     reviewed.hub.review("ada", "Shorter", SKILL)
-    client = reviewed.client("pat")  # ada's own token: her answers are ours
-    assert review_notes(client, 1, SKILL) == ()
+    client = reviewed.client("pat")  # ada's own token: she writes the answers too
+    (note,) = review_notes(client, 1, SKILL)
+    assert answer_note(client, 1, note, ANSWER) == Change.CREATED
+    assert [each.body for each in review_notes(client, 1, SKILL)] == ["Shorter"]
 
 
 def test_permissions_are_those_of_the_repository(reviewed):

@@ -89,6 +89,7 @@ def test_the_tree_is_the_very_one(clone):
 def test_lost_answers_are_asked_for_again(scene, clone):
     for kind in ("blobs", "trees", "commits", "refs"):
         scene.hub.fail(f"POST /git/{kind}", 502, after=True)
+    scene.hub.fail("DELETE /git/refs/{ref}", 502, after=True)
     tip = clone.step("better\n")
     assert scene.hub.bare.tip("skillopt/demo") == tip
 
