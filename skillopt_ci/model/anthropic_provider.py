@@ -85,20 +85,12 @@ def _blocks(message: Message) -> Iterator[Block]:
     if message.content.strip():
         yield _text(message.content)
     for call in message.tool_calls:
-        arguments = _object(call.arguments)
+        arguments = json.loads(call.arguments or "{}")
         yield {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
 def _text(text: str) -> Block:
     return {"type": "text", "text": well_formed(text)}
-
-
-def _object(arguments: str) -> dict[str, object]:
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"arguments": well_formed(arguments)}
 
 
 # Reading an answer.

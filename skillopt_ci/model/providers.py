@@ -91,6 +91,21 @@ def as_sent(message: Message) -> dict[str, object]:
     return sent
 
 
+def sendable(message: Message) -> Message:
+    """``message`` with JSON objects as arguments: many servers reject a history without."""
+
+    def arguments(written: str) -> str:
+        try:
+            if isinstance(json.loads(written or "{}"), dict):
+                return written
+        except (ValueError, RecursionError):
+            pass
+        return json.dumps({"arguments": well_formed(written)})
+
+    calls = (replace(call, arguments=arguments(call.arguments)) for call in message.tool_calls)
+    return replace(message, tool_calls=tuple(calls)) if message.tool_calls else message
+
+
 def limit_in(settings: Mapping[str, object]) -> object:
     return next((settings[name] for name in _LIMITS if name in settings), None)
 
@@ -413,6 +428,7 @@ class ServerClient:
         """Raises :class:`TransientFailure` and the errors of :class:`ChatClient`."""
         config, wire = self._config, self._wire
         require_abilities(self._section, config, request)
+        request = replace(request, messages=tuple(map(sendable, request.messages)))
         while True:
             settings = settings_of(config, request, self._refused)
             answer: bytes | ChatReply | ServerError

@@ -240,6 +240,14 @@ def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api):
     ]
 
 
+@pytest.mark.parametrize("written", ["not JSON", "[1]", "{"])
+def test_arguments_that_are_no_object_are_sent_in_one(api, family, written):
+    call = ToolCall("c", "look", written)
+    turns = (Message("assistant", "", tool_calls=(call,)), Message("tool", "", tool_call_id="c"))
+    ask(role(api, family), request(*turns))
+    assert f'{{"arguments": "{written}"}}' in json.dumps(api.bodies[0]).replace("\\", "")
+
+
 def test_a_single_question_pays_for_no_mark_of_its_own(api):
     ask(role(api, FAMILIES[2]), request())
     assert "cache_control" not in json.dumps(api.bodies[0]["messages"])
