@@ -155,10 +155,13 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     return verdict(not match, reason, answer)
 
 
-#: A line that declares an answer, with any emphasis around it.
+#: A line that declares an answer, with any emphasis around it, or the end of one.
 _DECLARED = re.compile(
-    r"^[*_#> \t]*(?:the )?(?:final )?answer[*_ \t]*:[*_ \t]*(.+)$", re.IGNORECASE | re.MULTILINE
+    r"(?:^[*_#> \t]*(?:the )?(?:final |correct )?answer[*_ \t]*:"
+    r"|\bthe (?:final |correct |right |best )?answer is\b:?)[*_ \t]*(.+)$",
+    re.IGNORECASE | re.MULTILINE,
 )
+_LATEX_BOX = re.compile(r"\\(?:boxed|text(?:bf)?|mathrm)\{([^{}]*)\}")
 
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 #: "A good reason …", "I think …": an ordinary word, not a label.
@@ -166,6 +169,7 @@ _ARTICLE_FIRST = re.compile(r"\s*[AI]\s+[^\W\d]", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w+[*_]*[.):\]}\n]")
 _WORD = re.compile(r"\b(?!A\s+[a-z])\w+\b")
+_AROUND_LABEL = " *$`_\"'“”()[].:,;"
 
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
@@ -194,6 +198,8 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
 
     Without known choices any label is valid.
     """
+    for _ in range(2):  # a text in a box
+        answer = _LATEX_BOX.sub(r"\1", answer)
     declared = _DECLARED.findall(answer)
     for said in (answer, *declared[-1:]):
         if found := _named(said, choices):
@@ -228,7 +234,7 @@ def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
 
 
 def _label(text: str) -> str:
-    return text.strip().strip("*$`_ ").lstrip("([").rstrip(".):],;").strip("*$`_ ").upper()
+    return text.strip().strip(_AROUND_LABEL).upper()
 
 
 _NUMBER = re.compile(
@@ -240,16 +246,23 @@ _NUMBER = re.compile(
     (?P<inner_sign>[-+−–]?)
     (?P<digits>
         \d{1,3}(?:[,\u00a0\u2009\u202f']\d{3})+(?!\d)(?:\.\d+)?
+        | \d{1,2}(?:,\d\d)+,\d{3}(?!\d)(?:\.\d+)?    # 12,34,567
         | \d+(?:\.\d+)?
         | \.\d+
     )
-    (?:[eE](?P<exponent>[-+−–]?\d+))?
+    (?:
+        (?:[eE]|\s?(?:[×·x*]|\\times|\\cdot)\s?10\s?(?:\^|\*\*)\s?\{?)(?P<exponent>[-+−–]?\d+)\}?
+        | (?<=\b10)\s?(?:\^|\*\*)\s?\{?(?P<power>[-+−–]?\d+)\}?
+    )?
     (?(date)|(?:/(?P<denominator>\d+)(?![\d/]|\.\d))?)    # 3/4, but not 2026/03/04
     (?P<percent>\s?(?:[%％]|percent\b))?
     """,
     re.VERBOSE | re.ASCII,
 )
 _MINUS = re.compile("[−–]")
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{\s?(\d+)\s?\}\s?\{\s?(\d+)\s?\}")
+#: The exponent of a unit or a variable, which is no number of its own: 5 m^2.
+_EXPONENT = re.compile(r"(?<=[A-Za-z})])\s?\^\s?(?:\{[-+−–]?\d+\}|[-+−–]?\d+)")
 
 
 class Number(NamedTuple):
@@ -262,9 +275,11 @@ class Number(NamedTuple):
 def find_numbers(text: str) -> list[Number]:
     """All finite numbers in ``text``; reads grouped thousands, currencies, exponents, fractions."""
     numbers = []
+    text = _EXPONENT.sub("", _LATEX_FRACTION.sub(r"\1/\2", text))
     for match in _NUMBER.finditer(text):
-        digits = re.sub(r"[^\d.]", "", match["digits"])
-        value = float(f"{digits}e{_MINUS.sub('-', match['exponent'] or '0')}")
+        digits = re.sub(r"[^\d.]", "", match["digits"] if match["power"] is None else "1")
+        exponent = match["exponent"] or match["power"] or "0"
+        value = float(f"{digits}e{_MINUS.sub('-', exponent)}")
         if match["denominator"]:
             divisor = float(match["denominator"])
             value = value / divisor if divisor else math.inf
