@@ -33,6 +33,7 @@ from skillopt_ci.util import did_you_mean, read_text
 #: The prefix of a value that names a file.
 FILE = "file://"
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
+_NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 def _listed(value: object) -> object:
@@ -256,7 +257,7 @@ def _of_test(name: str, prompts: Sequence[str], test: TestShape, file: Path) -> 
 
 
 def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], file: Path) -> Task:
-    text = rendered(f"{test.options.prefix}{prompt}{test.options.suffix}", chosen)
+    messages = _messages(f"{test.options.prefix}{prompt}{test.options.suffix}", chosen)
     assertions = [_filled(one, chosen, file.parent) for one in test.assertions]
     told = [one.model_dump(mode="json", exclude_defaults=True, by_alias=True) for one in assertions]
     try:
@@ -267,7 +268,7 @@ def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], fi
         raise _Unsupported(" ".join(str(error).split())) from error
     return Task(
         id=name,
-        messages=_messages(text),
+        messages=messages,
         references=tuple(
             str(one.value)
             for one in assertions
@@ -311,7 +312,21 @@ def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
         for name, value in test.vars.items()
     }
     for values in product(*spread.values()):
-        yield dict(zip(spread, values, strict=True))
+        yield _resolved(dict(zip(spread, values, strict=True)))
+
+
+def _resolved(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with others filled in that they name, which may name others in turn."""
+
+    def other(found: re.Match[str]) -> str:
+        return _as_text(values.get(found[1], found[0]))
+
+    for _ in range(5):
+        values = {
+            name: _NAMED.sub(other, value) if isinstance(value, str) else value
+            for name, value in values.items()
+        }
+    return values
 
 
 def _value(value: Any, folder: Path) -> Any:
@@ -358,16 +373,22 @@ def _path(value: str, folder: Path) -> Path:
     return path
 
 
-def _messages(text: str) -> tuple[Message, ...]:
+def _messages(template: str, values: Mapping[str, Any]) -> tuple[Message, ...]:
+    filled = rendered(template, values)
+    # filled in as a text, a value with a quotation mark would break the JSON
+    turns = rendered(_turns(template), values) or _turns(filled)
+    said = (Message(one["role"], str(one.get("content", ""))) for one in turns)
+    return tuple(said) or (Message("user", filled),)
+
+
+def _turns(text: str) -> list[dict[str, Any]]:
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):
-        told = None
-    turns = told if isinstance(told, list) else ()
+        return []
+    turns = told if isinstance(told, list) else []
     roles = {one.get("role") if isinstance(one, dict) else None for one in turns}
-    if not roles or not roles <= {"system", "user", "assistant"}:
-        return (Message("user", text),)
-    return tuple(Message(one["role"], str(one.get("content", ""))) for one in turns)
+    return turns if roles <= {"system", "user", "assistant"} else []
 
 
 def _shaped(shape: type[Given], data: Any, where: str) -> Given:

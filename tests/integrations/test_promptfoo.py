@@ -120,6 +120,22 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path):
     assert (half.hard, half.soft) == (1, 0.5)
 
 
+def test_values_may_name_others_and_hold_what_json_escapes(tmp_path):
+    prompt = json.dumps(
+        [{"role": "system", "content": "{{hi}}"}, {"role": "user", "content": "{{q}}"}]
+    )
+    values = {
+        "hi": "Hello {{ who }}, {{nobody}}",
+        "who": "{{ name }}",
+        "name": "Ann",
+        "q": 'a "b"\n',
+    }
+    test = {"vars": values, "assert": [{"type": "contains", "value": "{{hi}}"}]}
+    (task,) = read_tests(write(tmp_path, prompts=[prompt], tests=[test]))
+    assert [one.content for one in task.messages] == ["Hello Ann, {{nobody}}", 'a "b"\n']
+    assert graded(task, "Hello Ann, {{nobody}}").hard
+
+
 def test_files_are_read_from_beside_the_configuration(tmp_path):
     (tmp_path / "p.txt").write_text("one {{q}}\n---\ntwo {{q}}\n")
     (tmp_path / "chat.json").write_text(
