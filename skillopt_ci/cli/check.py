@@ -76,17 +76,17 @@ _NOT_FOUND = (126, 127)
 
 
 @command()
-@click.option("--probe", is_flag=True, help="Also call each model once, with a small question.")
-@click.option("--files", is_flag=True, help="Check the files only, not git, keys and programs.")
-@click.option("--github", is_flag=True, help="Also ask GitHub whether Actions can train there.")
+@click.option("--probe", is_flag=True, help="Also ask each model one small question.")
+@click.option("--files", is_flag=True, help="Check only the files, not git, keys and programs.")
+@click.option("--github", is_flag=True, help="Also ask GitHub whether Actions can train here.")
 def check_command(settings: Globals, probe: bool, files: bool, github: bool) -> ExitCode:
     """Check that everything is ready to train, and say what to fix.
 
-    Files come first: configuration, tasks, scorers, skill. Then the machine: git and whether the
+    First the files: configuration, tasks, scorers, skill. Then the machine: git and whether the
     remote would accept a push, sandbox or containers, graders (each tried on an empty answer),
-    keys, prices and the agent's program. No model is called without --probe, nothing is changed,
-    and no secret is printed. Ends with 2 if you have something to fix, and with 5 if only a server
-    or a remote failed.
+    keys, prices and the agent's program. Calls no model unless you add --probe, changes nothing and
+    prints no secret. Exits with 2 if you have something to fix, with 5 if only a server or the
+    remote failed.
     """
     told = check_run(settings, probe=probe, files=files)
     if github:

@@ -59,9 +59,9 @@ class Published:
     "GITHUB_REPOSITORY.",
 )
 def comment_command(settings: Globals, publishing: bool) -> None:
-    """Print what the run's pull request says, and its comment, read from git alone.
+    """Print the run's pull request and its comment, read from git alone.
 
-    With --publish both are posted, together with the check. Publishing twice writes nothing twice.
+    --publish posts both, together with the check. Publishing twice changes nothing.
     """
     links = links_of(settings.environ)
     if not publishing:

@@ -26,7 +26,7 @@ from skillopt_ci.util import read_text
 @command(cls=click.Group, invoke_without_command=True)
 @click.pass_context
 def config_command(ctx: click.Context, settings: Globals) -> None:
-    """Print the effective configuration, with inheritance, overrides and defaults worked in."""
+    """Print the effective configuration: inheritance, overrides and defaults applied."""
     if ctx.invoked_subcommand is not None:
         return
     loaded = load_configured(settings)
@@ -38,7 +38,7 @@ def config_command(ctx: click.Context, settings: Globals) -> None:
 
 @command("schema")
 def schema_command(settings: Globals) -> None:
-    """Print the JSON Schema that editors use to complete and check a configuration."""
+    """Print the JSON Schema, for completion and checks in your editor."""
     del settings
     click.echo(json.dumps(json_schema(), indent=2))
 
@@ -126,9 +126,9 @@ def _count_words(file: Path) -> int | None:
 def discover_command(settings: Globals) -> ExitCode:
     """List the documents that agents read in this repository, and the runs that train them.
 
-    With --json, `matrix` is what a workflow's `strategy.matrix` takes by `fromJSON`: a job for
-    each run, with its `run` and `config`. Ends with 2 if two runs conflict or a configuration is
-    invalid, and with 3 if there is neither a skill nor a run.
+    With --json, `matrix` is for a workflow's `strategy.matrix` (with `fromJSON`): a job per run,
+    with its `run` and `config`. Exits with 2 if two runs conflict or a configuration is invalid,
+    with 3 if there is neither a skill nor a run.
     """
     found, runs, wrong = survey(settings.cwd)
     if settings.json:

@@ -58,15 +58,15 @@ from skillopt_ci.util import did_you_mean, pick, read_text
 @click.option(
     "--baseline",
     type=click.Choice(["none"]),
-    help="Also evaluate without any skill, and say what the last SKILL adds to that.",
+    help="Also evaluate without any skill, and print what the last SKILL adds.",
 )
 def eval_command(
     settings: Globals, skills: tuple[str, ...], split: str, baseline: str | None
 ) -> None:
     """Evaluate a skill on a split, or compare two skills task by task.
 
-    SKILL is `best`, `current` or `initial` of the run, a file, a git ref, or REF:path. Without
-    one, `initial` and `best` are compared.
+    SKILL is the run's `best`, `current` or `initial` skill, a file, a git ref, or REF:path. Without
+    SKILL, compares `initial` and `best`. Calls models, so it costs money; changes nothing.
     """
     words = skills or ("initial", "best")
     if len(words) > 2:  # noqa: PLR2004 - a comparison takes two
@@ -154,14 +154,14 @@ def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
     "file",
     type=FILE,
     metavar="FILE",
-    help="A YAML file with one scorer for all tasks, including those that have their own.",
+    help="A YAML file with one scorer for all tasks, even those with their own.",
 )
 @click.option("--stage", metavar="NAME", help="Only attempts of this stage, such as selection.")
 def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> None:
-    """Grade the recorded attempts again, and print the scores then and now.
+    """Grade the recorded attempts again, and print old and new scores.
 
-    Makes no attempt and records nothing in git. Try another scorer with --scorer, or with
-    `-o scorer=…` for tasks that bring none of their own.
+    Makes no new attempts and records nothing in git. To try another scorer, use --scorer, or
+    `-o scorer=…` for tasks without their own.
     """
     if file is not None:
         given = f"scorer={json.dumps(_scorer(settings.cwd / file))}"
@@ -217,10 +217,14 @@ def _mean(scores: Iterable[Score | None]) -> float | None:
 
 @command()
 @click.argument("task")
-@click.option("--attempt", type=click.IntRange(0), help="Which one, counting from 0.")
-@click.option("--stage", metavar="NAME", help="Such as rollout, selection, test.")
-@click.option("--skill", metavar="SHA256", help="First digits of the hash of the skill it read.")
-@click.option("--whole", is_flag=True, help="Leave nothing out of long texts.")
+@click.option("--attempt", type=click.IntRange(0), help="The attempt's number, from 0.")
+@click.option(
+    "--stage", metavar="NAME", help="Only this stage, such as rollout, selection or test."
+)
+@click.option(
+    "--skill", metavar="SHA256", help="Only attempts under the skill whose hash begins so."
+)
+@click.option("--whole", is_flag=True, help="Do not shorten long texts.")
 def trace_command(
     settings: Globals,
     task: str,
@@ -229,7 +233,7 @@ def trace_command(
     skill: str | None,
     whole: bool,
 ) -> None:
-    """Show the latest attempt at TASK, step by step, from this machine's record."""
+    """Show the latest attempt at TASK, step by step, as recorded on this machine."""
     loaded = load_configured(settings)
     run, git = loaded.config.run, loaded.config.git
     ledger, found, known = Ledger.open(loaded.root, run, git), None, dict[str, None]()
@@ -267,17 +271,15 @@ def trace_command(
     "--effect",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.1,
-    help="Gain of the mean score that the gate should find.",
+    help="The gain of the mean score to detect.",
 )
-@click.option(
-    "--draws", type=click.IntRange(2, 50), default=4, help="Attempts at each selection task."
-)
+@click.option("--draws", type=click.IntRange(2, 50), default=4, help="Attempts per selection task.")
 def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) -> None:
     """Compare a skill with itself to measure false accepts.
 
     Attempts every selection task several times under SKILL (`current`, `initial`, a file, a git
-    ref, or REF:path). Estimates how often the gate accepts a skill that is as good, worse or
-    better, with the selection tasks there are and with more of them.
+    ref, or REF:path), which costs money. Estimates how often the gate accepts a skill that is
+    equally good, worse or better, with your selection tasks and with more of them.
     """
     with opened(settings) as run:
         price = estimate_measuring(run, find_checkout(run, run.ledger.sync(), publish=False), draws)

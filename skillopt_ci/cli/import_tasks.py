@@ -21,17 +21,17 @@ _SHOWN = 10
 @command()
 @click.argument("file", type=FILE)
 @click.option("--to", "folder", type=FILE, default="tasks", help="Folder for the task files.")
-@click.option("--prompt", default="", metavar="COLUMN", help="Column of a row that asks.")
+@click.option("--prompt", default="", metavar="COLUMN", help="Column with the question.")
 @click.option("--reference", default="", metavar="COLUMN", help="Column with the right answer.")
-@click.option("--force", is_flag=True, help="Replace task files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing task files.")
 def import_command(
     settings: Globals, file: Path, folder: Path, prompt: str, reference: str, force: bool
 ) -> None:
-    """Make task files of FILE, and say what could not be carried over.
+    """Convert FILE to task files, and report what could not be converted.
 
-    FILE is an `evals.json` of an agent skill, a YAML of OpenAI Evals' registry, or rows of CSV,
-    JSON or JSON Lines. Half of the tasks are for training, a quarter each for selection and test,
-    always the same ones; no two ask the same.
+    FILE is an agent skill's `evals.json`, a YAML file of OpenAI Evals' registry, or rows of CSV,
+    JSON or JSON Lines. Half of the tasks are for training, a quarter each for selection and test;
+    the division is reproducible. Duplicate tasks are left out.
     """
     found = read_foreign(settings.cwd / file, prompt, reference)
     lost = [harmless_line(one) for one in found.lost]

@@ -67,23 +67,23 @@ _MOST_SHOWN = 8
 
 
 @command()
-@click.option("--skill", metavar="PATH", help="Document to train; a starter is written if absent.")
-@click.option("--provider", type=click.Choice(list(PRESETS)), help="Where the models are served.")
+@click.option("--skill", metavar="PATH", help="Document to train; written as a starter if missing.")
+@click.option("--provider", type=click.Choice(list(PRESETS)), help="Who serves the models.")
 @click.option("--base-url", metavar="URL", help="Root of an OpenAI-compatible API, up to /v1.")
 @click.option("--target-model", metavar="MODEL", help="Model that reads the skill.")
 @click.option("--optimizer-model", metavar="MODEL", help="Model that proposes edits.")
 @click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the key.")
 @click.option("--github", is_flag=True, help="Also write a workflow that trains on a schedule.")
 @click.option("--pages", is_flag=True, help="With --github: publish the report on GitHub Pages.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing; use defaults for what is not given.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing; use defaults.")
 def init_command(
     settings: Globals, /, yes: bool, github: bool, pages: bool, **given: str | None
 ) -> ExitCode:
     """Write a configuration, example tasks and a starter skill.
 
-    On a terminal, asks for what is not given. --run names the run; the default is the name of the
-    folder, or of the file that --config names: another run has a file of its own, such as
-    NAME.skillopt.yaml. Existing files stay as they are.
+    On a terminal, asks for whatever you do not give. The run is named by --run, or else after the
+    folder, or after the file in --config: give each further run its own file, such as
+    NAME.skillopt.yaml. Existing files are never changed.
     """
     if pages and not github:
         raise click.UsageError("--pages belongs to --github: its workflow publishes the report.")
@@ -352,12 +352,12 @@ def _tell(
     "--kind",
     type=click.Choice(list(ENVIRONMENTS)),
     default="class",
-    help="A Python class, or tasks in YAML that are worked on with a computer.",
+    help="A Python class, or YAML tasks for an agent with a computer.",
 )
 def new_env_command(settings: Globals, /, name: str, folder: Path | None, kind: str) -> ExitCode:
     """Write an environment NAME into FOLDER: tasks, grading, configuration and a test.
 
-    FOLDER is named after the environment by default. Existing files stay as they are.
+    FOLDER defaults to the environment's name. Existing files are never changed.
     """
     target = folder or Path(slug(name))
     files = scaffold_environment(name, kind, target)
@@ -384,10 +384,10 @@ _GIT_SETTINGS = (
 @click.argument("folder", type=FILE, required=False)
 @click.option("--open", "shown", is_flag=True, help="Open the report in a browser at the end.")
 def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> None:
-    """Train the bundled example skill in a new repository: offline, free, in a minute.
+    """Train the bundled example skill in a new repository: offline, free, in about a minute.
 
-    The repository is made in FOLDER, or in a new temporary folder. It ends with the score on tasks
-    that training never saw, and the run's report. With -v, steps are shown as `run` shows them.
+    Creates the repository in FOLDER, or in a new temporary folder, and prints the score on tasks
+    that training never used and the address of the report. With -v, shows steps as `run` does.
     """
     named = folder or tempfile.mkdtemp(prefix="skillopt-quickstart-")
     target = Path(os.path.realpath(settings.cwd / named))

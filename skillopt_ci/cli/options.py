@@ -118,7 +118,7 @@ def _tell_version(known: Globals, asked: bool) -> NoReturn:
 _OPTIONS = (
     _option(
         "-c --config",
-        "Configuration.  [default: skillopt.yaml, here or above]",
+        "Configuration file.  [default: skillopt.yaml, here or above]",
         lambda known, file: replace(known, config=file),
         type=FILE,
         metavar="FILE",
@@ -132,7 +132,7 @@ _OPTIONS = (
     ),
     _option(
         "--run",
-        "Choose one of several runs.",
+        "Name of the run, if there are several.",
         lambda known, name: replace(known, run=name),
         metavar="NAME",
     ),

@@ -53,7 +53,7 @@ _MEASURED = tuple(one.value for one in Status if one.measured)
     metavar="FILE",
     help="The file to write.",
 )
-@click.option("--serve", is_flag=True, help="Serve the report on this machine, always up to date.")
+@click.option("--serve", is_flag=True, help="Serve the report on this machine, kept up to date.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -63,8 +63,9 @@ _MEASURED = tuple(one.value for one in Status if one.measured)
 def report_command(settings: Globals, output: Path, serve: bool, port: int) -> None:
     """Write one self-contained HTML file that shows what the run has learned, read from git alone.
 
-    It shows the learning curve, the tasks, the steps and the origin of each rule of the skill. With
-    --serve it is a page on this machine that follows the run until you interrupt it.
+    It shows the learning curve, the tasks, the steps and the origin of each rule of the skill.
+    --serve shows it at an address of this machine instead, and follows the run until you press
+    Ctrl-C.
     """
     if serve:
         _serve(settings, port)
@@ -87,10 +88,10 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
     "layout",
     type=click.Choice(list(_EXPORTS)),
     default="skillopt",
-    help="The program to write files for.",
+    help="The layout.",
 )
 def export_command(settings: Globals, folder: Path, layout: str) -> None:
-    """Write the run into the new folder DIR in SkillOpt's layout, read from git alone."""
+    """Export the run to the new folder DIR in SkillOpt's layout, read from git alone."""
     target = settings.cwd / folder
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(

@@ -257,7 +257,7 @@ def _line(row: DiffRow) -> str:
 @command()
 @click.option("--output", "-O", type=FILE, metavar="FILE", help="Write it to FILE.")
 def best_command(settings: Globals, output: Path | None) -> None:
-    """Print the best skill measured so far, or write it to a file; read from git alone."""
+    """Print the skill with the best score so far, or write it to a file; read from git alone."""
     reader = open_reader(settings)
     text = reader.read(reader.folder.best_skill)
     if text is None:
@@ -283,7 +283,7 @@ def best_command(settings: Globals, output: Path | None) -> None:
 def replay_command(settings: Globals) -> None:
     """Recompute every verdict of the gate from the recorded scores, read from git alone.
 
-    No model is asked. Ends with exit code 2 if a verdict is not what the scores make of it.
+    Calls no model. Exits with 2 if a verdict does not follow from its scores.
     """
     reader = open_reader(settings)
     rows = [*_replayed(reader), *_replayed_confirmations(reader)]

@@ -74,21 +74,22 @@ _notes_option = click.option(
     multiple=True,
     type=FILE,
     metavar="FILE",
-    help="Answers from `rollout` to begin with; may be repeated.",
+    help="A file of answers from `rollout`; may be repeated.",
 )
 @click.option(
     "--until-candidate",
     is_flag=True,
-    help="Stop at the candidate, so that the next `plan` can shard its evaluation.",
+    help="Stop before evaluating the candidate, so that the next `plan` can shard that.",
 )
 @_notes_option
 def step_command(
     settings: Globals, rollouts: tuple[Path, ...], until_candidate: bool, notes: Path | None
 ) -> None:
-    """Do one training step, or resume the one in flight.
+    """Do one training step, or resume an interrupted one.
 
-    The end of an epoch comes before the next epoch's first step (see `slow-update`). Ends with 0
-    when anything is recorded, merged and reverted alike, and with 3 when nothing is left.
+    If an epoch has ended, its end is done first (see `slow-update`). Exits with 0 if the step was
+    recorded, whether merged or reverted, and with 3 if no step is left. Answers already paid for
+    are never paid for again.
     """
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
@@ -137,10 +138,11 @@ async def _step(
 @command()
 @_notes_option
 def run_command(settings: Globals, notes: Path | None) -> None:
-    """Do the remaining training steps, until the epochs, a budget or a signal end it.
+    """Do all remaining training steps, or as many as the budget allows.
 
-    The last step is followed by `finish`, unless evaluation.eval_test is false. However it ends,
-    the next run resumes from there. Ends with 3 when there was nothing to do.
+    After the last step it does what `finish` does, unless evaluation.eval_test is false. You can
+    interrupt it at any time (Ctrl-C): the next `run` or `step` resumes from there. Exits with 3 if
+    nothing is left to do.
     """
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
@@ -182,9 +184,9 @@ async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutco
 def finish_command(settings: Globals) -> None:
     """Evaluate the last skill, test the initial, best and last one, and summarize the run.
 
-    `run` does this after the last step unless `evaluation.eval_test` is false; call it yourself
-    after the last `step`, or to end a run early. One commit records it. Ends with 3 when nothing
-    changed since the run was finished.
+    `run` does this after the last step unless `evaluation.eval_test` is false. Call it yourself
+    after the last `step`, or to end a run early. One commit records it. Exits with 3 if nothing
+    has changed since the run was finished.
     """
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(patiently(run, lambda: finish(run)))
@@ -211,9 +213,9 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
 def slow_update_command(settings: Globals) -> None:
     """Do the end of an epoch if it is due: slow update and meta skill.
 
-    `step` and `run` do this by themselves unless `schedule.slow_update` is `scheduled`. A scheduler
-    can call it at any time: it ends with 0 when an epoch's end is recorded, merged and reverted
-    alike, and with 3 when none is due.
+    `step` and `run` do this unless `schedule.slow_update` is `scheduled`. A scheduler can call it
+    at any time: it exits with 0 if an epoch's end was recorded, whether merged or reverted, and
+    with 3 if none is due.
     """
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(advance(run, only_epoch_end=True))
@@ -225,12 +227,11 @@ def slow_update_command(settings: Globals) -> None:
 @command()
 @click.argument("what", metavar="STEP_OR_WORDS")
 def revert_command(settings: Globals, what: str) -> None:
-    """Take back a merged step, named by its number, or a single rule, named by words of it.
+    """Take back a merged step, given by its number, or a single rule, given by words from it.
 
-    One commit undoes in the skill what the step, or its edit, changed; other rules, later steps and
-    people's changes stay. The optimizer is told what was taken back, and the skill is scored again
-    before the next step. Ends with 2 if what is to go was changed since, and with 3 if nothing of
-    it is left.
+    One commit undoes the step's or the rule's change of the skill; other rules, later steps and
+    people's changes stay. The optimizer sees what was taken back, and the next step scores the
+    skill first. Exits with 2 if that text has changed since, and with 3 if none of it is left.
     """
     with opened(settings, locked=True) as run:
         checkout = find_checkout(run, run.ledger.sync())
@@ -358,14 +359,14 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
 
 @command()
 @click.option(
-    "--shards", "most", type=click.IntRange(1, 256), default=4, help="Largest number of shards."
+    "--shards", "most", type=click.IntRange(1, 256), default=4, help="Maximum number of shards."
 )
 def plan_command(settings: Globals, most: int) -> None:
-    """List the next attempts, split into shards for several machines.
+    """Split the next attempts into shards for several machines.
 
-    Calls no model and changes nothing. With --json, `matrix` is what a workflow's
-    `strategy.matrix` takes by `fromJSON`: each job runs `rollout --shard`, and the last one
-    `step --rollouts`. Ends with 3 when nothing is left to do.
+    Calls no model and changes nothing. With --json, `matrix` is for a workflow's `strategy.matrix`
+    (with `fromJSON`): each job runs `rollout --shard`, and a last one `step --rollouts`. Exits with
+    3 if nothing is left to do.
     """
     with opened(settings) as run:
         outlook = look_ahead(run)
@@ -386,7 +387,9 @@ def plan_command(settings: Globals, most: int) -> None:
 
 
 @command()
-@click.option("--shard", required=True, metavar="I/N", help="The shard to do, as `plan` names it.")
+@click.option(
+    "--shard", required=True, metavar="I/N", help="The shard to make, as `plan` names it."
+)
 @click.option(
     *("--output", "-O"),
     type=FILE,
@@ -395,12 +398,11 @@ def plan_command(settings: Globals, most: int) -> None:
     help="Where to write the answers.",
 )
 def rollout_command(settings: Globals, shard: str, output: Path) -> None:
-    """Roll out one shard of the attempts that `plan` lists, and write the answers to a file.
+    """Make one shard of the attempts that `plan` lists, and write the answers to a file.
 
-    Nothing is recorded: `step --rollouts FILE` takes the answers over and does the step. Whatever
-    ends this command, the file has all that was answered. Each of N shards has an N-th of the
-    budgets. Give `step` only files from jobs that you trust as much as `step` itself: an answer
-    counts as what the model said.
+    Records nothing in git: `step --rollouts FILE` reads the answers and does the step. However this
+    command ends, the file has every answer so far. Each of N shards gets an N-th of the budgets.
+    Give `step` only files from jobs that you trust: it takes their answers for the model's.
     """
     part = Shard.parse(shard)
     with opened(settings) as run:
@@ -420,11 +422,11 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
 
 @command()
 def estimate_command(settings: Globals) -> None:
-    """Estimate the calls and the cost of the next step, and of what is left of its epoch and run.
+    """Estimate the calls and cost of the next step, the rest of its epoch and the rest of the run.
 
-    Calls no model and changes nothing. Counts are the likely number, then the least and the most
-    possible in brackets. Sizes are those of this run's own calls, or of the texts as long as there
-    are none. You get a warning if the estimate exceeds your `budget`.
+    Calls no model and changes nothing. Counts are given as likely (least–most). Sizes are the means
+    of this run's calls so far; before the first, they are computed from the texts. You get a
+    warning if the estimate exceeds your `budget`.
     """
     with opened(settings) as run:
         checkout = find_checkout(run, run.ledger.sync(), publish=False)

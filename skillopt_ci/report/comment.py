@@ -25,17 +25,17 @@ _TITLE = 120
 _UNSCORED = "to be scored again, since a step was taken back"
 _RULE = 200
 _REVIEW = """\
-- **Files changed** shows what the skill would become; the folder `.skillopt` is the trainer's \
-memory, folded by GitHub. **Commits** is the training log: each step is one commit with its \
-evidence, merged if it scored higher on the same tasks and reverted otherwise.
-- **Guide it:** a comment on a line of the skill, or `/skillopt note …` in the conversation, goes \
-into the next step. A commit pushed to this branch is measured and trained on.
-- **Merge it** whenever the skill is worth having, also by squashing: training goes on from the \
-base branch, and its next step opens a new pull request.
-- **Undo a step:** `/skillopt revert 3`; words of a rule instead of the number undo that rule. The \
-optimizer is told. `/skillopt status`, `diff` and `report` answer here, `/skillopt apply` merges \
-what is confirmed, `/skillopt apply anyway` what is not.
-- **Stop it:** close this, and training waits until it is opened again.\
+- **Files changed** shows the new skill; the folder `.skillopt` holds the trainer's records, which \
+GitHub collapses. **Commits** is the training log: one commit per step, with its evidence, merged \
+if the skill scored higher on the same tasks and reverted otherwise.
+- **Guide it:** comment on a line of the skill, or write `/skillopt note …` in the conversation. \
+The next step follows it. If you push a commit to this branch, training continues from it.
+- **Merge it** when the skill is worth having, with a merge commit or by squashing, not by \
+rebasing. Training continues from the base branch, and its next step opens a new pull request.
+- **Undo a step:** `/skillopt revert 3`, or a single rule by words from it. The optimizer sees \
+that. `/skillopt status`, `diff` and `report` reply here; `/skillopt apply` merges this if it is \
+confirmed, `/skillopt apply anyway` even if it is not.
+- **Stop it:** close this pull request. Training waits until you reopen it.\
 """
 
 
@@ -85,10 +85,10 @@ def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
         lessons_text(run, links),
         results(run),
         md.details("How to review, guide, merge or stop this", _REVIEW),
-        f"[skillopt-ci](https://pypi.org/project/skillopt-ci/) trains on this branch, "
-        f"{md.code(branch)}: a model works on tasks, edits are proposed from what went wrong, and "
-        "an edit stays only if it solves more of the tasks that it was not made from. The model "
-        "itself never changes.",
+        f"[skillopt-ci](https://github.com/skillopt-ci/skillopt-ci) trains this skill on the "
+        f"branch {md.code(branch)}: one model works on tasks with it, another proposes edits from "
+        "what went wrong, and edits stay only if the skill then scores higher on held-out tasks. "
+        "No model is changed.",
         footer(run, links),
     )
     return md.cut(text, md.COMMENT_BYTES)
@@ -153,15 +153,15 @@ def interruption(why: str) -> str:
         return ""
     return (
         "> [!NOTE]\n> **No verdict this time:** "
-        f"{md.inline(why, 500)}. This is neither a regression nor an improvement: what was cut off "
-        "was not judged, what was paid for is kept, and the next run goes on from there."
+        f"{md.inline(why, 500)}. This is neither a regression nor an improvement. Every paid "
+        "answer is kept, and the next run resumes from there."
     )
 
 
 def results(run: RunView) -> str:
     roles = by_role(run.state.accounts)
     used = (Fact(f"↳ {role}", detailed(usage)) for role, usage in roles.items())
-    rescaled = "<sub>The way of measuring changed under way; scores are shown since.</sub>"
+    rescaled = "<sub>Scoring changed during the run; the scores shown are from after that.</sub>"
     merged = max((entry.step for entry in run.history[: run.base_events]), default=0)
     relative = (
         f"<sub>Scores and steps are relative to {md.code(run.base)}, which has this run up to step "
@@ -178,7 +178,7 @@ def footer(run: RunView, links: Links) -> str:
     parts = (
         f"as of {links.commit(run.commit)}" if run.commit else "",
         links.run("workflow run"),
-        "scores are means with 95 % intervals over selection tasks that training does not see",
+        "scores are means, with 95 % intervals, over selection tasks that the optimizer never sees",
     )
     return f"<sub>{md.join(*parts, by=' · ')}</sub>"
 
@@ -310,12 +310,12 @@ def _answer(record: StepRecord, outcome: NoteOutcome) -> str:
     return {
         Fate.MERGED: f"**Merged.** Step {record.step} follows this note: {journey}.",
         Fate.REVERTED: f"**Reverted.** Step {record.step} tried what this note asks for: "
-        f"{journey}, which is not better. A commit to the branch is measured and kept as it is.",
+        f"{journey}, which is not better. To keep the change anyway, commit it to the branch.",
         Fate.IN_FLIGHT: f"**In flight.** The candidate of {step} follows this note.",
         Fate.NOT_CARRIED_OUT: f"**Not carried out.** The optimizer read this note in {step} and "
         f"proposed {plural(outcome.note.proposed, 'edit')} to follow it, but none went into the "
         f"candidate{reasons}.",
-        Fate.NOT_TAKEN_UP: f"**Not taken up.** The optimizer read this note in {step} and named no "
-        "edit that follows it. Say it in other words for the next step, or commit the change to "
-        "the branch: it is measured then.",
+        Fate.NOT_TAKEN_UP: f"**Not taken up.** The optimizer read this note in {step} but proposed "
+        "no edit that follows it. Rephrase it for the next step, or commit the change to the "
+        "branch yourself.",
     }[outcome.fate]

@@ -106,7 +106,7 @@ class Result(NamedTuple):
 def _results(run: RunView, *, edited: bool) -> Iterator[Result]:
     if (found := run.summary) is not None and found.best.test is not None:
         tested = (("at the start", found.initial.test), (found.best.origin, found.best.test))
-        told = [f"{plural(found.best.test.n, 'task')} that no step of training looked at"]
+        told = [f"{plural(found.best.test.n, 'task')} that training never used"]
         if (gain := found.best_gain) is not None:
             difference = difference_text(gain.mean, gain.standard_error, gain.n)
             told.append(f"{difference}, {len(gain.fixed)} fixed, {len(gain.broken)} broken")

@@ -165,7 +165,7 @@ def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     yield Fact("broken", names=decision.broken)
     if measured.errors:
         yield Fact("not measured", names=measured.errors)
-    yield from (Fact("beware", sentence) for sentence in say.reservations(measured))
+    yield from (Fact("caution", sentence) for sentence in say.reservations(measured))
 
 
 def _step_work(record: StepRecord) -> Iterator[Fact]:
@@ -342,7 +342,7 @@ class RunView:
             steps = sorted({one.step for one in self.provisional})
             which = f"steps {steps[0]}–{steps[-1]} are" if steps[1:] else "the skill is"
             which = f"step {steps[0]} is" if len(steps) == 1 else which
-            told.append(f"Provisional: {which} not yet told from noise")
+            told.append(f"Provisional: {which} not yet distinguishable from noise")
         return ". ".join(told)
 
     def mark(self, entry: HistoryEntry) -> str:
@@ -385,9 +385,9 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     yield Fact("score", f"{started} → {now} ({state.current.origin})")
     if run.claim:
         yield Fact("fresh attempts", run.claim)
-    yield from (Fact("beware", sentence) for sentence in say.reservations(current))
+    yield from (Fact("caution", sentence) for sentence in say.reservations(current))
     if run.unscored:
-        yield Fact("beware", "a step was taken back since: the next step scores the skill again")
+        yield Fact("caution", "a step was taken back since: the next step scores the skill again")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
     yield Fact("steps", run.counts_text)

@@ -237,9 +237,9 @@ def suggestion_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
 
 
 def effect_text(effect: Effect) -> str:
-    """An edit's effect on the mean score: ``+0.042 ± 0.061 (95 %), helps with 91%``."""
+    """An edit's effect on the mean score: ``+0.042 ± 0.061 (95 %), 91% likely to help``."""
     spread = rounded(_NORMAL_95 * effect.sd)
-    return f"{effect.mean:+.3f} ± {spread} (95 %), helps with {percent(effect.helpful)}"
+    return f"{effect.mean:+.3f} ± {spread} (95 %), {percent(effect.helpful)} likely to help"
 
 
 def notes_gist(proposal: ProposalRecord, limit: int = 60) -> str:

@@ -168,7 +168,7 @@ def test_the_file_has_the_attempts(cli, done):
     assert cli(done, "report", "-q").code == 0
     page = (done / "skillopt-report.html").read_text(encoding="utf-8")
     assert '<details class="trajectory ' not in page
-    assert "no attempt is on record" in page
+    assert "no record of the attempts" in page
 
 
 def compared_step(number: int, content: str, gain: float) -> StepRecord:

@@ -92,7 +92,7 @@ def test_scores_from_before_the_tasks_changed_are_not_compared_with():
     again = entry(1, kind="measure", action="measure", score_before=0.2, score_after=0.6)
     text = body(RunView(run.state, (*run.history, again)), LINKS)
     assert "learned: -0.400 on 40 selection tasks" in text
-    assert "way of measuring changed" in text
+    assert "Scoring changed during the run" in text
 
 
 @pytest.mark.parametrize("run", ["demo", "a.b", "x--y", "über/…"])

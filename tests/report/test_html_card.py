@@ -73,7 +73,7 @@ def test_every_number_of_a_verdict_has_its_row():
     assert "24 saved: a gain was unlikely to be shown" in rows["arithmetic"]
     assert rows["rounds"] == "2"
     assert "(estimate: 16 of 40 tasks measured)" in rows["selection tasks"]
-    assert "3 × down" in rows["beware"]
+    assert "3 × down" in rows["caution"]
 
 
 def test_a_verdict_on_reminders_alone_has_its_own_arithmetic():
@@ -89,7 +89,7 @@ def test_a_candidate_in_flight_is_not_yet_judged():
 
 
 def test_an_edit_says_what_it_is_believed_to_add_by_now():
-    said = "by all that was measured +0.100 ± 0.098 (95 %), helps with 98%"
+    said = "by all that was measured +0.100 ± 0.098 (95 %), 98% likely to help"
     assert said in card(step(), {(1, 0): Effect(0.1, 0.05)})
     assert "by all that was measured" not in card(step())
 

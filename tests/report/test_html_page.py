@@ -129,7 +129,7 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
     results = show(evidence(replace(run, summary=summary))).locator(".result").all_inner_texts()
     assert [one.split("\n")[0] for one in results] == ["Test", "Selection"]
     assert "0.200 → 0.500" in results[0]
-    assert "60 tasks that no step of training looked at" in results[0]
+    assert "60 tasks that training never used" in results[0]
     assert "+0.300 ± 0.100 (95 %), 2 fixed, 0 broken" in results[0]
     assert "measured after step 2; training has gone on since" in results[0]
 
@@ -191,7 +191,7 @@ def test_a_rule_says_what_it_is_estimated_to_add(show):
     step = record.model_copy(update={"proposal": proposal})
     page = show(evidence(replace(run, steps=(step,)), effects={(1, 0): Effect(0.1, 0.05)}))
     rules = page.locator(".learned .rules li").all_inner_texts()
-    assert rules == ["Refunds are negative.\n+0.100 ± 0.098 (95 %), helps with 98%"]
+    assert rules == ["Refunds are negative.\n+0.100 ± 0.098 (95 %), 98% likely to help"]
     assert page.locator(".effect.good").count() == 1
 
 
@@ -259,7 +259,7 @@ def visible(page: Page) -> list[str]:
 def test_attempts_are_found_by_task_stage_and_outcome(show):
     page = show(evidence())
     assert page.inner_text("#found") == "4 attempts"
-    assert "5 further attempts on record are left out" in page.inner_text("#trajectories")
+    assert "5 further attempts are not shown" in page.inner_text("#trajectories")
     page.fill("#find", "TRAIN")
     assert visible(page) == ["train-1"]
     assert page.inner_text("#found") == "1 of 4 attempts"

@@ -52,7 +52,7 @@ HOSTILE = (
     " ",
 )
 
-_OURS = ("https://github.com/octo/skills/", "https://pypi.org/project/skillopt-ci/")
+_OURS = ("https://github.com/octo/skills/", "https://github.com/skillopt-ci/skillopt-ci")
 _TAGS = frozenset(
     ("a", "b", "blockquote", "br", "code", "del", "details", "em", "h3", "h4", "hr")
 ) | {
