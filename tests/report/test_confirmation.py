@@ -32,7 +32,11 @@ def run_with(*more: HistoryEntry, confirmed: str = "first") -> RunView:
     ("run", "claim", "conclusion"),
     [
         (run_with(), "Provisional: steps 1–3 are not yet distinguishable from noise", None),
-        (run_with(fresh("open")), "Provisional: steps 1–3 are not yet distinguishable from noise", None),
+        (
+            run_with(fresh("open")),
+            "Provisional: steps 1–3 are not yet distinguishable from noise",
+            None,
+        ),
         (run_with(fresh("refuted", "-0.200 over it")), "Refuted: -0.200 over it", "failure"),
         (run_with(fresh("confirmed"), confirmed="now"), f"Confirmed: {GAIN}", "success"),
         (
