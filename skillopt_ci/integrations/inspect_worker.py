@@ -183,5 +183,5 @@ def _told(key: str, sample: Sample) -> dict[str, Any]:
         "messages": messages,
         "references": [one for one in target if one],
         "type": str(metadata.get("task_type") or metadata.get("category") or ""),
-        "metadata": {"sample": key, **metadata},
+        "metadata": {**metadata, "sample": key},
     }

@@ -38,7 +38,7 @@ def broken():
     return solve
 
 def samples():
-    about = {"category": "sums"}
+    about = {"category": "sums", "sample": "of theirs"}
     return [
         Sample(f"What is 2 + {i}?", target=str(2 + i), id=f"sum-{i}", metadata=about)
         for i in range(8)
