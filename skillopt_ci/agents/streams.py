@@ -294,8 +294,12 @@ def _gemini(told: AgentTranscript, event: JsonObject) -> None:
             told.tell("error", event.text("message"))
         case "result":
             if stats := event.at("stats"):
-                names = {"completion": "output_tokens", "cached": "cached"}
-                told.usage = _usage(stats, "input_tokens", **names)
+                used = _usage(stats, "input_tokens", completion="output_tokens", cached="cached")
+                # Its thoughts are in the total alone.
+                said = max(
+                    used.completion_tokens, stats.number("total_tokens") - used.prompt_tokens
+                )
+                told.usage = replace(used, completion_tokens=said)
             if event.get("status") == "error":
                 told.error = failure or "it failed"
 

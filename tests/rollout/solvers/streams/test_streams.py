@@ -230,7 +230,7 @@ def test_gemini():
         {
             "type": "result",
             "status": "success",
-            "stats": {"input_tokens": 50, "output_tokens": 5, "cached": 20},
+            "stats": {"input_tokens": 50, "output_tokens": 5, "cached": 20, "total_tokens": 95},
         },
     )
     assert shown(account) == [
@@ -241,7 +241,7 @@ def test_gemini():
         ("It is a.", []),
     ]
     assert account.response == "It is a."
-    assert account.usage == Usage(1, 50, 5, cached_tokens=20, cost_usd=None)
+    assert account.usage == Usage(1, 50, 45, cached_tokens=20, cost_usd=None)
 
 
 def test_gemini_fails():
