@@ -5,7 +5,8 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from glob import glob
 from pathlib import Path
 from typing import NamedTuple, TextIO, cast
 
@@ -113,8 +114,10 @@ class Outcome:
 
 def command_line(job: Job, command: Command) -> list[str]:
     inputs, workspace = job.inputs, job.runner.workspace
-    found = {file for pattern in inputs.rollouts for file in workspace.glob(pattern)}
-    taken = [word for file in sorted(map(str, found)) for word in ("--rollouts", file)]
+    # unlike a path's own glob, this takes absolute patterns
+    files = partial(glob, root_dir=workspace, recursive=True, include_hidden=True)
+    found = {str(workspace / file) for pattern in inputs.rollouts for file in files(pattern)}
+    taken = [word for file in sorted(found) for word in ("--rollouts", file)]
     options: dict[Command, list[str]] = {
         Command.STEP: taken,
         Command.PROPOSE: ["--until-candidate", *taken],

@@ -110,9 +110,12 @@ def init_command(
     place, keys = repository or root, list[str]()
     written = write_new(root, files)
     if github:
-        models = [load(config, run=name).config.model for name in run_names(config)]
+        runs = run_names(config)
+        if pages and len(runs) > 1:
+            raise UsageError("--pages publishes the report of one run", hint=", ".join(runs))
+        models = [load(config, run=name).config.model for name in runs]
         keys = sorted({key for one in models for key in required_variables(one)})
-        workflow = _workflow(place, config, keys, pages=pages)
+        workflow = _workflow(place, config, keys, runs if len(runs) > 1 else (), pages=pages)
         written += write_new(place, workflow)
         files |= workflow
     steps = _next_steps(settings, choices, repository, github=github)
@@ -152,10 +155,13 @@ def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
         )
 
 
-def _workflow(place: Path, config: Path, keys: list[str], *, pages: bool) -> dict[str, str]:
+def _workflow(
+    place: Path, config: Path, keys: list[str], runs: Sequence[str], *, pages: bool
+) -> dict[str, str]:
     folder = PurePosixPath(config.parent.resolve().relative_to(place))
     branch = Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
-    return workflow_file(folder / config.name, branch=branch or "main", keys=keys, pages=pages)
+    branch = branch or "main"
+    return workflow_file(folder / config.name, branch=branch, keys=keys, runs=runs, pages=pages)
 
 
 def run_name(text: str) -> str:

@@ -119,14 +119,23 @@ _HOME = "skillopt-ci/skillopt-ci"
 
 
 def workflow_file(
-    config: PurePosixPath, *, branch: str = "main", keys: Iterable[str] = (), pages: bool = False
+    config: PurePosixPath,
+    *,
+    branch: str = "main",
+    keys: Iterable[str] = (),
+    runs: Iterable[str] = (),
+    pages: bool = False,
 ) -> dict[str, str]:
     """The text of the workflow file, by its path in the repository.
 
     ``config`` is relative to the repository's top; ``keys`` are the variables, and secrets, that
-    hold the models' keys. Raises UsageError where nothing tells which commit this version is.
+    hold the models' keys; each of several ``runs`` gets a job. Raises UsageError where nothing
+    tells which commit this version is.
     """
+    matrix = ", ".join(map(_quoted, runs))
     values = {
+        "matrix": matrix and f"    strategy: {{fail-fast: false, matrix: {{run: [{matrix}]}}}}\n",
+        "run": matrix and 'run: "${{ matrix.run }}", ',
         "branch": _quoted(branch),
         "config": _quoted(config),
         "tasks": _quoted(config.parent / "tasks" / "**"),

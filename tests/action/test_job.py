@@ -29,7 +29,7 @@ def test_command_line_of_a_step_takes_rollout_files(tmp_path, command, more):
     for file in files:
         file.touch()
     overrides = ("train.seed=1", "-x")
-    given = {"config": "a.yaml", "overrides": overrides, "rollouts": ("r*", "r1")}
+    given = {"config": "a.yaml", "overrides": overrides, "rollouts": ("r*", f"{tmp_path}/r1")}
     assert line_of(Command(command), tmp_path, **given) == [
         "step",
         *("--config", "a.yaml", "--override", "train.seed=1", "--override", "-x", "--json"),

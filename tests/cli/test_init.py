@@ -230,6 +230,20 @@ def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path)
     assert "gh repo create" not in told
 
 
+def test_each_of_several_runs_gets_a_job(tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    init(tmp_path)
+    file = tmp_path / "skillopt.yaml"
+    text = file.read_text(encoding="utf-8")
+    runs = "runs: [{run: ledger, skill: L.md}, {run: mail, skill: M.md}]\n"
+    file.write_text(re.sub(r"(?m)^(run|skill):.*\n", "", text) + runs, encoding="utf-8")
+    assert "report of one run" in str(init(tmp_path, "--github", "--pages").exception)
+    init(tmp_path, "--github")
+    job = yaml.safe_load((tmp_path / WORKFLOW).read_text(encoding="utf-8"))["jobs"]["skillopt"]
+    assert job["strategy"] == {"fail-fast": False, "matrix": {"run": ["ledger", "mail"]}}
+    assert job["with"]["run"] == "${{ matrix.run }}"
+
+
 def test_without_github_there_are_no_workflows(tmp_path):
     init(tmp_path)
     assert not (tmp_path / ".github").exists()
