@@ -139,14 +139,12 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     if (due := _due(run, checkout, over=over)) is None:
         return checkout
     scope = run.scope("confirm", checkout.commit)
-    try:
-        async with run.models(scope, checkout.spent) as models:
-            record = await _tested(run, checkout, due, models)
-    except BudgetExhausted as end:
-        run.observer(Note(f"What was merged is not confirmed yet. {end.message}", level="warning"))
-        return checkout
+    async with run.models(scope, checkout.spent) as models:
+        record = await _tested(run, checkout, due, models)
     usage, accounts = models.meter.total(), models.meter.accounts()
     made = record.draws - due.record.draws
+    if not made and not usage.calls:
+        return checkout
     confirmed = due.confirmed.model_copy(
         update={"tests": record.test, "draws": due.confirmed.draws + made}
     )
@@ -202,9 +200,10 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
     last = run.folder.read_confirmation(read, confirmed.tests) if confirmed.tests else None
     now = (state.current.sha256, confirmed.sha256, run.measured_under)
     if last is None or now != (last.current, last.confirmed, last.measured_under):
+        number = confirmed.tests + (last is None or last.draws > 0)
         last = ConfirmationRecord(
-            test=confirmed.tests + 1,
-            level=round(level(confirmed.tests + 1), 12),
+            test=number,
+            level=round(level(number), 12),
             step=state.step,
             current=checkout.sha256,
             confirmed=confirmed.sha256,
@@ -224,8 +223,11 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
         left = max(left, least)
     # the pairs that the budget allows, at the calls per attempt so far
     calls = calls_left(run.config, sizes_of(run.config, run.splits), state)
-    step = run.config.budget.step.calls
-    calls = min(calls, sys.maxsize if step is None else step)
+    for name in ("calls", "tokens", "cost_usd"):
+        limit, spent = getattr(run.config.budget.step, name), getattr(state.usage, name)
+        if limit is not None and spent:
+            calls = min(calls, limit * state.usage.calls / spent)
+    calls = min(calls, sys.maxsize)
     each = max(1.0, state.usage.calls / max(1, attempts))
     left = min(left, int(calls / (2 * each)))
     return Due(last, left // LOOK * LOOK, confirmed, text) if left >= least else None
@@ -265,7 +267,12 @@ async def _tested(
             for task, draw in drawn
             for skill in skills
         ]
-        rollouts = await models.runner.carry_out(requests, done)
+        try:
+            rollouts = await models.runner.carry_out(requests, done)
+        except BudgetExhausted as end:  # what was paid is recorded; the next command goes on
+            told = f"What was merged is not confirmed yet. {end.message}"
+            run.observer(Note(told, level="warning"))
+            break
         for rollout in rollouts:
             scores.add(rollout)
         if scores.failed.total() > limit * 2 * due.draws:

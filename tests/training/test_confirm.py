@@ -1,10 +1,13 @@
 """Confirmation: what was merged is told from noise by fresh attempts, or stays provisional."""
 
+import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from training_runs import train_all
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
@@ -239,10 +242,29 @@ def test_runs_that_began_without_it_go_on_without_it(checkout, model_server):
     assert not checkout.state().provisional
 
 
-def test_a_budget_that_ends_leaves_it_for_later_and_the_run_goes_on(checkout, model_server):
+@pytest.mark.parametrize("budget", ["step.calls=18", "step.tokens=270"])
+def test_a_budget_that_ends_leaves_it_for_later_and_the_run_goes_on(checkout, model_server, budget):
     model_server.plan = (A, B, C)
-    checkout.run(ON, "budget.step.calls=18")
+    checkout.run(ON, f"budget.{budget}")
     assert "confirm" not in checkout.kinds()
     assert checkout.state().usage.calls == sum(model_server.answered.values())
     checkout.run(ON)
     assert checkout.kinds()[-1] == "confirm"
+
+
+def test_what_was_paid_before_a_budget_ended_it_is_counted(checkout, model_server):
+    seconds = [0]
+
+    def take_long(event: Event) -> None:
+        seconds[0] += 30 * (isinstance(event, StageAdvanced) and event.stage == confirm.STAGE)
+
+    slow = (ON, "budget.step.minutes=1", "model.target.max_concurrency=1")
+    run = replace(checkout.session(*slow, observer=take_long), clock=lambda: seconds[0])
+    with run.ledger.lock():
+        asyncio.run(train_all(run, lambda _: None))
+    assert checkout.history()[-1].kind == "confirm"
+    assert checkout.state().usage.calls == sum(model_server.answered.values())
+    assert record(checkout).draws == 0
+    checkout.run(ON)
+    assert record(checkout).draws > 0
+    assert checkout.state().usage.calls == sum(model_server.answered.values())
