@@ -26,8 +26,8 @@ HOME = "/home/agent"
 
 #: Seconds that reading or writing a file may take.
 _PATIENCE = 120.0
-#: Most bytes of names that go on one command line.
-_LINE_BYTES = 60_000
+#: Most bytes of names, and most names, that go on one command line; bubblewrap accepts 9000.
+_LINE_BYTES, _LINE_NAMES = 60_000, 8_000
 #: Linux's limit for one argument, and a safe limit for all of them.
 _ARGUMENT_BYTES, _ARGUMENTS_BYTES = 131_000, 1_000_000
 _LISTING_BYTES = 20_000_000
@@ -259,7 +259,7 @@ def _portions(names: Sequence[str]) -> list[list[str]]:
     size = _LINE_BYTES
     for name in names:
         size += len(name.encode("utf-8", "surrogateescape")) + 1
-        if size > _LINE_BYTES:
+        if size > _LINE_BYTES or len(portions[-1]) >= _LINE_NAMES:
             portions.append([])
             size = 0
         portions[-1].append(name)
