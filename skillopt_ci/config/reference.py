@@ -178,7 +178,7 @@ def influences(config: Config) -> dict[str, Any]:
     """
     facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
     gate = facts["evaluation"]["gate"]
-    # where they stood: a basis is hashed in the order of its keys
+    # in this order, in which a basis is hashed; a new option goes here too, unless at its default
     facts["evaluation"]["gate"] = {
         "policy": "strict",
         "confidence": 0.8,
