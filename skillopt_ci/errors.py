@@ -37,13 +37,13 @@ class SkilloptError(Exception):
 
 
 class UsageError(SkilloptError):
-    """Something that the user asked for or wrote cannot work as it stands."""
+    """Wrong command line, or a request that cannot work."""
 
     exit_code = ExitCode.USAGE
 
 
 class LocatedError(UsageError):
-    """A usage error that points at a line of a file."""
+    """An error in a line of a file."""
 
     def __init__(
         self, message: str, *, file: Path | None = None, line: int | None = None, hint: str = ""
@@ -55,23 +55,23 @@ class LocatedError(UsageError):
 
 
 class ConfigError(LocatedError):
-    """A configuration file or override that does not describe a run."""
+    """An invalid configuration file or override."""
 
 
 class TaskFileError(LocatedError):
-    """A task file that cannot be used: encoding, shape, duplicates, overlapping splits."""
+    """An unusable task file: encoding, shape, duplicates, overlapping splits."""
 
 
 class SkillError(LocatedError):
-    """A skill document that cannot be trained."""
+    """A document that cannot be trained as a skill."""
 
 
 class RepositoryError(UsageError):
-    """The git repository is in a state in which no step can start."""
+    """The git repository's state prevents training."""
 
 
 class ModelSetupError(UsageError):
-    """A model role is configured so that no call can ever succeed (key, name, endpoint)."""
+    """No call to a model can succeed as configured: key, name or address."""
 
 
 class NothingToLearn(SkilloptError):
@@ -81,13 +81,13 @@ class NothingToLearn(SkilloptError):
 
 
 class BudgetExhausted(SkilloptError):
-    """A budget was reached before a call; all that was paid for is kept."""
+    """A budget was reached before a call; every paid answer is kept."""
 
     exit_code = ExitCode.BUDGET
 
 
 class InfrastructureError(SkilloptError):
-    """The world failed: never scored as the model's failure."""
+    """A server, the network or the remote failed; never scored as the model's failure."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
@@ -97,15 +97,15 @@ class TooManyErrors(InfrastructureError):
 
 
 class OptimizerUnusable(InfrastructureError):
-    """The optimizer replies, but nothing that it replies can be used."""
+    """The optimizer's replies are unusable."""
 
 
 class EnvironmentFailure(InfrastructureError):
-    """The environment's own program failed on an attempt: never scored as the model's failure."""
+    """The environment's own program failed; never scored as the model's failure."""
 
 
 class PushRefused(InfrastructureError):
-    """The remote refused the push for a reason other than a race."""
+    """The remote refused the push, and not because another run was first."""
 
 
 class LostRace(SkilloptError):
@@ -115,11 +115,11 @@ class LostRace(SkilloptError):
 
 
 class ComputerUnavailable(UsageError):
-    """This machine cannot provide this kind of computer, or a limit that you asked for."""
+    """This machine cannot provide this type of computer, or a limit that you set."""
 
 
 class ComputerFailure(InfrastructureError):
-    """The computer itself failed: nothing that was run in it is to blame, a new one may work."""
+    """A computer failed, not what ran on it; a new one may work."""
 
 
 class FileRefused(SkilloptError):

@@ -19,7 +19,7 @@ _OTHERS = {
     ExitCode.DONE: "Done: the step is recorded, merged and reverted alike.",
     ExitCode.DEFECT: "A defect of skillopt-ci, with a report to send.",
     ExitCode.NOTHING_TO_DO: "Nothing left to do.",
-    ExitCode.INTERRUPTED: "Interrupted; the same command goes on from there.",
+    ExitCode.INTERRUPTED: "Interrupted; the same command resumes from there.",
     ExitCode.CLOSED_PIPE: "Standard output was closed, as by `| head`; the record is not affected.",
 }
 

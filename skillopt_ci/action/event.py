@@ -288,10 +288,10 @@ def _evaluation(pull: Pull, facts: Facts) -> Activity:
 
 
 _COMMANDS = (
-    "That is no command. `/skillopt` takes one of these words, alone in the comment's first line: "
+    "Unknown command. After `/skillopt`, write one of these, alone on the comment's first line: "
     "`step`, `eval`, `slow-update`, `status`, `diff`, `report`, `apply` (or `apply anyway`); or "
-    "`note`, followed by what you have to say, or `revert`, followed by a step's number or words "
-    "of its rule."
+    "`note`, followed by your note, or `revert`, followed by a step's number or words "
+    "from its rule."
 )
 _UNREAD = "Nothing reads this note: training reads those on its own pull request. Add it there."
 
@@ -300,7 +300,7 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
     if event.action != "created" or not comment.request:
         return Nothing("the comment holds no command")
     if event.actor_is_bot or not comment.on_pull_request or not comment.open:
-        return Nothing("commands are taken from people, on open pull requests")
+        return Nothing("commands count only from people, on open pull requests")
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} may not write to this repository", comment)
     if facts.of_other_run:
@@ -314,7 +314,7 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
         if facts.head_then is not None and facts.into_default:
             return Evaluate(comment.number, facts.head_then, comment)
         why = (
-            "GitHub does not tell which commit was this pull request's head when you commented, "
+            "GitHub does not say which commit was this pull request's head when you commented, "
             "and a later one is not what you asked for"
             if facts.into_default
             else "a comment compares with the default branch, and this pull request goes elsewhere"

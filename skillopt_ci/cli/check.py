@@ -188,7 +188,7 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
     config, tasks = planned(loaded.config, tasks, state)
     train, selection, test = map(len, (tasks.train, tasks.selection, tasks.test))
     sizes = f"{train} train, {selection} selection, {test} test"
-    yield Finding("tasks", "ok", f"{sizes}; no task stands in two splits")
+    yield Finding("tasks", "ok", f"{sizes}; no task is in two splits")
     used_sizes = sizes_of(config, tasks)
     used = used_sizes.selection
     for text in _few_tasks(train, used, test):
@@ -276,7 +276,7 @@ def check_git(version: str) -> Finding:
         oldest = ".".join(map(str, _OLDEST_GIT))
         return mend("git", f"{version} is too old\nInstall git {oldest} or newer.")
     if known < _MERGING_GIT:
-        text = f"{version} cannot take in a change of the skill on the base branch"
+        text = f"{version} cannot merge a change of the skill on the base branch"
         return Finding("git", "warning", f"{text}: install git 2.38 or newer")
     return Finding("git", "ok", version)
 
@@ -353,8 +353,8 @@ def _try_graders(
         faults = [*filter(None, asyncio.run(tried))]
     if faults:
         text = (
-            f"{faults[0]}\nA grader must give a verdict on any work, none at all included: "
-            "otherwise its own failure cannot be told from the work's, which scores 0."
+            f"{faults[0]}\nA grader must judge any work, even an empty submission: "
+            "otherwise its own failures would look like the work's, which score 0."
         )
         yield mend("scorers", text)
     elif graders:
@@ -450,11 +450,11 @@ def _check_model(
     about = about if role.provider != "simulated" else [price.text]
     yield Finding(part, "ok", f"{role.model} ({', '.join(filter(None, about))})")
     if not price.known:
-        text = f"no price is known: cost will be unknown; set {part}.price to know it"
+        text = f"no price is known, so its cost will be unknown; set {part}.price"
         yield Finding(part, "warning", text)
 
 
 def _check_secrets(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
     if not all(map(can_be_hidden, resolved_key_values(loaded.config.model, environ, loaded.root))):
-        text = "a key is so short or plain that it cannot be hidden where it turns up in a text"
+        text = "a key is too short or too simple to be redacted wherever it appears"
         yield Finding("secrets", "warning", f"{text}; use a longer one")

@@ -150,8 +150,8 @@ def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
     skill = None if given["skill"] is None else document(config.parent, given["skill"])
     if given["run"] not in (None, *known) or skill not in (None, *known.values()):
         raise UsageError(
-            f"{config.name} exists, and `init` changes no file.",
-            hint=f"Give another run a file of its own: {_ANOTHER}\nOr list it under `runs:`.",
+            f"{config.name} exists, and `init` never changes a file.",
+            hint=f"Give another run its own file: {_ANOTHER}\nOr list it under `runs:`.",
         )
 
 
@@ -170,13 +170,13 @@ def run_name(text: str) -> str:
         return rule.validate_python(text)
     except ValidationError:
         raise click.BadParameter(
-            f"--run: {text!r} is not made of letters, digits, '.', '_' and '-'"
+            f"--run: {text!r} may hold only letters, digits, '.', '_' and '-'"
         ) from None
 
 
 def _variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # not shown: it may be the key
-        raise click.BadParameter("--api-key-env: expected the name of a variable that has the key")
+        raise click.BadParameter("--api-key-env: expected the name of the variable with the key")
     return name
 
 
@@ -217,7 +217,7 @@ def ask_server(environ: Mapping[str, str]) -> Look:
     def look(preset: Preset, address: str, variable: str) -> Collection[str]:
         key = environ.get(variable, "")
         if variable != _NO_KEY and not key:
-            click.echo(f"  {variable} is not set: whether the models exist is not known", err=True)
+            click.echo(f"  {variable} is not set, so the models' names are not checked", err=True)
             return ()
         headers, url = {"Authorization": f"Bearer {key}"} if key else {}, address.rstrip("/")
         if preset.protocol == "messages":
@@ -226,7 +226,7 @@ def ask_server(environ: Mapping[str, str]) -> Look:
             with urlopen(Request(f"{url}/models", headers=headers), timeout=_PATIENCE) as answer:  # noqa: S310 - the user's own address
                 names = [harmless_line(str(one["id"])) for one in json.load(answer)["data"]]
         except (OSError, ValueError, LookupError, TypeError) as error:
-            text = harmless_line(f"{address} does not say which models it has: {error}")
+            text = harmless_line(f"{address} did not list its models: {error}")
             click.echo(f"! warning: {text}", err=True)
             return ()
         more = ", …" if len(names) > _MOST_SHOWN else ""
@@ -301,9 +301,9 @@ def _next_steps(
         files.append(shlex.quote(os.path.relpath(top / WORKFLOW, settings.cwd.resolve())))
     key = choices.target.get("api_key_env")
     return [
-        *([] if repository else ["git init   (this folder is in no git repository yet)"]),
-        f"Put tasks of your own into {examples}, one JSON object a line.",
-        f"Say in {skill} what you know already.",
+        *([] if repository else ["git init   (this folder is not in a git repository yet)"]),
+        f"Replace the example tasks in {examples} with your own, one JSON object per line.",
+        f"Write down in {skill} what you know already.",
         *([f"export {key}=…"] if key else []),
         f"git add {' '.join(files)} && git commit -m 'Set up skill training'",
         f"skillopt-ci check{same}",
@@ -326,7 +326,7 @@ def _github_steps(place: Path, keys: Iterable[str], same: str, *, pages: bool) -
     yield "git push --set-upstream origin HEAD"
     yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
     run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
-    yield f"The push started the first step, the schedule goes on. For another one now:\n     {run}"
+    yield f"The push starts the first step; later ones follow on schedule. For one now:\n     {run}"
 
 
 def _tell(

@@ -141,7 +141,7 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
             hint = "Make room, or set TMPDIR to a folder that can be written."
             return Failure("NoTemporaryFolder", str(error.strerror), hint, ExitCode.INFRASTRUCTURE)
         case KeyboardInterrupt() | click.Abort():
-            hint = "What was done is saved; the same command goes on from there."
+            hint = "What was done is saved; the same command resumes from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
     message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"
     report = crash_report(error, words, redact)
@@ -240,7 +240,7 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     try:
         settings = Globals.of_process()
     except FileNotFoundError:
-        gone = UsageError("this folder is gone", hint="Change to one that is there.")
+        gone = UsageError("this folder no longer exists", hint="Change to another one.")
         tell(describe(gone, words), as_json="--json" in words, environ=os.environ)
         return ExitCode.USAGE
     if shell := settings.environ.get(_COMPLETION):

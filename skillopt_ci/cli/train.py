@@ -443,7 +443,7 @@ def estimate_command(settings: Globals) -> None:
         click.echo()
     for role, tariff in found.tariffs.items():
         click.echo(f"price of the {role}: {tariff.text}")
-    simulated = "Simulated models cost nothing: tokens and money say little of real ones."
+    simulated = "Simulated models cost nothing; these numbers say little about real ones."
     for sentence in (*found.assumptions, *([simulated] if run.simulated else [])):
         click.echo(f"· {sentence}")
     for warning in warnings:
@@ -463,4 +463,4 @@ def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
         for name, limit, need in needs:
             if part.stages and limit is not None and need > limit:
                 about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
-                yield f"budget.{scope}.{name} is {limit:,}, and about {about} will be needed"
+                yield f"budget.{scope}.{name} is {limit:,}, but about {about} will be needed"

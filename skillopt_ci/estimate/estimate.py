@@ -116,7 +116,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
     epochs = config.train.num_epochs
     epoch = min(epochs, (first - 1) // (total_steps(len(train), config.train) // epochs) + 1)
     begin = [] if state else [forecast.start()]
-    steps, of_epoch, works = list[Calls](), list[Calls](), [*begin]
+    steps, of_epoch, works = list[Calls](), [*begin], [*begin]
     for number in range(1, situation.total_steps + 1):
         plan, own = plan_step(train, config.train, number), list[Calls]()
         if number >= first:
@@ -262,17 +262,17 @@ def _assumptions(
     supposed: Assumed, prices: Mapping[str, Tariff], *, known: bool
 ) -> tuple[str, ...]:
     told = [
-        "What is in the cache is not paid for again; the most has every question asked twice.",
-        f"The target solves {supposed.solved:.0%} of the tasks, more with each step.",
-        f"The gate accepts {supposed.accepted:.0%} of the candidates.",
+        "Cached answers cost nothing. The most assumes that every question is asked twice.",
+        f"Assumed: the target solves {supposed.solved:.0%} of the tasks, more with each step.",
+        f"Assumed: the gate accepts {supposed.accepted:.0%} of the candidates.",
     ]
     _, usual, most = supposed.calls
     if most > 1:
         told.append(f"An attempt takes {usual:.1f} answers of the target, at most {most}.")
     if not known:
         told.append(
-            f"No call of this run is known yet: a token has {CHARACTERS_PER_TOKEN} characters, "
-            f"an answer {ANSWER} tokens, a proposal {PROPOSAL}. Models that reason write more."
+            f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
+            f"{ANSWER} tokens per answer, {PROPOSAL} per proposal. Reasoning models write more."
         )
     unknown = [name for name, tariff in prices.items() if not tariff.known]
     if unknown:

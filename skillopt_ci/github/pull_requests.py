@@ -180,8 +180,8 @@ def _closed(client: Client, pulls: list[PullRequest], head: str) -> str:
     if moves[-1:] == ["head_ref_deleted"]:
         return ""
     return (
-        f"#{pulls[0].number} was closed without a merge, so training waits and it is left alone: "
-        f"open it again to go on, or delete the branch {head} to start over."
+        f"#{pulls[0].number} was closed without a merge, so training is paused: "
+        f"reopen it to continue, or delete the branch {head} to start over."
     )
 
 

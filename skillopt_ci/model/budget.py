@@ -274,7 +274,7 @@ class Meter:
             )
         if "run" in limited and self._spent.cost_usd is None:
             raise ModelSetupError(
-                "budget.run.cost_usd cannot be held: earlier steps of the run had no known cost",
+                "budget.run.cost_usd cannot be enforced: the cost of earlier steps is unknown",
                 hint="Limit budget.run.tokens or budget.step.cost_usd instead.",
             )
 

@@ -249,7 +249,7 @@ class ServerError:
                 + _END_OF_BASE_URL[config.preset.protocol == "messages"],
             )
         return ModelSetupError(
-            f"{section}: {where} will not take requests for {config.model!r} ({said})",
+            f"{section}: {where} rejects requests for {config.model!r} ({said})",
             hint="Check the role's parameters, extra_body and base_url.",
         )
 
@@ -282,7 +282,7 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
         )
     if variable is None:
         return ModelSetupError(
-            f"{section}: {where} wants an API key ({said})",
+            f"{section}: {where} requires an API key ({said})",
             hint=f"Name the environment variable that holds it in {section}.api_key_env.",
         )
     return ModelSetupError(

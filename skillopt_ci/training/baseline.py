@@ -80,8 +80,8 @@ def first_impression(current: Measurement) -> Note | None:
         )
     if not any(hard or soft for hard, soft in current.tasks.values()):
         return Note(
-            "No selection task was solved. If the answers should be right, see that the scorer "
-            "can find them in a reply (scorer.answer) and that the references are written alike."
+            "No selection task was solved. If the answers look right, check that the scorer "
+            "finds them in the reply (scorer.answer) and that the references have the same form."
         )
     return None
 

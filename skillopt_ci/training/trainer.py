@@ -121,10 +121,10 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
         reply = last.replies[-1]
         began = f" The last reply begins: {one_line(reply.beginning, 200)}" * bool(reply.beginning)
         raise OptimizerUnusable(
-            f"{count} questions in a row got no reply from the optimizer that could be used. "
+            f"{count} questions in a row got no usable reply from the optimizer. "
             f"{reply.reason}{began}",
-            hint="See that model.optimizer names a model that follows instructions and that "
-            "max_output_tokens lets it finish, then run the command again.",
+            hint="Check that model.optimizer names a model that follows instructions and that "
+            "max_output_tokens lets it finish, then rerun the command.",
         )
 
 

@@ -141,7 +141,7 @@ def test_a_closed_pull_request_pauses_the_run_and_reopening_goes_on(world):
     world.hub.event(pull["number"], "closed")
     waits = world.start("schedule", SCHEDULE)
     assert (waits.code, waits.outputs["result"]) == (0, "nothing-to-do")
-    assert "open it again to go on" in waits.log
+    assert "reopen it to continue" in waits.log
     assert world.hub.bare.tip("skillopt/quickstart") == tip
     planned = world.start("schedule", SCHEDULE, command="plan").outputs
     assert (planned["matrix"], planned.get("phase", "")) == ('{"shard":[]}', "")

@@ -53,9 +53,9 @@ def test_what_may_not_exist_is_no_default_where_nobody_is_asked(tmp_path):
     result = init(tmp_path, *words)
     assert isinstance(result.exception, click.UsageError)
     assert "give --target-model" in result.exception.format_message()
-    assert "does not say which models it has" in result.stderr
+    assert "did not list its models" in result.stderr
     assert list(tmp_path.iterdir()) == []
-    assert "OPENAI_API_KEY is not set: whether the models exist" in init(tmp_path, "--yes").stderr
+    assert "OPENAI_API_KEY is not set, so the models' names" in init(tmp_path, "--yes").stderr
 
 
 def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path):
@@ -105,7 +105,7 @@ def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
     ("words", "message"),
     [
         (["--provider", "compatible"], "give --base-url"),
-        (["--run", "a b"], "'a b' is not made of letters"),
+        (["--run", "a b"], "'a b' may hold only letters"),
         (["--provider", "opena"], "'opena' is not one of"),
         (["-y", "--api-key-env", "sk-proj-x"], "expected the name of a variable"),
         (["-y", "--provider", "compatible", "--base-url", "x", *OWN], "base_url: expected an addr"),
@@ -168,7 +168,7 @@ def test_models_are_asked_of_the_address_and_checked(tmp_path):
     ("environ", "said"),
     [
         ({}, "MY_KEY is not set"),
-        ({"MY_KEY": "wrong"}, "does not say which models it has: HTTP Error 401"),
+        ({"MY_KEY": "wrong"}, "did not list its models: HTTP Error 401"),
     ],
 )
 def test_where_models_cannot_be_checked_none_is_offered(tmp_path, environ, said):

@@ -163,6 +163,8 @@ def test_nothing_changes_and_nothing_is_asked(cli, untrained):
     assert "simulated, costs nothing" in done.out
     assert "Simulated models cost nothing" in done.out
     assert cli(untrained, "status").code == 2  # the run has not started
+    whole = cli(untrained, "estimate", "--json", "-o", "train.batch_size=1000").json
+    assert whole["epoch"]["calls"] == whole["step"]["calls"]  # one step, and the start
 
 
 def test_a_price_that_nobody_knows_is_called_unknown(cli, untrained):
@@ -203,5 +205,5 @@ def test_a_finished_run_has_nothing_left(cli, finished):
 def test_a_budget_that_will_not_do_is_a_warning(cli, untrained):
     done = cli(untrained, "estimate", "-o", "budget.step.calls=3", "-o", "budget.run.tokens=10")
     assert done.code == 0
-    assert "warning: budget.step.calls is 3, and about" in done.err
-    assert "warning: budget.run.tokens is 10, and about" in done.err
+    assert "warning: budget.step.calls is 3, but about" in done.err
+    assert "warning: budget.run.tokens is 10, but about" in done.err

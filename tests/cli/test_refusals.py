@@ -71,4 +71,4 @@ def test_a_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert main(["status"]) == 2
-    assert "this folder is gone" in capsys.readouterr().err
+    assert "this folder no longer exists" in capsys.readouterr().err
