@@ -176,7 +176,7 @@ def run_name(text: str) -> str:
 
 def _variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # not shown: it may be the key
-        raise click.BadParameter("--api-key-env: expected the name of the variable with the key")
+        raise click.BadParameter("--api-key-env: expected the name of a variable that has the key")
     return name
 
 
