@@ -32,7 +32,7 @@ from skillopt_ci.rollout.events import attempt_traces, read_events
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
-from skillopt_ci.text import difference_text, percent, plural, rounded, score
+from skillopt_ci.text import difference_text, names_text, percent, plural, rounded, score
 from skillopt_ci.training.offline_eval import (
     NO_SKILL,
     Calibration,
@@ -44,7 +44,7 @@ from skillopt_ci.training.offline_eval import (
     tasks_of,
 )
 from skillopt_ci.training.state import find_checkout
-from skillopt_ci.util import did_you_mean, pick, read_text
+from skillopt_ci.util import nearest, pick, read_text
 
 
 @command()
@@ -253,7 +253,8 @@ def trace_command(
             "is false.",
         )
     if found is None:
-        meant = "" if task in known else did_you_mean(task, known)
+        meant = nearest(task, known) or f"Recorded are {names_text(sorted(known))}."
+        meant = "" if task in known else meant
         raise UsageError(f"No such attempt at task {task!r} is recorded. {meant}".rstrip())
     if settings.json:
         print_json(list(found.events))

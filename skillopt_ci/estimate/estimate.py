@@ -25,7 +25,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.confirm import fewest_pairs
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import last_step, plan_step, sizes_of, total_steps
+from skillopt_ci.training.plan import completed_epoch, last_step, plan_step, sizes_of, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, finished
@@ -98,11 +98,12 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
     config, state, train = run.config, checkout.state, run.splits.train
     sizes = _sizes(run, checkout)
     if state is None:
-        supposed, made, first, done = assumed(config, None, (), ()), 0, 1, 0
+        supposed, made, first, due = assumed(config, None, (), ()), 0, 1, None
     else:
         solved, records = state.current.measurement.hard, step_records(run, checkout)
         supposed = assumed(config, solved, checkout.history, records)
-        made, first, done = len(attempts_so_far(run, checkout)), state.step + 1, state.boundary
+        made, first = len(attempts_so_far(run, checkout)), state.step + 1
+        due = completed_epoch(config, sizes_of(config, run.splits), state)
     situation = Situation(
         train=len(train),
         selection=len(run.selection),
@@ -122,7 +123,7 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
         if number >= first:
             own.append(forecast.step(plan))
             steps += own
-        if plan.is_last_of_epoch and plan.epoch > done:
+        if plan.is_last_of_epoch and (number >= first or plan.epoch == due):
             own.append(forecast.epoch_end(plan.epoch))
         works += own
         of_epoch += own if plan.epoch == epoch else []

@@ -142,7 +142,8 @@ def _csv_records(source: SourceText) -> Iterator[Record | Problem]:
     line = 1
     try:
         header = next(rows, [])
-        if len(set(header)) < len(header):
+        named = [*filter(None, header)]  # spreadsheets write empty columns, too
+        if len(set(named)) < len(named):
             raise TaskFileError("the header names a column twice", line=line)
         while True:
             line = rows.line_num + 1  # the start of the next row: cells may contain line feeds

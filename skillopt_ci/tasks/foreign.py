@@ -12,7 +12,7 @@ import yaml
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.tasks.files import Record, read_records, read_source, refuse
-from skillopt_ci.tasks.records import task_files, to_task
+from skillopt_ci.tasks.records import REFERENCE_KEYS, task_files, to_task
 from skillopt_ci.tasks.task import Task, content_key
 
 Entry = dict[str, Any]
@@ -22,6 +22,8 @@ _ANSWERS = (
     *("references", "reference", "ideal", "expected", "expected_output", "answers", "answer"),
     *("target", "label", "output", "ground_truth"),
 )
+#: What to do, and with what: the columns of Alpaca's and many other sets of instructions.
+_ALPACA = ("instruction", "input")
 
 
 @dataclass(slots=True)
@@ -172,27 +174,47 @@ def _asked(value: object, name: str, found: Foreign) -> Entry:
 
 
 def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
+    rows = list[tuple[int, Record, Entry]]()
     for number, record in enumerate(read_records(file), 1):
-        if not isinstance(record, Record):
+        if isinstance(record, Record):
+            item = record.value.get("item")
+            rows.append((number, record, item if isinstance(item, dict) else record.value))
+        else:
             refuse([record] if record.is_last else [])
             found.lost.append(str(record))
+    # of the whole file: in a row without an answer, another column would pass for one
+    columns = dict.fromkeys(key for _, _, item in rows for key in item)
+    usual = prompt or next((key for key in _ASKS if key in columns), "")
+    answer = reference or next((key for key in _ANSWERS if key in columns), "")
+    if rows and not {usual, answer} <= columns.keys():
+        told = f"{file}: which of the columns {', '.join(columns)} "
+        missing = "asks? --prompt" if usual not in columns else "has the answer? --reference"
+        raise UsageError(f"{told}{missing} names it.")
+    alpaca = not prompt and columns.keys() >= {*_ALPACA}
+    for number, record, item in rows:
+        ask = prompt or next((key for key in _ASKS if item.get(key)), usual)
+        given, own = item.get("id"), record.name or f"{file.stem}-{number}"
+        name, asked = str(own if given is None else given), item.get(ask)
+        answers = [_text(one) for one in _listed(item.get(answer)) if one not in ("", None)]
+        if empty := [key for key, value in ((ask, asked), (answer, answers)) if not value]:
+            found.lost.append(f"{name}: nothing stands in the column {empty[0]}")
             continue
-        item = record.value.get("item")
-        item = item if isinstance(item, dict) else record.value
-        ask = prompt or next((key for key in _ASKS if key in item), "")
-        answer = reference or next((key for key in _ANSWERS if key in item), "")
-        if not {ask, answer} <= item.keys():
-            told = f"{file}:{record.line}: which of the columns {', '.join(item)} "
-            missing = "asks? --prompt" if ask not in item else "has the answer? --reference"
-            raise UsageError(f"{told}{missing} names it.")
-        name = str(item.get("id", record.name or f"{file.stem}-{number}"))
+        rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
         one = {"scorer": {"type": "normalized"}, **item, "id": name}
-        if prompt or reference or not isinstance(to_task(Record(one, file, record.line)), Task):
-            rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
-            one = {"id": name, **_asked(item[ask], name, found), "metadata": rest}
-            one["references"] = [*map(str, _listed(item[answer]))]
-            one["scorer"] = {"type": "normalized"}
+        if answer not in REFERENCE_KEYS:
+            del one[answer]
+            one["references"] = answers
+        if alpaca:
+            asked = "\n\n".join(str(item[key]) for key in _ALPACA if item.get(key))
+        made = None if prompt or reference or alpaca else to_task(Record(one, file, record.line))
+        if not isinstance(made, Task):
+            one = {"id": name, **_asked(asked, name, found), "metadata": rest}
+            one |= {"references": answers, "scorer": {"type": "normalized"}}
         found.entries.append(one)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -172,12 +172,12 @@ def _read_picture(name: str, file: Path) -> TaskImage:
     return TaskImage(name, hashlib.sha256(content).hexdigest(), image)
 
 
-_REFERENCE_KEYS = (
+REFERENCE_KEYS = (
     *("references", "reference", "answers", "answer", "ground_truth", "correct_choice"),
 )
 _OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
 _IMAGE = "image_path"
-_RECOGNISED = {*_REFERENCE_KEYS, *_OWN_KEYS, _IMAGE}
+_RECOGNISED = {*REFERENCE_KEYS, *_OWN_KEYS, _IMAGE}
 #: Keys that make up a prompt, with their headings: for questions, and for SpreadsheetBench.
 _ASKING = (
     {"context": "Context", "question": "Question", "choices": "Choices"},
@@ -220,7 +220,7 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
         entry = {"id": raw_id, **entry}
     if not value.keys().isdisjoint(_RAW):
         entry = {"task_type": kind_of(value), **entry}
-    entry["references"] = _golds(next((value[key] for key in _REFERENCE_KEYS if key in value), []))
+    entry["references"] = _golds(next((value[key] for key in REFERENCE_KEYS if key in value), []))
     if value.get(_IMAGE) and isinstance(value[_IMAGE], str):
         entry.setdefault("images", [value[_IMAGE]])
     metadata = entry.get("metadata", {})

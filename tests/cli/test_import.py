@@ -136,6 +136,7 @@ def test_openai_evals_are_graded_as_their_classes_do(cli, tmp_path):
 
 
 ROWS = [{"input": f"Say {n}.", "expected": n, "kind": "k"} for n in range(8)]
+ALPACA = [{"instruction": f"Say {n}.", "input": "", "output": f"{n}"} for n in range(8)]
 ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in range(8)]
 
 
@@ -146,6 +147,9 @@ ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in r
         ("rows.jsonl", lines(*ROWS), ()),
         ("rows.csv", "input,expected,kind\n" + "".join(f"Say {n}.,{n},k\n" for n in range(8)), ()),
         ("q.csv", "question,answer\n" + "".join(f"Say {n}.,{n}\n" for n in range(8)), ()),
+        ("q.json", [{"question": f"Say {n}.", "target": n % 2 == 0} for n in range(8)], ()),
+        ("empty.csv", "prompt,target,,\n" + "".join(f"Say {n}.,{n},,\n" for n in range(8)), ()),
+        ("alpaca.json", ALPACA, ()),
         ("items.jsonl", lines(*ITEMS), ("--prompt", "ticket", "--reference", "correct_label")),
     ],
 )
@@ -156,11 +160,22 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
     assert (told["lost"], told["scorer"]) == ([], {"type": "normalized"})
     found = tasks(tmp_path)
     assert all("scorer" not in one for one in found.values())
+    assert all(one.keys() & {"references", "answer"} for one in found.values())
     if name.startswith("rows"):
         first = {"prompt": "Say 1.", "references": ["1"], "metadata": {"kind": "k"}}
         assert found["rows-2"] == {"id": "rows-2", **first}
     cli(tmp_path, "import", name, *options, "--to", "again")
     assert list(tasks(tmp_path, "again")) == list(found)
+
+
+def test_a_row_without_an_answer_is_left_out_by_name(cli, tmp_path):
+    more = [{"id": None, "instruction": "Add.", "input": "1, 1", "output": 2, "ground_truth": "x"}]
+    write(tmp_path, {"a.json": ALPACA + more + [{"instruction": "No.", "ground_truth": "x"}]})
+    assert cli(tmp_path, "import", "a.json", "--json").json["lost"] == [
+        "a-10: nothing stands in the column output"
+    ]
+    added = tasks(tmp_path)["a-9"]
+    assert (added["prompt"], added["references"]) == ("Add.\n\n1, 1", ["2"])
 
 
 def test_the_keys_fit_the_configuration_above(cli, tmp_path):

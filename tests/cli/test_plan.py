@@ -202,6 +202,13 @@ def test_a_finished_run_has_nothing_left(cli, finished):
     assert more["rest"]["stages"][-1]["stage"] == "test"
 
 
+def test_a_finished_run_without_epochs_ends_has_nothing_left(cli, done):
+    tested = ("-o", "evaluation.eval_test=true")
+    assert cli(done, "finish", "-q", *tested).code == 0
+    rest = cli(done, "estimate", "--json", *tested).json["rest"]
+    assert rest["stages"] == []
+
+
 def test_a_budget_that_will_not_do_is_a_warning(cli, untrained):
     done = cli(untrained, "estimate", "-o", "budget.step.calls=3", "-o", "budget.run.tokens=10")
     assert done.code == 0

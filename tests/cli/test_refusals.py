@@ -29,7 +29,7 @@ NO_REPOSITORY = "not inside a git repository"
         ("tmp_path", "status", NO_REPOSITORY),
         ("tmp_path", "discover", NO_REPOSITORY),
         ("trained", "eval best initial current", "one skill, or two"),
-        ("trained", "trace nonsense", "No such attempt at task 'nonsense' is recorded"),
+        ("trained", "trace nonsense", "task 'nonsense' is recorded. Recorded are "),
         ("trained", "trace nonsense --attempt 1", "No such attempt at task 'nonsense' is recorded"),
         ("untrained", "trace t", "Nothing is recorded"),
         ("trained", "calibrate -o evaluation.use_gate=false", "evaluation.use_gate is false"),

@@ -355,9 +355,9 @@ def test_it_fits_the_screen(show, width):
 
 @pytest.mark.parametrize(("width", "most"), [(1280, 3_000), (400, 4_400)])
 def test_a_run_of_a_hundred_tasks_is_a_few_screens_high(show, width, most):
-    tasks = {f"selection-{number:03}": (number % 2, 0) for number in range(100)}
+    names = ("long" * 50, *(f"selection-{number:03}" for number in range(1, 100)))
+    tasks = {name: (number % 2, 0) for number, name in enumerate(names)}
     run, measured = plain_run(20), Measurement(hard=0.5, soft=0.5, score=0.5, tasks=tasks)
-    names = tuple(tasks)
     steps = tuple(
         one.model_copy(
             update={
