@@ -1,4 +1,4 @@
-# Needs git, make and Python 3.11 or newer; everything else goes into .venv by itself.
+# Needs git, make and Python 3.11 or newer; everything else is installed into .venv.
 PYTHON ?= python3
 venv := .venv/bin
 
@@ -20,16 +20,16 @@ test: setup node_modules/.package-lock.json ## run all tests, unit and end to en
 	$(venv)/python -m pytest -n auto --dist loadfile --max-worker-restart 1 -m "not cluster"
 	$(venv)/python -m pytest -m cluster tests/integrations
 
-unit: setup ## run the tests that need no repository, server or process, in half a minute
+unit: setup ## run the tests that need no repository, server or process: half a minute
 	$(venv)/python -m pytest -n logical --dist loadfile -m "not integration and not end_to_end and not cluster"
 
-lint: setup node_modules/.package-lock.json ## check style, types, workflows and the image's recipe
+lint: setup node_modules/.package-lock.json ## check style, types, workflows and the Dockerfile
 	$(venv)/python -m ruff check
 	$(venv)/python -m ruff format --check
 	$(venv)/python -m mypy
 	scripts/lint-workflows.sh
 
-format: setup ## put the code into the one format
+format: setup ## format the code
 	$(venv)/python -m ruff check --fix-only
 	$(venv)/python -m ruff format
 
@@ -37,7 +37,7 @@ docs: setup ## build the documentation into site/; broken links and anchors are 
 	$(venv)/python scripts/docs_reference.py --check
 	NO_MKDOCS_2_WARNING=1 $(venv)/mkdocs build --strict
 
-lock: setup ## pin anew, by hash, what the image and the composite action install
+lock: setup ## update the hash-pinned packages that image and composite action install
 	$(venv)/uv pip compile --quiet --universal --python-version 3.13 --generate-hashes --upgrade \
 	  --no-header --no-annotate --extra anthropic --extra azure pyproject.toml -o requirements/run.txt
 	echo hatchling | $(venv)/uv pip compile --quiet --universal --python-version 3.13 \
@@ -48,12 +48,12 @@ lock: setup ## pin anew, by hash, what the image and the composite action instal
 image: ## build the action's image, with or without Docker, and train a step in it
 	scripts/build-image.sh
 
-check: lint test ## all that must hold for a commit
+check: lint test ## run lint and test: what every commit must pass
 
-stats: ## print the package's size: lines, files, functions, imports
+stats: ## print sizes, and imports that point up
 	@$(PYTHON) scripts/stats.py
 
-setup: ## make or renew .venv with what development needs
+setup: ## install or update what development needs, in .venv
 	@$(PYTHON) scripts/bootstrap.py --dev
 
 # An emulator of GitHub for the tests, a linter of workflows. Without npm they are left out.
