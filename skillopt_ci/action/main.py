@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from github.PullRequest import PullRequest
-
 from skillopt_ci.action import git_access
 from skillopt_ci.action.event import Event, Facts, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
@@ -21,13 +19,8 @@ from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.errors import UsageError
 from skillopt_ci.git.process import Git
+from skillopt_ci.github import pull_requests
 from skillopt_ci.github.client import connect, from_environ
-from skillopt_ci.github.pull_requests import (
-    changed_paths,
-    get_pull_request,
-    head_before,
-    is_from_fork,
-)
 from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
 from skillopt_ci.report.comment import marker
@@ -99,16 +92,19 @@ def gather(job: Job, event: Event) -> Facts:
         may = bool(said.request) and _may_write(job, event.actor)
         if not may or not said.on_pull_request or job.client is None:
             return Facts(may)
-        pull = get_pull_request(job.client, said.number)
-        if _of_other_run(job, pull):
+        pull = pull_requests.get_pull_request(job.client, said.number)
+        run, loaded = pull.head.ref.removeprefix("skillopt/"), job.configured
+        ours = loaded is None or pull.head.ref == f"skillopt/{loaded.config.run}"
+        # People's branches may begin like ours.
+        trained = run != pull.head.ref and marker(run, "pull-request") in (pull.body or "")
+        if trained and not ours:
             return Facts(may, of_other_run=True)
-        ours = None if job.configured is None else f"skillopt/{job.configured.config.run}"
-        asked = said.request in ("eval", "apply")
+        asked, then = said.request in ("eval", "apply"), said.created_at
         return Facts(
             may,
-            head_then=head_before(job.client, pull, said.created_at) if asked else None,
+            head_then=pull_requests.head_before(job.client, pull, then) if asked else None,
             into_default=pull.base.ref == pull.base.repo.default_branch,
-            notes_read=ours in (None, pull.head.ref) and not is_from_fork(pull),
+            notes_read=ours and not pull_requests.is_from_fork(pull),
         )
     configured = job.settings.config_file.is_file()
     if event.pull is None or not configured:
@@ -120,8 +116,9 @@ def gather(job: Job, event: Event) -> Facts:
         return Facts(actor_may_write)
     needed = required_variables(loaded.config.model)
     missing = tuple(name for name in needed if not job.environ.get(name))
-    changed = None if job.client is None else changed_paths(job.client, event.pull.number)
-    skill_changed = True
+    changed, skill_changed = None, True
+    if job.client is not None:
+        changed = pull_requests.changed_paths(job.client, event.pull.number)
     if changed is not None:
         skill = (loaded.root / loaded.config.skill).resolve()
         workspace = job.runner.workspace.resolve()
@@ -129,13 +126,6 @@ def gather(job: Job, event: Event) -> Facts:
         skill_changed = inside and skill.relative_to(workspace).as_posix() in changed
     own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
-
-
-def _of_other_run(job: Job, pull: PullRequest) -> bool:
-    run, loaded = pull.head.ref.removeprefix("skillopt/"), job.configured
-    # People's branches may begin like ours.
-    trained = run != pull.head.ref and marker(run, "pull-request") in (pull.body or "")
-    return trained and loaded is not None and run != loaded.config.run
 
 
 def _may_write(job: Job, login: str) -> bool:

@@ -213,7 +213,9 @@ def _command(job: Job, command: Command) -> Outcome:
         announce(job.log, ended.failure, ended.error, job.runner.workspace)
     # What ends a run is no result of `run`.
     always = command in (Command.COMMENT, Command.RUN)
-    if always or (command.trains and (ended.failure or not shown)):
+    # Who was first shows what they did; this clone does not know it.
+    raced = ended.exit_code == ExitCode.LOST_RACE
+    if not raced and (always or (command.trains and (ended.failure or not shown))):
         shown.append(_publish(job, found.title if ended.failure else ""))
     last, folded = shown[-1] if shown else Outcome(), fold(ended.results)
     outputs = replace(

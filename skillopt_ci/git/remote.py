@@ -49,6 +49,11 @@ class _Cause(NamedTuple):
 #: The server rejected individual refs.
 _DECISIONS: tuple[_Cause, ...] = (
     _Cause(
+        r"verified signatures",
+        "a ruleset asks for signed commits",
+        "Have GitHub make and sign them: `git: {commits: api}` in the configuration.",
+    ),
+    _Cause(
         r"GH006|GH013|protected branch|rule violations|deletion prohibited",
         "a branch protection or ruleset forbids it",
         "Let skillopt-ci push to `skillopt/**` and `skillopt-candidate/**` (create, update and "
@@ -163,8 +168,15 @@ def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
             break
         sleep(seconds)
         result = git.attempt(*command)
-    if result.status != 0:
+    if result.status != 0 and not _arrived(git, remote, moves):
         raise push_error(remote, result)
+
+
+def _arrived(git: Git, remote: str, moves: Sequence[Move]) -> bool:
+    """Whether the push was carried out: its answer may be lost, and curl sends it again then."""
+    listed = _listed(git, remote, *(move.ref for move in moves))
+    there = {name: oid for oid, name in (line.split("\t") for line in listed.text.splitlines())}
+    return listed.status == 0 and all(there.get(move.ref) == move.new for move in moves)
 
 
 def push_error(remote: str, result: Result) -> SkilloptError:

@@ -144,6 +144,21 @@ def test_a_budget_is_inconclusive_and_no_failure(job, desk, log):
     assert "::warning title=Inconclusive%3A a budget was reached::" in log.getvalue()
 
 
+def test_who_lost_a_race_shows_nothing_of_what_they_do_not_know(job, desk, tmp_path_factory):
+    bare = tmp_path_factory.mktemp("origin")
+    git, hook = Git(job.folder), bare / "hooks" / "pre-receive"
+    git.run("clone", "--quiet", "--bare", ".", str(bare))
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(
+        "#!/bin/sh\nenv -u GIT_QUARANTINE_PATH git update-ref refs/heads/skillopt/quickstart main"
+    )
+    hook.chmod(0o755)
+    git.run("remote", "add", "origin", str(bare))
+    outcome = perform(job, Perform(Command.STEP))
+    assert (outcome.outputs.result, outcome.exit_code) == ("superseded", 0)
+    assert desk.published == []
+
+
 def test_a_mistake_fails_the_job_where_it_is(job, log):
     (job.folder / "tasks" / "train.jsonl").write_text("{\n", encoding="utf-8")
     outcome = perform(job, Perform(Command.CHECK))

@@ -22,6 +22,11 @@ GITHUB = (
             "echo 'sign the CLA' >&2; exit 1",
             "hook on the server[\\s\\S]*sign the CLA",
         ),
+        (
+            "update",
+            f"echo '- Commits must have verified signatures.' >&2; {GITHUB}",
+            "ruleset asks for signed commits",
+        ),
         ("update", "echo 'not you' >&2; exit 1", "hook on the server[\\s\\S]*not you"),
         ("reference-transaction", '[ "$1" != prepared ]', "reference-transaction hook, here or on"),
     ],
@@ -69,6 +74,18 @@ def test_push_that_meets_another_one_lost_a_race(bench, here, origin, other):
     bench.hook(origin, "pre-receive", f"env -u GIT_QUARANTINE_PATH git {MEANWHILE[other]}")
     with pytest.raises(LostRace, match="moved this run's branches"):
         ledger.advance(None, commit, commit)
+
+
+def test_push_that_was_carried_out_already_is_done(bench, here, origin):
+    ledger = bench.open(here)
+    commit = bench.step(ledger, "one\n")
+    ledger.push_candidate(commit)
+    # as after a lost answer, when curl sends the push again
+    git = "env -u GIT_QUARANTINE_PATH git update-ref"
+    moves = f"{git} refs/heads/skillopt/demo {commit}; {git} -d refs/heads/skillopt-candidate/demo"
+    bench.hook(origin, "pre-receive", moves)
+    ledger.advance(None, commit, commit)
+    assert bench.ref(here, "refs/heads/skillopt") == commit
 
 
 @pytest.fixture
