@@ -159,8 +159,9 @@ class Cell:
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """The command and environment that start ``arguments``.
 
-        ``needs`` is a program (by default the first argument) and paths that must be readable;
-        ``keeps_home`` shows the user's home, for programs that keep their login there.
+        They are killed if this process, or the thread that starts them, ends. ``needs`` is a
+        program (by default the first argument) and paths that must be readable; ``keeps_home``
+        shows the user's home, for programs that keep their login there.
         """
         if self.confinement.kind == "none":
             return tuple(arguments), dict(environ)
@@ -169,7 +170,8 @@ class Cell:
             home = {} if kept else {"HOME": str(self.folder)}
             number = str(self.user)
             who = ("--reuid", number, "--regid", number, "--clear-groups", "--no-new-privs")
-            become = ("setpriv", *who, "--inh-caps=-all", "--bounding-set=-all", "--")
+            dying = ("--pdeathsig", "KILL")
+            become = ("setpriv", *who, "--inh-caps=-all", "--bounding-set=-all", *dying, "--")
             return (*become, *arguments), {**environ, **home}
         view = self.confinement.view(
             self.folder, environ, needs or arguments[:1], keeps_home=keeps_home
@@ -235,7 +237,7 @@ class Confinement:
         for path in sorted(layers, key=lambda one: len(one.parts)):
             words += [*layers[path], str(path)]
         user = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "1000", "--gid")
-        return (self.bwrap, *user, "1000", "--cap-drop", "ALL", *words)
+        return (self.bwrap, "--die-with-parent", *user, "1000", "--cap-drop", "ALL", *words)
 
     def _readable(self, environ: Mapping[str, str]) -> Iterator[Path]:
         yield self.root

@@ -1,11 +1,14 @@
 import asyncio
+import os
 import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
+from computer_kinds import eventually, processes_with
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,6 +69,38 @@ def test_a_tree_is_killed_though_an_interrupt_comes_between(monkeypatch):
 def test_a_program_over_its_time_is_killed(tmp_path):
     with pytest.raises(TimeoutError):
         run(tmp_path, "import time; time.sleep(60)", timeout=0.2)
+
+
+RUN_ON = """\
+import asyncio, os
+from pathlib import Path
+from skillopt_ci.confinement import confine, current
+from skillopt_ci.program import run_program
+
+here = Path.cwd()
+confine(here, dict(os.environ))
+print(current().kind, flush=True)
+words = ["/bin/sh", "-c", f": > begun; while :; do sleep 1; done; : {os.environ['MARKER']}"]
+asyncio.run(
+    run_program(
+        words, stdin=b"", work=here, cwd=here, environ=dict(os.environ), timeout=600, output_bytes=9
+    )
+)
+"""
+
+
+@pytest.mark.integration
+def test_a_confined_program_ends_with_the_process_that_started_it(tmp_path):
+    marker = uuid.uuid4().hex
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MARKER": marker}
+    words = [sys.executable, "-c", RUN_ON]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environ, cwd=tmp_path) as running:
+        assert running.stdout is not None
+        confined = running.stdout.readline().decode().strip()
+        begun = eventually((tmp_path / "begun").exists)
+        running.kill()
+    assert begun
+    assert confined == "none" or eventually(lambda: not processes_with(marker))
 
 
 CHUNKS = st.lists(st.binary(max_size=40), max_size=30)
