@@ -100,7 +100,10 @@ class ProgressDisplay:
                 case StepStarted():
                     self._step = event
                     if not self._live:
-                        self._line("·", "step", _step_text(event))
+                        last = f", the last step {harmless_line(event.last)}" if event.last else ""
+                        score = f"{rounded(event.score)} on {plural(event.tasks, 'task')}"
+                        place = f"{event.step} of {event.total}, epoch {event.epoch}"
+                        self._line("·", "step", f"{place}: the skill scores {score}{last}")
                 case CallPaid(tokens=tokens, cost_usd=cost):
                     unknown = self._cost is None or cost is None
                     self._cost = None if unknown else (self._cost or 0.0) + (cost or 0.0)
@@ -187,14 +190,6 @@ class ProgressDisplay:
 
 def verdict_style(verdict: str) -> str:
     return "green" if verdict.startswith("merged") else "yellow"
-
-
-def _step_text(step: StepStarted) -> str:
-    last = f", the last step {harmless_line(step.last)}" if step.last else ""
-    return (
-        f"{step.step} of {step.total}, epoch {step.epoch}: the skill scores {rounded(step.score)} "
-        f"on {plural(step.tasks, 'task')}{last}"
-    )
 
 
 _NAME = Column(width=_NAME_WIDTH, no_wrap=True)

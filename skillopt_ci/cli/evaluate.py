@@ -78,20 +78,18 @@ def eval_command(
         named = [find_skill(run, word, settings.cwd) for word in words]
         result = asyncio.run(evaluate(run, named, split, NO_SKILL if baseline else None))
     if settings.json:
-        print_json(evaluation_json(result))
+        none, worth = result.baseline, _difference_json(result.worth)
+        print_json(
+            {
+                **pick(result, "split simulated"),
+                "skills": [_skill_json(one) for one in result.skills],
+                "difference": _difference_json(result.difference),
+                **({} if none is None else {"baseline": _skill_json(none), "worth": worth}),
+                **pick(result.usage, "calls tokens cost_usd"),
+            }
+        )
     else:
         print_evaluation(result, settings)
-
-
-def evaluation_json(result: Evaluation) -> dict[str, object]:
-    none, worth = result.baseline, _difference_json(result.worth)
-    return {
-        **pick(result, "split simulated"),
-        "skills": [_skill_json(one) for one in result.skills],
-        "difference": _difference_json(result.difference),
-        **({} if none is None else {"baseline": _skill_json(none), "worth": worth}),
-        **pick(result.usage, "calls tokens cost_usd"),
-    }
 
 
 def _skill_json(one: Evaluated) -> dict[str, object]:

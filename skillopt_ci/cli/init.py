@@ -115,7 +115,14 @@ def init_command(
             raise UsageError("--pages publishes the report of one run", hint=", ".join(runs))
         models = [load(config, run=name).config.model for name in runs]
         keys = sorted({key for one in models for key in required_variables(one)})
-        workflow = _workflow(place, config, keys, runs if len(runs) > 1 else (), pages=pages)
+        folder = PurePosixPath(config.parent.resolve().relative_to(place))
+        workflow = workflow_file(
+            folder / config.name,
+            branch=Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text or "main",
+            keys=keys,
+            runs=runs if len(runs) > 1 else (),
+            pages=pages,
+        )
         written += write_new(place, workflow)
         files |= workflow
     steps = _next_steps(settings, choices, repository, github=github)
@@ -153,15 +160,6 @@ def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
             f"{config.name} exists, and `init` never changes a file.",
             hint=f"Give another run its own file: {_ANOTHER}\nOr list it under `runs:`.",
         )
-
-
-def _workflow(
-    place: Path, config: Path, keys: list[str], runs: Sequence[str], *, pages: bool
-) -> dict[str, str]:
-    folder = PurePosixPath(config.parent.resolve().relative_to(place))
-    branch = Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text
-    branch = branch or "main"
-    return workflow_file(folder / config.name, branch=branch, keys=keys, runs=runs, pages=pages)
 
 
 def run_name(text: str) -> str:

@@ -315,7 +315,8 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
         for alone, decision in enumerate(verdicts):
             if decision is None or decision.measurement is None:
                 continue
-            notes = bool(alone) or (isinstance(record, StepRecord) and _only_notes(record))
+            proposed = record.proposal.notes if isinstance(record, StepRecord) else None
+            notes = bool(alone) or (proposed is not None and proposed.alone)
             name = f"end of epoch {number}" if ends else f"step {number}"
             outcome = "the commits are gone"
             if before and after and after.basis:
@@ -344,10 +345,6 @@ def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, str, 
         same = (action, e_value) == (record.action, record.e_value)
         outcome = "the same" if same else f"differs: {action}, e-value {e_value:g}"
         yield f"confirmation {test}", record.action, str(len(record.pairs)), outcome
-
-
-def _only_notes(record: StepRecord) -> bool:
-    return record.proposal.notes is not None and record.proposal.notes.alone
 
 
 def _evaluation_of(

@@ -39,22 +39,20 @@ def keep_check(client: Client, wanted: WantedCheck) -> Change:
     else:
         there = run.output.annotations_count or 0
     batches = [notes[start : start + _BATCH] for start in range(there, len(notes), _BATCH)]
-    if not batches and not _agrees(run, _fields(client, wanted)):
+    fields = _fields(client, wanted)
+    output = fields["output"]
+    agrees = (
+        run.conclusion == fields.get("conclusion")
+        and run.output.title == output["title"]
+        and same_text(run.output.summary, output["summary"])
+    )
+    if not batches and not agrees:
         batches = [()]
     for batch in batches:
         with asking(f"update the check {wanted.name}", "checks: write"):
             run.edit(**_fields(client, wanted, batch))
         change = change if change == Change.CREATED else Change.UPDATED
     return change
-
-
-def _agrees(run: CheckRun, fields: dict[str, Any]) -> bool:
-    output = fields["output"]
-    return (
-        run.conclusion == fields.get("conclusion")
-        and run.output.title == output["title"]
-        and same_text(run.output.summary, output["summary"])
-    )
 
 
 def _fields(

@@ -63,6 +63,9 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     columns = tuple(_columns(evidence, views))
     drawn, shown = outcome_map(columns), viewer(run, evidence.attempts, evidence.count)
     found = tuple(passages([version.text for version in evidence.versions]))
+    script = (resources.files("skillopt_ci.report") / "templates" / "page.js").read_bytes()
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    ours = "'self'" if live else "'none'"
     return _template().render(
         run=run,
         results=tuple(_results(run, edited=evidence.edited)),
@@ -81,7 +84,8 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
         sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
         stages=_choices((one.attempt.stage, one.what) for one in shown.shown),
         data=_data(drawn, shown),
-        policy=_policy(live=live),
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        f"img-src data:; connect-src {ours}; base-uri 'none'; form-action 'none'",
         live=live,
         version=__version__,
     )
@@ -191,17 +195,6 @@ def _template() -> Template:
     told = (say.failures, say.edit_evidence, say.edit_fate, say.effect_text, say.gist, effect_kind)
     environment.filters.update({one.__name__: one for one in (*shown, *told)})
     return environment.get_template("page.html")
-
-
-def _policy(*, live: bool) -> str:
-    script = (resources.files("skillopt_ci.report") / "templates" / "page.js").read_bytes()
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
-    ours = "'self'" if live else "'none'"
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
-        f"img-src data:; connect-src {ours}; base-uri 'none'; "
-        "form-action 'none'"
-    )
 
 
 def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

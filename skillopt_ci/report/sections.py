@@ -51,14 +51,6 @@ def icon(entry: HistoryEntry) -> str:
 
 def event_body(view: EventView, links: Links) -> str:
     record, why = view.record, "\n\n".join(view.reasoning)
-    return md.join(
-        _fact_table(view, links),
-        f"**Why**\n\n{md.quote(why)}" if why else "",
-        *(_step_parts(record, links) if isinstance(record, StepRecord) else _epoch_parts(record)),
-    )
-
-
-def _fact_table(view: EventView, links: Links) -> str:
     used = (view.used,) if view.record.usage.calls else ()
     rows, place = fact_cells((*view.gate, *view.work, *used)), view.place
     named = (
@@ -67,7 +59,11 @@ def _fact_table(view: EventView, links: Links) -> str:
     )
     if where := ", ".join(f"{name} {links.commit(sha)}" for name, sha in named if sha):
         rows.append(("commits", where))
-    return md.table(("", view.heading), rows)
+    return md.join(
+        md.table(("", view.heading), rows),
+        f"**Why**\n\n{md.quote(why)}" if why else "",
+        *(_step_parts(record, links) if isinstance(record, StepRecord) else _epoch_parts(record)),
+    )
 
 
 def fact_cells(facts: Iterable[Fact]) -> list[tuple[str, str]]:

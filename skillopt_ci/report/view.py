@@ -253,19 +253,12 @@ class RunView:
 
         If an unchanged skill was measured again, then tasks, scorers or the model had changed.
         """
-        pairs = enumerate(pairwise(self.history), start=1)
-        return max(
-            (
-                index
-                for index, (before, entry) in pairs
-                if entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256
-            ),
-            default=0,
-        )
-
-    @property
-    def _told_from(self) -> int:
-        return max(self._rescaled_at, self.base_events - 1)
+        again = [
+            index
+            for index, (before, entry) in enumerate(pairwise(self.history), start=1)
+            if entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256
+        ]
+        return max(again, default=0)
 
     @property
     def start(self) -> HistoryEntry | None:
@@ -274,15 +267,13 @@ class RunView:
     @property
     def origin(self) -> HistoryEntry | None:
         """The event that measured base's skill, or the one that training started with."""
-        return next(
-            (
-                entry
-                for entry in reversed(self.history[: self._told_from + 1])
-                if entry.score_after is not None
-                and (entry.kind in ("start", "measure") or entry.stays)
-            ),
-            None,
-        )
+        last = max(self._rescaled_at, self.base_events - 1)
+        for entry in reversed(self.history[: last + 1]):
+            if entry.score_after is not None and (
+                entry.kind in ("start", "measure") or entry.stays
+            ):
+                return entry
+        return None
 
     @property
     def first_score(self) -> float:

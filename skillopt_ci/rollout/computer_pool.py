@@ -51,22 +51,19 @@ class ComputerPool:
             async with _within(seconds, task):
                 computer = await opened.enter_async_context(self.open(task))
             async with _within(seconds, task):
-                await self._set_up(computer, task, seconds)
+                common = () if self.common is None else self.common.files
+                own = () if task.computer is None else task.computer.files
+                try:
+                    for file in {file.name: file for file in (*common, *own)}.values():
+                        await computer.write(file.name, file.content.encode())
+                except FileRefused as error:
+                    raise ComputerFailure(f"The files of task {task.id!r}: {error}") from error
+                for number, command in enumerate(self.block(task).setup, start=1):
+                    result = await computer.run(command, timeout=seconds)
+                    if result.exit_code or result.timed_out:
+                        how = how_it_ended(result, seconds)
+                        raise ComputerFailure(f"Set-up command {number} of task {task.id!r} {how}")
             yield computer
-
-    async def _set_up(self, computer: Computer, task: Task, seconds: float) -> None:
-        common = () if self.common is None else self.common.files
-        own = () if task.computer is None else task.computer.files
-        try:
-            for file in {file.name: file for file in (*common, *own)}.values():
-                await computer.write(file.name, file.content.encode())
-        except FileRefused as error:
-            raise ComputerFailure(f"The files of task {task.id!r}: {error}") from error
-        for number, command in enumerate(self.block(task).setup, start=1):
-            result = await computer.run(command, timeout=seconds)
-            if result.exit_code or result.timed_out:
-                how = how_it_ended(result, seconds)
-                raise ComputerFailure(f"Set-up command {number} of task {task.id!r} {how}")
 
 
 def how_it_ended(result: CommandResult, seconds: float) -> str:

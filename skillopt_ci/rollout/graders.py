@@ -204,7 +204,13 @@ class ComputerGrader:
             except FileRefused as error:
                 said = last_words(result.stderr.strip() or result.stdout)
                 raise GraderBroke(f"there is no test report {report.file}: {said}") from error
-            return _tests_verdict(content, response)
+            passed, failed = read_report(content)
+            if not passed and not failed:
+                return verdict(False, "the test report has no tests", response)
+            total = passed + len(failed)
+            names = one_line(f"; failed: {', '.join(failed)}") if failed else ""
+            reason = f"{passed} of {total} tests passed{names}"
+            return verdict(not failed, reason, response, soft=passed / total)
         hard_at = None if self.spec.score == "exit" else self.spec.hard_at
         streams = (result.stdout, result.stderr)
         return program_verdict("the grading command", result.exit_code, streams, response, hard_at)
@@ -220,16 +226,6 @@ def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]
             yield file.relative_to(folder).as_posix(), file.read_bytes()
     except OSError as error:
         raise GraderError(f"the grader's files cannot be read: {error}") from error
-
-
-def _tests_verdict(report: bytes, response: str) -> Score:
-    passed, failed = read_report(report)
-    if not passed and not failed:
-        return verdict(False, "the test report has no tests", response)
-    total = passed + len(failed)
-    names = one_line(f"; failed: {', '.join(failed)}") if failed else ""
-    reason = f"{passed} of {total} tests passed{names}"
-    return verdict(not failed, reason, response, soft=passed / total)
 
 
 def read_report(content: bytes) -> tuple[int, list[str]]:
