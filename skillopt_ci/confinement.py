@@ -101,7 +101,15 @@ def withhold(names: Iterable[str]) -> None:
     gone = {name: os.environ.pop(name) for name in names if name in os.environ}
     _withheld.update(gone)
     if gone and sys.platform == "linux":
-        _wipe(set(gone))
+        # Overwrite them in the initial environment too, which /proc/PID/environ shows.
+        words = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        start, end = int(words[_ENVIRON_START]), int(words[_ENVIRON_END])
+        place = start
+        for entry in ctypes.string_at(start, end - start).split(b"\0"):
+            name, equals, value = entry.partition(b"=")
+            if equals and os.fsdecode(name) in gone:
+                ctypes.memset(place + len(name) + 1, 0, len(value))
+            place += len(entry) + 1
 
 
 def keep_back(variables: Mapping[str, str]) -> None:
@@ -126,18 +134,6 @@ def git_credentials(command: str) -> dict[str, str]:
     """Withheld variables that git needs for ``command``: all if it contacts a server."""
     asks = command in ("clone", "fetch", "ls-remote", "pull", "push")
     return {name: value for name, value in _withheld.items() if asks or name.startswith("GIT_")}
-
-
-def _wipe(names: set[str]) -> None:
-    """Overwrite variables in the initial environment, which /proc/PID/environ shows."""
-    words = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start, end = int(words[_ENVIRON_START]), int(words[_ENVIRON_END])
-    place = start
-    for entry in ctypes.string_at(start, end - start).split(b"\0"):
-        name, equals, value = entry.partition(b"=")
-        if equals and os.fsdecode(name) in names:
-            ctypes.memset(place + len(name) + 1, 0, len(value))
-        place += len(entry) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,23 +147,19 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
                 if block.get("type") == "tool_result":
                     told.result(block.text("tool_use_id"), block.words("content", "\n"))
         case "result":
-            _claude_code_result(told, event)
-
-
-def _claude_code_result(told: AgentTranscript, event: JsonObject) -> None:
-    subtype, said = event.text("subtype"), event.text("result")
-    told.limit = _LIMITS.get(subtype)
-    turns, cost = event.number("num_turns"), event.money("total_cost_usd")
-    told.usage = replace(_claude_code_usage(event), calls=turns, cost_usd=cost)
-    failed = event.get("is_error") is True or subtype.startswith("error")
-    if failed and told.limit is None:
-        reasons = event.get("errors")
-        listed = "; ".join(map(as_text, reasons)) if isinstance(reasons, list) else ""
-        status = event.number("api_error_status")
-        told.error = said or listed or subtype
-        told.error += f" (HTTP status {status})" if status else ""
-    elif said:
-        told.response = said
+            subtype, said = event.text("subtype"), event.text("result")
+            told.limit = _LIMITS.get(subtype)
+            turns, cost = event.number("num_turns"), event.money("total_cost_usd")
+            told.usage = replace(_claude_code_usage(event), calls=turns, cost_usd=cost)
+            failed = event.get("is_error") is True or subtype.startswith("error")
+            if failed and told.limit is None:
+                reasons = event.get("errors")
+                listed = "; ".join(map(as_text, reasons)) if isinstance(reasons, list) else ""
+                status = event.number("api_error_status")
+                told.error = said or listed or subtype
+                told.error += f" (HTTP status {status})" if status else ""
+            elif said:
+                told.response = said
 
 
 def _claude_code_usage(event: JsonObject) -> Usage:
@@ -251,7 +247,17 @@ def _cursor(told: AgentTranscript, event: JsonObject) -> None:
             for block in event.at("message").each("content"):
                 told.say(block.text("text"))
         case "tool_call":
-            _cursor_tool_call(told, event)
+            key, called = event.text("call_id"), event.at("tool_call")
+            # The key whose value is an object names the tool: readToolCall, shellToolCall, …
+            name = next((name for name, value in called.items() if isinstance(value, dict)), "tool")
+            about = called.at(name)
+            if event.get("subtype") == "started":
+                named = about.text("name") or name.removesuffix("ToolCall")
+                told.call(key, named, about.get("args") or about.get("arguments") or {})
+            elif event.get("subtype") == "completed":
+                success = about.at("result", "success")
+                output = success.get("content") or about.get("result")
+                told.result(key, as_text(output), success.get("exitCode"))
         case "result":
             said = event.text("result")
             if event.get("is_error") is True:
@@ -263,20 +269,6 @@ def _cursor(told: AgentTranscript, event: JsonObject) -> None:
                 cached = "cacheReadTokens"
                 prompt = ("inputTokens", "cacheWriteTokens", cached)
                 told.usage = _usage(counts, *prompt, completion="outputTokens", cached=cached)
-
-
-def _cursor_tool_call(told: AgentTranscript, event: JsonObject) -> None:
-    key, called = event.text("call_id"), event.at("tool_call")
-    # The key whose value is an object names the tool: readToolCall, shellToolCall, …
-    name = next((name for name, value in called.items() if isinstance(value, dict)), "tool")
-    about = called.at(name)
-    if event.get("subtype") == "started":
-        named = about.text("name") or name.removesuffix("ToolCall")
-        told.call(key, named, about.get("args") or about.get("arguments") or {})
-    elif event.get("subtype") == "completed":
-        success = about.at("result", "success")
-        output = success.get("content") or about.get("result")
-        told.result(key, as_text(output), success.get("exitCode"))
 
 
 def _gemini(told: AgentTranscript, event: JsonObject) -> None:

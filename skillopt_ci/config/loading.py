@@ -97,7 +97,8 @@ def runs_of(tree: Node) -> dict[str, Node]:
     names, skills = dict[str, str](), dict[str, str]()
     for entry in listed.value:
         name, run = _name(entry), merge(common, entry)
-        skill = _skill(run)
+        value = plain(run.entries["skill"]) if "skill" in run.entries else ""
+        skill = os.path.normpath(str(value)).removesuffix("/SKILL.md") if value else ""
         if not name:
             problems.append(Problem(entry.mark, RUNS, "each run of the list needs its `run:`"))
         elif (other := names.get(name.casefold())) is not None:
@@ -131,12 +132,6 @@ def choose_run(tree: Node, name: str | None) -> Node:
 def _name(tree: Node) -> str:
     value = plain(tree.entries["run"]) if "run" in tree.entries else None
     return "" if value is None else str(value)
-
-
-def _skill(run: Node) -> str:
-    value = plain(run.entries["skill"]) if "skill" in run.entries else ""
-    named = os.path.normpath(str(value)) if value else ""
-    return named.removesuffix("/SKILL.md")
 
 
 def parse_override(text: str) -> Node:

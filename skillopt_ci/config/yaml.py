@@ -239,20 +239,17 @@ class _Composer:
     def _entries(self, raw: yaml.MappingNode) -> Iterator[tuple[str, Node]]:
         if id(raw) not in self._flattened:
             self._flattened.add(id(raw))
-            self._refuse_duplicates(raw)
+            lines: dict[str, int] = {}
+            for key, _ in raw.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise self._error(key, "a key must be text")
+                if key.value in lines:
+                    first = lines[key.value]
+                    raise self._error(key, f"the key {key.value!r} stands already in line {first}")
+                lines[key.value] = key.start_mark.line + 1
             self._loader.flatten_mapping(raw)
         for key, value in raw.value:
             yield key.value, self.node(value, self._mark(key))
-
-    def _refuse_duplicates(self, raw: yaml.MappingNode) -> None:
-        lines: dict[str, int] = {}
-        for key, _ in raw.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise self._error(key, "a key must be text")
-            if key.value in lines:
-                first = lines[key.value]
-                raise self._error(key, f"the key {key.value!r} stands already in line {first}")
-            lines[key.value] = key.start_mark.line + 1
 
     def _mark(self, raw: yaml.Node) -> Mark:
         if self._origin.file is None:

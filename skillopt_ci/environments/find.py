@@ -33,15 +33,6 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
     if name in BUILT_IN:
         factory: Factory = pkgutil.resolve_name(BUILT_IN[name])
         return factory(options, root, environ)
-    kind = _class_of(name, root)
-    if inspect.isabstract(kind):
-        lacking = ", ".join(sorted(kind.__abstractmethods__))
-        raise UsageError(f"environment: {name} does not define {lacking}")
-    with user_errors(f"environment: {name} cannot be built:"):
-        return kind(options, root)
-
-
-def _class_of(name: str, root: Path) -> type[Environment]:
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name in offered:
         with user_errors(f"environment: {name} cannot be imported:"):
@@ -61,7 +52,11 @@ def _class_of(name: str, root: Path) -> type[Environment]:
         raise UsageError(
             f"environment: {name} is no subclass of skillopt_ci.rollout.environment.Environment"
         )
-    return found
+    if inspect.isabstract(found):
+        lacking = ", ".join(sorted(found.__abstractmethods__))
+        raise UsageError(f"environment: {name} does not define {lacking}")
+    with user_errors(f"environment: {name} cannot be built:"):
+        return found(options, root)
 
 
 def _is_environment(value: object) -> TypeGuard[type[Environment]]:

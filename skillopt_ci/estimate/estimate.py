@@ -19,7 +19,7 @@ from skillopt_ci.estimate.calls import (
 )
 from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
-from skillopt_ci.model.types import Account, Accounts, Usage
+from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import cost_text, plural
@@ -175,7 +175,12 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
 
 def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
     state, tasks = checkout.state, (*run.splits.train, *run.selection)
-    measured = measured_sizes({} if state is None else state.accounts)
+    total: dict[Account, Usage] = {}
+    for account, usage in ({} if state is None else state.accounts).items():
+        # The parts of the final test count as one stage.
+        known = Account(account.role, account.stage.partition(" ")[0])
+        total[known] = total.get(known, Usage()) + usage
+    measured = {account: _mean_call(usage) for account, usage in total.items() if usage.calls}
     return {**sizes_by_texts(run.config, run.prompts, checkout.skill, tasks), **measured}
 
 
@@ -202,15 +207,6 @@ def _rubrics(spec: object) -> int:
             return sum(map(_rubrics, spec.of))
         case _:
             return 0
-
-
-def measured_sizes(accounts: Accounts) -> dict[Account, CallSize]:
-    """Mean sizes of the calls so far; the parts of the final test count as one stage."""
-    total: dict[Account, Usage] = {}
-    for account, usage in accounts.items():
-        known = Account(account.role, account.stage.partition(" ")[0])
-        total[known] = total.get(known, Usage()) + usage
-    return {account: _mean_call(usage) for account, usage in total.items() if usage.calls}
 
 
 def _mean_call(usage: Usage) -> CallSize:
