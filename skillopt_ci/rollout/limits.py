@@ -167,10 +167,10 @@ async def run_solver(
                 if (score := await place.grade_now()) is not None:
                     told(so_far.add(StepGraded(score)))
 
+    token = _TRACKER.set(tracker)
     try:
         async with working_time(None if limits is None else limits.rollout_seconds):
-            with tracker.applied():
-                found = await _followed(solver.solve(task, skill, place), take, so_far)
+            found = await _followed(solver.solve(task, skill, place), take, so_far)
         # fill gaps in the result from the steps
         known = so_far.attempt(limit=found.limit)
         usage = tracker.usage if known.usage == Usage() else known.usage
@@ -187,6 +187,8 @@ async def run_solver(
             attempt = replace(attempt, messages=task.messages)
     except AgentError as error:
         attempt = so_far.attempt(ending="agent_error", reason=str(error))
+    finally:
+        _TRACKER.reset(token)
     return replace(attempt, progress=tuple(so_far.progress))
 
 

@@ -121,16 +121,15 @@ class _Merger(Generic[Item]):
             tokens=self.mode.reply_tokens,
         )
         chat.observer(StageAdvanced("aggregate", what))
-        return None if isinstance(reply, Lost) else _attributed(reply, edits)
-
-
-def _attributed(merged: Patch[Item], edits: Iterable[Item]) -> Patch[Item]:
-    bare = partial(replace, source_type="failure", support_count=1, merge_level=0, note_ids=())
-    notes = {bare(edit): edit.note_ids for edit in edits}
-    found = (
-        replace(edit, note_ids=edit.note_ids or notes.get(bare(edit), ())) for edit in merged.edits
-    )
-    return Patch(tuple(found), merged.reasoning)
+        if isinstance(reply, Lost):
+            return None
+        # an edit that was only passed on keeps the notes that it follows
+        bare = partial(replace, source_type="failure", support_count=1, merge_level=0, note_ids=())
+        notes = {bare(edit): edit.note_ids for edit in edits}
+        found = (
+            replace(one, note_ids=one.note_ids or notes.get(bare(one), ())) for one in reply.edits
+        )
+        return Patch(tuple(found), reply.reasoning)
 
 
 def _all_edits(patches: Iterable[Patch[Item]]) -> tuple[Item, ...]:

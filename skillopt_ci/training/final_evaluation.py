@@ -66,24 +66,12 @@ async def _test(
     return {**known, **dict(zip(todo, measured, strict=True))}
 
 
-def final_skill(
-    sha256: str,
-    step: int,
-    origin: str,
-    score: float | None,
-    tests: Mapping[str, Measurement],
-    tasks: Sequence[Task],
-) -> FinalSkill:
-    skill = FinalSkill(sha256=sha256, step=step, origin=origin, score=score)
-    if (test := tests.get(sha256)) is None:
+def with_test(skill: FinalSkill, test: Measurement | None, tasks: Sequence[Task]) -> FinalSkill:
+    if test is None:
         return skill
     interval = wilson(test.hard, test.n)
-    tested = {
-        "test": test,
-        "interval": (interval.low, interval.high),
-        "by_type": by_type(tasks, test),
-    }
-    return skill.model_copy(update=tested)
+    tested = {"interval": (interval.low, interval.high), "by_type": by_type(tasks, test)}
+    return skill.model_copy(update={"test": test, **tested})
 
 
 def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, TypeScore]:
@@ -226,14 +214,16 @@ def _summary(
     tests: Mapping[str, Measurement],
 ) -> Summary:
     history = (*checkout.history, entry)
-    skills = (
-        (initial_sha256, 0, "initial", history[0].score_after),
+    skills = [
+        FinalSkill(sha256=initial_sha256, step=0, origin="initial", score=history[0].score_after),
         *(
-            (one.sha256, one.step, one.origin, one.measurement.score)
+            FinalSkill(
+                sha256=one.sha256, step=one.step, origin=one.origin, score=one.measurement.score
+            )
             for one in (state.best, state.current)
         ),
-    )
-    initial, best, last = (final_skill(*facts, tests, run.test) for facts in skills)
+    ]
+    initial, best, last = (with_test(one, tests.get(one.sha256), run.test) for one in skills)
     return Summary(
         run=state.run,
         skill=state.skill,

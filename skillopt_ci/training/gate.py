@@ -79,35 +79,29 @@ def sequential_test(setup: Setup, known: TaskScores) -> Test:
     candidate: TaskScores = {}
     asked: tuple[str, ...] = ()
     attempts = 0
+
+    def sure(number: int, candidate: TaskScores, found: TaskScores) -> tuple[Ask, ...]:
+        """The looks after ``number`` that will be needed whatever the earlier ones show."""
+        seen = {**known, **found}
+        asks: list[Ask] = []
+        for after, (look, following) in enumerate(pairwise(looks[number:]), start=number + 1):
+            candidate = {**candidate, **{task: seen.get(task, (0.0, 0.0)) for task in look}}
+            if setup.stop and _out_of_reach(setup, candidate, looks[after:]):
+                break
+            if tasks := tuple(task for task in following if task not in known):
+                asks.append(Ask(tasks))
+        return tuple(asks)
+
     for number, look in enumerate(looks):
         candidate = {**candidate, **{task: known[task] for task in look if task in known}}
         asked += look
         if tasks := tuple(task for task in look if task not in known):
-            scores = yield Ask(tasks, partial(_sure, setup, known, candidate, looks[number:]))
+            scores = yield Ask(tasks, partial(sure, number, candidate))
             candidate = {**candidate, **scores}
             attempts += len(tasks)
         if setup.stop and _out_of_reach(setup, candidate, looks[number + 1 :]):
             return Outcome("certain", candidate, asked, attempts)
     return Outcome("measured", candidate, asked, attempts)
-
-
-def _sure(
-    setup: Setup,
-    known: TaskScores,
-    candidate: TaskScores,
-    looks: Sequence[Sequence[str]],
-    found: TaskScores,
-) -> tuple[Ask, ...]:
-    """The later looks that will be needed whatever the earlier ones show."""
-    seen = {**known, **found}
-    asks: list[Ask] = []
-    for number, (look, following) in enumerate(pairwise(looks), start=1):
-        candidate = {**candidate, **{task: seen.get(task, (0.0, 0.0)) for task in look}}
-        if setup.stop and _out_of_reach(setup, candidate, looks[number:]):
-            break
-        if tasks := tuple(task for task in following if task not in known):
-            asks.append(Ask(tasks))
-    return tuple(asks)
 
 
 def _out_of_reach(setup: Setup, candidate: TaskScores, looks: Sequence[Sequence[str]]) -> bool:

@@ -50,7 +50,9 @@ class Dealer:
         self._count: Counter[Source] = Counter()
 
     def deal(self, rollout: Rollout) -> Iterator[Minibatch]:
-        if (source := self._source(rollout)) is None:
+        source: Source = "failure" if rollout.failed else "success"
+        unread = source == "success" and (not rollout.succeeded or self._gradient.failure_only)
+        if unread or not rollout.messages:
             return
         # its approximate length in a prompt, which shows the system prompt only once
         said = sum(len(one.content) for one in rollout.messages if one.role != "system")
@@ -65,13 +67,6 @@ class Dealer:
     def rest(self) -> Iterator[Minibatch]:
         for source in self._open:
             yield from self._closed(source)
-
-    def _source(self, rollout: Rollout) -> Source | None:
-        if not rollout.messages:
-            return None
-        if rollout.failed:
-            return "failure"
-        return "success" if rollout.succeeded and not self._gradient.failure_only else None
 
     def _closed(self, source: Source) -> Iterator[Minibatch]:
         self._room[source] = self._gradient.max_minibatch_chars
@@ -106,10 +101,22 @@ def render_trajectories(
 
     Documents already ``shown`` are replaced by their names. A long trajectory loses its middle.
     """
-    return "\n\n---\n\n".join(
-        _trajectory(number, rollout, tasks[rollout.task_id], shown, max_chars, traces)
-        for number, rollout in enumerate(rollouts, start=1)
-    )
+    blocks = []
+    for number, rollout in enumerate(rollouts, start=1):
+        task = tasks[rollout.task_id]
+        parts = [
+            f"### Trajectory {number} (id={one_line(rollout.task_id)})",
+            fenced("\n".join(_facts(rollout, max_chars))),
+        ]
+        answers = "\n".join("- " + one.replace("\n", "\n  ") for one in task.references)
+        if hidden := list(filter(None, (answers, task.reference_text))):
+            told = filter(None, keep_ends(hidden, max_chars))
+            parts += ["#### Hidden Reference", *map(fenced, told)]
+        if traces and rollout.trace:
+            parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
+        entries = conversation(rollout.messages, shown, max_chars)
+        blocks.append("\n\n".join([*parts, "#### Conversation", *map(fenced, entries)]))
+    return "\n\n---\n\n".join(blocks)
 
 
 def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
@@ -127,27 +134,6 @@ def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
         kept.append(text[:until] + (note if cut_here else "") + text[since:])
         start += len(text)
     return kept
-
-
-def _trajectory(
-    number: int,
-    rollout: Rollout,
-    task: Task,
-    shown: Mapping[str, str],
-    max_chars: int,
-    traces: bool,
-) -> str:
-    parts = [
-        f"### Trajectory {number} (id={one_line(rollout.task_id)})",
-        fenced("\n".join(_facts(rollout, max_chars))),
-    ]
-    answers = "\n".join("- " + one.replace("\n", "\n  ") for one in task.references)
-    if hidden := list(filter(None, (answers, task.reference_text))):
-        parts += ["#### Hidden Reference", *map(fenced, filter(None, keep_ends(hidden, max_chars)))]
-    if traces and rollout.trace:
-        parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
-    entries = conversation(rollout.messages, shown, max_chars)
-    return "\n\n".join([*parts, "#### Conversation", *map(fenced, entries)])
 
 
 def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:

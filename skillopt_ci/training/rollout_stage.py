@@ -43,12 +43,9 @@ from skillopt_ci.training.update import UpdateMode, notes_from
 Made = Sequence[tuple[str, int]]
 
 
-def attempts_so_far(
-    run: Run, checkout: Checkout, skill: str | None = None, *, comparable: bool = False
-) -> Made:
-    name = sha256(checkout.skill if skill is None else skill)
+def attempts_so_far(run: Run, checkout: Checkout, *, comparable: bool = False) -> Made:
     basis = basis_sha256(basis_of(run)) if comparable else None
-    return made_under(name, basis, step_records(run, checkout))
+    return made_under(sha256(checkout.skill), basis, step_records(run, checkout))
 
 
 async def in_order(

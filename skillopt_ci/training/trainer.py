@@ -261,10 +261,7 @@ async def _candidate(
     if candidate is not None:
         recharge(models.meter, candidate)
         return candidate
-    if isinstance(work, StepPlan):
-        candidate = await _propose_step(run, checkout, work, models)
-    else:
-        candidate = await _propose_epoch_end(run, checkout, work, models)
+    candidate = await _proposed(run, checkout, work, models)
     if not candidate.changed:
         return candidate
     run.listen(CandidateProposed(checkout, candidate))
@@ -273,17 +270,25 @@ async def _candidate(
     return candidate
 
 
-async def _propose_step(
-    run: Run, checkout: ScoredCheckout, plan: StepPlan, models: OpenModels
+async def _proposed(
+    run: Run, checkout: ScoredCheckout, work: StepPlan | int, models: OpenModels
 ) -> Candidate:
+    if not isinstance(work, StepPlan):
+        # SkillOpt's "slow update" and "meta skill", except that guidance must pass the gate too
+        if work == 1:
+            skill, end = first_epoch(run, checkout)
+        else:
+            skill, end = await later_epoch(run, checkout, work, models)
+        stages = {name: rounded(used) for name, used in models.meter.usage_by_stage().items()}
+        return Candidate(end.model_copy(update={"stages": stages, **_spent(models.meter)}), skill)
     basis = basis_of(run)
     if changes := changes_since(checkout.state.basis, basis):
         run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    skill, proposal = await propose(run, checkout, plan, last_step_of(run, checkout), models)
+    skill, proposal = await propose(run, checkout, work, last_step_of(run, checkout), models)
     record = StepRecord(
-        step=plan.step,
-        epoch=plan.epoch,
-        step_in_epoch=plan.step_in_epoch,
+        step=work.step,
+        epoch=work.epoch,
+        step_in_epoch=work.step_in_epoch,
         simulated=run.simulated,
         changes=changes,
         basis_sha256=basis_sha256(basis),
@@ -291,19 +296,6 @@ async def _propose_step(
         usage=rounded(models.meter.total()),
         accounts=models.meter.accounts(),
     )
-    return Candidate(record, skill)
-
-
-async def _propose_epoch_end(
-    run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
-) -> Candidate:
-    """SkillOpt's "slow update" and "meta skill", except that guidance must pass the gate too."""
-    if epoch == 1:
-        skill, record = first_epoch(run, checkout)
-    else:
-        skill, record = await later_epoch(run, checkout, epoch, models)
-    stages = {name: rounded(used) for name, used in models.meter.usage_by_stage().items()}
-    record = record.model_copy(update={"stages": stages, **_spent(models.meter)})
     return Candidate(record, skill)
 
 
