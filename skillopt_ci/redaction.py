@@ -96,13 +96,6 @@ class Redactor:
         # usually there is none, and searching for each one is much faster than the pattern
         if any(spelling in text for spelling in self._spellings):
             text = self._pattern.sub(HIDDEN, text)
-        return self._ends_hidden(text)
-
-    def needless(self, line: str) -> bool:
-        """Whether no text in ``line``, from ``json.dumps``, can have a secret, whole or cut off."""
-        return not any(one in line for one in self._in_json)
-
-    def _ends_hidden(self, text: str) -> str:
         for secret, head, tail in self._cuttable:
             # the rest of a cut secret has its first or last letters, which are quick to find
             reach = len(secret) - 1
@@ -116,6 +109,10 @@ class Redactor:
             ):
                 text = HIDDEN + text[size:]
         return text
+
+    def needless(self, line: str) -> bool:
+        """Whether no text in ``line``, from ``json.dumps``, can have a secret, whole or cut off."""
+        return not any(one in line for one in self._in_json)
 
 
 class RedactedStream(io.TextIOBase):

@@ -155,7 +155,9 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
         check("programs", _check_programs(loaded, tasks, environment))
     for name, role in roles_of(config.model).items():
         check(f"model.{name}", _check_model(name, role, root, environ, asked=probe))
-    check("secrets", _check_secrets(loaded, environ))
+    if not all(map(can_be_hidden, resolved_key_values(config.model, environ, root))):
+        text = "a key is too short or too simple to be redacted wherever it appears"
+        told.append(Finding("secrets", "warning", f"{text}; use a longer one"))
     if probe:
         told += asyncio.run(ask_models(config.model, environ, root, settings.redact))
     return told
@@ -197,10 +199,8 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
         text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
         yield Finding("tasks", "warning", text)
     try:
-        last, whole = (
-            last_step(config, used_sizes, state, history),
-            total_steps(train, config.train),
-        )
+        last = last_step(config, used_sizes, state, history)
+        whole = total_steps(train, config.train)
         steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
         told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
         if state is not None:
@@ -452,9 +452,3 @@ def _check_model(
     if not price.known:
         text = f"no price is known, so its cost will be unknown; set {part}.price"
         yield Finding(part, "warning", text)
-
-
-def _check_secrets(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
-    if not all(map(can_be_hidden, resolved_key_values(loaded.config.model, environ, loaded.root))):
-        text = "a key is too short or too simple to be redacted wherever it appears"
-        yield Finding("secrets", "warning", f"{text}; use a longer one")

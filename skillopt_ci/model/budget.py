@@ -373,27 +373,23 @@ class BudgetedClient:
     _forecast: Forecast = field(default_factory=Forecast, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
+        redact, messages = self.redact, request.messages
+        asked = replace(request, messages=tuple(redacted_message(one, redact) for one in messages))
         slots = self.questions if request.role is Role.OPTIMIZER else None
         async with slots.slot() if slots else nullcontext():
-            return await self._call(request)
-
-    async def _call(self, request: ChatRequest) -> ChatReply:
-        redact = self.redact
-        expected = self._priced(request, self._forecast.expect(request))
-        await self.meter.reserve(expected)
-        messages = tuple(redacted_message(one, redact) for one in request.messages)
-        try:
-            asked = replace(request, messages=messages)
-            reply = redacted_reply(await self.clients[request.role].complete(asked), redact)
-            return replace(reply, usage=self._book(request, reply.usage))
-        except SkilloptError as error:
-            error.message, error.hint = redact(error.message), redact(error.hint)
-            error.args = (error.message,)
-            if isinstance(error, ModelRefusal | ModelUnavailable) and error.usage.calls:
-                error.usage = self._book(request, error.usage)
-            raise
-        finally:
-            self.meter.release(expected)
+            expected = self._priced(request, self._forecast.expect(request))
+            await self.meter.reserve(expected)
+            try:
+                reply = redacted_reply(await self.clients[request.role].complete(asked), redact)
+                return replace(reply, usage=self._book(request, reply.usage))
+            except SkilloptError as error:
+                error.message, error.hint = redact(error.message), redact(error.hint)
+                error.args = (error.message,)
+                if isinstance(error, ModelRefusal | ModelUnavailable) and error.usage.calls:
+                    error.usage = self._book(request, error.usage)
+                raise
+            finally:
+                self.meter.release(expected)
 
     def _book(self, request: ChatRequest, reported: Usage) -> Usage:
         usage = self._priced(request, reported)

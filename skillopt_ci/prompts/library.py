@@ -92,23 +92,21 @@ def _overrides(folder: Path) -> dict[str, str]:
         if file.name not in valid:
             meant = f"{nearest(file.name, valid)} Valid names: {', '.join(valid)}."
             raise UsageError(f"{file}: replaces no prompt.", hint=meant.lstrip())
-        found[file.stem] = _own_text(file)
+        try:
+            text = read_text(file, "utf-8-sig").strip()
+        except OSError as error:
+            raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+        if not text:
+            raise UsageError(
+                f"{file}: the prompt is blank.", hint="Delete it to use the built-in one."
+            )
+        if file.stem in FOR_THE_TARGET and PLACEHOLDER not in text:
+            raise UsageError(
+                f"{file}: the placeholder {PLACEHOLDER} is missing.",
+                hint="Without it the target model would never read the skill.",
+            )
+        found[file.stem] = text
     return found
-
-
-def _own_text(file: Path) -> str:
-    try:
-        text = read_text(file, "utf-8-sig").strip()
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
-    if not text:
-        raise UsageError(f"{file}: the prompt is blank.", hint="Delete it to use the built-in one.")
-    if file.stem in FOR_THE_TARGET and PLACEHOLDER not in text:
-        raise UsageError(
-            f"{file}: the placeholder {PLACEHOLDER} is missing.",
-            hint="Without it the target model would never read the skill.",
-        )
-    return text
 
 
 # Sections that several stages put into the optimizer's user message, stable ones first.

@@ -1,7 +1,7 @@
 """Run a solver on a task and enforce its limits."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -113,14 +113,6 @@ class LimitTracker:
         if limits.cost_usd is not None and (used.cost_usd or 0.0) >= limits.cost_usd:
             raise LimitReached(Limit.COST)
         self.steps += 1
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        token = _TRACKER.set(self)
-        try:
-            yield
-        finally:
-            _TRACKER.reset(token)
 
 
 _TRACKER: ContextVar[LimitTracker | None] = ContextVar("limit_tracker", default=None)
