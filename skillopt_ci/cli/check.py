@@ -322,8 +322,17 @@ def _check_computers(
     if tasks is not None and try_graders:
         yield from _try_graders(tasks, loaded, environ, pool)
     solver = config.rollout.solver
-    if pool is not None and isinstance(solver, ExternalConfig):
-        yield from _check_agent(solver, pool, root, environ)
+    if pool is None or not isinstance(solver, ExternalConfig):
+        return
+    yield asyncio.run(_start_agent(solver, pool, root.resolve()))
+    if solver.agent == "command":
+        return  # a program of one's own may need neither key nor network
+    if names := lacks_key(solver, environ):
+        text = f"it has no key: none of {', '.join(names)} is set"
+        yield Finding("agent", "warning", text, blocks=True)
+    if pool.base.network is Network.NONE and pool.computers.name != "unconfined":
+        text = "it can reach no server: rollout.computer.network is none\nSet it to open."
+        yield Finding("agent", "warning", text, blocks=True)
 
 
 def _try_graders(
@@ -361,20 +370,6 @@ def _try_graders(
         some = "" if len(graders) <= _MOST_TRIED else f"{_MOST_TRIED} of "
         text = f"{some}{plural(len(graders), 'grader')} tried on an empty submission"
         yield Finding("scorers", "ok", text)
-
-
-def _check_agent(
-    solver: ExternalConfig, pool: ComputerPool, root: Path, environ: Mapping[str, str]
-) -> Iterator[Finding]:
-    yield asyncio.run(_start_agent(solver, pool, root.resolve()))
-    if solver.agent == "command":
-        return  # a program of one's own may need neither key nor network
-    if names := lacks_key(solver, environ):
-        text = f"it has no key: none of {', '.join(names)} is set"
-        yield Finding("agent", "warning", text, blocks=True)
-    if pool.base.network is Network.NONE and pool.computers.name != "unconfined":
-        text = "it can reach no server: rollout.computer.network is none\nSet it to open."
-        yield Finding("agent", "warning", text, blocks=True)
 
 
 async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -> Finding:

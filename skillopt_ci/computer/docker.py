@@ -278,19 +278,18 @@ class ContainerShell:
                 if code == _KILLED:
                     # Timed out or cancelled, or the shell that kills the rest was itself killed.
                     await shielded(self._kill_all())
-            return done if code == 0 else replace(done, limit=await self._limit_reached())
+            if code == 0:
+                return done
+            # raises if the container itself has failed
+            lines = [line.split() for line in (await self._report(_COUNT, self.agent)).splitlines()]
+            count = sum(int(words[1]) for words in lines if words[:1] == ["oom_kill"])
+            ran_out, self._memory_ran_out = count > self._memory_ran_out, count
+            full = any(words[:1] == ["free"] and "0" in words for words in lines)
+            return replace(done, limit="memory" if ran_out else "disk" if full else "")
 
     async def _kill_all(self) -> None:
         if (await self._report(_KILL, _ROOT)).strip() != "done":
             raise ComputerFailure("The processes of a container could not be killed.")
-
-    async def _limit_reached(self) -> str:
-        """The resource that ran out. Raises ComputerFailure if the container itself has failed."""
-        lines = [line.split() for line in (await self._report(_COUNT, self.agent)).splitlines()]
-        count = sum(int(words[1]) for words in lines if words[:1] == ["oom_kill"])
-        ran_out, self._memory_ran_out = count > self._memory_ran_out, count
-        full = any(words[:1] == ["free"] and "0" in words for words in lines)
-        return "memory" if ran_out else "disk" if full else ""
 
     async def _report(self, script: str, user: str) -> str:
         words = ("exec", "--user", user, self.container, "/bin/sh", "-c", script)

@@ -1,9 +1,8 @@
 """Estimates calls, tokens and dollars of the next step, its epoch, and the rest of the run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from skillopt_ci.config.config import Config
 from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import (
@@ -20,8 +19,6 @@ from skillopt_ci.estimate.calls import (
 from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.confirm import fewest_pairs
 from skillopt_ci.training.memory import step_records
@@ -174,6 +171,7 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
 
 
 def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
+    """Those of earlier calls, else computed from the texts, with answers of assumed lengths."""
     state, tasks = checkout.state, (*run.splits.train, *run.selection)
     total: dict[Account, Usage] = {}
     for account, usage in ({} if state is None else state.accounts).items():
@@ -181,7 +179,35 @@ def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
         known = Account(account.role, account.stage.partition(" ")[0])
         total[known] = total.get(known, Usage()) + usage
     measured = {account: _mean_call(usage) for account, usage in total.items() if usage.calls}
-    return {**sizes_by_texts(run.config, run.prompts, checkout.skill, tasks), **measured}
+    gradient, optimizer = run.config.gradient, run.config.optimizer
+    document, suffix = _tokens(checkout.skill), update_mode(optimizer).prompt_suffix
+    contents = [one.content for each in tasks for one in each.messages]
+    contents += [one.content for each in tasks for one in each.files]
+    task = round(sum(map(_tokens, contents)) / len(tasks)) if tasks else 0
+    shown = min(task + ANSWER, gradient.max_trajectory_chars // CHARACTERS_PER_TOKEN)
+    # Without other evidence, assume that half of the attempts fail.
+    there = max(run.config.train.batch_size * run.config.rollout.attempts, gradient.evidence)
+    fit = fitting(gradient, (task + ANSWER) * CHARACTERS_PER_TOKEN).minibatch_size
+    minibatch = max(1, min(fit, there // 2)) * shown
+    comparison = 2 * document + 2 * optimizer.slow_update_samples * shown
+    proposal = document + GUIDANCE if suffix == "_full_rewrite" else PROPOSAL
+    patches = min(4, gradient.merge_batch_size) * proposal
+    ours = {name: _tokens(text) for name, text in run.prompts.texts.items()}
+    ranking = ours.get(f"ranking{suffix}", ours["ranking"])
+    attempt = (_tokens(run.prompts.target(checkout.skill)) + task, ANSWER)
+    found = {
+        **dict.fromkeys(counts.ATTEMPTS, attempt),
+        counts.JUDGE: (_RUBRIC + task + ANSWER, VERDICT),
+        counts.ANALYST: (ours[f"analyst_error{suffix}"] + document + minibatch, proposal),
+        counts.MERGE: (ours[f"merge_failure{suffix}"] + document + patches, proposal),
+        counts.RANKING: (ranking + document + 2 * proposal, CHOICE),
+        counts.LEARNING_RATE: (ours["lr_autonomous"] + document + 2 * proposal, CHOICE),
+        counts.REWRITE: (ours["rewrite"] + document + 2 * proposal, document + GUIDANCE),
+        counts.CONSOLIDATE: (ours["appendix_consolidate"] + document, CHOICE),
+        counts.SLOW_UPDATE: (ours["slow_update"] + comparison, GUIDANCE),
+        counts.META_SKILL: (ours["meta_skill"] + comparison, GUIDANCE),
+    }
+    return {**{account: CallSize(Usage(1, *size)) for account, size in found.items()}, **measured}
 
 
 def _judged(run: Run) -> int:
@@ -214,41 +240,6 @@ def _mean_call(usage: Usage) -> CallSize:
     tokens = {key: round(value / usage.calls) for key, value in told if key.endswith("_tokens")}
     mean = Usage(calls=1, cost_usd=None if cost is None else cost / usage.calls, **tokens)
     return CallSize(mean, measured=True)
-
-
-def sizes_by_texts(
-    config: Config, prompts: Prompts, skill: str, tasks: Sequence[Task]
-) -> dict[Account, CallSize]:
-    """Sizes computed from prompts, skill and tasks, with answers of assumed lengths."""
-    gradient, optimizer = config.gradient, config.optimizer
-    document, suffix = _tokens(skill), update_mode(optimizer).prompt_suffix
-    contents = [one.content for each in tasks for one in each.messages]
-    contents += [one.content for each in tasks for one in each.files]
-    task = round(sum(map(_tokens, contents)) / len(tasks)) if tasks else 0
-    shown = min(task + ANSWER, gradient.max_trajectory_chars // CHARACTERS_PER_TOKEN)
-    # Without other evidence, assume that half of the attempts fail.
-    there = max(config.train.batch_size * config.rollout.attempts, gradient.evidence)
-    fit = fitting(gradient, (task + ANSWER) * CHARACTERS_PER_TOKEN).minibatch_size
-    minibatch = max(1, min(fit, there // 2)) * shown
-    comparison = 2 * document + 2 * optimizer.slow_update_samples * shown
-    proposal = document + GUIDANCE if suffix == "_full_rewrite" else PROPOSAL
-    patches = min(4, gradient.merge_batch_size) * proposal
-    ours = {name: _tokens(text) for name, text in prompts.texts.items()}
-    ranking = ours.get(f"ranking{suffix}", ours["ranking"])
-    attempt = (_tokens(prompts.target(skill)) + task, ANSWER)
-    found = {
-        **dict.fromkeys(counts.ATTEMPTS, attempt),
-        counts.JUDGE: (_RUBRIC + task + ANSWER, VERDICT),
-        counts.ANALYST: (ours[f"analyst_error{suffix}"] + document + minibatch, proposal),
-        counts.MERGE: (ours[f"merge_failure{suffix}"] + document + patches, proposal),
-        counts.RANKING: (ranking + document + 2 * proposal, CHOICE),
-        counts.LEARNING_RATE: (ours["lr_autonomous"] + document + 2 * proposal, CHOICE),
-        counts.REWRITE: (ours["rewrite"] + document + 2 * proposal, document + GUIDANCE),
-        counts.CONSOLIDATE: (ours["appendix_consolidate"] + document, CHOICE),
-        counts.SLOW_UPDATE: (ours["slow_update"] + comparison, GUIDANCE),
-        counts.META_SKILL: (ours["meta_skill"] + comparison, GUIDANCE),
-    }
-    return {account: CallSize(Usage(1, *size)) for account, size in found.items()}
 
 
 def _tokens(text: str) -> int:

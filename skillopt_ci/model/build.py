@@ -85,7 +85,36 @@ async def open_router(
     key, program or package is missing.
     """
     async with AsyncExitStack() as resources:
-        clients = await _open_clients(_roles(models), environ, root, resources, observe)
+        configs = _roles(models)
+        clients: dict[Role, ChatClient] = {}
+        pools: dict[str, Any] = {}  # roles with the same protocol share connections
+        for role, one in configs.items():
+            section, protocol = f"model.{role}", one.preset.protocol
+            client: ChatClient
+            if protocol == "simulated":
+                from skillopt_ci.demo.client import SimulatedClient  # noqa: PLC0415 - for the quickstart
+
+                clients[role] = SimulatedClient(one, role)
+                continue
+            if protocol == "command":
+                client = CommandClient(section, one, root, environ)
+            else:
+                key = api_key(section, one, environ, root)
+                headers = headers_of(section, one, environ)
+                if protocol not in pools:
+                    alike = (each for each in configs.values() if each.preset.protocol == protocol)
+                    with _extra("anthropic", section):
+                        pool = connection_pool(one, sum(each.max_concurrency for each in alike))
+                    pools[protocol] = await resources.enter_async_context(pool)
+                with _extra("azure", section):
+                    client = ServerClient(
+                        *(section, one, wire_of(one), key, pools[protocol]),
+                        headers=headers,
+                        observe=observe,
+                    )
+            clients[role] = RetryingClient(
+                client, one.retries, one.max_concurrency, section, observe
+            )
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
         cache = None
         if cache_path is not None:
@@ -106,43 +135,6 @@ def judge_with(client: ChatClient) -> Judge:
 def _roles(models: Models) -> dict[Role, ModelRole]:
     judge = {} if models.judge is None else {Role.JUDGE: models.judge}
     return {Role.TARGET: models.target, Role.OPTIMIZER: models.optimizer, **judge}
-
-
-async def _open_clients(
-    configs: Mapping[Role, ModelRole],
-    environ: Mapping[str, str],
-    root: Path,
-    resources: AsyncExitStack,
-    observe: Observer,
-) -> dict[Role, ChatClient]:
-    """Open a client for each role; roles with the same protocol share connections."""
-    clients: dict[Role, ChatClient] = {}
-    pools: dict[str, Any] = {}
-    for role, one in configs.items():
-        section, protocol = f"model.{role}", one.preset.protocol
-        client: ChatClient
-        if protocol == "simulated":
-            from skillopt_ci.demo.client import SimulatedClient  # noqa: PLC0415 - for the quickstart
-
-            clients[role] = SimulatedClient(one, role)
-            continue
-        if protocol == "command":
-            client = CommandClient(section, one, root, environ)
-        else:
-            key, headers = api_key(section, one, environ, root), headers_of(section, one, environ)
-            if protocol not in pools:
-                alike = (each for each in configs.values() if each.preset.protocol == protocol)
-                with _extra("anthropic", section):
-                    pool = connection_pool(one, sum(each.max_concurrency for each in alike))
-                pools[protocol] = await resources.enter_async_context(pool)
-            with _extra("azure", section):
-                client = ServerClient(
-                    *(section, one, wire_of(one), key, pools[protocol]),
-                    headers=headers,
-                    observe=observe,
-                )
-        clients[role] = RetryingClient(client, one.retries, one.max_concurrency, section, observe)
-    return clients
 
 
 def wire_of(config: ModelRole) -> Wire:

@@ -89,7 +89,17 @@ class CommandClient:
             done = await self._run(workplace, request.messages)
         trace = redact(done.err.tail(_TRACE_BYTES), self._secrets)
         text = redact(done.stdout, self._secrets).strip()
-        self._refuse_failure(done, trace, text)
+        shown = [" ".join(one.split())[-_SHOWN:] for one in (trace, text)]
+        said = " | ".join(filter(None, shown)) or "it said nothing"
+        if done.signal:
+            raise TransientFailure(f"killed by {signal_name(done.signal)}: {said}")
+        if done.exit_code in _CANNOT_RUN:
+            raise self._not_there(f"exit status {done.exit_code}: {said}")
+        if done.exit_code:
+            self._refuse_setup(said)
+            raise TransientFailure(f"exit status {done.exit_code}: {said}")
+        if done.out.truncated:
+            raise TransientFailure(f"it printed more than {_MOST_OUTPUT_BYTES:,} bytes")
         usage = estimated_usage(request, text)
         return ChatReply(text, "stop", self._config.model, usage, trace.strip())
 
@@ -112,19 +122,6 @@ class CommandClient:
             raise TransientFailure(f"no answer within {self._config.timeout:g} s") from error
         except ComputerFailure as error:
             raise self._not_there(str(error)) from error
-
-    def _refuse_failure(self, done: CommandResult, trace: str, text: str) -> None:
-        shown = [" ".join(one.split())[-_SHOWN:] for one in (trace, text)]
-        said = " | ".join(filter(None, shown)) or "it said nothing"
-        if done.signal:
-            raise TransientFailure(f"killed by {signal_name(done.signal)}: {said}")
-        if done.exit_code in _CANNOT_RUN:
-            raise self._not_there(f"exit status {done.exit_code}: {said}")
-        if done.exit_code:
-            self._refuse_setup(said)
-            raise TransientFailure(f"exit status {done.exit_code}: {said}")
-        if done.out.truncated:
-            raise TransientFailure(f"it printed more than {_MOST_OUTPUT_BYTES:,} bytes")
 
     def _refuse_setup(self, said: str) -> None:
         """Raise for errors of a known agent CLI that a retry would not fix."""

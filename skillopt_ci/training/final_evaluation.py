@@ -111,20 +111,6 @@ def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
         )
 
 
-def _usage_by_stage(
-    run: Run, checkout: Checkout, history: Sequence[HistoryEntry]
-) -> dict[str, Usage]:
-    totals: dict[str, Usage] = {}
-    for entry in history:
-        record = None if entry.kind == "notes" else record_of(run, checkout, entry)
-        alone = {"finish": "test", "confirm": "confirmation"}.get(entry.kind, "selection")
-        stages = {alone: entry.usage} if record is None else by_stage(record.accounts)
-        for stage, used in stages.items():
-            if used.calls:
-                totals[stage] = totals.get(stage, Usage()) + used
-    return {stage: rounded(used) for stage, used in totals.items()}
-
-
 #: A smaller difference of scores is a rounding error.
 _ROUNDING = 1e-9
 
@@ -224,6 +210,14 @@ def _summary(
         ),
     ]
     initial, best, last = (with_test(one, tests.get(one.sha256), run.test) for one in skills)
+    totals: dict[str, Usage] = {}
+    for one in history:
+        record = None if one.kind == "notes" else record_of(run, checkout, one)
+        alone = {"finish": "test", "confirm": "confirmation"}.get(one.kind, "selection")
+        stages = {alone: one.usage} if record is None else by_stage(record.accounts)
+        for stage, used in stages.items():
+            if used.calls:
+                totals[stage] = totals.get(stage, Usage()) + used
     return Summary(
         run=state.run,
         skill=state.skill,
@@ -239,7 +233,7 @@ def _summary(
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
         epochs=tuple(epoch_summaries(history)),
-        stages=_usage_by_stage(run, checkout, history),
+        stages={stage: rounded(used) for stage, used in totals.items()},
         usage=state.usage,
         accounts=state.accounts,
         tested_under=tested_under(run),

@@ -209,38 +209,34 @@ class Analysts(Generic[Item]):
         reading waits for all. Raises ModelUnavailable if no minibatch could reach the model.
         """
         async with Begun(self._read) as reading:
-            work = await self._begin(rollouts, reading)
+            dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
+            asks, observer = self.learning_rate != 0, self.chat.observer
+            sound = asks
+            async for rollout in rollouts:
+                seen.append(rollout)
+                sound = sound and rollout.status.measured
+                work += dealer.deal(rollout)
+                if work and sound and not reading.any:
+                    observer(StageStarted("reflect"))
+                for minibatch in work if sound else ():
+                    reading.begin(minibatch)
+            work += dealer.rest()
+            if not work and self.chat.guidance:
+                # reviewers' requests get an analyst even if there is nothing else to learn
+                both = self.gradient.model_copy(update={"failure_only": False})
+                work = minibatches(seen, both)[:1]
+            work = work if asks else []
+            if not reading.any:
+                observer(StageStarted("reflect", len(work)))
+            for minibatch in work:
+                reading.begin(minibatch)
+            work.sort(key=attrgetter("source_type"))
             results = [await reading.result(minibatch) for minibatch in work]
         lost = [one.error for one in results if isinstance(one, Lost)]
         unreachable = [error for error in lost if isinstance(error, ModelUnavailable)]
         if unreachable and len(unreachable) == len(results):
             raise unreachable[0]
         return tuple(results)
-
-    async def _begin(
-        self, rollouts: AsyncIterable[Rollout], reading: Begun[Minibatch, Reflection[Item] | Lost]
-    ) -> list[Minibatch]:
-        dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
-        asks, observer = self.learning_rate != 0, self.chat.observer
-        sound = asks
-        async for rollout in rollouts:
-            seen.append(rollout)
-            sound = sound and rollout.status.measured
-            work += dealer.deal(rollout)
-            if work and sound and not reading.any:
-                observer(StageStarted("reflect"))
-            for minibatch in work if sound else ():
-                reading.begin(minibatch)
-        work += dealer.rest()
-        if not work and self.chat.guidance:
-            # reviewers' requests get an analyst even if there is nothing else to learn
-            work = minibatches(seen, self.gradient.model_copy(update={"failure_only": False}))[:1]
-        work = work if asks else []
-        if not reading.any:
-            observer(StageStarted("reflect", len(work)))
-        for minibatch in work:
-            reading.begin(minibatch)
-        return sorted(work, key=attrgetter("source_type"))
 
     async def _read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
         source, mode, chat, gradient = minibatch.source_type, self.mode, self.chat, self.gradient
