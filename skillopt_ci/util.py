@@ -164,26 +164,23 @@ def user_module(source: str, root: Path) -> ModuleType:
     if (folder := str(root.resolve())) not in sys.path:
         sys.path.append(folder)
     if source.endswith(".py"):
-        return _file_module(root / source)
+        path = root / source
+        name = f"skillopt_user_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+        if name in sys.modules:
+            return sys.modules[name]
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        # Register it first, as `import` does: dataclasses and pickling look up their module there.
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        return module
     return importlib.import_module(source)
-
-
-def _file_module(path: Path) -> ModuleType:
-    name = f"skillopt_user_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    # Register it first, as `import` does: dataclasses and pickling look up their module there.
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
 
 
 @contextmanager

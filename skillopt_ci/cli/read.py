@@ -206,7 +206,21 @@ def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
     """The text that ``word`` names: a kept one, a file, a git ref, or ``REF:path``."""
     text: str | None
     if word in _KEPT:
-        text = _kept(source, word)
+        commit = newest(source.ledger)
+        read = partial(source.ledger.read, commit)
+        started = source.folder.read_state(read) is not None
+        paths = {
+            "best": source.folder.best_skill,
+            "current": source.skill_path,
+            "initial": source.folder.initial_skill if started else source.skill_path,
+        }
+        text = read(paths[word])
+        if text is None:
+            raise UsageError(
+                f"Run {source.folder.run!r} has no {word} skill: there is no {paths[word]} in "
+                f"{commit[:10]}.",
+                hint="" if started else "Start the run with `skillopt-ci step`, or name a file.",
+            )
     elif (cwd / word).is_file():
         try:
             text = read_text(cwd / word)
@@ -225,22 +239,3 @@ def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
     if is_lfs_pointer(text):
         raise UsageError(f"{word!r} is a pointer of Git LFS, not the skill.", hint=LFS_REMEDY)
     return NamedSkill(word, text)
-
-
-def _kept(source: Run | RunReader, word: str) -> str:
-    commit = newest(source.ledger)
-    read = partial(source.ledger.read, commit)
-    started = source.folder.read_state(read) is not None
-    paths = {
-        "best": source.folder.best_skill,
-        "current": source.skill_path,
-        "initial": source.folder.initial_skill if started else source.skill_path,
-    }
-    text = read(paths[word])
-    if text is None:
-        raise UsageError(
-            f"Run {source.folder.run!r} has no {word} skill: there is no {paths[word]} in "
-            f"{commit[:10]}.",
-            hint="" if started else "Start the run with `skillopt-ci step`, or name a file.",
-        )
-    return text

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import (
-    Assumed,
     Calls,
     Forecast,
     Range,
@@ -133,12 +132,28 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
         stages = (_stage(account, count, sizes, prices) for account, count in calls.items())
         return Part(name, tuple(stages))
 
+    assumptions = [
+        "Cached answers cost nothing. The most assumes that every question is asked twice.",
+        f"Assumed: the target solves {supposed.solved:.0%} of the tasks, more with each step.",
+        f"Assumed: the gate accepts {supposed.accepted:.0%} of the candidates.",
+    ]
+    _, usual, most = supposed.calls
+    if most > 1:
+        assumptions.append(f"An attempt takes {usual:.1f} answers of the target, at most {most}.")
+    if not any(one.measured for one in sizes.values()):
+        assumptions.append(
+            f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
+            f"{ANSWER} tokens per answer, {PROPOSAL} per proposal. Reasoning models write more."
+        )
+    unknown = [name for name, tariff in prices.items() if not tariff.known]
+    if unknown:
+        assumptions.append(f"No price is known for: {', '.join(unknown)}; set model.<role>.price.")
     return Estimate(
         part("next step", [*begin, *steps[:1]] if steps else []),
         part(f"epoch {epoch}", of_epoch),
         part("rest of the run", works),
         prices,
-        _assumptions(supposed, prices, known=any(one.measured for one in sizes.values())),
+        tuple(assumptions),
     )
 
 
@@ -244,25 +259,3 @@ def _mean_call(usage: Usage) -> CallSize:
 
 def _tokens(text: str) -> int:
     return -(-len(text) // CHARACTERS_PER_TOKEN)
-
-
-def _assumptions(
-    supposed: Assumed, prices: Mapping[str, Tariff], *, known: bool
-) -> tuple[str, ...]:
-    told = [
-        "Cached answers cost nothing. The most assumes that every question is asked twice.",
-        f"Assumed: the target solves {supposed.solved:.0%} of the tasks, more with each step.",
-        f"Assumed: the gate accepts {supposed.accepted:.0%} of the candidates.",
-    ]
-    _, usual, most = supposed.calls
-    if most > 1:
-        told.append(f"An attempt takes {usual:.1f} answers of the target, at most {most}.")
-    if not known:
-        told.append(
-            f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
-            f"{ANSWER} tokens per answer, {PROPOSAL} per proposal. Reasoning models write more."
-        )
-    unknown = [name for name, tariff in prices.items() if not tariff.known]
-    if unknown:
-        told.append(f"No price is known for: {', '.join(unknown)}; set model.<role>.price.")
-    return tuple(told)

@@ -26,7 +26,6 @@ from skillopt_ci.errors import (
 )
 from skillopt_ci.messages import fenced
 from skillopt_ci.program import (
-    CommandResult,
     run_program,
     scratch_folder,
     signal_name,
@@ -92,19 +91,15 @@ async def run_command(
             raise GraderBroke(f"{program} took longer than {spec.timeout:g} s") from None
         except ComputerFailure as error:
             raise GraderError(f"{program} cannot be run: {error}") from error
-        return _verdict(spec, done, answer)
-
-
-def _verdict(spec: CommandScorer, done: CommandResult, answer: str) -> Score:
-    program, status = spec.command[0], done.exit_code
-    output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
-    said = last_words(errors.strip() or output)
-    if done.signal:
-        raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
-    if status in spec.error_status:
-        raise GraderBroke(f"{program} ended with error status {status}: {said}")
-    hard_at = None if spec.score == "exit_status" else spec.hard_at
-    return program_verdict(program, status, (output, errors), answer, hard_at)
+        program, status = spec.command[0], done.exit_code
+        output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
+        said = last_words(errors.strip() or output)
+        if done.signal:
+            raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
+        if status in spec.error_status:
+            raise GraderBroke(f"{program} ended with error status {status}: {said}")
+        hard_at = None if spec.score == "exit_status" else spec.hard_at
+        return program_verdict(program, status, (output, errors), answer, hard_at)
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:

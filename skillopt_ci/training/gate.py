@@ -178,7 +178,24 @@ def decide(
     if not _shared(candidate, current, best):
         raise TooManyErrors("No selection task was measured under both skills.")
     if candidate.partial:
-        decision = _partial_rejection(outcome, setup, current, evaluation)
+        # as if the remaining tasks scored like the current skill
+        counting = [task for task in setup.order if task in setup.eligible]
+        before = _mean([setup.worth(setup.current[task]) for task in counting])
+        before += _bonus(current.density, evaluation)
+        differences = setup.differences(outcome.candidate)
+        total = sum(differences, Fraction())
+        gain = total / max(1, len(counting)) + setup.bonus
+        told = (
+            f"after {len(differences)} of {len(counting)} tasks "
+            f"({float(total):+.4g} in sum) no gain was in reach"
+        )
+        decision = Decision(
+            action="reject",
+            reason=told,
+            metric=evaluation.gate_metric,
+            score_before=float(before),
+            score_after=float(before + gain),
+        )
     else:
         decision = compare(candidate, current, best, evaluation, notes_only=notes_only)
     allowed = evaluation.gate.max_type_loss if evaluation.use_gate else None
@@ -296,29 +313,6 @@ def _told(ours: Fraction, theirs: Fraction, count: int) -> str:
     word, gain = "above" if ours > theirs else "below", abs(float(ours - theirs))
     return (
         f"{float(ours):.4f} is {gain:.4g} {word} the current skill's {float(theirs):.4f} on {tasks}"
-    )
-
-
-def _partial_rejection(
-    outcome: Outcome, setup: Setup, current: Measurement, evaluation: Evaluation
-) -> Decision:
-    """The verdict after an early stop, as if the remaining tasks scored like the current skill."""
-    counting = [task for task in setup.order if task in setup.eligible]
-    before = _mean([setup.worth(setup.current[task]) for task in counting])
-    before += _bonus(current.density, evaluation)
-    differences = setup.differences(outcome.candidate)
-    total = sum(differences, Fraction())
-    gain = total / max(1, len(counting)) + setup.bonus
-    told = (
-        f"after {len(differences)} of {len(counting)} tasks "
-        f"({float(total):+.4g} in sum) no gain was in reach"
-    )
-    return Decision(
-        action="reject",
-        reason=told,
-        metric=evaluation.gate_metric,
-        score_before=float(before),
-        score_after=float(before + gain),
     )
 
 

@@ -34,7 +34,6 @@ from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import earlier_skill, first_epoch, sampling_seed
 from skillopt_ci.training.state import (
     Candidate,
-    Checkout,
     ScoredCheckout,
     candidate_at,
     find_checkout,
@@ -187,7 +186,11 @@ def look_ahead(run: Run) -> Outlook | None:
     checkout = find_checkout(run, position, publish=False)
     if checkout.state is None or unscored(run, checkout):
         step = 1 if checkout.state is None else checkout.state.step + 1
-        return Outlook("measure", step, _to_measure(run, checkout), checkout.spent)
+        attempts = _attempts(run, run.selection, checkout.skill, "selection")
+        state, best = checkout.state, best_text(run, checkout)
+        if state is not None and best is not None and state.measured_under != run.measured_under:
+            attempts += _attempts(run, run.selection, best, "selection")
+        return Outlook("measure", step, attempts, checkout.spent)
     scored = as_scored(checkout, checkout.state)
     there = position.candidate
     if there is not None and (candidate := candidate_at(run, scored, there)) is not None:
@@ -211,14 +214,6 @@ def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | Non
     skill, _ = first_epoch(run, checkout)
     rollout = _rollout(run, checkout, skill, made if skill == checkout.skill else ())
     return rollout or Outlook("comparison", step, (), spent)
-
-
-def _to_measure(run: Run, checkout: Checkout) -> tuple[AttemptRequest, ...]:
-    attempts = _attempts(run, run.selection, checkout.skill, "selection")
-    state, best = checkout.state, best_text(run, checkout)
-    if state is not None and best is not None and state.measured_under != run.measured_under:
-        attempts += _attempts(run, run.selection, best, "selection")
-    return attempts
 
 
 def _evaluation(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Outlook:

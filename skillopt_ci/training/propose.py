@@ -34,7 +34,7 @@ from skillopt_ci.training.plan import (
     edit_budget,
     lr_control,
 )
-from skillopt_ci.training.replies import Reflection, Suggestion
+from skillopt_ci.training.replies import Suggestion
 from skillopt_ci.training.review_comments import ReviewerNote, note_records, render, unheard
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -87,8 +87,7 @@ async def propose(
     notes = await take_notes(skill, updated.skill, reflections, threshold, chat)
     after = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
     facts = {
-        **_of_batches(worked),
-        **_of_edits(selected, updated, heard if reflections else (), reflections),
+        **_evidence(worked, selected, updated, heard),
         "n_edits_merged": len(merged.edits),
         "mode": mode.name,
         "edit_budget": limit,
@@ -110,7 +109,12 @@ async def propose(
     return after, record
 
 
-def _of_batches(worked: Sequence[WorkedBatch]) -> dict[str, object]:
+def _evidence(
+    worked: Sequence[WorkedBatch],
+    selected: Selected[Any],
+    updated: Updated,
+    heard: Sequence[ReviewerNote],
+) -> dict[str, object]:
     batches = tuple(map(batch_record, worked))
     reflections = [reflection for one in worked for reflection in one.reflections]
     rollouts = [rollout for one in worked for rollout in one.rollouts]
@@ -126,6 +130,16 @@ def _of_batches(worked: Sequence[WorkedBatch]) -> dict[str, object]:
         )
         for one in rollouts
     )
+    patch, taken = selected.patch, tuple[Any, ...]()
+    if updated.reports:
+        taken = tuple(one.edit for one in updated.reports if one.status.applied)
+    elif updated.outcome == "updated" and not updated.refused:
+        taken = patch.edits
+    read = heard if reflections else ()
+    proposed = (edit for one in reflections for edit in one.patch.edits)
+    followed, carried_out = (
+        [note for edit in edits for note in edit.note_ids] for edits in (proposed, taken)
+    )
     return {
         "rollout": RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks)),
         "batches": batches,
@@ -133,27 +147,9 @@ def _of_batches(worked: Sequence[WorkedBatch]) -> dict[str, object]:
         "n_failure_patches": sum(one.n_failure_patches for one in batches),
         "n_success_patches": sum(one.n_success_patches for one in batches),
         "screened": tuple(reason for one in reflections for reason in one.refused),
-    }
-
-
-def _of_edits(
-    selected: Selected[Any],
-    updated: Updated,
-    heard: Sequence[ReviewerNote],
-    reflections: Sequence[Reflection[Any]],
-) -> dict[str, object]:
-    patch, ids = selected.patch, [note.id for note in heard]
-    taken = patch.edits if updated.outcome == "updated" and not updated.refused else ()
-    if updated.reports:
-        taken = tuple(one.edit for one in updated.reports if one.status.applied)
-    proposed = (edit for one in reflections for edit in one.patch.edits)
-    followed, carried_out = (
-        [note for edit in edits for note in edit.note_ids] for edits in (proposed, taken)
-    )
-    return {
         "selection": selected.how,
         "reasoning": "\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
-        "edits": tuple(_edit_record(one, ids) for one in updated.reports),
+        "edits": tuple(_edit_record(one, [note.id for note in read]) for one in updated.reports),
         "suggestions": tuple(
             SuggestionRecord.model_validate(edit, from_attributes=True)
             for edit in patch.edits
@@ -162,7 +158,7 @@ def _of_edits(
         "change_summary": updated.change_summary,
         "outcome": updated.outcome,
         "refused": updated.refused,
-        "reviewer_notes": note_records(heard, followed, carried_out),
+        "reviewer_notes": note_records(read, followed, carried_out),
     }
 
 

@@ -81,21 +81,18 @@ class UpdateMode(Generic[Item]):
 
 async def _applied(skill: str, edits: Sequence[Edit], chat: OptimizerChat) -> Updated:
     def refuse(before: str, after: str) -> str | None:
-        return chat.refuse(before, after) or _nothing_new(before, after)
+        if reason := chat.refuse(before, after):
+            return reason
+        had, has = (
+            Counter(filter(None, (line.strip(" \t-*+") for line in text.split("\n"))))
+            for text in (before, after)
+        )
+        added = has - had
+        repeated = added and not had - has and added.keys() <= had.keys()
+        return "the skill says that already" if repeated else None
 
     text, reports = apply_edits(skill, edits, refuse)
     return Updated(text, reports=reports)
-
-
-def _nothing_new(before: str, after: str) -> str | None:
-    """A reason to refuse an edit that only repeats lines of the skill."""
-    had, has = (
-        Counter(filter(None, (line.strip(" \t-*+") for line in text.split("\n"))))
-        for text in (before, after)
-    )
-    added = has - had
-    repeated = added and not had - has and added.keys() <= had.keys()
-    return "the skill says that already" if repeated else None
 
 
 async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: OptimizerChat) -> Updated:
