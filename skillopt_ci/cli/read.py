@@ -228,8 +228,8 @@ def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
             raise UsageError(f"{cwd / word}: {error.strerror}.") from error
     else:
         ref, _, path = word.partition(":")
-        commit = resolve(source.ledger, ref)
-        text = commit and source.ledger.read(commit, path or source.skill_path)
+        found = resolve(source.ledger, ref)
+        text = found and source.ledger.read(found, path or source.skill_path)
     if text is None:
         raise UsageError(
             f"{word!r} names no skill: it is not a file here, not a git ref that holds "
