@@ -297,7 +297,19 @@ class _Server:
             os.close(self._answers)  # its code could give answers for other attempts
             for other in (ours, *(fork.line for fork in self._forks)):
                 other.close()  # otherwise a fork whose server is gone would wait for orders
-            _make_attempts(self._side, its)
+            try:
+                os.setsid()
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                for order in its.makefile():
+                    job = json.loads(order)
+                    _attempt(self._side, job["job"], Path(job["folder"]))
+                    if not self._side.shares_process:
+                        break
+                    its.sendall(b".")
+            finally:
+                os._exit(0)  # skip all clean-up handlers
         its.close()
         fork = _Fork(pid, ours)
         self._forks.append(fork)
@@ -342,22 +354,6 @@ class _Server:
     def _ended(self, fork: _Fork) -> None:
         os.write(self._answers, json.dumps({"ended": fork.attempt}).encode() + b"\n")
         fork.attempt = None
-
-
-def _make_attempts(side: Side, line: socket.socket) -> None:
-    try:
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for order in line.makefile():
-            job = json.loads(order)
-            _attempt(side, job["job"], Path(job["folder"]))
-            if not side.shares_process:
-                break
-            line.sendall(b".")
-    finally:
-        os._exit(0)  # skip all clean-up handlers
 
 
 def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:

@@ -28,7 +28,7 @@ from skillopt_ci.cli.build import (
 )
 from skillopt_ci.cli.findings import Finding, exit_code, failed, mend, print_findings, up_to_error
 from skillopt_ci.cli.options import Globals, command, print_json
-from skillopt_ci.cli.probe import ask_models, key_source
+from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.cli.read import RunReader, open_reader
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.computer.computer import Network
@@ -441,7 +441,10 @@ def _check_model(
         if not asked:
             yield Finding(part, "warning", str(error), blocks=True)
         return
-    about = [where, key_source(role), price.text if price.known else ""]
+    key = f"key in {role.key_variable}" if role.key_variable else "no key"
+    if role.api_key_file:
+        key = f"key in the file {role.api_key_file}"
+    about = [where, key, price.text if price.known else ""]
     about = about if role.provider != "simulated" else [price.text]
     yield Finding(part, "ok", f"{role.model} ({', '.join(filter(None, about))})")
     if not price.known:

@@ -37,7 +37,6 @@ from skillopt_ci.training.offline_eval import (
     NO_SKILL,
     Calibration,
     Evaluated,
-    Evaluation,
     calibrate,
     evaluate,
     rescore,
@@ -89,7 +88,25 @@ def eval_command(
             }
         )
     else:
-        print_evaluation(result, settings)
+        verbose = settings.verbosity > 0
+        note = " (simulated models)" if result.simulated else ""
+        arms = (*filter(None, [result.baseline]), *result.skills)
+        rows = [row for one in arms for row in _rows(one, types=verbose)]
+        headings = ("skill", "solved (95 % interval)", "soft")
+        print_table(settings, headings, rows, f"{result.split} tasks{note}")
+        names = [harmless_line(one.skill.name) for one in arms]
+        for name, one in zip(names, arms, strict=True):
+            for line in remarks(one.summary, all_of_them=verbose):
+                click.echo(f"{name}: {harmless_line(line)}", file=settings.people)
+        first = harmless_line(result.skills[0].skill.name)
+        for other, found in ((first, result.difference), (names[0], result.worth)):
+            if found is not None:
+                gain = difference_text(found.mean, found.standard_error, found.clusters or found.n)
+                click.echo(
+                    f"{names[-1]} minus {other}, on the same {plural(found.n, 'task')}: {gain}.\n"
+                    f"{len(found.fixed)} fixed, {len(found.broken)} broken.",
+                    file=settings.people,
+                )
 
 
 def _skill_json(one: Evaluated) -> dict[str, object]:
@@ -114,28 +131,6 @@ def _difference_json(found: PairedDifference | None) -> dict[str, object] | None
         "interval": interval_values(found.interval),
         **pick(found, "clusters tasks=n fixed broken"),
     }
-
-
-def print_evaluation(result: Evaluation, settings: Globals) -> None:
-    verbose = settings.verbosity > 0
-    note = " (simulated models)" if result.simulated else ""
-    arms = (*filter(None, [result.baseline]), *result.skills)
-    rows = [row for one in arms for row in _rows(one, types=verbose)]
-    headings = ("skill", "solved (95 % interval)", "soft")
-    print_table(settings, headings, rows, f"{result.split} tasks{note}")
-    names = [harmless_line(one.skill.name) for one in arms]
-    for name, one in zip(names, arms, strict=True):
-        for line in remarks(one.summary, all_of_them=verbose):
-            click.echo(f"{name}: {harmless_line(line)}", file=settings.people)
-    first = harmless_line(result.skills[0].skill.name)
-    for other, found in ((first, result.difference), (names[0], result.worth)):
-        if found is not None:
-            gain = difference_text(found.mean, found.standard_error, found.clusters or found.n)
-            click.echo(
-                f"{names[-1]} minus {other}, on the same {plural(found.n, 'task')}: {gain}.\n"
-                f"{len(found.fixed)} fixed, {len(found.broken)} broken.",
-                file=settings.people,
-            )
 
 
 def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:

@@ -41,13 +41,6 @@ async def ask_models(
     return found
 
 
-def key_source(config: ModelRole) -> str:
-    """Where the key comes from, never the key."""
-    if config.api_key_file:
-        return f"key in the file {config.api_key_file}"
-    return f"key in {config.key_variable}" if config.key_variable else "no key"
-
-
 async def _ask_role(
     role: Role, config: ModelRole, environ: Mapping[str, str], root: Path, redact: Redact
 ) -> list[Finding]:

@@ -44,7 +44,17 @@ class ApiCommits:
             self._expect(tree, "trees", {"base_tree": base, "tree": entries})
         # Without author and committer, GitHub takes them from the token and signs the commit.
         made = self._create("commits", {"message": message, "tree": tree, "parents": [*parents]})
-        self._fetch(git, made)
+        # It is on no branch, so it is fetched through a temporary ref.
+        name = f"skillopt-ci/{made}"
+        try:
+            self._create("refs", {"ref": f"refs/{name}", "sha": made})
+        except Refused as refused:
+            if "already exists" not in refused.words.lower():
+                raise
+        fetch_object(git, self.remote, f"refs/{name}")
+        # It may be gone already, and one that stays does no harm.
+        with suppress(Refused), asking("remove a temporary ref", _WRITE):
+            self.client.send("DELETE", f"/git/refs/{name}")
         return made
 
     def _expect(self, oid: str, kind: str, content: Mapping[str, object]) -> None:
@@ -61,19 +71,6 @@ class ApiCommits:
             return str(made["sha"] if "sha" in made else made["ref"])
 
         return self.client.create_idempotent(post, lambda: None)
-
-    def _fetch(self, git: Git, commit: str) -> None:
-        """Fetch a commit that is on no branch, through a temporary ref."""
-        name = f"skillopt-ci/{commit}"
-        try:
-            self._create("refs", {"ref": f"refs/{name}", "sha": commit})
-        except Refused as refused:
-            if "already exists" not in refused.words.lower():
-                raise
-        fetch_object(git, self.remote, f"refs/{name}")
-        # It may be gone already, and one that stays does no harm.
-        with suppress(Refused), asking("remove a temporary ref", _WRITE):
-            self.client.send("DELETE", f"/git/refs/{name}")
 
 
 def _changed(git: Git, old: str, new: str) -> Iterator[dict[str, Any]]:

@@ -57,10 +57,6 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
         _registry(specs, file, found)
     else:
         _rows(file, prompt, reference, found)
-    return _loadable(found, file)
-
-
-def _loadable(found: Foreign, file: Path) -> Foreign:
     kept, seen = list[Entry](), set[str]()
     for raw in found.entries:
         entry = {key: one for key, one in raw.items() if one not in (None, "", [], {})}

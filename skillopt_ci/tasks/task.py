@@ -1,8 +1,7 @@
 """One task: a prompt for the target model, and how to recognize a right answer."""
 
-import hashlib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,12 +101,6 @@ def task_sha256(task: Task) -> str:
         block = task.computer.block.model_dump(mode="json", exclude={"files"}, exclude_unset=True)
         facts["computer"] = [block, [[file.name, file.content] for file in task.computer.files]]
     return sha256_of_json(facts)
-
-
-def lessons_sha256(tasks: Iterable[Task]) -> str:
-    """SHA-256 of everything about training ``tasks`` that can change what is learned."""
-    hashes = "\n".join(task_sha256(task) + task.reference_text for task in tasks)
-    return hashlib.sha256(hashes.encode("utf-8")).hexdigest()
 
 
 def _normalized(text: str) -> str:

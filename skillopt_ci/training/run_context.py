@@ -38,7 +38,8 @@ from skillopt_ci.rollout.store import AttemptCache, AttemptStore
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, Executor, run_locally
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.scorers.code import Functions
-from skillopt_ci.tasks.task import Splits, Task, lessons_sha256
+from skillopt_ci.skill.document import sha256
+from skillopt_ci.tasks.task import Splits, Task, task_sha256
 from skillopt_ci.training.fingerprint import model_facts
 from skillopt_ci.training.review_comments import ReviewerNote
 
@@ -280,8 +281,9 @@ class Run(RunnerParts):
 
     @cached_property
     def train_sha256(self) -> str:
-        """Hash of the training tasks, computed once, since there may be thousands."""
-        return lessons_sha256(self.splits.train)
+        """Of all about the training tasks that can change what is learned; there may be many."""
+        lessons = (task_sha256(task) + task.reference_text for task in self.splits.train)
+        return sha256("\n".join(lessons))
 
     @property
     def simulated(self) -> bool:
