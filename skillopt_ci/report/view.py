@@ -424,10 +424,8 @@ def lessons(run: RunView) -> list[Lesson]:
         if isinstance(record, StepRecord) and notes:
             told = [say.notes_gist(record.proposal, _RULE)]
         elif isinstance(record, StepRecord):
-            proposal, gone = (
-                record.proposal,
-                {edit - 1 for step, edit in taken if step == entry.step},
-            )
+            proposal = record.proposal
+            gone = {edit - 1 for step, edit in taken if step == entry.step}
             rules = enumerate(say.rules(proposal, _RULE))
             told = [rule for number, rule in rules if number not in gone]
             if proposal.mode == "patch":

@@ -31,10 +31,8 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
     for entry in checkout.history:
         if entry.kind == "revert":
             taken.setdefault(entry.step, set()).add(entry.edit)
-    steps, read = (
-        step_records(run, checkout, epoch=epoch),
-        partial(run.ledger.read, checkout.commit),
-    )
+    steps = step_records(run, checkout, epoch=epoch)
+    read = partial(run.ledger.read, checkout.commit)
     earlier = sorted(taken.keys() - {one.step for one in steps})
     found = (run.folder.read_step(read, step) for step in earlier)
     return render((*filter(None, found), *steps), taken)

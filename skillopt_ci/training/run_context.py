@@ -281,7 +281,7 @@ class Run(RunnerParts):
 
     @cached_property
     def train_sha256(self) -> str:
-        """Of all about the training tasks that can change what is learned; there may be many."""
+        """Hash of everything in the training tasks that can change what is learned."""
         lessons = (task_sha256(task) + task.reference_text for task in self.splits.train)
         return sha256("\n".join(lessons))
 
