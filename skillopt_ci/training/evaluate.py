@@ -220,7 +220,7 @@ async def _roll_out(
                 rollouts = await under_way.result(ask)
                 for rollout in rollouts:
                     made.add(rollout)
-                if made.failed.total() > limit * max(planned, made.made.total()):
+                if made.failed.total() > limit * max(planned * each, made.made.total()):
                     made.refuse_errors(limit, STAGE)
                 ask = test.send(Scores(rollouts=rollouts).means())
         except StopIteration as done_with:

@@ -185,6 +185,8 @@ class Scores:
             for task, scores in self._measured.items()
             if self.made[task]
         ]
+        # a part may have been measured before
+        rows += [pair for task, pair in found.tasks.items() if not self.made[task]]
         hard, soft = _means(rows) if self.failed else (None, None)
         reasons = sorted(self.failed.items(), key=lambda row: (-row[1], row[0]))[:_REASONS]
         return found.model_copy(

@@ -89,9 +89,12 @@ def test_a_partial_finding_is_completed_when_the_candidate_comes_again(checkout,
     checkout.step()
     model_server.plan = ("Of no use.",)
     before = selection_calls(model_server)
-    outcome = checkout.done("evaluation.gate.early_stop=false", "cache.enabled=false")
-    assert selection_calls(model_server) - before == 2
-    assert outcome.decision.compared == 8
+    refuse(model_server, 104)
+    outcome = checkout.done("evaluation.gate.early_stop=false", "cache.enabled=false", TOLERANT)
+    assert selection_calls(model_server) - before == 1
+    assert outcome.decision.compared == 7
+    # all eight count at worst, not only the two that were left
+    assert outcome.decision.measurement.pessimistic_hard == 1 / 8
 
 
 def test_an_interrupted_run_ends_with_the_trees_of_an_uninterrupted_one(workshop):
@@ -143,6 +146,15 @@ def test_error_under_the_candidate_is_no_loss(checkout, model_server):
     assert (outcome.decision.score_before, outcome.decision.compared) == (0.0, 6)
     assert outcome.decision.score_after == pytest.approx(2 / 6)
     assert outcome.decision.broken == ()
+
+
+def test_errors_are_a_share_of_all_attempts_at_a_task(checkout, model_server):
+    """Four of the first eight attempts fail, which are four of sixteen in the end."""
+    twice = ("rollout.attempts=2", "evaluation.max_error_rate=0.3", SOON)
+    checkout.step(*twice)
+    model_server.plan = (RULES[1],)
+    refuse(model_server, 102, 103)
+    assert checkout.done(*twice).record.merged
 
 
 def test_without_a_task_in_common_there_is_no_verdict(checkout, model_server):
