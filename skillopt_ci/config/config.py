@@ -332,10 +332,9 @@ class Config(Section):
     @field_validator("budget")
     @classmethod
     def _an_agents_cost_is_known(cls, value: Budget, info: ValidationInfo) -> Budget:
-        rollout = info.data.get("rollout")
-        solver = None if rollout is None else rollout.solver
-        limited = any(limits.cost_usd is not None for limits in (value.run, value.step))
-        if limited and isinstance(solver, ExternalConfig) and not solver.has_price:
-            text = "a limit on cost needs `rollout.solver.price`: only Claude Code tells its cost"
-            raise ValueError(text)
+        solver = getattr(info.data.get("rollout"), "solver", None)
+        if isinstance(solver, ExternalConfig) and solver.price is None:
+            tells = "claude-code" in (solver.agent, solver.output)
+            if not tells and (value.run.cost_usd, value.step.cost_usd) != (None, None):
+                raise ValueError("a limit on cost needs `rollout.solver.price` for this agent")
         return value

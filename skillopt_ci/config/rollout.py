@@ -82,12 +82,6 @@ class ExternalConfig(Section):
                 raise ValueError("`arguments` are for a known agent; write them into `command`")
         return self
 
-    @property
-    def has_price(self) -> bool:
-        """Whether it is known what the agent costs; Claude Code tells it."""
-        stream = self.agent if self.output == "auto" else self.output
-        return self.price is not None or stream == "claude-code"
-
     @field_validator("skill_as")
     @classmethod
     def _inside_the_workspace(cls, value: str) -> str:
