@@ -273,8 +273,8 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
         ]
     if len(named) != 1:
         known = ", ".join(str(step) for step in dict(named) or merged) or "none"
-        which = "several rules have these words" if named else "no merged step is that"
-        raise UsageError(f"{what!r} names nothing to take back: {which} (steps: {known}).")
+        which = "several rules have these words" if named else "no merged step or rule is that"
+        raise UsageError(f"{what!r} names nothing to take back: {which} (merged steps: {known}).")
     ((step, number),) = named
     if not number or len(rules(proposals[step])) == 1:
         return step, 0
