@@ -172,11 +172,13 @@ _UNPAID = frozenset(
     | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}
     | {"linked_organization_spend_limit_reached"}
 )
-_UNPAID_WORDS = re.compile(r"credit balance is too low", re.IGNORECASE)
+_UNPAID_WORDS = re.compile(r"credit balance is too low|specified API usage limits", re.IGNORECASE)
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "data_inspection_failed", "invalid_prompt"}
 )
-_FILTERED_WORDS = re.compile(r"content management policy|input was flagged", re.IGNORECASE)
+_FILTERED_WORDS = re.compile(
+    r"content (?:management|filtering) policy|(?:input was|has been) flagged", re.IGNORECASE
+)
 _TOO_LONG = frozenset(
     {"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"}
 )

@@ -28,10 +28,13 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
 
 @pytest.mark.parametrize(
     ("status", "fields"),
-    [(429, {"code": "insufficient_quota"}), (429, {"type": "insufficient_quota"}), (402, {})],
+    [
+        *((429, {"code": "insufficient_quota"}), (429, {"type": "insufficient_quota"}), (402, {})),
+        (400, {"message": "You have reached your specified API usage limits."}),
+    ],
 )
 def test_an_empty_account_is_not_waited_for(status, fields):
-    outcome = meaning(status, "pay", **fields)
+    outcome = meaning(status, **{"message": "pay", **fields})
     assert isinstance(outcome, ModelSetupError)
     assert "no quota left" in str(outcome)
 
@@ -43,6 +46,8 @@ def test_an_empty_account_is_not_waited_for(status, fields):
         (400, "", "invalid_prompt"),
         (400, "triggered our content management policy", ""),
         (403, "your input was flagged", ""),
+        (400, "This request has been flagged for potentially violating a policy", ""),
+        (400, "Output blocked by content filtering policy", ""),
         (400, "", "context_length_exceeded"),
         (400, "maximum context length is 8192 tokens", ""),
         (400, "the request exceeds the available context size", ""),
