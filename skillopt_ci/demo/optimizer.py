@@ -224,8 +224,7 @@ def merge_edits(prompt: str, dice: Dice) -> Reply:
     return {"reasoning": reasoning, "edits": kept}
 
 
-def rank(prompt: str, dice: Dice) -> Reply:
-    del dice
+def rank(prompt: str, _dice: Dice) -> Reply:
     pool = read_pool(prompt, "Edit pool", "Suggestion pool")
     limits = re.findall(r"[Ss]elect at most (\d+)", prompt)
     ranked = sorted(pool, key=lambda index: (-pool[index], index))

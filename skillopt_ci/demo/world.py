@@ -143,6 +143,7 @@ def read_note(text: str) -> Note | None:
     if not (date and money and vendor):
         return None
     before, amount_after, amount_before, after = money.groups()
+    details = {name: pattern.search(text) for name, pattern in _NOTE_DETAILS.items()}
     return Note(
         date=date[1],
         vendor=vendor[1],
@@ -150,7 +151,7 @@ def read_note(text: str) -> Note | None:
         currency=before or after,
         currency_first=bool(before),
         refund=re.search(r"\brefund", text, re.IGNORECASE) is not None,
-        **{name: _first(pattern, text) for name, pattern in _NOTE_DETAILS.items()},
+        **{name: found[1] for name, found in details.items() if found},
     )
 
 
@@ -197,8 +198,3 @@ def _iso(date: str) -> str:
         return date
     day, month, year = date.split()
     return f"{year}-{MONTHS.index(month) + 1:02}-{int(day):02}"
-
-
-def _first(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.search(text)
-    return found[1] if found else ""

@@ -19,11 +19,11 @@ from skillopt_ci.scorers.base import (
 )
 from skillopt_ci.scorers.code import (
     Functions,
+    ask_judge,
     call_function,
     check_command,
     check_rubric_task,
     load_function,
-    rubric_scorer,
     run_command,
 )
 from skillopt_ci.scorers.text import GRADERS, grade_answer
@@ -68,7 +68,7 @@ def build_scorer(
                 if judge is None:
                     hint = "Set `model.judge`."
                     raise UsageError("a rubric scorer needs a judge model", hint=hint)
-                return rubric_scorer(part, judge)
+                return FallibleScorer(part, partial(ask_judge, part, judge))
             case specs.ComputerScorer():
                 return on_computer(part)
             case _:
@@ -132,22 +132,19 @@ def check_scorers(
 
 
 def check_spec(spec: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
-    return next(filter(None, (_check_part(part, root, environ) for part in parts_of(spec))), None)
-
-
-def _check_part(part: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
-    match part:
-        case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
-            return "an empty text stands in every answer"
-        case specs.CommandScorer():
-            return check_command(part, root, environ)
-        case specs.PythonScorer():
-            try:
-                load_function(part.entry, root)
-            except UsageError as error:
-                return error.message
-        case specs.ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
-            return f"the folder {folder!r} of the grader's files is not there"
+    for part in parts_of(spec):
+        match part:
+            case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
+                return "an empty text stands in every answer"
+            case specs.CommandScorer() if fault := check_command(part, root, environ):
+                return fault
+            case specs.PythonScorer():
+                try:
+                    load_function(part.entry, root)
+                except UsageError as error:
+                    return error.message
+            case specs.ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
+                return f"the folder {folder!r} of the grader's files is not there"
     return None
 
 

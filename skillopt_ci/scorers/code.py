@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -25,19 +24,12 @@ from skillopt_ci.errors import (
     UsageError,
 )
 from skillopt_ci.messages import fenced
-from skillopt_ci.program import (
-    run_program,
-    scratch_folder,
-    signal_name,
-    visible_environ,
-)
+from skillopt_ci.program import run_program, scratch_folder, signal_name, visible_environ
 from skillopt_ci.scorers.base import (
-    FallibleScorer,
     GraderBroke,
     GraderError,
     Judge,
     Score,
-    Scorer,
     last_words,
     one_line,
     program_verdict,
@@ -91,15 +83,15 @@ async def run_command(
             raise GraderBroke(f"{program} took longer than {spec.timeout:g} s") from None
         except ComputerFailure as error:
             raise GraderError(f"{program} cannot be run: {error}") from error
-        program, status = spec.command[0], done.exit_code
-        output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
-        said = last_words(errors.strip() or output)
-        if done.signal:
-            raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
-        if status in spec.error_status:
-            raise GraderBroke(f"{program} ended with error status {status}: {said}")
-        hard_at = None if spec.score == "exit_status" else spec.hard_at
-        return program_verdict(program, status, (output, errors), answer, hard_at)
+    status = done.exit_code
+    output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
+    said = last_words(errors.strip() or output)
+    if done.signal:
+        raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
+    if status in spec.error_status:
+        raise GraderBroke(f"{program} ended with error status {status}: {said}")
+    hard_at = None if spec.score == "exit_status" else spec.hard_at
+    return program_verdict(program, status, (output, errors), answer, hard_at)
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:
@@ -190,8 +182,7 @@ def load_function(entry: str, root: Path) -> Callable[..., object]:
     found = user_object(entry, root, "function", inspect.isfunction)
     if not callable(found) or inspect.iscoroutinefunction(found):
         raise UsageError(f"{entry} must be a plain function, not async")
-    function: Callable[..., object] = found
-    return function
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +218,7 @@ def open_side(options: Mapping[str, Any], root: Path) -> _Side:
 _PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")
 
 
-def rubric_scorer(spec: RubricScorer, judge: Judge) -> Scorer:
-    return FallibleScorer(spec, partial(_ask_judge, spec, judge))
-
-
-async def _ask_judge(
+async def ask_judge(
     spec: RubricScorer, judge: Judge, task: Task, _response: str, answer: str
 ) -> Score:
     """The judge's score; asks once more if the reply has no verdict."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from skillopt_ci.skill.document import ended, frontmatter_end, line_ending, sha256
 
@@ -45,6 +46,10 @@ class Markers:
     blocks: tuple[Span, ...]
     orphans: tuple[Span, ...]
 
+    @property
+    def spans(self) -> list[Span]:
+        return sorted((*self.blocks, *self.orphans), key=lambda span: span.start)
+
 
 def markers(text: str, region: Region) -> Markers:
     """Pair each start marker of the region with the next end marker."""
@@ -65,8 +70,7 @@ def markers(text: str, region: Region) -> Markers:
 
 def protected_spans(text: str) -> tuple[Span, ...]:
     """The spans that edits must not touch: frontmatter, regions, lone markers; sorted, disjoint."""
-    found = [markers(text, region) for region in REGIONS]
-    spans = [span for each in found for span in (*each.blocks, *each.orphans)]
+    spans = [span for region in REGIONS for span in markers(text, region).spans]
     if end := frontmatter_end(text):
         spans.append(Span(0, end))
     united: list[Span] = []
@@ -130,26 +134,16 @@ def without_region(text: str, region: Region) -> str:
     ending = line_ending(text)
     left = text.replace(ending, "\n")
     # Repeat, because a removal may join text into another marker.
-    while (removed := _without_marked(left, region)) != left:
-        left = ended(removed)
+    while spans := markers(left, region).spans:
+        kept = [left[: spans[0].start]]
+        between = (left[one.end : other.start] for one, other in pairwise(spans))
+        for piece in (*(one for one in between if one.strip("\n")), left[spans[-1].end :]):
+            before, after = kept[-1].rstrip("\n"), piece.lstrip("\n")
+            blank = max(len(kept[-1]) - len(before), len(piece) - len(after))
+            kept[-1:] = [before, "\n" * min(2, blank) + after]
+        left = ended("".join(kept))
         text = left.replace("\n", ending)
     return text
-
-
-def _without_marked(text: str, region: Region) -> str:
-    found = markers(text, region)
-    pieces, position = [], 0
-    for span in sorted((*found.blocks, *found.orphans), key=lambda each: each.start):
-        pieces.append(text[position : span.start])
-        position = span.end
-    if not pieces:
-        return text
-    kept = pieces[:1]
-    for piece in (*(one for one in pieces[1:] if one.strip("\n")), text[position:]):
-        before, after = kept[-1].rstrip("\n"), piece.lstrip("\n")
-        blank = max(len(kept[-1]) - len(before), len(piece) - len(after))
-        kept[-1:] = [before, "\n" * min(2, blank) + after]
-    return "".join(kept)
 
 
 def restore_regions(before: str, after: str) -> str:
@@ -231,17 +225,8 @@ def reading_sha256(text: str) -> str:
 
 #: The words that SkillOpt counts.
 LEADING_WORDS = (
-    "MUST",
-    "ALWAYS",
-    "NEVER",
-    "ONLY",
-    "CRITICAL",
-    "IMPORTANT",
-    "RESOLVE",
-    "PREFER",
-    "ENSURE",
-    "STRICT",
-    "VERIFY",
+    *("MUST", "ALWAYS", "NEVER", "ONLY", "CRITICAL", "IMPORTANT"),
+    *("RESOLVE", "PREFER", "ENSURE", "STRICT", "VERIFY"),
 )
 
 _WORD = re.compile(r"[a-z0-9]+")

@@ -2,10 +2,14 @@
 
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import yaml
+
+from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.skill.document import frontmatter, word_count
 from skillopt_ci.skill.regions import REGIONS, markers
 from skillopt_ci.util import is_lfs_pointer
@@ -56,7 +60,10 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
         yield Problem("error", "The front matter is nested too deeply to be read.", 1)
         return
     except ParseError as error:
-        metadata = _mapping(frontmatter(text))
+        metadata = None
+        with suppress(yaml.YAMLError, ValueError, RecursionError):
+            if isinstance(loaded := load_yaml(frontmatter(text)), dict):
+                metadata = {str(key): each for key, each in loaded.items()}
         lenient = metadata is not None or str(error).startswith(_MISSING)
         spoken = (part for part in str(error).splitlines() if not part.startswith(" "))
         yield Problem("warning" if lenient else "error", "; ".join(spoken), 1)
@@ -65,18 +72,6 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
     for message in validate_metadata(metadata, path.parent if path.parent.name else None):
         lenient = message.startswith((_UNKNOWN_FIELDS, *_MISSING))
         yield Problem("warning" if lenient else "error", message, 1)
-
-
-def _mapping(source: str) -> dict[str, object] | None:
-    import yaml  # noqa: PLC0415
-
-    from skillopt_ci.config.yaml import load_yaml  # noqa: PLC0415
-
-    try:
-        value = load_yaml(source)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return None
-    return {str(key): each for key, each in value.items()} if isinstance(value, dict) else None
 
 
 def unloadable(text: str, path: Path) -> str:

@@ -64,10 +64,6 @@ def refuse(problems: Sequence[Problem]) -> None:
 class SourceText:
     file: Path
     text: str
-    line_feeds: tuple[int, ...]
-
-    def line_at(self, position: int) -> int:
-        return bisect_left(self.line_feeds, position) + 1
 
 
 def read_source(file: Path) -> SourceText:
@@ -84,7 +80,7 @@ def read_source(file: Path) -> SourceText:
         ) from error
     if is_lfs_pointer(text):
         raise TaskFileError("is a pointer of Git LFS", file=file, hint="Run `git lfs pull`.")
-    return SourceText(file, text, tuple(match.start() for match in re.finditer("\n", text)))
+    return SourceText(file, text)
 
 
 def read_records(file: Path) -> Iterator[Record | Problem]:
@@ -112,7 +108,8 @@ def _json_records(source: SourceText) -> Iterator[Record]:
     items: list[tuple[str | None, object, int]] = []
     if isinstance(document, dict):
         keys = _starts(text, start)
-        at = {key: _value_start(text, place) for key, place in zip(document, keys, strict=True)}
+        values = (_skip(text, _skip(text, _end(text, key)) + 1) for key in keys)
+        at = dict(zip(document, values, strict=True))
         if isinstance(document.get("data"), list):
             document, start = document["data"], at["data"]
         else:
@@ -122,8 +119,9 @@ def _json_records(source: SourceText) -> Iterator[Record]:
     if isinstance(document, list):
         places = _starts(text, start)
         items = [(None, value, at) for value, at in zip(document, places, strict=True)]
+    line_feeds = [match.start() for match in re.finditer("\n", text)]
     for name, value, place in items:
-        yield Record(value, source.file, source.line_at(place), name)
+        yield Record(value, source.file, bisect_left(line_feeds, place) + 1, name)
 
 
 def _jsonl_records(source: SourceText) -> Iterator[Record | Problem]:
@@ -201,10 +199,6 @@ def _starts(text: str, opening: int) -> list[int]:
         if text[position] == ",":
             position = _skip(text, position + 1)
     return starts
-
-
-def _value_start(text: str, key: int) -> int:
-    return _skip(text, _skip(text, _end(text, key)) + 1)
 
 
 def _skip(text: str, position: int) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal, TypeVar
 
-from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
+from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir, TasksSpec
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.tasks.files import READERS, Problem, location, read_records, refuse
 from skillopt_ci.tasks.records import to_task
@@ -15,7 +15,6 @@ from skillopt_ci.tasks.task import Splits, Task, content_key
 Item = TypeVar("Item")
 SplitName = Literal["train", "selection", "test"]
 NamedSplits = Mapping[SplitName, Sequence[Task]]
-TasksSpec = GivenSplits | RatioSplit | SplitDir
 
 SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import judge_with, open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
-from skillopt_ci.scorers.code import rubric_scorer
+from skillopt_ci.scorers.base import FallibleScorer
+from skillopt_ci.scorers.code import ask_judge
 from skillopt_ci.tasks.task import Task
 
 pytestmark = pytest.mark.integration
@@ -214,7 +216,8 @@ def test_a_verdict_that_a_judge_failed_to_give_is_not_read_from_the_cache(server
     async def work() -> float:
         models = Models(target=served(), optimizer=served())
         async with open_router(models, {}, cache_path=tmp_path / "calls.sqlite") as router:
-            scorer = rubric_scorer(spec, judge_with(router.for_work("s", Meter())))
+            judge = judge_with(router.for_work("s", Meter()))
+            scorer = FallibleScorer(spec, partial(ask_judge, spec, judge))
             return (await scorer(task, "hello")).hard
 
     assert [asyncio.run(work()) for _ in range(2)] == [1, 1]

@@ -41,11 +41,6 @@ def test_read_source_names_a_missing_file(tmp_path):
         read_source(tmp_path / "nope")
 
 
-def test_source_text_knows_lines_of_positions(write):
-    source = read_source(write("t", "a\nbc\n\nd"))
-    assert [source.line_at(position) for position in range(7)] == [1, 1, 2, 2, 2, 3, 4]
-
-
 @given(st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=5))
 def test_json_records_know_their_lines(values):
     text = json.dumps(values, indent=1)
