@@ -107,7 +107,7 @@ def _reply(job: Job, asked: Reply) -> Outcome:
     # Several runs may answer one comment, each for itself.
     by = "answer" if job.configured is None else job.configured.config.run
     try:
-        reader = open_reader(job.settings)
+        reader = open_reader(job.settings, fresh=True)
         if comment.request == "report":
             ended = execute(job, command_line(job, Command.REPORT))
             page = _leave_page(job, Command.REPORT, ended)
@@ -202,6 +202,10 @@ def _command(job: Job, command: Command) -> Outcome:
                 raise _Paused(why)
 
     ended = Ended()
+    if command in (Command.COMMENT, Command.REPORT, Command.STATUS):
+        # A runner may have kept the checkout, and what it knew of the run. Errors are told below.
+        with suppress(SkilloptError):
+            open_reader(job.settings, fresh=True)
     if command is not Command.COMMENT:
         line = [*command_line(job, command), *_notes(job, command)]
         ended = execute(job, line, on_result)

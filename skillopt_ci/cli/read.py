@@ -67,9 +67,10 @@ class RunReader:
         return record
 
 
-def open_reader(settings: Globals) -> RunReader:
+def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
     """The run that ``--run``, the configuration or the repository itself names.
 
+    ``fresh`` asks the remote first: what is known here may be old.
     Raises :class:`RepositoryError` if it has not started or is ambiguous.
     """
     start, git, name = settings.cwd, Git(), settings.run
@@ -93,6 +94,8 @@ def open_reader(settings: Globals) -> RunReader:
             )
         name = names[0]
     ledger = Ledger.open(start, name, git, read_only=True)
+    if fresh and ledger.remote is not None:
+        ledger.sync()
     commit = newest(ledger, lambda text: click.echo(f"warning: {text}", err=True))
     folder, read = RunFolder(name), partial(ledger.read, commit)
     state = folder.read_state(read)

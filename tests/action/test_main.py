@@ -76,7 +76,12 @@ def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
     assert world.hub.bare.git("rev-parse", "skillopt/quickstart^").strip() == tip
     assert "Step 1 is taken back in [" in world.hub.own_comments()[-1]
     assert "▫️ Taken back: step 1" in world.hub.own_comments()[0]
-    assert [content for _, _, content in world.hub.reactions].count("rocket") == 4
+    # A checkout that the runner kept knows no more than this.
+    for place in ("heads", "remotes/origin"):
+        world.git("update-ref", f"refs/{place}/skillopt/quickstart", str(tip))
+    assert ask(world, "/skillopt status").code == 0
+    assert "Taken back: step 1" in world.hub.own_comments()[-1]
+    assert [content for _, _, content in world.hub.reactions].count("rocket") == 5
 
 
 def test_apply_merges_what_was_there_when_somebody_asked(world):
