@@ -19,13 +19,17 @@ _FILES: dict[str, tuple[type[BaseModel], str]] = {
     _RUN.history: (records.HistoryEntry, "one line for each event, oldest first"),
     _RUN.path + "/steps/NNNN.json": (records.StepRecord, "all evidence of a step"),
     _RUN.path + "/epochs/EE.json": (records.BoundaryRecord, "all evidence of an epoch's end"),
+    _RUN.path + "/confirmations/KK.json": (records.ConfirmationRecord, "a test by fresh attempts"),
     _RUN.summary: (records.Summary, "what came of the run, written by `finish`"),
 }
 _TEXTS = {
     _RUN.initial_skill: "the skill that training started from",
     _RUN.best_skill: "the best skill measured so far",
     _RUN.path + "/epochs/EE.md": "the skill that an epoch ended with",
+    _RUN.confirmed_skill: "the last confirmed skill",
     _RUN.meta_skill: "the optimizer's memory of earlier epochs",
+    _RUN.badge: "for shields.io ([a badge](../action.md#a-badge-and-a-card-for-registries))",
+    _RUN.card: "the same facts for other programs",
 }
 _HEAD = f"""\
 # Records
