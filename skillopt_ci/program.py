@@ -218,7 +218,7 @@ async def _end(process: Process) -> None:
     if process.returncode is None:
         kill_tree(process.pid)
     else:
-        _signal(-process.pid, signal.SIGKILL)
+        kill(-process.pid)
     await shielded(process.wait())
 
 
@@ -271,15 +271,15 @@ def kill_tree(root: int) -> None:
     """Kill ``root``, its group and its descendants, stopping all first so that none starts more."""
     found: set[int] = set()
     try:
-        _signal(-root, signal.SIGSTOP)
+        kill(-root, signal.SIGSTOP)
         while fresh := _descendants(root) - found:
             found |= fresh
             for process in fresh:
-                _signal(process, signal.SIGSTOP)
+                kill(process, signal.SIGSTOP)
     finally:  # a second Ctrl-C must not leave stopped processes behind
         for process in found:
-            _signal(process, signal.SIGKILL)
-        _signal(-root, signal.SIGKILL)
+            kill(process)
+        kill(-root)
 
 
 def kill_marked(name: str, value: str) -> None:
@@ -288,7 +288,7 @@ def kill_marked(name: str, value: str) -> None:
     for entry in _processes():
         with contextlib.suppress(OSError):
             if mark in (entry / "environ").read_bytes().split(b"\0"):
-                _signal(int(entry.name), signal.SIGKILL)
+                kill(int(entry.name))
 
 
 def _descendants(root: int) -> set[int]:
@@ -316,7 +316,8 @@ def _stat(process: Path) -> list[str]:
     return (process / "stat").read_bytes().rpartition(b")")[2].decode().split()
 
 
-def _signal(process: int, number: int) -> None:
+def kill(process: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process, or to the group ``-process``, if it still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
 

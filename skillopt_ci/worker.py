@@ -34,7 +34,7 @@ from typing import IO, Any, Protocol, cast
 
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
-from skillopt_ci.program import kill_tree, scratch_folder
+from skillopt_ci.program import kill, kill_tree, scratch_folder
 from skillopt_ci.util import last_line, lasting_import
 
 _TAIL_BYTES = 2000
@@ -102,7 +102,7 @@ class Worker:
     def _kill(self) -> None:
         if self._process.poll() is None:
             kill_tree(self._process.pid)
-        _kill_group(self._process.pid)  # its sandbox lasts while anything runs in it
+        kill(-self._process.pid)  # its sandbox lasts while anything runs in it
 
     def _end(self) -> None:
         with suppress(OSError):
@@ -259,6 +259,10 @@ class _Fork:
     line: socket.socket
     attempt: int | None = None
 
+    def kill(self) -> None:
+        kill(-self.pid)
+        kill(self.pid)  # it may not lead its own group yet
+
 
 class _Server:
     def __init__(self, side: Side, answers: int) -> None:
@@ -278,7 +282,7 @@ class _Server:
                 if "kill" in order:
                     for one in self._forks:
                         if one.attempt == order["kill"]:
-                            _kill(one.pid)
+                            one.kill()
                     continue
                 idle = (one for one in self._forks if one.attempt is None)
                 fork = next(idle, None) or self._fork()
@@ -287,7 +291,7 @@ class _Server:
                     fork.line.sendall(json.dumps(order).encode() + b"\n")
         finally:
             for fork in self._forks:
-                _kill(fork.pid)
+                fork.kill()
                 os.waitpid(fork.pid, 0)
 
     def _fork(self) -> _Fork:
@@ -343,7 +347,7 @@ class _Server:
                 pass
         for fork in tuple(self._forks):
             if os.waitpid(fork.pid, os.WNOHANG)[0]:
-                _kill_group(fork.pid)  # kill what it left running
+                kill(-fork.pid)  # kill what it left running
                 self._forks.remove(fork)
                 with suppress(KeyError):
                     self._ready.unregister(fork.line)
@@ -370,14 +374,3 @@ def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
     (folder / "result.new").write_text(text, encoding="utf-8")
     (folder / "result.new").rename(folder / "result.json")
     sys.stdout.flush()
-
-
-def _kill(leader: int) -> None:
-    _kill_group(leader)
-    with suppress(ProcessLookupError):
-        os.kill(leader, signal.SIGKILL)  # it may not lead its own group yet
-
-
-def _kill_group(leader: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)

@@ -277,7 +277,9 @@ class ContainerShell:
             finally:
                 if code == _KILLED:
                     # Timed out or cancelled, or the shell that kills the rest was itself killed.
-                    await shielded(self._kill_all())
+                    killing = shielded(self._report(_KILL, _ROOT))
+                    if (await killing).strip() != "done":
+                        raise ComputerFailure("A container's processes could not be killed.")
             if code == 0:
                 return done
             # raises if the container itself has failed
@@ -286,10 +288,6 @@ class ContainerShell:
             ran_out, self._memory_ran_out = count > self._memory_ran_out, count
             full = any(words[:1] == ["free"] and "0" in words for words in lines)
             return replace(done, limit="memory" if ran_out else "disk" if full else "")
-
-    async def _kill_all(self) -> None:
-        if (await self._report(_KILL, _ROOT)).strip() != "done":
-            raise ComputerFailure("The processes of a container could not be killed.")
 
     async def _report(self, script: str, user: str) -> str:
         words = ("exec", "--user", user, self.container, "/bin/sh", "-c", script)

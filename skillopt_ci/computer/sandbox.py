@@ -240,7 +240,9 @@ class SandboxShell:
         if status != 0:
             after = self._counts()
             reached = [limit for limit, count in before.items() if after[limit] > count]
-            limit = reached[0] if reached else "disk" if self._disk_is_full() else ""
+            stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")
+            full = stage.f_bavail == 0 or stage.f_favail == 0
+            limit = reached[0] if reached else "disk" if full else ""
         if done.timed_out or (status is None and limit):
             status = 137
         elif status is None:
@@ -250,10 +252,6 @@ class SandboxShell:
 
     def _counts(self) -> dict[str, int]:
         return {name: times_exceeded(self.group or (), name) for name in ("memory", "processes")}
-
-    def _disk_is_full(self) -> bool:
-        stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")
-        return stage.f_bavail == 0 or stage.f_favail == 0
 
     async def _execute(self, command: Command) -> tuple[int | None, CommandResult]:
         calls = seccomp_filter(platform.machine(), counted=self.group is not None)

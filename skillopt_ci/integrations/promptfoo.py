@@ -110,8 +110,6 @@ class PromptfooEnvironment(Environment):
 
 # Assertions as our scorers.
 
-_LEVENSHTEIN_THRESHOLD = 5
-
 
 class _Unsupported(Exception):
     """None of our scorers grades the assertion as promptfoo does; the message says why."""
@@ -125,11 +123,6 @@ def _contained(assertion: AssertionShape) -> list[str]:
     if not value:
         raise _Unsupported(f"{assertion.type} names no text")
     return [re.escape(_as_text(one)) for one in value]
-
-
-def _near(assertion: AssertionShape) -> str:
-    most = int(assertion.threshold or _LEVENSHTEIN_THRESHOLD)
-    return rf"\A(?:{_escaped(assertion)}){{e<={most}}}\Z"
 
 
 def _escaped(assertion: AssertionShape) -> str:
@@ -146,7 +139,7 @@ _PATTERNS: Mapping[str, Callable[[AssertionShape], str]] = {
     "starts-with": lambda one: rf"\A{_escaped(one)}",
     "ends-with": lambda one: rf"{_escaped(one)}\Z",
     "regex": lambda one: _as_text(one.value),
-    "levenshtein": _near,
+    "levenshtein": lambda one: rf"\A(?:{_escaped(one)}){{e<={int(one.threshold or 5)}}}\Z",
 }
 SUPPORTED = (
     *(*_PATTERNS, "icontains", "icontains-any", "icontains-all"),
