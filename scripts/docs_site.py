@@ -19,6 +19,13 @@ from mkdocs.structure.files import File
 _LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]*)(#[^)\s]*)?(?=\))")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+#: The report on the page `demo.md`, of which GitHub shows a picture only.
+_PICTURED = re.compile(r"<!-- the report: .*?<!-- end of the report -->", re.DOTALL)
+_REPORT = """\
+[Open the report on its own](demo/report.html){ .md-button }
+
+<iframe class="report" src="report.html" title="The report of the quickstart's run" loading="lazy"></iframe>
+"""  # noqa: E501
 #: Where a name may break that is too long for its cell: never inside of a word.
 _JOINT = re.compile(r"(?<=[\w*}\]])([/.:,=|]+)(?=\w)|(?<=\w)(_+)(?=\w{3})")
 _LONG = 16
@@ -43,7 +50,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Rewrite the links of one page; the signature is MkDocs'."""
     docs = Path(config["docs_dir"])
-    text = outward(markdown, docs / page.file.src_uri, docs, config["extra"]["repository"])
+    text = _PICTURED.sub(_REPORT, markdown) if page.file.src_uri == "demo.md" else markdown
+    text = outward(text, docs / page.file.src_uri, docs, config["extra"]["repository"])
     _pages[page.file.src_uri] = page.title, text
     return text
 

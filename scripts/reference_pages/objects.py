@@ -22,7 +22,9 @@ def part(
         for key, value in schema.get("properties", {}).items()
     )
     keys = table(("key", "type", "default", "meaning"), rows) if schema.get("properties") else ""
-    lines = [f"{'#' * level} {heading} {{#{anchor(name)}}}", prose(schema.get("description", ""))]
+    # an anchor that works on GitHub, too
+    title = f'{"#" * level} <a id="{anchor(name)}"></a>{heading}'
+    lines = [title, prose(schema.get("description", ""))]
     return "\n\n".join(filter(None, [*lines, keys]))
 
 

@@ -22,7 +22,7 @@ def page(name: str) -> str:
 
 def part(text: str, anchor: str) -> str:
     """The part of a page with this anchor, up to the next heading."""
-    return text.partition(f"{{#{anchor}}}\n")[2].partition("\n## ")[0]
+    return text.partition(f'<a id="{anchor}"></a>')[2].partition("\n## ")[0]
 
 
 def test_every_command_has_its_part_and_every_option_its_help():
@@ -79,7 +79,7 @@ def test_no_link_leads_nowhere_on_its_own_page():
     for file in PAGES.glob("*.md"):
         text = file.read_text(encoding="utf-8")
         wanted = set(re.findall(r"\]\(#([\w-]+)\)", text))
-        assert wanted <= set(re.findall(r"\{#([\w-]+)\}", text)), file.name
+        assert wanted <= set(re.findall(r'<a id="([\w-]+)"></a>', text)), file.name
 
 
 def test_a_key_without_a_meaning_and_a_meaning_without_a_key_are_faults(monkeypatch):
