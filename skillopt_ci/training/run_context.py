@@ -83,6 +83,8 @@ class Equipment:
         self._models: ModelRouter | None = None
         #: The store of attempts, once opened.
         self.store: AttemptStore | None = None
+        #: The scope and meter of work that nothing records yet.
+        self.unrecorded: tuple[str, Meter] | None = None
         self._opening = asyncio.Lock()
         self._elsewhere: Callable[[AttemptRunner], Executor] | None = None
 
@@ -295,6 +297,11 @@ class Run(RunnerParts):
         """The name under which the caches keep what ``work`` on top of ``commit`` paid for."""
         return f"{self.config.run}/{work}@{commit}"
 
+    def recorded(self) -> None:
+        """All work so far is recorded, or its candidate is."""
+        if self.equipment is not None:
+            self.equipment.unrecorded = None
+
     def tell_paid(self, usage: Usage) -> None:
         self.observer(CallPaid(usage.tokens, usage.cost_usd))
 
@@ -311,18 +318,24 @@ class Run(RunnerParts):
 
         When the work is resumed, answers stored under ``scope`` count as its own. ``used`` receives
         the keys of answers and stored attempts. Without a ``meter``, the run's budgets apply, less
-        ``spent``.
+        ``spent``, and what earlier work cost that lost a race is charged to this one.
         """
-        meter = meter or Meter(
-            step=self.config.budget.step,
-            run=self.config.budget.run,
-            spent=spent,
-            clock=self.clock,
-            command_started=self.command_started,
-            told=self.tell_paid,
-        )
         async with equipped(self) as run:
             assert run.equipment is not None  # noqa: S101 - ensured by `equipped`
+            if meter is None:
+                meter = Meter(
+                    step=self.config.budget.step,
+                    run=self.config.budget.run,
+                    spent=spent,
+                    clock=self.clock,
+                    command_started=self.command_started,
+                    told=self.tell_paid,
+                )
+                before, run.equipment.unrecorded = run.equipment.unrecorded, (scope, meter)
+                # for the same scope, the cache charges it again
+                if before is not None and before[0] != scope:
+                    for account, usage in before[1].accounts().items():
+                        meter.charge(account, usage)
             async with run.equipment.models(self, scope, meter, used, self.begun) as models:
                 yield models
 

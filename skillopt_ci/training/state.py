@@ -330,6 +330,7 @@ def record_events(
         tip = tree = ledger.commit(parents, tree, files, words)
         parents = (tip,)
     ledger.advance(checkout.branch, tip, drop_candidate=candidate)
+    run.recorded()
     return ScoredCheckout(tip, tip, events[-1].skill, events[-1].state, history)
 
 
@@ -362,6 +363,7 @@ def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> 
     words = message(*run.render.candidate(record))
     commit = run.ledger.commit((checkout.commit,), checkout.commit, files, words)
     run.ledger.push_candidate(commit)
+    run.recorded()
     return replace(candidate, commit=commit)
 
 

@@ -167,7 +167,8 @@ def test_run_reloads_after_a_lost_race(two):
     assert mine.contains(theirs.ref(BRANCH))
 
 
-def test_reviewer_who_pushes_during_a_step_is_not_overwritten(two, model_server):
+@pytest.mark.parametrize("proposes", [True, False])
+def test_reviewer_who_pushes_during_a_step_is_not_overwritten(two, model_server, proposes):
     mine, reviewers = two
 
     def review() -> None:
@@ -175,11 +176,15 @@ def test_reviewer_who_pushes_during_a_step_is_not_overwritten(two, model_server)
         reviewers.commit("skills/SKILL.md", "# Reviewed\n", branch=BRANCH)
         reviewers.git("push", "--quiet", "origin", BRANCH)
 
-    mine.run("train.num_epochs=1", observer=meanwhile("selection", review))
+    if not proposes:
+        model_server.plan = ()
+    stage = "selection" if proposes else "reflect"
+    mine.run("train.num_epochs=1", observer=meanwhile(stage, review))
     assert mine.contains(reviewers.ref(BRANCH))
-    assert mine.kinds() == ["start", "step", "measure", "set_aside", "step"]
+    aside = ["set_aside"] * proposes
+    assert mine.kinds() == ["start", "step", "measure", *aside, "step"]
     assert mine.show(BRANCH).startswith("# Reviewed\n")
-    # what evaluating the abandoned candidate cost is counted too
+    # what the work cost that was in vain is counted too
     assert mine.state().usage.calls == len(model_server.prompts)
     assert mine.state().usage == total(mine.state().accounts.values())
 
