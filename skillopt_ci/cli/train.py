@@ -441,8 +441,8 @@ def estimate_command(settings: Globals) -> None:
         # a narrow terminal goes without the sizes
         print_table(settings, ESTIMATE_HEADINGS, part_rows(part), title, ("tokens a call",))
         click.echo()
-    for role, tariff in found.tariffs.items():
-        click.echo(f"price of the {role}: {tariff.text}")
+    for role in dict.fromkeys(one.account.role for one in found.rest.stages):
+        click.echo(f"price of the {role}: {found.tariffs[role].text}")
     simulated = "Simulated models cost nothing; these numbers say little about real ones."
     for sentence in (*found.assumptions, *([simulated] if run.simulated else [])):
         click.echo(f"· {sentence}")

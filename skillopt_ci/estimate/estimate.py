@@ -145,13 +145,15 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
             f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
             f"{ANSWER} tokens per answer, {PROPOSAL} per proposal. Reasoning models write more."
         )
-    unknown = [name for name, tariff in prices.items() if not tariff.known]
+    rest = part("rest of the run", works)
+    asked = dict.fromkeys(one.account.role for one in rest.stages)
+    unknown = [role for role in asked if not prices[role].known]
     if unknown:
         assumptions.append(f"No price is known for: {', '.join(unknown)}; set model.<role>.price.")
     return Estimate(
         part("next step", [*begin, *steps[:1]] if steps else []),
         part(f"epoch {epoch}", of_epoch),
-        part("rest of the run", works),
+        rest,
         prices,
         tuple(assumptions),
     )
