@@ -30,6 +30,7 @@ from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
+from skillopt_ci.model import providers
 from skillopt_ci.progress import Event, Observer, StageFinished, silent
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome, advance
@@ -389,6 +390,8 @@ def opened(folder: Path) -> Iterator[Workshop]:
         environment.setenv("HOME", str(folder))
         environment.setenv("GIT_CONFIG_NOSYSTEM", "1")
         environment.setenv("GIT_CONFIG_GLOBAL", str(file))
+        # without retries an attempt is lost if a busy machine holds us up while we connect
+        environment.setattr(providers, "_LONGEST_CONNECT", 100.0)
         yield Workshop(folder, server)
 
 
