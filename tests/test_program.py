@@ -34,9 +34,6 @@ def test_status_and_both_outputs_are_told(tmp_path):
     done = run(tmp_path, code, stdin="question")
     assert (done.exit_code, done.signal) == (3, 0)
     assert (done.stdout, done.stderr) == ("question\n", "why\n")
-
-
-def test_only_the_end_of_a_long_output_is_read(tmp_path):
     assert run(tmp_path, "print('a' * 50 + 'end')").out.tail(4) == "end\n"
 
 

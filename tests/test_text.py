@@ -66,9 +66,6 @@ def test_a_noun_agrees_with_its_number(count, expected):
 def test_usage_is_one_line():
     usage = Usage(calls=1, prompt_tokens=1200, completion_tokens=34, cost_usd=None)
     assert usage_text(usage) == "1 call, 1,234 tokens, cost unknown (no price known)"
-
-
-def test_counted_tokens_are_called_estimated():
     usage = Usage(calls=2, prompt_tokens=1, estimated=True)
     assert usage_text(usage) == "2 calls, about 1 token, cost $0.00"
 

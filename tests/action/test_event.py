@@ -39,12 +39,9 @@ def read(tmp_path: Path, name: str, payload: Any) -> Event:
     return read_event(name, file)
 
 
-def test_a_push(tmp_path):
+def test_a_push_and_a_pull_request(tmp_path):
     event = read(tmp_path, "push", {"ref": "refs/heads/main", "deleted": False, "commits": []})
     assert event == Event("push", ref="refs/heads/main")
-
-
-def test_a_pull_request(tmp_path):
     payload = {"action": "opened", "pull_request": {"number": 7, **SIDES}}
     assert read(tmp_path, "pull_request", payload).pull == Pull(7, "h", "better", from_fork=False)
 

@@ -70,12 +70,9 @@ def test_a_pull_request_into_another_branch_is_known(job, github_hub):
     assert not gather(job, said("eval", "ada")).into_default
 
 
-def test_nobody_is_asked_about_other_comments(job, github_hub):
+def test_nobody_is_asked_about_other_comments_and_clocks(job, github_hub):
     assert gather(job, said("", "ada")) == Facts()
     assert github_hub.requests == []
-
-
-def test_a_clock_asks_nothing(job, github_hub):
     gather(job, Event("schedule"))
     assert github_hub.requests == []
 

@@ -125,13 +125,8 @@ def test_also_after_a_failure(tmp_path):
     assert owner(tmp_path / "new") == RUNNER
 
 
-def test_a_workspace_of_our_own_is_left_alone(tmp_path):
-    with owner_kept(tmp_path, os.geteuid()):
-        (tmp_path / "new").touch()
-    assert owner(tmp_path / "new") == os.geteuid()
-
-
-def test_who_is_not_root_gives_nothing_away(tmp_path):
-    with owner_kept(tmp_path, 4711):
+@pytest.mark.parametrize("uid", [os.geteuid(), 4711])
+def test_a_workspace_of_our_own_and_who_is_not_root_give_nothing_away(tmp_path, uid):
+    with owner_kept(tmp_path, uid):
         (tmp_path / "new").touch()
     assert owner(tmp_path / "new") == os.geteuid()

@@ -23,9 +23,6 @@ from skillopt_ci.errors import UsageError
 
 def test_nothing_given_means_the_defaults():
     assert read_inputs({}) == Inputs()
-
-
-def test_the_runner_hands_over_empty_values_for_what_is_not_given():
     assert read_inputs({"INPUT_CONFIG": "", "INPUT_SHARDS": " "}) == Inputs()
 
 
@@ -108,23 +105,17 @@ def test_steps_are_told_from_the_first_score_to_the_last():
 
 def test_a_reverted_step_did_not_improve():
     assert fold([step(action="reject")]).improved == "false"
+    assert fold([step(action="skip_no_patches", score_after=None)]).score_after == ""
 
 
 def test_an_unknown_cost_is_not_a_small_one():
     assert fold([STEP, step(cost_usd=None)]).cost_usd == ""
 
 
-def test_a_step_without_candidate_has_no_score_after():
-    assert fold([step(action="skip_no_patches", score_after=None)]).score_after == ""
-
-
 def test_a_comparison():
     result = {"skills": [{"hard": 0.1}, {"hard": 0.3}], "difference": {"hard": 0.2}, "cost_usd": 0}
     outputs = fold([result])
     assert (outputs.score_before, outputs.score_after, outputs.improved) == ("0.1", "0.3", "true")
-
-
-def test_one_skill_alone_is_not_compared():
     outputs = fold([{"skills": [{"hard": 0.1}], "difference": None, "cost_usd": 0}])
     assert (outputs.score_before, outputs.score_after, outputs.improved) == ("", "0.1", "")
 
@@ -140,9 +131,6 @@ def test_where_training_stands():
     result = {"score_initial": 0.1, "score_current": 0.4, "step": 3, "commit": "c3"}
     assert fold([result]).improved == "true"
     assert fold([{**result, "score_initial": None}]).improved == ""
-
-
-def test_nothing_printed_is_nothing_said():
     assert fold([]) == Outputs()
 
 
@@ -174,15 +162,12 @@ def written(outputs: dict[str, str], file: Path) -> str:
 def test_each_output_stands_between_its_own_delimiters(tmp_path):
     text = written({"a": "1", "b": "2\n3"}, tmp_path / "output")
     assert text == "a<<skillopt_0\n1\nskillopt_0\nb<<skillopt_1\n2\n3\nskillopt_1\n"
+    text = written({"a": "skillopt_0\nimproved=true"}, tmp_path / "output")
+    assert text.startswith("a<<skillopt_1\n")
 
 
 def test_empty_outputs_are_left_out(tmp_path):
     assert written({"a": ""}, tmp_path / "output") == ""
-
-
-def test_a_value_with_the_delimiter_gets_another(tmp_path):
-    text = written({"a": "skillopt_0\nimproved=true"}, tmp_path / "output")
-    assert text.startswith("a<<skillopt_1\n")
 
 
 @given(value=st.text(alphabet="skilopt_01<=\n"))

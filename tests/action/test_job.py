@@ -71,9 +71,6 @@ def test_what_ends_a_command_is_told_apart_from_commands(tmp_path):
     assert ended.failure is not None
     assert ended.results == ()
     assert log.endswith("\n::t::\n::endgroup::\n")
-
-
-def test_an_unknown_command_is_a_usage_error(tmp_path):
     ended, _ = run(tmp_path, ["stepp", "--json"])
     assert ended.exit_code == ExitCode.USAGE
 
@@ -102,21 +99,15 @@ def test_what_an_exit_code_means_for_the_job(code, result, fails):
     assert (meaning(code).result, meaning(code).job_fails) == (result, fails)
 
 
-def test_an_error_stands_at_its_file_and_line(tmp_path):
+def test_an_error_stands_at_its_file_and_line_if_that_is_in_the_workspace(tmp_path):
     error = ConfigError("no such key", file=tmp_path / "conf" / "skillopt.yaml", line=4, hint="run")
     text = announced(error, tmp_path)
     assert text.startswith(
         "::error title=skillopt-ci cannot start,file=conf/skillopt.yaml,line=4::"
     )
     assert "no such key%0Arun" in text
-
-
-def test_a_relative_file_is_one_of_the_workspace(tmp_path):
     text = announced(ConfigError("x", file=Path("skillopt.yaml"), line=1), tmp_path)
     assert "file=skillopt.yaml,line=1" in text
-
-
-def test_a_file_elsewhere_is_not_pointed_at(tmp_path):
     assert "file=" not in announced(ConfigError("x", file=Path("/etc/x.yaml"), line=1), tmp_path)
 
 

@@ -51,18 +51,12 @@ def test_the_composite_twin_hands_every_input_on():
     env = next(step["env"] for step in steps if step.get("id") == "run")
     for name in INPUTS:
         assert env[f"INPUT_{name.upper()}"] == f"${{{{ inputs.{name} }}}}"
-
-
-def test_the_composite_twin_hands_every_output_back():
     for name, output in manifest("composite/action.yml")["outputs"].items():
         assert output["value"] == f"${{{{ steps.run.outputs.{name} }}}}"
 
 
 def test_every_command_is_one_of_the_command_line():
     assert [name for name in Command if name.verb not in COMMANDS] == []
-
-
-def test_every_command_is_documented():
     text = INPUTS["command"]["description"]
     assert [name for name in Command if f"`{name}`" not in text] == []
 

@@ -35,8 +35,6 @@ def test_the_parts_are_those_of_the_configuration(settings, untrained):
     assert session.ledger.root == untrained.resolve()
     assert session.simulated
 
-
-def test_the_cache_is_inside_git_unless_said_otherwise(settings, untrained):
     def cache(*overrides: str) -> Path | None:
         return open_run(replace(settings, overrides=overrides), silent).cache_path
 

@@ -78,9 +78,6 @@ def test_json_is_one_object(cli, untrained):
         "level": "ok",
         "text": "skillopt.yaml: run 'quickstart'",
     }
-
-
-def test_probing_simulated_models_costs_nothing_and_says_who_answered(cli, untrained):
     told = cli(untrained, "check", "--probe").out
     assert "ok       model.target     simulated-target answered in " in told
     assert "ok       model.optimizer  simulated-optimizer answered in " in told
@@ -209,21 +206,18 @@ def test_independent_faults_are_all_found_in_one_look(fresh, edit):
     assert "train.jsonl:49" in errors(found)["tasks"]
 
 
-def test_a_skill_that_is_not_committed_says_how(fresh):
+def test_a_skill_that_is_not_committed_or_has_unsaved_changes_is_told(fresh, edit):
     (fresh / "NEW.md").write_text("# New\n", encoding="utf-8")
     found = look(fresh, "skill=NEW.md")
     assert errors(found) == {"git": "NEW.md is not committed on main: git add NEW.md && git commit"}
+    edit(fresh / "skills/ledger/SKILL.md", "name: ledger", "name: ledger\nlicense: MIT")
+    assert any("differs from main" in text for text in warnings(look(fresh)))
 
 
 def test_a_skill_that_is_not_text_is_an_error(fresh):
     (fresh / "skills/ledger/SKILL.md").write_bytes("# Bücher\n".encode("latin-1"))
     said = "Line 1 is not UTF-8 text: save the file in that encoding"
     assert errors(look(fresh))["skill"] == f"skills/ledger/SKILL.md: {said}"
-
-
-def test_unsaved_changes_of_the_skill_are_warned_about(fresh, edit):
-    edit(fresh / "skills/ledger/SKILL.md", "name: ledger", "name: ledger\nlicense: MIT")
-    assert any("differs from main" in text for text in warnings(look(fresh)))
 
 
 def test_few_selection_tasks_and_no_test_tasks_are_warned_about(fresh, edit):
@@ -233,10 +227,12 @@ def test_few_selection_tasks_and_no_test_tasks_are_warned_about(fresh, edit):
     assert "no test tasks" in told
 
 
-def test_a_missing_key_is_only_warned_about(fresh):
+def test_a_missing_key_is_only_warned_about_but_a_budget_in_money_needs_prices(fresh):
     found = look(fresh, "model.target.provider=openai", "model.target.api_key_env=LEDGER_KEY")
     assert errors(found) == {}
     assert any("LEDGER_KEY" in text for text in warnings(found))
+    found = look(fresh, "model.target.provider=openai", "budget.run.cost_usd=1")
+    assert "model.target.price" in errors(found)["budget"]
 
 
 def test_the_plan_of_a_budget_is_told(fresh):
@@ -245,11 +241,6 @@ def test_the_plan_of_a_budget_is_told(fresh):
     (plan,) = (one for one in look(fresh) if one.part == "plan")
     assert plan.text.startswith("about 2 steps, as the budget allows")
     assert plan.text.endswith("a step makes up to 10 edits")
-
-
-def test_a_budget_in_money_needs_prices(fresh):
-    found = look(fresh, "model.target.provider=openai", "budget.run.cost_usd=1")
-    assert "model.target.price" in errors(found)["budget"]
 
 
 def test_a_remote_that_cannot_be_reached_is_infrastructure(fresh, git, tmp_path):

@@ -97,9 +97,6 @@ def test_stages_overlap_and_an_unannounced_one_counts_too():
 def test_notes_are_written_at_once():
     steps = [(0, Note("going on with step 3")), (0, Note("no price set", "warning"))]
     assert written(steps) == ["· going on with step 3", "! warning: no price set"]
-
-
-def test_a_log_says_once_where_the_step_begins():
     assert written((0, event) for event in (STEP, CallPaid(10, None), CallPaid(10, None))) == [
         "· step        3 of 12, epoch 1: the skill scores 0.675 on 40 tasks, the last step merged"
     ]
@@ -251,9 +248,6 @@ def test_the_cursor_comes_back_when_the_last_stage_ends():
 def test_closing_gives_the_terminal_back_amid_a_stage():
     told = drawn(StageStarted("rollout", 4), close=True)
     assert told.count(CURSOR_HIDDEN) == told.count(CURSOR_SHOWN) == 1
-
-
-def test_a_stage_can_begin_again():
     once = (StageStarted("a", 1), StageAdvanced("a"), StageFinished("a", "0.5"))
     assert drawn(*once, *once).count("0.5") == 2
 
@@ -309,9 +303,6 @@ def test_columns_are_as_wide_as_what_is_in_them():
         "10  日本  y",
         "          z",
     ]
-
-
-def test_text_from_outside_is_text():
     rows = [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")]
     assert table(("a", "b"), rows)[1] == "[bold]x[/bold]  :smile: [31m"
 

@@ -65,6 +65,7 @@ def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path):
     assert (config.model.target.model, config.model.optimizer.api_key_env) == ("small", "MY_KEY")
     for words in ("wrote     skillopt.yaml", "export MY_KEY=…", "skillopt-ci check"):
         assert words in told.output
+    assert not (tmp_path / ".github").exists()
 
 
 def test_existing_files_are_left_and_listed(tmp_path):
@@ -244,11 +245,6 @@ def test_each_of_several_runs_gets_a_job(tmp_path):
     assert job["with"]["run"] == "${{ matrix.run }}"
 
 
-def test_without_github_there_are_no_workflows(tmp_path):
-    init(tmp_path)
-    assert not (tmp_path / ".github").exists()
-
-
 def passes(folder: Path, *places: str) -> bool:
     """Whether the tests of ``folder`` pass, run as a person would who has no plugins."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *places]
@@ -341,16 +337,6 @@ def test_a_whole_run_is_done_and_explained_in_40_lines(cli, tmp_path, monkeypatc
     assert "<html" in report.read_text(encoding="utf-8")
 
 
-def test_the_report_is_opened_in_a_browser_if_asked_for(cli, tmp_path, monkeypatch):
-    browser = tmp_path / "browser"
-    browser.write_text(f"#!/bin/sh\necho $1 >{tmp_path}/opened\n", encoding="utf-8")
-    browser.chmod(0o755)
-    monkeypatch.setenv("BROWSER", str(browser))
-    assert cli(tmp_path, "-q", "quickstart", "place", "--open", *SMALL).code == 0
-    opened = (tmp_path / "opened").read_text(encoding="utf-8").strip()
-    assert opened == (tmp_path / "place/skillopt-report.html").as_uri()
-
-
 @pytest.mark.parametrize("programs", [("git",), ("git", "bwrap")])
 def test_what_needs_bubblewrap_is_told_to_be_left_out_there(cli, tmp_path, monkeypatch, programs):
     (tmp_path / "bin").mkdir()
@@ -362,12 +348,18 @@ def test_what_needs_bubblewrap_is_told_to_be_left_out_there(cli, tmp_path, monke
     assert ("left out: what runs in a sandbox" in done.out) == ("bwrap" not in programs)
 
 
-def test_with_json_stdout_has_steps_and_epoch_ends_alone(cli, tmp_path):
-    done = cli(tmp_path, "quickstart", "place", "--json", *SMALL)
+def test_json_has_steps_and_epoch_ends_alone_and_a_browser_the_report(cli, tmp_path, monkeypatch):
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\necho $1 >{tmp_path}/opened\n", encoding="utf-8")
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    done = cli(tmp_path, "quickstart", "place", "--open", "--json", *SMALL)
     told = [json.loads(line) for line in done.out.splitlines()]
     kinds = [("step", 1), ("step", 2), ("slow_update", 2)]
     assert [(one["kind"], one["step"]) for one in told] == kinds
     assert "Report: file://" in done.err
+    opened = (tmp_path / "opened").read_text(encoding="utf-8").strip()
+    assert opened == (tmp_path / "place/skillopt-report.html").as_uri()
 
 
 def test_it_works_whatever_git_knows_of_the_user(cli, nobody, git):

@@ -65,9 +65,6 @@ def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(capsys):
     found = json.loads(capsys.readouterr().out)
     error = {"type": "BudgetExhausted", "message": "the budget of 3 calls is spent", "hint": ""}
     assert (found["exit_code"], found["error"]) == (4, error)
-
-
-def test_a_command_line_that_cannot_be_parsed_is_json_too(capsys):
     assert main.main(["--json", "--nonsense"]) == 2
     assert "--nonsense" in json.loads(capsys.readouterr().out)["error"]["message"]
 

@@ -12,8 +12,6 @@ from skillopt_ci.cli.comment import Published, links_of, publish, publish_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.github.pull_requests import keep_pull_request
-from skillopt_ci.github.types import WantedPullRequest
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 from tests.conftest import Checkout, Workshop
@@ -61,10 +59,11 @@ def place(github_hub: Hub) -> Place:
 
 
 def test_a_run_is_shown_by_pull_request_comment_and_check(place):
-    published = place.publish(place.run())
+    published = place.publish(place.run(), labels=["skill", "training"])
     (pull,), checks = place.hub.pulls.values(), checks_of(place.hub)
     assert published == Published(published.report, pull["number"], (), place.run().commit)
     assert pull["title"] == "ledger: new and 1 more rule, +0.200 on 40 selection tasks"
+    assert pull["labels"] == ["skill", "training"]
     assert place.hub.own_comments() == [published.report]
     # Both stand on the tip; merge rules may require the second.
     assert set(checks) == {CHECK, f"{CHECK} evaluation"}
@@ -72,18 +71,17 @@ def test_a_run_is_shown_by_pull_request_comment_and_check(place):
     assert checks[f"{CHECK} evaluation"]["conclusion"] == "success"
 
 
-def test_publishing_again_writes_nothing(place):
-    first = place.publish(place.run())
+def test_publishing_again_writes_nothing_and_the_next_step_edits_what_is_there(place):
+    first = place.publish(place.run(1))
     place.hub.requests.clear()
-    assert place.publish(place.run()) == first
+    assert place.publish(place.run(1)) == first
     assert place.writes == []
-
-
-def test_the_next_step_edits_what_is_there(place):
-    place.publish(place.run(1))
     place.publish(place.run(2))
     assert len(place.hub.pulls) == len(place.hub.own_comments()) == 1
     assert "<b>Step 2</b> reverted" in place.hub.own_comments()[0]
+    place.hub.comments.clear()  # by a person; it comes back with the next step
+    place.publish(place.run(3))
+    assert len(place.hub.own_comments()) == 1
 
 
 @pytest.mark.parametrize(
@@ -99,12 +97,6 @@ def test_comments_are_as_wished(place, comments, count):
     for steps in (1, 2, 2):
         place.publish(place.run(steps), comments=comments)
     assert len(place.hub.own_comments()) == count
-
-
-def test_labels_are_put_on(place):
-    place.publish(place.run(), labels=["skill", "training"])
-    (pull,) = place.hub.pulls.values()
-    assert pull["labels"] == ["skill", "training"]
 
 
 def test_a_budget_stop_is_inconclusive_everywhere(place):
@@ -157,13 +149,6 @@ def test_a_pull_request_that_a_person_locked_or_closed_is_left_alone(place, chan
     assert noted in note.lower()
 
 
-def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place):
-    place.publish(place.run(1))
-    place.hub.comments.clear()
-    place.publish(place.run(2))
-    assert len(place.hub.own_comments()) == 1
-
-
 @pytest.mark.parametrize(
     ("changes", "inconclusive", "wishes", "merged"),
     [
@@ -176,14 +161,6 @@ def test_a_comment_that_a_person_deleted_comes_back_with_the_next_step(place):
 def test_only_a_wished_improvement_merges_by_itself(place, changes, inconclusive, wishes, merged):
     place.publish(place.run(3, **changes), inconclusive, **wishes)
     assert (next(iter(place.hub.pulls.values()))["state"] == "closed") is merged
-
-
-def test_two_jobs_that_publish_the_same_leave_one_of_each(place):
-    run = place.run()
-    keep_pull_request(place.scene.client(), WantedPullRequest("skillopt/demo", "main", "t", "b"))
-    for _ in range(2):
-        place.publish(run)
-    assert len(place.hub.pulls) == len(place.hub.own_comments()) == len(place.hub.checks) / 2 == 1
 
 
 RUNNER = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_RUN_ID": "7"}
@@ -203,31 +180,19 @@ def publish_checkout(checkout: Checkout, hub: Hub, *overrides: str) -> Published
     return publish_run(settings, Scene(hub).client(), links=links_of(RUNNER))
 
 
-def test_a_step_is_shown_with_links_to_where_it_happened(pushed, github_hub):
+def test_a_step_is_shown_as_configured_with_links_to_where_it_happened(pushed, github_hub):
     pushed.step()
+    publish_checkout(pushed, github_hub, "github.comments=off")
+    assert (github_hub.own_comments(), len(github_hub.pulls)) == ([], 1)
     published = publish_checkout(pushed, github_hub)
     assert published.notes == ()
     tip = github_hub.bare.tip("skillopt/demo")
     assert f"https://github.com/octo/skills/commit/{tip}" in published.report
     assert "https://github.com/octo/skills/actions/runs/7" in published.report
-
-
-def test_tasks_are_annotated_in_their_files(pushed, github_hub):
-    pushed.step()
-    publish_checkout(pushed, github_hub)
+    # tasks are annotated in their files, as long as these can be read
     check = checks_of(github_hub)[CHECK]
     places = {(each["path"], each["start_line"]) for each in check["annotations"]}
     assert places == {("tasks/selection.jsonl", 1), ("tasks/selection.jsonl", 5)}
-
-
-def test_the_configuration_decides_what_is_shown(pushed, github_hub):
-    pushed.step()
-    publish_checkout(pushed, github_hub, "github.comments=off")
-    assert (github_hub.own_comments(), len(github_hub.pulls)) == ([], 1)
-
-
-def test_tasks_that_cannot_be_read_any_more_do_not_keep_it_from_being_shown(pushed, github_hub):
-    pushed.step()
     pushed.write("tasks/selection.jsonl", "broken")
     assert publish_checkout(pushed, github_hub).notes == ()
 

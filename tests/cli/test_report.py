@@ -66,7 +66,7 @@ def said(text: str) -> dict[str, object]:
     return {"type": "model_said", "message": {"content": text}}
 
 
-def test_the_attempts_of_a_run_are_told_by_step(finished):
+def test_the_attempts_of_a_run_are_told_by_step_but_none_at_test_tasks(finished):
     found = page_evidence(open_reader(Globals({}, finished)))
     shown = viewer(found.run, found.attempts, found.count).shown
     assert {one.section for one in shown} == {"", "step-1", "step-2"}
@@ -77,10 +77,6 @@ def test_the_attempts_of_a_run_are_told_by_step(finished):
     assert failed & mine
     first = next(one for one in shown if one.attempt.skill == step.proposal.skill_before)
     assert (first.made_with, first.attempt.turns[-1].kind) == ("the skill at the start", "outcome")
-
-
-def test_test_tasks_are_never_shown(finished):
-    found = page_evidence(open_reader(Globals({}, finished)))
     events = (finished / ".git/skillopt-ci/events/quickstart").glob("*.jsonl")
     lines = (line for file in events for line in file.read_text(encoding="utf-8").splitlines())
     stages = {json.loads(line)["stage"] for line in lines}
@@ -162,6 +158,9 @@ def test_the_file_has_the_attempts(cli, done):
     assert cli(done, "report", "-q").code == 0
     page = (done / "skillopt-report.html").read_text(encoding="utf-8")
     assert page.count('<details class="trajectory ') > 5
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    assert set(json.loads(found[1])) == {"columns", "rows", "cells"}
     events = done / ".git/skillopt-ci/events"
     for file in events.glob("*/*"):
         file.unlink()
@@ -196,9 +195,6 @@ def test_an_edit_that_gained_is_believed_to_help_and_more_so_with_time():
 def test_edits_are_told_apart():
     found = edit_effects([compared_step(1, "Good.", 0.2), compared_step(2, "Bad.", -0.2)])
     assert found[1, 0].mean > 0 > found[2, 0].mean
-
-
-def test_without_comparisons_nothing_is_believed():
     assert edit_effects([]) == {}
     assert edit_effects(plain_run(2).steps) == {}
 
@@ -292,14 +288,6 @@ sys.exit(main.main(sys.argv[1:]))
 def test_an_interrupt_ends_the_server_whichever_thread_it_strikes(done):
     with serving(done, "-c", STRUCK) as (port, _):
         assert ask(port, "/version")[0] == 200
-
-
-def test_the_json_of_the_page_is_whole(cli, done):
-    cli(done, "report", "-q")
-    page = (done / "skillopt-report.html").read_text(encoding="utf-8")
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    assert set(json.loads(found[1])) == {"columns", "rows", "cells"}
 
 
 RECORD_FIELDS = {

@@ -33,9 +33,6 @@ def test_the_configuration_says_what_was_chosen(tmp_path):
     assert (loaded.config.run, loaded.config.skill) == ("123", "skills/notes/SKILL.md")
     assert loaded.config.model.target.model == "m: #1"
     assert (loaded.config.model.target.timeout, loaded.config.model.optimizer.model) == (900, "yes")
-
-
-def test_the_example_tasks_are_a_usable_split(tmp_path):
     scaffold.write_new(tmp_path, scaffold.scaffold(chosen(), "skillopt.yaml"))
     splits = load_splits(load(tmp_path / "skillopt.yaml").config.tasks, tmp_path)
     assert all((splits.train, splits.selection, splits.test))
@@ -135,14 +132,10 @@ def test_the_workflow_is_twenty_lines_that_linters_accept(installed, tmp_path):
         assert "All workflow files passed" in done.stdout, done.stdout
 
 
-def test_a_model_without_a_key_needs_no_secret(installed):
-    installed(from_git())
-    assert "secrets" not in workflow()
-
-
 def test_the_report_is_published_only_where_that_is_asked_for(installed):
     installed(from_git())
     assert list(yaml.safe_load(workflow())["jobs"]) == ["skillopt"]
+    assert "secrets" not in workflow()  # without a key
     pages = yaml.safe_load(workflow(pages=True))["jobs"]["pages"]
     assert "secrets" not in pages
     assert pages["uses"].endswith(f"/.github/workflows/pages.yml@{COMMIT}")

@@ -243,6 +243,7 @@ def test_changed_words_stand_in_brackets_and_a_new_line_needs_none():
         "+ Write dates {+year+} first.",
     ]
     assert shown("# Dates\n", f"# Dates\n{LONG[:39]}\n").endswith(f"\n+ {LONG[:39]}\n")
+    assert shown("a\n", "a\n") == "The skill is the same in initial and current.\n"
 
 
 def test_a_terminal_has_colours_and_the_same_words():
@@ -250,10 +251,6 @@ def test_a_terminal_has_colours_and_the_same_words():
     coloured = shown(before, after, stream=Terminal())
     assert "\x1b[32m+ Write dates {+year+} first." in coloured
     assert "+ Write dates {+year+} first." in _ESCAPE.sub("", coloured).splitlines()
-
-
-def test_equal_texts_are_said_to_be_equal():
-    assert shown("a\n", "a\n") == "The skill is the same in initial and current.\n"
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "::error::x", "##[error]x"])

@@ -181,9 +181,6 @@ def test_our_own_environment(cell):
         *("PATH", "HOME", "USER", "LANG", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "HOSTNAME", "_")
     }
     assert not ours & set(seen.values())
-
-
-def test_open_files_of_ours(cell):
     show = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd'))[:-1])"
     assert cell.python(show).stdout == "[0, 1, 2]\n"
 

@@ -116,9 +116,6 @@ def test_a_file_that_does_not_fit_is_refused(cell):
     with pytest.raises(FileRefused, match="cannot be written"):
         cell.write("big", bytes(30 << 20))
     assert cell.sh("ls -A").stdout == ""
-
-
-def test_number_of_files(cell):
     done = cell.python("for n in range(40_000): open(str(n), 'w').close()")
     assert "No space left on device" in done.stderr
     assert done.limit == "disk"

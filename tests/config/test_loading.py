@@ -62,9 +62,6 @@ def test_an_error_carries_file_and_line(write):
     with pytest.raises(ConfigError) as caught:
         load(file)
     assert (caught.value.file, caught.value.line) == (file, 4)
-
-
-def test_an_error_in_a_base_names_the_base(write):
     write("train: {seed: x}", "base.yaml")
     with pytest.raises(ConfigError, match=r"base\.yaml:1: train\.seed: expected a whole number"):
         load(write("_base_: base.yaml"))
@@ -273,14 +270,11 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path, name, said):
         read_layers(tmp_path / name)
 
 
-def test_other_encodings_are_refused(tmp_path):
+def test_other_encodings_are_refused_but_a_byte_order_mark_does_no_harm(tmp_path):
     file = tmp_path / "latin.yaml"
     file.write_bytes("run: caf\xe9".encode("latin-1"))
     with pytest.raises(ConfigError, match="not UTF-8 text: save the file"):
         read_layers(file)
-
-
-def test_a_byte_order_mark_does_no_harm(tmp_path):
     file = tmp_path / "bom.yaml"
     file.write_bytes(b"\xef\xbb\xbfrun: a")
     assert plain(read_layers(file)[0]) == {"run": "a"}
@@ -319,9 +313,6 @@ def test_a_run_is_laid_over_what_stands_around_the_list(two):
     train = invoices.train
     assert (invoices.run, train.num_epochs, train.batch_size) == ("invoices", 2, 8)
     assert (letters.skill, letters.train.num_epochs) == ("skills/letters/SKILL.md", 4)
-
-
-def test_overrides_win_over_the_chosen_run(two):
     assert load(two, ["train.num_epochs=7"], run="invoices").config.train.num_epochs == 7
 
 

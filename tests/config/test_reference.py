@@ -14,9 +14,6 @@ def test_a_location_leaves_out_the_branches_of_unions():
     place = locate(("scorer", "all", "of", 1, "contains", "contains", 0))
     assert place.path == ("scorer", "of", 1, "contains", 0)
     assert place.section is ContainsScorer
-
-
-def test_a_location_knows_its_field_if_there_is_one():
     place = locate(("train", "seed"))
     assert (place.section, place.field) == (Train, Train.model_fields["seed"])
     assert locate(("train", "sed")).field is None

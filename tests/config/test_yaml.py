@@ -38,9 +38,6 @@ def test_scalars_are_what_people_mean(scalar, value):
 def test_every_key_knows_its_line():
     tree = parse_yaml("a:\n  b: 1\n  c:\n    - x\n    - d: 2\n", FILE)
     assert lookup(tree, ("a", "c", 1, "d")).mark == Mark(Path("a.yaml"), 5)
-
-
-def test_keys_are_taken_as_text():
     assert read("1: a\nno: b\n") == {"1": "a", "no": "b"}
 
 
@@ -150,9 +147,6 @@ def test_what_is_inherited_keeps_its_place():
 
 def test_lookup_stops_at_the_deepest_that_exists():
     assert plain(lookup(tree({"a": [{"b": 1}]}), ("a", 0, "missing", "deeper"))) == {"b": 1}
-
-
-def test_nested_builds_a_path():
     assert plain(yaml.nested(("a", "b"), tree(1))) == {"a": {"b": 1}}
 
 

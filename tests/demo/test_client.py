@@ -24,9 +24,6 @@ def test_find_model_suggests_the_nearest_name():
     with pytest.raises(ModelSetupError, match="Did you mean 'simulated-target'") as raised:
         find_model("simulated-tagret", where="model.target.model")
     assert raised.value.message.startswith("model.target.model: ")
-
-
-def test_client_refuses_an_unknown_model_before_any_call():
     config = ModelRole(provider="simulated", model="gpt")
     with pytest.raises(ModelSetupError, match=r"model\.judge\.model"):
         SimulatedClient(config, Role.JUDGE)

@@ -67,9 +67,6 @@ def test_analyst_adds_a_missing_rule_with_its_support(dice):
     edits = edits_of(BRIEF, dice)
     assert [edit["support_count"] for edit in edits] == [3, 3]
     assert str(edits[0]["content"])[2:] in CONVENTIONS["date"].rules
-
-
-def test_analyst_does_not_repeat_what_the_skill_states(dice):
     known = "".join(f"- {CONVENTIONS[name].rules[0]}\n" for name in ("date", "vendor"))
     assert edits_of(replace(BRIEF, skill=f"# Skill\n\n{known}"), dice) == []
 
@@ -77,9 +74,6 @@ def test_analyst_does_not_repeat_what_the_skill_states(dice):
 def test_analyst_replaces_a_line_that_misleads(dice):
     edits = edits_of(replace(BRIEF, skill=f"- {WRONG}\n"), dice)
     assert [edit["target"] for edit in edits if edit["op"] == "replace"] == [f"- {WRONG}"]
-
-
-def test_analyst_deletes_a_line_that_contradicts_a_right_one(dice):
     edit, *_ = edits_of(replace(BRIEF, skill=f"- {FIRST}\n- {WRONG}\n"), dice)
     assert edit == {"op": "delete", "target": f"- {WRONG}", "support_count": 3}
 

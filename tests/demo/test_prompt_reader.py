@@ -12,9 +12,6 @@ def test_headings_inside_a_fence_are_data():
     assert [section.title for section in found] == ["Skill", "Next"]
     assert found[0].data == "## Not a heading\n```\nx\n```"
     assert found[0].text.startswith("See below:")
-
-
-def test_tildes_make_fences_too():
     assert sections("## A\n~~~\n```\n## B\n~~~")[0].data == "```\n## B"
 
 

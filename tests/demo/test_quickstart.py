@@ -5,7 +5,6 @@ import pytest
 
 from skillopt_ci.config.loading import load
 from skillopt_ci.demo import EXAMPLE_FILES, write_example
-from skillopt_ci.errors import UsageError
 from skillopt_ci.skill.validation import problems
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -26,14 +25,6 @@ def test_write_example_writes_all_that_is_bundled(example):
     assert _files(example) == set(EXAMPLE_FILES) == _files(BUNDLED)
     for name in EXAMPLE_FILES:
         assert (example / name).read_bytes() == (BUNDLED / name).read_bytes()
-
-
-def test_write_example_keeps_and_names_an_existing_file(tmp_path):
-    (tmp_path / "skillopt.yaml").write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"skillopt\.yaml"):
-        write_example(tmp_path)
-    assert _files(tmp_path) == {"skillopt.yaml"}
-    assert (tmp_path / "skillopt.yaml").read_text(encoding="utf-8") == "mine"
 
 
 def test_example_is_the_run_of_configs_quickstart(example):

@@ -105,9 +105,6 @@ def test_platitudes_and_prompts_say_nothing(text):
 def test_conflicting_line_is_found_whole():
     assert world.conflicting_line(f"{SKILL}* {WRONG}\nEnd.", "date") == f"* {WRONG}"
     assert world.conflicting_line(SKILL, "date") is None
-
-
-def test_subject_is_what_a_text_takes_a_stance_on():
     assert subject(f"- {CONVENTIONS['refund'].harmful}") == ("refund", "against")
     assert subject(f"- {CONVENTIONS['tax'].rules[1]}") == ("tax", "for")
     assert subject("Be nice.") is None
@@ -143,9 +140,6 @@ def test_ledger_line_follows_all_conventions_or_none():
     assert ledger_line(FULL, frozenset(CONVENTIONS)) == line
     line = "7 March 2026, Oak & Sons, 1,250 EUR, travel, 482, 19% VAT, department 12, first quarter"
     assert ledger_line(FULL, frozenset()) == line
-
-
-def test_ledger_line_leaves_out_what_the_note_does_not_mention():
     note = Note("2026-03-07", "OAK", "3.20", "EUR", currency_first=True)
     assert ledger_line(note, frozenset(CONVENTIONS)) == "2026-03-07 | OAK | EUR 3.20"
     assert note.exercised() == ("separator",)

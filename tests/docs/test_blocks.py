@@ -223,16 +223,3 @@ def test_a_page_that_is_run_says_so_at_its_top():
 
 def top(file: Path) -> str:
     return file.read_text(encoding="utf-8").splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    "words", [["stepp"], ["step", "--fast"], ["step", "-o", "train.batchsize=3"]], ids=" ".join
-)
-def test_a_wrong_command_line_is_found(words):
-    with pytest.raises((click.UsageError, AssertionError)):
-        check_invocation(words)
-
-
-def test_a_wrong_workflow_is_found():
-    with pytest.raises(jsonschema.ValidationError):
-        check_workflow([{"uses": "actions/checkout@v4", "wth": {}}])

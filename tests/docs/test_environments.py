@@ -46,9 +46,6 @@ def test_every_bridge_is_shown_with_all_its_options():
 def test_every_assertion_type_is_named():
     named = set(re.findall(r"`([\w-]+)`", PAGE))
     assert named >= set(SUPPORTED)
-
-
-def test_every_method_is_named():
     named = set(re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE))
     own = {name for name, one in vars(Environment).items() if callable(one) and name[0] != "_"}
     assert named == own

@@ -34,17 +34,11 @@ def test_every_section_has_rows(name, number):
     assert rows(section[0])
 
 
-def test_every_row_says_what_became_of_the_behaviour(page):
+def test_every_row_says_what_became_of_the_behaviour_and_how_or_why(page):
     decided = re.compile(r"\*\*(same|better|built right|left out)\*\*")
     assert [row for row in rows(page) if len(row) != 3 or not decided.match(row[1])] == []
-
-
-def test_what_is_better_or_left_out_says_how_or_why(page):
     bare = re.compile(r"\*\*(better|left out)\*\*$")
     assert [row for row in rows(page) if bare.search(row[1])] == []
-
-
-def test_only_what_is_left_out_may_have_no_test(page):
     untested = [row for row in rows(page) if row[2] == "—"]
     assert [row for row in untested if not row[1].startswith("**left out**")] == []
 

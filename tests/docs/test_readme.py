@@ -37,13 +37,6 @@ def test_the_figures_are_those_of_their_page():
     assert [figure for figure in figures if figure not in page] == []
 
 
-def test_the_first_screen_leads_from_what_it_is_to_a_command_to_try():
-    screen = README[: README.index("## ")]
-    assert "uvx" in screen
-    assert "/.github/workflows/train.yml@" in screen
-    assert len(screen.splitlines()) <= 50
-
-
 @pytest.mark.end_to_end
 def test_the_transcript_is_the_quickstart_s_log(tmp_path):
     quickstart = [sys.executable, "-m", "skillopt_ci", "-q", "quickstart", "example"]

@@ -111,14 +111,10 @@ def test_without_a_key_validation_passes_but_promises_nothing(checkout, command)
     assert "Ready to train" not in done.stdout
 
 
-def three_tasks(checkout: Checkout) -> None:
+def test_three_tasks_only(checkout, command):
     for split in ("train", "selection", "test"):
         lines = (checkout.folder / f"tasks/{split}.jsonl").read_text().splitlines()[:3]
         checkout.write(f"tasks/{split}.jsonl", "\n".join(lines))
-
-
-def test_three_tasks_only(checkout, command):
-    three_tasks(checkout)
     told = command(checkout, "check").stdout
     assert "only 3 selection tasks" in told
     assert "known to ±0.37 (95 %), with 20 to ±0.20" in told
@@ -220,9 +216,6 @@ def test_a_skill_without_front_matter_is_told_how_to_begin(checkout, command):
     assert done.returncode == 0, done.stdout
     assert "name: skills\n" in done.stdout
     assert "description: " in done.stdout
-
-
-def test_a_skill_without_front_matter_is_trained_with_a_warning_at_the_start(checkout, command):
     warning = "Agents will pass skills/SKILL.md by: SKILL.md must start with YAML frontmatter"
     assert command(checkout, "step", "-q").stderr.count(warning) == 1
     assert warning not in command(checkout, "step").stderr

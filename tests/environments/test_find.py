@@ -134,9 +134,6 @@ def test_an_entry_has_the_keys_of_a_task_file(tmp_path):
     (tmp_path / "a.txt").write_text("attached", encoding="utf-8")
     found = api.task_of({"id": 7, "prompt": "p", "references": "r", "files": ["a.txt"]}, tmp_path)
     assert (found.id, found.references, found.files[0].content) == ("7", ("r",), "attached")
-
-
-def test_a_wrong_entry_is_explained(tmp_path):
     with pytest.raises(TaskFileError, match="did you mean references"):
         api.task_of({"id": "1", "prompt": "p", "answer": "r"}, tmp_path)
 
@@ -235,9 +232,6 @@ def test_an_attempt_that_makes_the_grader_fail_scores_0():
     for response, hard in (("1", 1.0), ("one", 0.0), ("7", 0.0)):
         score = asyncio.run(api.grade(Strict(), task(), api.Attempt((), response), parts))
         assert (score.hard, score.soft) == (hard, hard / 2)
-
-
-def test_truth_values_become_scores():
     assert grade(api.Score(True, True, "r", "a")) == api.Score(1.0, 1.0, "r", "a")
 
 

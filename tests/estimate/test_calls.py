@@ -85,9 +85,6 @@ def test_several_attempts_are_counted_wherever_they_are_made():
 def test_a_candidate_is_measured_on_each_task_at_most_once():
     found = calls_of(config())[SELECTION]
     assert (found.low, found.high) == (0, 10)
-
-
-def test_an_attempt_of_an_agent_is_many_calls():
     counted = calls.in_calls({ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}, (0, 6.5, 50))
     assert counted == {ROLLOUT: Range(0, 65, 500), ANALYST: Range(1, 2, 4)}
 

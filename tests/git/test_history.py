@@ -124,9 +124,6 @@ def test_message_is_subject_body_trailers():
     assert message("Ask first", "Because.", FACTS) == (
         "Ask first\n\nBecause.\n\nSkillopt-Step: 3\nSkillopt-Action: accept\n"
     )
-
-
-def test_message_without_body_has_one_blank_line():
     assert message("Ask first", " \n", {"A": "1"}) == "Ask first\n\nA: 1\n"
 
 
@@ -167,9 +164,6 @@ def test_mentions_and_issue_references_do_not_survive():
 def test_terminal_and_direction_controls_are_dropped():
     text = message("a\x1b[31mb", "c\u202ed\x00e", FACTS)
     assert not any(mark in text for mark in "\x1b\u202e\x00")
-
-
-def test_value_stays_on_its_line():
     text = message("S", "", {"Skillopt-Run": "a\nSkillopt-Step: 9"})
     assert parse_trailers(text) == {"Skillopt-Run": "a Skillopt-Step: 9"}
 

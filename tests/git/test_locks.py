@@ -34,9 +34,6 @@ def test_second_holder_loses_at_once(tmp_path):
         run_lock(tmp_path, "demo"),
     ):
         pass
-
-
-def test_other_run_is_not_blocked(tmp_path):
     with run_lock(tmp_path, "demo"), run_lock(tmp_path, "other"):
         assert (tmp_path / "skillopt-ci").is_dir()
 

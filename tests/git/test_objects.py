@@ -48,9 +48,6 @@ def test_folder_is_what_git_lists(git):
     oid = objects.write_tree(git, {name: Entry("100755", blob) for name in names})
     assert set(git.records("ls-tree", "-z", "--name-only", oid)) == set(names)
     assert git.text("fsck", "--strict", "--no-dangling") == ""
-
-
-def test_empty_folder_can_be_written(git):
     assert objects.write_tree(git, {}) == git.text("hash-object", "-t", "tree", "--stdin")
 
 

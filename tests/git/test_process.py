@@ -34,9 +34,6 @@ def test_failure_says_command_folder_and_git_s_words(tmp_path):
 
 def test_standard_input_reaches_git(tmp_path):
     assert Git(tmp_path).text("stripspace", stdin=b"a  \n\n\n\nb\n") == "a\n\nb"
-
-
-def test_no_is_not_an_error_but_failure_is(tmp_path):
     git = Git(tmp_path)
     assert git.succeeds("check-ref-format", "refs/heads/x")
     assert not git.succeeds("check-ref-format", "..")
@@ -140,14 +137,11 @@ def test_batch_process_retries_once_and_reports_stderr(tmp_path):
     assert (tmp_path / "asked").read_text() == "please\nplease\n"
 
 
-def test_batch_process_is_not_blocked_by_stderr():
+def test_batch_process_is_not_blocked_by_stderr_and_ends_when_dropped():
     noisy = BatchProcess(
         ("sh", "-c", 'while read -r line; do seq 40000 >&2; echo "$$ $line"; done'), os.environ
     )
     assert noisy.ask(b"one\n", read_echo)[1] == b"one"
-
-
-def test_batch_process_ends_when_dropped():
     echo = BatchProcess(ECHO, os.environ)
     process, _ = echo.ask(b"one\n", read_echo)
     del echo

@@ -170,9 +170,6 @@ def test_words_of_a_hook_are_not_taken_for_a_network_failure():
     line = b"!\tabc:refs/heads/x\t[remote rejected] (pre-receive hook declined)\n"
     error = remote.push_error("origin", Result(1, line, "remote: connection refused by policy"))
     assert "a hook on the server declined it" in error.message
-
-
-def test_unknown_reason_is_passed_on():
     error = remote.fetch_error("origin", Result(128, b"", "fatal: the moon is full"))
     assert isinstance(error, InfrastructureError)
     assert "git gives this reason\nfatal: the moon is full" in error.message

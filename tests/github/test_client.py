@@ -28,9 +28,6 @@ ENVIRON = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_TOKEN": "job"}
 
 def test_a_workflow_says_where_it_runs():
     assert from_environ(ENVIRON) == Access("octo/skills", "job", "https://api.github.com")
-
-
-def test_the_token_of_the_action_comes_first_and_is_trimmed():
     environ = ENVIRON | {"GITHUB_API_URL": "https://ghe.example.org/api/v3/"}
     found = from_environ(environ, " app-token\n")
     assert (found.token, found.api_url) == ("app-token", "https://ghe.example.org/api/v3")
@@ -52,24 +49,18 @@ def test_what_cannot_be_is_refused_without_showing_the_token(environ):
 def test_a_stray_character_in_the_token_is_named_with_its_place():
     with pytest.raises(UsageError, match=r"U\+200B \(ZERO WIDTH SPACE\) as character 3 of 4"):
         from_environ(ENVIRON | {"GITHUB_TOKEN": "gh\u200bp"})
-
-
-def test_the_token_is_never_shown():
     assert "job" not in repr(from_environ(ENVIRON))
 
 
 def test_a_workflow_s_token_speaks_for_the_bot(scene):
     assert scene.client().login == "github-actions[bot]"
+    scene.hub.tokens["app"] = "trainer[bot]"
+    assert scene.client("app").login == "trainer[bot]"
 
 
 def test_without_graphql_it_is_taken_for_the_bot(scene):
     scene.hub.fail("POST /graphql", 404, "Not Found")
     assert scene.client().login == "github-actions[bot]"
-
-
-def test_the_token_of_an_app_speaks_for_it(scene):
-    scene.hub.tokens["app"] = "trainer[bot]"
-    assert scene.client("app").login == "trainer[bot]"
 
 
 def test_a_person_s_token_speaks_for_them_and_is_asked_once(scene):

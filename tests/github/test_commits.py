@@ -54,23 +54,14 @@ def clone(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clon
     return Clone(folder, replace(ledger, write_commit=ApiCommits(scene.client(), "origin")))
 
 
-def test_a_step_is_made_by_github_and_known_here(scene, clone):
-    tip = clone.step("better\n")
-    assert scene.hub.bare.tip("skillopt/demo") == tip == clone.ledger.sync().tip
-    assert clone.git("show", f"{tip}:{SKILL}") == "better"
-    authors = clone.git("log", "-2", "--format=%an %cn", tip).splitlines()
-    assert authors == ["github-actions[bot] GitHub"] * 2
-
-
-def test_steps_follow_each_other(scene, clone):
+def test_steps_are_made_by_github_known_here_and_follow_each_other(scene, clone):
     first, second = clone.step("better\n"), clone.step("best\n")
     assert scene.hub.bare.has(second, first)
-    log = clone.git("log", "--first-parent", "--format=%s", second)
-    assert log.splitlines() == ["Merge best", "Merge better", f"Change {SKILL}"]
-
-
-def test_nothing_is_left_of_the_temporary_refs(scene, clone):
-    clone.step("better\n")
+    assert scene.hub.bare.tip("skillopt/demo") == second == clone.ledger.sync().tip
+    log = clone.git("log", "--first-parent", "--format=%s, %an %cn", second)
+    by = ", github-actions[bot] GitHub"
+    assert log.splitlines()[:2] == [f"Merge best{by}", f"Merge better{by}"]
+    # nothing is left of the temporary refs
     refs = scene.hub.bare.git("for-each-ref", "--format=%(refname)").splitlines()
     assert refs == ["refs/heads/main", "refs/heads/skillopt/demo"]
     assert "skillopt-ci" not in clone.git("for-each-ref")
@@ -133,14 +124,10 @@ def test_the_configuration_asks_for_it(scene, clone):
     assert scene.hub.bare.git("log", "-1", "--format=%cn", made) == "GitHub"
 
 
-def test_without_a_token_it_cannot_be(clone):
+@pytest.mark.parametrize(
+    ("overrides", "lacks"), [((), "GITHUB_REPOSITORY"), (("git.remote=null",), "needs a remote")]
+)
+def test_without_a_token_or_a_remote_it_cannot_be(clone, overrides, lacks):
     (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
-    with pytest.raises(UsageError, match="GITHUB_REPOSITORY"):
-        open_ledger(load(clone.folder / "skillopt.yaml"), {})
-
-
-def test_without_a_remote_it_cannot_be(clone):
-    (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
-    loaded = load(clone.folder / "skillopt.yaml", ("git.remote=null",))
-    with pytest.raises(UsageError, match="needs a remote"):
-        open_ledger(loaded, {})
+    with pytest.raises(UsageError, match=lacks):
+        open_ledger(load(clone.folder / "skillopt.yaml", overrides), {})

@@ -55,6 +55,7 @@ def pull(client: Client, head: str) -> int:
 
 def test_the_token_has_an_account(client):
     assert client.login == "ada"
+    assert (client.may_write("ada"), client.may_write("nobody")) == (True, False)
 
 
 def test_the_pull_request_is_kept(client, pull):
@@ -62,9 +63,6 @@ def test_the_pull_request_is_kept(client, pull):
     first, second = keep_pull_request(client, wanted), keep_pull_request(client, wanted)
     assert second.change == Change.UNCHANGED
     assert first.number == second.number == pull_requests.get_pull_request(client, pull).number
-
-
-def test_the_comment_is_found_among_hundreds(client, pull):
     for number in range(210):
         client.send("POST", f"/issues/{pull}/comments", {"body": f"comment {number}"})
     first = keep_comment(client, pull, f"{MARKER}\nStep 1")
@@ -83,10 +81,6 @@ def test_the_check_is_kept(client, pull, head):
 def test_the_skill_is_read_from_a_commit(client, head):
     assert file_at(client, SKILL, head) == b"better"
     assert file_at(client, "none.md", head) is None
-
-
-def test_permissions_are_asked_for(client):
-    assert (client.may_write("ada"), client.may_write("nobody")) == (True, False)
 
 
 def test_nobody_said_anything(client, pull):

@@ -41,31 +41,21 @@ def test_nothing_is_written_that_is_there(scene, client):
     assert writes(scene) == before
 
 
-def test_title_and_body_are_brought_up_to_date(scene, client):
-    scene.pull()
-    kept = keep_pull_request(client, replace(WANTED, title="0.1 → 0.9", body="New"))
-    assert kept.change == Change.UPDATED
-    assert (scene.hub.pulls[1]["title"], scene.hub.pulls[1]["body"]) == ("0.1 → 0.9", "New")
-
-
-def test_missing_labels_are_added_and_others_stay(scene, client):
+def test_title_body_and_labels_are_brought_up_to_date_and_other_labels_stay(scene, client):
     scene.pull()
     scene.hub.pulls[1]["labels"] = ["urgent", "skillopt"]
-    keep_pull_request(client, replace(WANTED, labels=("skillopt", "improved")))
+    wanted = replace(WANTED, title="0.1 → 0.9", body="New", labels=("skillopt", "improved"))
+    assert keep_pull_request(client, wanted).change == Change.UPDATED
+    assert (scene.hub.pulls[1]["title"], scene.hub.pulls[1]["body"]) == ("0.1 → 0.9", "New")
     assert scene.hub.pulls[1]["labels"] == ["urgent", "skillopt", "improved"]
 
 
-def test_a_draft_becomes_ready_and_stays_it(scene, client):
+def test_a_draft_becomes_ready_and_stays_it_unless_a_person_converts_it(scene, client):
     scene.pull()
     assert keep_pull_request(client, READY).change == Change.UPDATED
     assert scene.hub.pulls[1]["draft"] is False
     assert keep_pull_request(client, WANTED).change == Change.UNCHANGED
     assert scene.hub.pulls[1]["draft"] is False
-
-
-def test_one_that_a_person_converted_to_a_draft_stays_it(scene, client):
-    scene.pull()
-    keep_pull_request(client, READY)
     scene.hub.convert_to_draft(1)
     assert keep_pull_request(client, READY).change == Change.UNCHANGED
     assert scene.hub.pulls[1]["draft"] is True
@@ -179,9 +169,6 @@ def test_the_missing_permission_is_named(scene, client):
 def test_a_branch_that_is_not_there_is_named_in_the_refusal(client):
     with pytest.raises(Refused, match="head invalid"):
         keep_pull_request(client, WANTED)
-
-
-def test_a_number_that_does_not_exist_is_not_found(client):
     with pytest.raises(NotFound, match="#7"):
         get_pull_request(client, 7)
 
@@ -274,22 +261,15 @@ def test_a_missing_permission_withholds_it_and_is_named(scene, client, head):
     scene.hub.fail("POST /graphql", 403, "Resource not accessible by integration")
     with pytest.raises(Refused, match="contents: write"):
         merge_pull_request(client, 1, head)
-
-
-def test_a_lost_answer_to_a_merge_is_looked_after(scene, client, head):
     scene.hub.fail("PUT /pulls/{pull_number}/merge", 502, after=True)
     assert merge_pull_request(client, 1, head)
 
 
-def test_changed_files_are_listed(scene, client):
+def test_changed_files_are_listed_as_far_as_github_lists_them(scene, client):
     scene.pull()
     scene.hub.bare.save("skillopt/demo", "new.md", "x\n")
     scene.hub.pulls[1]["changed_files"] = 2
     assert changed_paths(client, 1) == {"new.md", SKILL}
-
-
-def test_more_files_than_github_lists_are_incomplete(scene, client):
-    scene.pull()
     scene.hub.pulls[1]["changed_files"] = 3001
     assert changed_paths(client, 1) is None
 
@@ -302,8 +282,5 @@ def test_the_skill_of_a_fork_is_read_as_data(scene, client):
 
 def test_a_large_file_is_read_whole(scene, client):
     assert file_at(client, SKILL, scene.step("0123456789" * 150_000)) == b"0123456789" * 150_000
-
-
-def test_folders_and_what_is_not_there_are_none(scene, client):
     assert file_at(client, "skills", "main") is None
     assert file_at(client, "skills/none.md", "main") is None

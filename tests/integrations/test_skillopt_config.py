@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from skillopt_ci.config.config import Budget, Evaluation, Limits, Optimizer
 from skillopt_ci.config.loading import Loaded, load
@@ -32,45 +33,18 @@ env:
   exec_timeout: 120
   max_completion_tokens: 16384
 """
-FLAT = """\
-env: searchqa
-skill_init: skills/initial.md
-split_mode: split_dir
-split_dir: data/searchqa_split
-limit: 100
-workers: 24
-exec_timeout: 120
-max_completion_tokens: 16384
-target_model: gpt-5.4-mini
-optimizer_model: gpt-5.5
-num_epochs: 2
-batch_size: 20
-train_size: 0
-accumulation: 2
-seed: 7
-minibatch_size: 4
-merge_batch_size: 3
-analyst_workers: 5
-failure_only: true
-edit_budget: 6
-min_edit_budget: 1
-lr_scheduler: linear
-gate_metric: soft
-sel_env_num: 30
-test_env_num: 50
-"""
+#: What the flat form calls otherwise.
+FLAT = {"name": "env", "target": "target_model", "optimizer": "optimizer_model"}
+FLAT |= {"learning_rate": "edit_budget", "min_learning_rate": "min_edit_budget"}
 
 
-def test_the_structured_form_is_read(load_text):
+def test_the_structured_form_is_read_with_its_limits_of_calls(load_text):
     config = load_text(STRUCTURED).config
     assert (config.run, config.skill) == ("searchqa", "skills/initial.md")
     assert config.tasks.model_dump() == {"split_dir": "data/searchqa_split", "limit": 100}
     assert (config.train.accumulation, config.gradient.failure_only) == (2, True)
     assert (config.optimizer.learning_rate, config.optimizer.lr_scheduler) == (6, "linear")
     assert (config.evaluation.gate_metric, config.evaluation.sel_env_num) == ("soft", 30)
-
-
-def test_limits_of_calls_go_to_the_target(load_text):
     model = load_text(STRUCTURED).config.model
     target = model.target
     assert (target.max_concurrency, target.timeout) == (24, 120)
@@ -78,7 +52,9 @@ def test_limits_of_calls_go_to_the_target(load_text):
 
 
 def test_the_flat_form_means_the_same(load_text):
-    assert load_text(FLAT).config == load_text(STRUCTURED).config
+    sections = yaml.safe_load(STRUCTURED).values()
+    flat = {FLAT.get(key, key): value for one in sections for key, value in one.items()}
+    assert load_text(yaml.safe_dump(flat)).config == load_text(STRUCTURED).config
 
 
 def test_within_one_file_the_structured_spelling_wins(load_text):
@@ -144,15 +120,12 @@ def test_own_sections_may_stand_beside_and_win(load_text):
 
 
 def test_a_role_may_be_given_in_our_own_form(load_text):
-    text = ENV + "model: {target: {provider: simulated, model: m}, optimizer: gpt-5.5}\n"
+    ours = "{provider: simulated, model: m}"
+    text = f"{ENV}model: {{target: {ours}, judge: {ours}, optimizer: gpt-5.5}}\n"
     model = load_text(text + "workers: 3\n").config.model
+    assert model.judge is not None
     assert (model.target.provider, model.target.max_concurrency) == ("simulated", 16)
     assert model.optimizer.provider == "openai"
-
-
-def test_a_judge_is_kept(load_text):
-    text = ENV + "model: {judge: {provider: simulated, model: m}}\n"
-    assert load_text(text).config.model.judge is not None
 
 
 def test_flat_keys_without_an_environment_are_recognised(load_text):
@@ -444,9 +417,6 @@ def test_a_program_s_place_may_be_a_variable(load_text, variable, backend):
 def test_no_key_is_read(load_text):
     environ = {"AZURE_OPENAI_ENDPOINT": "https://e", "AZURE_OPENAI_API_KEY": "sk-secret"}
     assert "sk-secret" not in repr(load_text(ENV, environ=environ))
-
-
-def test_our_own_form_reads_no_variable(load_text):
     text = "run: r\nskill: s\ntasks: {path: t}\nmodel: {target: openai/a, optimizer: openai/b}\n"
     environ = {"TARGET_DEPLOYMENT": "x", "AZURE_OPENAI_ENDPOINT": "https://e"}
     assert load_text(text, environ=environ).config == load_text(text).config

@@ -259,9 +259,6 @@ def test_a_chat_by_command_has_the_effort_of_all_models_and_no_tools(read):
     target = read("target_backend: claude_chat, reasoning_effort: high").target
     assert options(target.command, "--effort") == ["high"]
     assert "--allowedTools" not in target.command
-
-
-def test_an_agent_sees_its_own_key_and_no_other(read):
     assert read("target_backend: cursor_exec").target.env == ("CURSOR_API_KEY",)
 
 

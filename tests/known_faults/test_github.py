@@ -157,22 +157,6 @@ def test_a_comment_is_answered_where_nobody_knows_what_was_head(world, trouble):
     assert "Add the label `skillopt-eval`" in answer
 
 
-def test_the_check_of_a_change_that_deletes_the_skill_fails(world):
-    head = without_skill(world)
-    world.start("pull_request", propose(world, head))
-    assert conclusions(world, head) == ["failure"]
-
-
-def test_the_check_of_a_change_that_makes_the_skill_unreadable_fails(world):
-    bare = world.hub.bare
-    oid = bare.git("hash-object", "-w", "--stdin", stdin=b"caf\xe9")
-    tree = bare.tree("main", [{"path": SKILL, "mode": "100644", "sha": oid}])
-    head = bare.git("commit-tree", tree, "-p", "main", "-m", "Break")
-    bare.git("update-ref", "refs/heads/better", head)
-    world.start("pull_request", propose(world, head))
-    assert conclusions(world, head) == ["failure"]
-
-
 @pytest.mark.parametrize(
     ("event", "repository"), [("pull_request", OURS), ("pull_request_target", FORK)]
 )

@@ -116,13 +116,10 @@ def test_what_is_current_and_best_after_a_new_best_and_an_event(event, current, 
     assert (moment.best_origin, moment.best_score, moment.best_step) == best
 
 
-def test_a_promoted_skill_is_the_best_one():
+def test_a_promoted_skill_is_the_best_one_until_it_is_taken_back():
     accepted = entry("step", 2, "accept", 0.5, 0.5, "c")
     *_, moment = timeline([START, BEST, accepted, entry("finish", 2, "promote", 0.5, 0.5, "c")])
     assert moment.best_origin == "step_0002"
-
-
-def test_what_a_person_took_back_is_the_best_no_more():
     taken = entry("revert", 1, "revert", None, 0.5, "b")
     *_, moment = timeline([START, BEST, taken, entry("measure", 1, "measure", 0.3, 0.3, "c")])
     assert (moment.best_origin, moment.best_score) == ("edited_by_hand", 0.3)

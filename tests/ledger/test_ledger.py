@@ -161,17 +161,11 @@ def test_every_file_is_in_the_run_s_own_folder():
     paths = [FOLDER.state, FOLDER.history, FOLDER.best_skill, FOLDER.initial_skill, FOLDER.step(7)]
     assert all(path.startswith(".skillopt/demo/") for path in paths)
     assert FOLDER.step(7) == ".skillopt/demo/steps/0007.json"
-
-
-def test_github_is_told_that_the_folder_is_generated():
     assert FOLDER.fixed_files()[".skillopt/.gitattributes"] == "** linguist-generated=true\n"
 
 
 def test_a_record_reads_back_as_it_was_written():
     assert FOLDER.read_state({FOLDER.state: document(state())}.get) == state()
-
-
-def test_history_is_one_line_per_event_oldest_first():
     second = ENTRY.model_copy(update={"kind": "step", "step": 1})
     text = line(ENTRY) + line(second)
     assert text.count("\n") == 2

@@ -29,24 +29,18 @@ def decision(action: str) -> Decision:
 
 def test_noise_of_floating_point_is_not_written():
     assert evidence.rounded(Usage(cost_usd=0.1 + 0.2)).cost_usd == 0.3
+    found = evidence.Measurement(hard=0, soft=0, score=0, tasks={"a": (0.0, 0.5)}, errors=("b",))
+    assert found.n == 1
+    assert evidence.Measurement.model_validate_json(found.model_dump_json()) == found
 
 
 def test_a_record_cannot_be_changed():
     with pytest.raises(ValidationError, match="frozen"):
         evidence.Measurement(hard=0, soft=0, score=0).hard = 1.0
-
-
-def test_a_key_of_a_later_version_is_refused_not_lost():
     with pytest.raises(ValidationError, match="later"):
         HistoryEntry.model_validate(
             {"kind": "start", "step": 0, "epoch": 0, "action": "start", "later": 1}
         )
-
-
-def test_a_measurement_counts_what_was_measured():
-    found = evidence.Measurement(hard=0, soft=0, score=0, tasks={"a": (0.0, 0.5)}, errors=("b",))
-    assert found.n == 1
-    assert evidence.Measurement.model_validate_json(found.model_dump_json()) == found
 
 
 @pytest.mark.parametrize(("status", "failed"), [(Status.SCORED, True), (Status.ERROR, False)])

@@ -100,9 +100,6 @@ def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask):
         client = budgeted(Slow(said), meter, tariff)
         assert asyncio.run(client.complete(ask())).usage.cost_usd == expected
     assert meter.accounts()[types.Account("target", "rollout")].cost_usd == 10.25
-
-
-def test_the_cost_of_a_model_without_a_price_is_unknown_never_zero(ask):
     unknown = Tariff("unknown", "", lambda usage: None)
     meter, said = Meter(), ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10))
     assert asyncio.run(budgeted(Slow(said), meter, unknown).complete(ask())).usage.cost_usd is None

@@ -85,27 +85,21 @@ def test_an_unusable_file_is_moved_aside_with_a_warning(path, spoil):
     assert str(path) in events[0].text
 
 
-def test_a_path_that_is_a_folder_is_the_user_s_mistake(tmp_path):
+def test_a_path_that_can_be_no_file_is_the_user_s_mistake(tmp_path):
     with pytest.raises(UsageError, match=r"cannot be opened.*\n.*cache\.path"):
         CallCache(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="it is a pipe"):
+        CallCache(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be opened"):
+        CallCache(tmp_path / "file" / "calls.sqlite")
 
 
 def test_a_lock_that_is_never_released_ends_the_wait(tmp_path):
     with FileLock(tmp_path / "calls.sqlite.lock"), pytest.raises(InfrastructureError) as caught:
         CallCache(tmp_path / "calls.sqlite", patience=0)
     assert "calls.sqlite.lock may be suspended" in str(caught.value)
-
-
-def test_a_pipe_is_the_user_s_mistake(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="it is a pipe"):
-        CallCache(tmp_path / "pipe")
-
-
-def test_a_parent_that_is_a_file_is_the_user_s_mistake(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be opened"):
-        CallCache(tmp_path / "file" / "calls.sqlite")
 
 
 def test_a_file_that_fails_later_is_the_world_s_failure(path, cache):

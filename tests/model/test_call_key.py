@@ -59,11 +59,8 @@ def test_what_does_not_determine_the_answer_leaves_the_key(changes):
     assert call_key(config(**changes), request()) == KEY
 
 
-def test_role_and_stage_are_labels():
+def test_role_and_stage_are_labels_but_attempt_prompt_and_speaker_count():
     assert call_key(config(), request(role=Role.JUDGE, stage="judge")) == KEY
-
-
-def test_attempt_prompt_and_speaker_count():
     system = ChatRequest(Role.TARGET, "rollout", (Message("system", "hi"),))
     others = [request(attempt=1), request("ho"), system]
     assert len({KEY, *(call_key(config(), other) for other in others)}) == 4

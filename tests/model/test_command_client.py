@@ -63,12 +63,9 @@ def test_several_turns_are_told_apart():
     )
 
 
-def test_standard_error_is_the_trace(ask):
+def test_standard_error_is_the_trace_and_usage_is_estimated_not_priced(ask):
     reply = ask("import sys; print('42'); print('looked it up', file=sys.stderr)")
     assert (reply.text, reply.trace) == ("42", "looked it up")
-
-
-def test_usage_is_estimated_and_not_priced(ask):
     usage = ask("print('x' * 400)").usage
     assert (usage.calls, usage.completion_tokens, usage.estimated) == (1, 100, True)
     assert usage.cost_usd is None
@@ -90,9 +87,6 @@ def test_a_failed_program_may_be_tried_again(ask, code, told):
 def test_a_program_over_its_time_may_be_tried_again(ask):
     with pytest.raises(TransientFailure, match=r"no answer within 0\.2 s"):
         ask("import time; time.sleep(60)", timeout=0.2)
-
-
-def test_what_a_failing_program_printed_is_told(ask):
     with pytest.raises(TransientFailure, match=r"exit status 3: on stderr \| on stdout"):
         ask("import sys; print('on stdout'); print('on stderr', file=sys.stderr); sys.exit(3)")
 
@@ -147,9 +141,6 @@ def test_only_named_variables_are_seen(ask):
     code = "import os; print(sorted(k for k in os.environ if k.startswith('MY_')))"
     environ = {"MY_MODE": "1", "MY_OTHER": "2"}
     assert ask(code, environ, env=["MY_MODE", "MY_ABSENT"]).text == "['MY_MODE']"
-
-
-def test_a_keys_value_is_never_passed_on(ask):
     code = "import os, sys; print(os.environ['A_KEY']); print(os.environ['A_KEY'], file=sys.stderr)"
     reply = ask(code, {"A_KEY": "sk-secret"}, env=["A_KEY"])
     assert (reply.text, reply.trace) == ("***", "***")

@@ -43,9 +43,6 @@ def test_openai_s_key_goes_to_openai_alone(changes, variable):
 
 def test_a_key_is_read_without_the_space_around_it():
     assert api_key("model.target", config(), {"OPENAI_API_KEY": " sk-1\n"}) == "sk-1"
-
-
-def test_a_server_without_a_variable_gets_a_placeholder():
     assert api_key("model.target", config(base_url="http://localhost/v1"), {}) == "none"
 
 
@@ -125,9 +122,6 @@ def test_a_file_without_a_key_is_named(tmp_path, content, words):
 def test_a_key_has_one_place():
     with pytest.raises(ValueError, match="give one of them"):
         config(api_key_env="A", api_key_file="b")
-
-
-def test_the_variable_that_must_be_set_is_named():
     assert required_variable(config()) == "OPENAI_API_KEY"
     assert required_variable(config(api_key_file="key")) is None
     assert required_variable(config(provider="simulated")) is None

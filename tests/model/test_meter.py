@@ -131,13 +131,10 @@ def test_minutes_of_a_step_count_from_its_own_start():
         reserve(meter)
 
 
-def test_minutes_of_a_run_count_from_the_command_s_start():
+def test_minutes_of_a_run_count_from_its_start_and_zero_calls_are_none():
     meter = Meter(run=Limits(minutes=2), clock=lambda: 130.0, command_started=10.0)
     with pytest.raises(BudgetExhausted, match=r"budget\.run\.minutes"):
         reserve(meter)
-
-
-def test_a_limit_of_zero_allows_no_call():
     with pytest.raises(BudgetExhausted):
         reserve(Meter(step=Limits(calls=0)))
 
@@ -229,9 +226,6 @@ def test_what_is_lent_is_nobody_elses_until_it_comes_back():
             assert second == Limits(calls=1, tokens=200, cost_usd=0.75)
     with meter.lent(1) as again:
         assert again == Limits(calls=6, tokens=800, cost_usd=3.0)
-
-
-def test_nothing_is_lent_where_nothing_is_limited():
     with Meter().lent(4) as share:
         assert share == Limits()
 

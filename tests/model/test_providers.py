@@ -131,19 +131,14 @@ def test_usage_is_the_server_s_own_with_cached_and_hidden_tokens(api, family):
         assert (counted.cache_write_tokens, second.usage.cache_write_tokens) == (1024, 0)
 
 
-def test_pictures_are_shown(api, family):
-    ask(role(api, family), request(Message("user", "What is it?", (PICTURE,))))
-    assert PICTURE.data in json.dumps(api.bodies[0])
-
-
-def test_a_reply_is_held_to_a_schema(api, family):
-    ask(role(api, family), request(reply_schema=SCHEMA))
-    assert '"additionalProperties": false' in json.dumps(api.bodies[0])
-
-
-def test_a_schema_is_kept_back_where_it_is_not_wanted(api, family):
-    ask(role(api, family, structured_output="off"), request(reply_schema=SCHEMA))
-    assert "additionalProperties" not in json.dumps(api.bodies[0])
+def test_pictures_are_shown_and_a_reply_is_held_to_a_schema_where_that_is_wanted(api, family):
+    asked = request(Message("user", "What is it?", (PICTURE,)), reply_schema=SCHEMA)
+    ask(role(api, family), asked)
+    ask(role(api, family, structured_output="off"), asked)
+    held, free = map(json.dumps, api.bodies)
+    assert PICTURE.data in held
+    assert '"additionalProperties": false' in held
+    assert "additionalProperties" not in free
 
 
 @pytest.mark.parametrize(

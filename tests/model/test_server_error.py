@@ -116,9 +116,6 @@ def sent(config: ModelRole, request: ChatRequest, *refused: str) -> dict[str, ob
 
 def test_only_what_is_set_is_sent(ask):
     assert sent(role(), ask()) == {}
-
-
-def test_what_is_set_is_sent_with_the_further_fields(ask):
     config = role(temperature=0, reasoning_effort="low", extra_body={"top_k": 3})
     assert sent(config, ask(max_output_tokens=9)) == {
         "max_completion_tokens": 9,

@@ -74,9 +74,6 @@ def test_accounts_survive_their_record(usages):
 def test_accounts_of_the_same_role_and_stage_are_joined():
     twice = booked(booked(ACCOUNTS), booked(ACCOUNTS))
     assert (len(twice), twice[Account("target", "rollout")].calls) == (len(ACCOUNTS), 8)
-
-
-def test_what_earlier_versions_recorded_can_be_read():
     old = '{"calls":1,"prompt_tokens":2,"completion_tokens":3,"cached_tokens":0,'
     old += '"reasoning_tokens":0,"cost_usd":null,"estimated":true}'
     assert TypeAdapter(Usage).validate_json(old).tokens == 5

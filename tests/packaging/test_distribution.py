@@ -41,12 +41,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel, root):
     assert b"MIT License" in wheel.read(f"{information}/licenses/LICENSE")
 
 
-def test_the_ci_script_is_runnable(root):
+def test_the_ci_script_is_runnable_and_make_lists_its_targets(root):
     assert os.access(root / ".ci" / "run", os.X_OK)
     subprocess.run(["bash", "-n", root / ".ci" / "run"], check=True)
-
-
-def test_make_lists_its_targets(root):
     done = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True)
     names = [line.split()[0] for line in done.stdout.splitlines()]
     assert names == [

@@ -161,9 +161,6 @@ def test_an_unusable_file_is_refused(folder, name, content, complaint):
 
 def test_a_section_has_a_heading_and_parts():
     assert library.section("Title", "one", "two") == "## Title\n\none\n\ntwo"
-
-
-def test_empty_sections_leave_no_gap():
     assert library.joined("a", "", "b") == "a\n\nb"
 
 
@@ -175,8 +172,5 @@ def test_the_skill_stands_verbatim_in_a_fence_that_it_cannot_close():
 def test_an_empty_skill_is_called_empty():
     assert "still empty" in library.current_skill(" \n")
     assert "```" not in library.current_skill("")
-
-
-def test_a_blank_meta_skill_has_no_section():
     assert library.meta_skill("  ") == ""
     assert library.meta_skill("Prefer short rules.").endswith("```\nPrefer short rules.\n```")

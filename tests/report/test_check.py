@@ -1,8 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from run_views import REPOSITORY, SHA, plain_run, runs
+from run_views import REPOSITORY, SHA, plain_run
 
 from skillopt_ci.github.types import WantedCheck
 from skillopt_ci.report.comment import TaskPlace, step_check
@@ -38,9 +37,6 @@ def test_what_an_open_gate_let_in_is_not_green_by_that():
     forced = decision.model_copy(update={"action": "force_accept"})
     step = run.steps[-1].model_copy(update={"decision": forced})
     assert check(replace(run, steps=(step,))).conclusion == "neutral"
-
-
-def test_an_interruption_is_called_inconclusive():
     found = check(plain_run(1), "the network failed")
     assert (found.title, found.annotations) == ("Inconclusive: the network failed", ())
 
@@ -63,9 +59,3 @@ def test_no_more_annotations_than_github_takes_at_once():
     many = decision.model_copy(update={"broken": tuple(TASKS), "fixed": tuple(TASKS)})
     step = run.steps[0].model_copy(update={"decision": many})
     assert len(check(replace(run, steps=(step,))).annotations) == 50
-
-
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
-@given(run=runs())
-def test_any_record_makes_a_summary_that_fits(run):
-    assert len(check(run).summary) <= 65_535

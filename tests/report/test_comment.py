@@ -18,32 +18,19 @@ from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import Fate, note_outcomes
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
-slow = settings(max_examples=12, suppress_health_check=list(HealthCheck))
 
 
-@slow
-@given(run=runs(), why=st.one_of(st.just(""), TEXTS))
-def test_any_record_makes_a_comment_that_is_inert_and_fits(run, why):
-    text = pinned_comment(run, LINKS, inconclusive=why)
-    assert size(text) <= 60_000
-    assert text.split("\n", 1)[0] == "<!-- skillopt-ci:v1 key=demo -->"
-    assert problems(text) == []
-
-
-@slow
-@given(run=runs(), limit=st.integers(4_000, 12_000))
-def test_a_comment_that_is_cut_leaves_nothing_open(run, limit):
-    text = pinned_comment(run, LINKS, limit=limit)
-    assert size(text) <= limit
-    assert problems(text) == []
-
-
-@slow
-@given(run=runs())
-def test_a_comment_on_any_step_is_inert_and_fits(run):
-    text = step_comment(run, LINKS)
-    assert size(text) <= 60_000
-    assert problems(text) == []
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@given(run=runs(), why=st.one_of(st.just(""), TEXTS), limit=st.integers(4_000, 12_000))
+def test_any_record_makes_texts_that_are_inert_and_fit(run, why, limit):
+    texts = [pinned_comment(run, LINKS, inconclusive=why), step_comment(run, LINKS)]
+    texts += [body(run, LINKS), pinned_comment(run, LINKS, limit=limit)]
+    assert texts[0].split("\n", 1)[0] == "<!-- skillopt-ci:v1 key=demo -->"
+    assert size(texts[-1]) <= limit
+    for text in texts:
+        assert size(text) <= 60_000
+        assert problems(text) == []
+    assert len(comment.step_check(run, LINKS, inconclusive=why).summary) <= 65_535
 
 
 def test_body_and_comment_say_from_where_to_where_and_the_table_stands_once():
@@ -59,9 +46,6 @@ def test_body_and_comment_say_from_where_to_where_and_the_table_stands_once():
 def test_the_newest_step_comes_first():
     text = pinned_comment(plain_run(3), LINKS)
     assert text.index("<b>Step 3</b>") < text.index("<b>Step 2</b>") < text.index("<b>Step 1</b>")
-
-
-def test_steps_are_linked_to_their_commits_and_the_workflow_run():
     text = pinned_comment(plain_run(1), LINKS)
     assert f"[{SHA[:7]}]({REPOSITORY}/commit/{SHA})" in text
     assert f"[workflow run]({REPOSITORY}/actions/runs/7)" in text
@@ -85,6 +69,7 @@ def test_an_interruption_is_no_verdict():
 def test_simulated_models_are_called_so():
     assert "**simulated**" in pinned_comment(plain_run(1, simulated=True), LINKS)
     assert "**simulated**" not in pinned_comment(plain_run(1), LINKS)
+    assert title(plain_run(1, simulated=True)).endswith(" [simulated models]")
 
 
 def test_scores_from_before_the_tasks_changed_are_not_compared_with():
@@ -234,10 +219,6 @@ def test_every_folded_step_says_its_change_and_its_scores_and_no_cost_where_ther
     assert "0 calls" not in text
 
 
-def test_the_title_says_when_models_are_simulated():
-    assert title(plain_run(1, simulated=True)).endswith(" [simulated models]")
-
-
 @pytest.mark.parametrize(
     ("path", "name"), [("AGENTS.md", "AGENTS.md"), ("a/b/SKILL.md", "b"), ("SKILL.md", "SKILL.md")]
 )
@@ -250,18 +231,6 @@ def test_the_title_is_one_short_line_that_notifies_nobody(path):
     text = title(with_skill(path))
     assert len(text) < 130
     assert not {"@", "#", "\n"} & set(text)
-
-
-def test_the_body_explains_review_merge_and_stop():
-    assert "How to review, guide, merge or stop this" in body(plain_run(1), LINKS)
-
-
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
-@given(run=runs())
-def test_any_record_makes_a_body_that_is_inert_and_fits(run):
-    text = body(run, LINKS)
-    assert size(text) <= 60_000
-    assert problems(text) == []
 
 
 ANSWER_LINKS = Links("https://github.com/octo/skills")
@@ -295,9 +264,6 @@ def test_an_answer_begins_with_a_marker_of_its_own():
     assert answer(step()).startswith(
         "<!-- skillopt-ci:v1 key=demo/note%20issue-1 -->\n\n**Merged.**"
     )
-
-
-def test_a_merged_note_is_told_its_scores_edits_and_commit():
     text = answer(step())
     assert "0.500 → 0.625 on 8 tasks" in text
     assert "add “Be kind”" in text
@@ -324,22 +290,15 @@ def test_the_guards_reason_is_told():
     text = answer(step("reject", taken=0, edit=refused))
     assert "none went into the candidate: it has a secret" in text
     assert "(not applied)" in text
-
-
-def test_simulated_models_are_named():
     assert "simulated" in answer(step().model_copy(update={"simulated": True}))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_edits_are_inert(text):
+def test_hostile_edits_and_notes_are_inert(text):
     said = answer(step(edit=EDIT.model_copy(update={"content": text, "target": text})))
     assert "@everyone" not in said
     assert "](http" not in said.replace(f"](https://github.com/octo/skills/commit/{SHA}", "")
     assert "<img" not in said
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_commits_tell_hostile_notes_in_one_inert_line(text):
     said = candidate(step(text=text)).body.split("Reviewer guidance:\n\n")[1]
     assert "\n" not in said
     assert "@everyone" not in said

@@ -25,14 +25,11 @@ def wrapped(text: CommitText) -> str:
     return message(text.subject, text.body, text.trailers)
 
 
-def test_the_start_says_what_the_skill_scores_as_found(make_entry, state):
+def test_a_start_says_what_the_skill_scores_and_a_new_measurement_why(make_entry, state):
     text = told(make_entry(kind="start", action="start"), state)
     assert text.subject == "Start training SKILL.md: 0.750 on 4 tasks"
     assert "0.750 [0.30, 0.95] n=4" in text.body
     assert text.trailers["Skillopt-Action"] == "start"
-
-
-def test_a_new_measurement_says_why(make_entry, state):
     entry = make_entry(kind="measure", action="measure", reason="the skill was changed by hand")
     text = told(entry, state)
     assert text.subject == "Measure again: 0.750 on 4 tasks, the skill was changed by hand"
@@ -291,9 +288,6 @@ def test_rows_at_a_glance(make_end, state):
     assert rows["used"].endswith("1.2 s")
     rows = dict(rows_at_a_glance(event_view(make_end(pairs=())), state))
     assert rows["compared"] == "nothing to compare"  # as in the first epoch
-
-
-def test_all_rows(make_end):
     rows = dict(rows_in_full(event_view(make_end())))
     assert (rows["guidance"], rows["old guidance"]) == (SLOW.content, "- Old.")
     assert (rows["improved"], rows["persistent fail"]) == ("t1", "t2")
@@ -304,8 +298,5 @@ def test_all_rows(make_end):
 def test_verdict_without_a_decision(make_end):
     assert boundary_verdict(make_end(decision=None)) == "in flight"
     assert boundary_verdict(ended_unchanged(make_end)) == "nothing changed"
-
-
-def test_simulated_models_are_named(make_end):
     assert title(make_end(simulated=True)).endswith("(simulated models)")
     assert "simulated" in landed(make_end(simulated=True), "f" * 40).body

@@ -39,17 +39,13 @@ WORSE = view(
 UNMEASURED = EvaluationView("demo", "SKILL.md", Finding.INCONCLUSIVE, why="no budget")
 
 
-def test_it_compares_pair_by_pair():
+def test_it_compares_pair_by_pair_changed_ones_first():
     text = evaluation_comment(WORSE, LINKS)
     assert "❌ <code>skills/ledger/SKILL.md</code>: regression" in text
     assert "regression (-0.750 ± 0.387 (95 %) on 8 tasks)" in text
     assert "**Broken (6):** <code>t0</code>" in text
     assert "0 : 6 in 3% of all cases; below 5% counts as clear" in text
     assert "| <code>t0</code> | 1.00 | 0.00 | broken |" in text
-
-
-def test_changed_pairs_come_first():
-    text = evaluation_comment(WORSE, LINKS)
     assert text.index("| <code>t5</code>") < text.index("| <code>t6</code>")
 
 
@@ -57,9 +53,6 @@ def test_a_task_measured_on_one_side_only_is_called_unmeasured():
     text = evaluation_comment(view({"a": 1.0, "b": 1.0}, {"a": 1.0}, Finding.UNCLEAR), LINKS)
     assert "| <code>b</code> | 1.00 | not measured |  |" in text
     assert "No task changed its result." in text
-
-
-def test_no_measurement_is_neither_good_nor_bad_news():
     text = evaluation_comment(UNMEASURED, LINKS)
     assert "⚠️" in text
     assert "**Not measured:** no budget. This says nothing about the change" in text
@@ -129,16 +122,10 @@ def test_a_difference_counts_only_if_chance_hardly_makes_it(fixed, broken, same,
     assert judge(difference(fixed, broken, same)) is finding
 
 
-def test_a_lower_confidence_is_content_with_less():
+def test_confidence_threshold_and_flips_say_what_is_clear():
     assert judge(difference(0, 4, 0), confidence=0.8) is Finding.REGRESSION
-
-
-def test_a_change_below_the_threshold_is_none():
     assert judge(difference(0, 8, 92), threshold=0.1) is Finding.UNCLEAR
     assert judge(difference(0, 8, 72), threshold=0.1) is Finding.REGRESSION
-
-
-def test_means_and_flips_that_disagree_are_unclear():
     before = {f"t{n}": 0.5 for n in range(8)}
     assert judge(paired(before, {f"t{n}": 0.51 for n in range(7)} | {"t7": 0.0})) is Finding.UNCLEAR
 
@@ -147,7 +134,4 @@ def test_means_and_flips_that_disagree_are_unclear():
 def test_chance_is_a_probability_that_ignores_direction(fixed, broken):
     assert 0 < chance(fixed, broken) <= 1
     assert chance(fixed, broken) == chance(broken, fixed)
-
-
-def test_chance_is_that_of_a_fair_coin():
     assert chance(6, 0) == pytest.approx(2 / 64)

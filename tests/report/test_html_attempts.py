@@ -57,9 +57,6 @@ def test_what_was_broken_comes_first_then_what_was_learned_from_and_fixed():
         ("selection", "task-1", "s0"),
         ("selection", "task-2", "s1"),
     ]
-
-
-def test_the_newest_step_asks_first():
     assert list(wishes(grown(3))) == ["step-3", "step-2", "step-1"]
 
 

@@ -101,7 +101,7 @@ def show(
     assert complaints == set()
 
 
-def test_it_tells_where_training_stands(show):
+def test_it_tells_where_training_stands_and_the_evidence_of_a_step_that_is_opened(show):
     page = show(evidence())
     assert page.inner_text("h1") == "ledger"
     told = page.inner_text(".results")
@@ -112,6 +112,14 @@ def test_it_tells_where_training_stands(show):
     assert page.locator(".plot .mark.merged").count() == 2
     assert page.locator(".plot .mark.reverted").count() == 1
     assert page.locator("details.card").count() == 3
+    card = page.locator("#step-1")
+    assert not card.locator("blockquote").is_visible()
+    card.locator("summary").click()
+    text = card.inner_text()
+    for part in ("because", "The old is gone.", "too old", "train-1", "fixed 2", "$0.25"):
+        assert part in text
+    assert card.locator(".diff .added mark").all_inner_texts() == ["year"]
+    assert card.locator(".diff .removed mark").all_inner_texts() == ["day"]
 
 
 def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
@@ -159,18 +167,6 @@ def test_simulated_models_are_called_so(show):
     page = show(evidence(plain_run(simulated=True)))
     assert "Simulated models." in page.inner_text("header")
     assert "Simulated" not in show(evidence()).inner_text("header")
-
-
-def test_a_step_shows_its_evidence_when_it_is_opened(show):
-    page = show(evidence())
-    card = page.locator("#step-1")
-    assert not card.locator("blockquote").is_visible()
-    card.locator("summary").click()
-    text = card.inner_text()
-    for part in ("because", "The old is gone.", "too old", "train-1", "fixed 2", "$0.25"):
-        assert part in text
-    assert card.locator(".diff .added mark").all_inner_texts() == ["year"]
-    assert card.locator(".diff .removed mark").all_inner_texts() == ["day"]
 
 
 def test_each_rule_leads_to_the_step_that_brought_it(show):
@@ -552,9 +548,6 @@ def test_all_of_200_steps_is_there(long_page):
     assert "start" in (long_page.text_content("#outcomes") or "")
     assert long_page.locator("details.trajectory").count() > 50
     assert long_page.locator(".epoch").count() == 3
-
-
-def test_a_cell_of_the_map_of_200_steps_leads_to_where_it_is_told(long_page):
     long_page.focus("#outcomes")
     for _ in range(3):
         long_page.keyboard.press("ArrowRight")

@@ -26,10 +26,12 @@ def test_all_of_a_judged_step(make_record, make_decision):
     assert dict(rows)["failed"] == "t1"
 
 
-def test_a_step_in_flight_has_no_verdict_yet(make_record):
+def test_a_step_in_flight_has_no_verdict_yet(make_record, make_proposal):
     rows = dict(rows_in_full(event_view(make_record())))
     assert rows["verdict"] == "in flight"
     assert "selection tasks" not in rows
+    rows = dict(rows_in_full(event_view(make_record(proposal=make_proposal(edit_budget=None)))))
+    assert rows["proposals"].endswith("no limit")
 
 
 def test_every_edit_tells_what_became_of_it(make_record, make_proposal, make_edit):
@@ -71,11 +73,6 @@ def test_a_learning_rate_of_the_optimizers_own_is_shown_with_reasons(make_record
     assert "at most 2 to apply, chosen by the optimizer" in rows["proposals"]
 
 
-def test_a_step_without_a_limit_says_so(make_record, make_proposal):
-    rows = dict(rows_in_full(event_view(make_record(proposal=make_proposal(edit_budget=None)))))
-    assert rows["proposals"].endswith("no limit")
-
-
 def test_a_merged_step_at_a_glance(make_record, make_decision, state):
     assert glance(make_record(decision=make_decision()), state, 12.34) == (
         ("verdict", "merged, new best"),
@@ -97,14 +94,6 @@ def test_without_a_candidate_there_is_no_flip(make_record, make_proposal, make_d
     assert rows["verdict"] == "nothing proposed"
     assert (rows["edits"], rows["selection tasks"]) == ("none proposed", "not measured")
     assert "flips" not in rows
-
-
-def test_it_says_where_the_training_tasks_met_an_older_skill(
-    make_record, make_proposal, make_decision, state
-):
-    proposal = make_proposal(skill_attempted="d" * 64)
-    rows = dict(glance(make_record(proposal=proposal, decision=make_decision()), state, 1.0))
-    assert rows["training tasks"] == "0.500 [0.09, 0.91] n=2, one version earlier"
 
 
 def test_errors_are_shown_beside_the_score(make_record, make_decision, state):

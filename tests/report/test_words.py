@@ -26,9 +26,6 @@ def test_each_role_is_followed_by_its_stages():
         ("    rollout", "4 calls, 440 tokens, cost $0.5000"),
         ("    selection", "2 calls, 220 tokens, cost $0.2500 (100 cached)"),
     )
-
-
-def test_tokens_that_went_into_the_cache_are_told():
     assert words.detailed(Usage(1, 9, cache_write_tokens=9)).endswith("(9 written to the cache)")
 
 
@@ -61,22 +58,16 @@ def decision(measurement: Measurement | None = WHOLE, gate: GateRecord | None = 
     )
 
 
-def test_a_partial_score_is_called_an_estimate():
+def test_a_whole_score_has_its_interval_and_a_partial_one_is_an_estimate():
     assert words.after_text(decision(PARTIAL)) == "0.438 (estimate: 2 of 8 tasks measured)"
     assert words.tasks_text(decision(PARTIAL)) == "2 of 8 tasks"
-
-
-def test_a_whole_score_has_its_interval():
     assert words.after_text(decision()) == "0.500 [0.09, 0.91] n=2"
     assert words.tasks_text(decision()) == "2 tasks"
     assert words.after_text(decision(None)) == "not measured"
 
 
-def test_records_of_before_say_nothing():
-    assert words.arithmetic(decision()) == ""
-
-
 def test_arithmetic_tells_difference_and_effort():
+    assert words.arithmetic(decision()) == ""
     assert words.arithmetic(decision(gate=GATE)) == (
         "Policy paired: +0.100 ± 0.142 (95 %) over 38 of 40 tasks. It took 40 attempts."
     )
@@ -124,9 +115,6 @@ def test_training_score_names_an_older_skill(make_record, make_proposal, older, 
     proposal = make_proposal(skill_attempted=older)
     assert words.training_score(proposal) == "0.500 [0.09, 0.91] n=2" + more
     assert commit in candidate(make_record(proposal=proposal, decision=None)).body
-
-
-def test_the_older_skill_is_the_one_that_was_attempted(make_proposal):
     assert make_proposal(skill_attempted=OLDER).attempted_under == OLDER
     assert make_proposal().attempted_under == make_proposal().skill_before
 
@@ -158,6 +146,8 @@ def test_the_gist_names_the_notes_after_the_edits():
     assert words.headline(proposal(notes=noting("Look.", "Count."))) == "notes “Look”; “Count”"
     assert words.headline(proposal(REFUSED)) == "no change"
     assert words.notes_gist(proposal(APPLIED)) == ""
+    assert not proposal(notes=noting("Look.", alone=True)).body_changed
+    assert proposal(APPLIED, notes=noting("Look.")).body_changed
 
 
 def test_each_reminder_has_a_line_and_condensing_has_one():
@@ -184,11 +174,6 @@ def test_the_fate_of_notes_without_their_edits_is_told():
     assert words.notes_verdict(noted, verdict_on("accept")) == ""
 
 
-def test_a_candidate_of_notes_alone_changes_no_body():
-    assert not proposal(notes=noting("Look.", alone=True)).body_changed
-    assert proposal(APPLIED, notes=noting("Look.")).body_changed
-
-
 LOST = {
     "attempts": 2,
     "pessimistic_hard": 0.5,
@@ -197,21 +182,15 @@ LOST = {
 }
 
 
-def test_a_plain_measurement_has_no_reservations(measurement):
+def test_both_numbers_and_the_commonest_reasons_are_told(measurement):
     assert (words.reservations(measurement), words.reservations(None)) == ((), ())
     assert words.with_pessimistic("0.750", measurement) == "0.750"
-
-
-def test_both_numbers_and_the_reasons_are_told(measurement):
     lost = measurement.model_copy(update=LOST)
     assert words.with_pessimistic("0.750", lost) == "0.750, 0.500 if errors count as failed"
     (sentence,) = words.reservations(lost)
     assert "3 attempts could not be measured" in sentence
     assert "0.500 solved and 0.625 with partial credit" in sentence
     assert "2 × error: down; 1 × grader_error: no report" in sentence
-
-
-def test_many_reasons_are_counted(measurement):
     reasons = {f"error: {number}": 1 for number in range(9)}
     (sentence,) = words.reservations(measurement.model_copy(update={**LOST, "unmeasured": reasons}))
     assert sentence.endswith("and 4 further reasons.")
@@ -232,19 +211,13 @@ REWRITE = {"mode": "rewrite_from_suggestions", "edits": (), "suggestions": (DATE
 FULL = {"mode": "full_rewrite_minibatch", "edits": ()}
 
 
-def test_a_rewrite_says_of_itself_what_changed(make_proposal):
+def test_a_rewrite_says_what_changed_or_is_told_by_its_suggestions(make_proposal):
     proposal = make_proposal(**FULL, change_summary=("- Add: ISO dates.", " ", "Drop: commas"))
     assert words.rewriting(proposal) == ("Add: ISO dates", "Drop: commas")
     assert words.headline(proposal) == "Add: ISO dates; Drop: commas"
-
-
-def test_a_silent_rewrite_is_told_by_its_suggestions(make_proposal):
     untitled = DATES.model_copy(update={"title": ""})
     proposal = make_proposal(**REWRITE | {"suggestions": (DATES, untitled)})
     assert words.rewriting(proposal) == ("Dates", "Write dates as ISO")
-
-
-def test_a_document_that_says_nothing_is_rewritten(make_proposal):
     assert words.headline(make_proposal(**FULL)) == "the document, rewritten"
 
 

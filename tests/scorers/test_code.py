@@ -228,6 +228,8 @@ def test_result_is_the_score(grade, write, expression, hard, soft):
 
 def test_hard_threshold_is_configurable(grade, write):
     assert grade("python", "x", entry=returning(write, "0.5"), hard_at=0.5).hard == 1
+    entry = returning(write, "{'soft': 0, 'reason': 'too\\nlong'}")
+    assert grade("python", "x", entry=entry).reason == "too long"
 
 
 def test_a_function_sees_no_variable_that_a_model_s_key_is_in(grade, write, monkeypatch):
@@ -240,11 +242,6 @@ def test_a_function_sees_no_variable_that_a_model_s_key_is_in(grade, write, monk
     seen = "'reason': ' '.join(one for one in __import__('os').environ if 'HOUSE' in one)"
     entry = returning(write, f"{{'soft': 1, {seen}}}")
     assert grade("python", "x", entry=entry, environ=environ).reason == "HOUSE_COLOUR"
-
-
-def test_reason_is_passed_on_as_one_line(grade, write):
-    entry = returning(write, "{'soft': 0, 'reason': 'too\\nlong'}")
-    assert grade("python", "x", entry=entry).reason == "too long"
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,6 @@ def test_changed_lines_stand_in_their_context():
     assert unified_diff("a\nb\nc\n", "a\nB\nc\n", name="x.md", context=1) == (
         "--- a/x.md\n+++ b/x.md\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
     )
-
-
-def test_a_missing_line_break_at_the_end_is_told():
     assert unified_diff("a", "a\n").endswith("-a\n\\ No newline at end of file\n+a\n")
 
 
@@ -133,9 +130,6 @@ def test_the_changed_words_of_a_line_are_marked():
     old, new = diff_rows("Write dates day first.\n", "Write dates year first.\n")
     assert (old.kind, [span.text for span in old.spans if span.changed]) == ("removed", ["day"])
     assert (new.kind, [span.text for span in new.spans if span.changed]) == ("added", ["year"])
-
-
-def test_lines_with_little_in_common_are_two_lines():
     rows = diff_rows("abc def\n", "quite another thing altogether\n")
     assert not any(span.changed for row in rows for span in row.spans)
 

@@ -178,9 +178,6 @@ def test_a_refused_edit_is_skipped_with_its_reason_and_the_next_one_applied():
         (EditStatus.REFUSED, "no"),
         (EditStatus.APPENDED, ""),
     ]
-
-
-def test_only_what_would_be_applied_is_judged():
     missing = Edit("replace", target="nowhere", content="evil")
     _, (report,) = apply_edits("- a\n", [missing], lambda *_: "no")
     assert report.status is EditStatus.REPLACE_NOT_FOUND

@@ -74,11 +74,9 @@ def test_markers_that_come_together_are_stripped_too():
 
 def test_a_region_is_put_at_the_end():
     assert with_region("# A\n", SLOW_UPDATE, " hint\n") == f"# A\n\n{S}\nhint\n{E}\n"
-
-
-def test_a_blank_region_holds_its_place():
     assert with_region("", SLOW_UPDATE, "") == f"{S}\n{E}\n"
     assert regions.region_text(f"{S}\n{E}\n", SLOW_UPDATE) == ""
+    assert regions.region_text(f"a{S}b", SLOW_UPDATE) is None
 
 
 def test_the_target_reads_a_region_only_if_something_stands_in_it():
@@ -86,10 +84,6 @@ def test_the_target_reads_a_region_only_if_something_stands_in_it():
     assert regions.as_read(with_region(text, SLOW_UPDATE, " ")) == text
     filled = with_region(text, SLOW_UPDATE, "Mind the date.")
     assert regions.as_read(filled) == filled
-
-
-def test_a_region_that_is_not_there_has_no_text():
-    assert regions.region_text(f"a{S}b", SLOW_UPDATE) is None
 
 
 @given(texts, one_region, st.text(alphabet="ab \n", max_size=9))
@@ -171,13 +165,7 @@ def test_whatever_was_written_the_protected_parts_are_the_old_ones(written):
 def test_parts_that_were_kept_stay_where_they_are():
     moved = f"{FRONT}\n# New\n{SLOW}\nin the middle\n{NOTES}"
     assert restore_regions(SKILL, moved) == moved
-
-
-def test_parts_that_were_never_there_do_not_appear():
     assert restore_regions("# Old\n", f"{FRONT}\n\n{SLOW}\n\n# New\n{NOTES}\n") == "# New\n"
-
-
-def test_line_endings_are_those_of_the_old_document():
     crlf = SKILL.replace("\n", "\r\n")
     assert restore_regions(crlf, "# New\n") == SKILL.replace("Old", "New").replace("\n", "\r\n")
 
@@ -236,22 +224,13 @@ def test_notes_stand_in_a_block_at_the_end():
 def test_the_first_wording_of_a_note_stays():
     told = regions.merge_notes(["Look twice."], [" ", "look  TWICE;", "Count.", "\n", "count", ""])
     assert told == ("Look twice.", "Count.")  # and blank ones are none
-
-
-def test_a_note_is_one_line_without_markers_of_its_own():
     assert regions.cleaned(f"- * Look\n  {APPENDIX.end} twice. ") == "Look twice."
 
 
 def test_a_document_without_notes_stays_as_it_is():
     assert (regions.with_notes(BODY, ()), regions.notes_of(BODY)) == (BODY, ())
-
-
-def test_the_lines_that_a_person_wrote_are_notes():
     text = with_region(BODY, APPENDIX, "Mind the date.\n\n* Count.")
     assert regions.notes_of(text) == ("Mind the date.", "Count.")
-
-
-def test_windows_line_endings_stay():
     text = regions.with_notes(BODY.replace("\n", "\r\n"), ["Look twice."])
     assert "\n" not in text.replace("\r\n", "")
     assert regions.notes_of(text) == ("Look twice.",)

@@ -21,10 +21,8 @@ def only(found: tuple[Problem, ...]) -> Problem:
 
 def test_a_sound_skill_has_no_problems():
     assert problems(GOOD, SKILL) == ()
-
-
-def test_other_documents_need_no_frontmatter():
     assert problems("# Rules\n", AGENTS) == ()
+    assert problems(GOOD, Path("SKILL.md")) == ()
 
 
 @pytest.mark.parametrize("path", [SKILL, AGENTS])
@@ -81,14 +79,7 @@ def test_what_agents_load_is_not_warned_about(text, path):
 
 def test_a_skill_of_another_name_than_its_folder_is_passed_by():
     assert "must match skill name" in unloadable(GOOD, Path("a/csv/SKILL.md"))
-
-
-def test_the_folder_must_bear_the_name():
     assert "must match skill name" in only(problems(GOOD, Path("a/csv/SKILL.md"))).message
-
-
-def test_a_skill_without_a_folder_may_have_any_name():
-    assert problems(GOOD, Path("SKILL.md")) == ()
 
 
 def test_fields_beyond_the_standard_are_a_warning():

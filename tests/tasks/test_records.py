@@ -58,9 +58,6 @@ def test_messages_replace_the_prompt():
     turns = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     made = task(prompt=None, messages=turns)
     assert made.messages == (Message("system", "s"), Message("user", "u"))
-
-
-def test_numbers_become_text_as_id_and_reference():
     made = task(id=7, references=[1, 2.5])
     assert (made.id, made.references) == ("7", ("1", "2.5"))
     assert task(references="a").references == ("a",)
@@ -319,9 +316,6 @@ def test_document_that_ends_exactly_at_the_limit_is_kept():
     first = "[DOC]" + "a" * 5995
     prompt = str(from_skillopt({"question": "q", "context": first + "[DOC] b"})["prompt"])
     assert prompt == f"## Context\n{first}\n\n## Question\nq"
-
-
-def test_first_document_too_long_is_cut_visibly():
     prompt = str(from_skillopt({"question": "q", "context": "[DOC]" + "a" * 7000})["prompt"])
     assert "a" * 5995 + "...[truncated]\n" in prompt
 

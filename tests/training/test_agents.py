@@ -28,7 +28,7 @@ def with_agents(workshop: Workshop) -> Callable[[str], Checkout]:
     return partial(shell_agent.checkout_with, workshop)
 
 
-def test_a_skill_is_trained_on_what_agents_leave_behind(with_agents, workshop):
+def test_a_skill_is_trained_on_what_agents_leave_behind_and_measured_once(with_agents, workshop):
     checkout = with_agents("one")
     notes: list[Event] = []
     checkout.step(observer=notes.append)
@@ -51,11 +51,7 @@ def test_a_skill_is_trained_on_what_agents_leave_behind(with_agents, workshop):
     assert {event["type"] for event in events} >= {"attempt_started", "work_ended", "attempt_ended"}
     assert all(event["task"] and event["stage"] for event in events)
     assert "sk-demo-key" not in text
-
-
-def test_the_same_skill_is_not_measured_again(with_agents):
-    checkout = with_agents("one")
-    checkout.step()
+    # the same skill is not measured again
     before = len(shell_agent.made(checkout.folder))
     checkout.git("update-ref", "-d", "refs/heads/skillopt/demo")
     checkout.step()

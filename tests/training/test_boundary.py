@@ -1,11 +1,16 @@
 """The end of an epoch, in real repositories."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from shutil import copytree
+
 import pytest
 
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
-from tests.conftest import Checkout
+from tests.conftest import Checkout, ModelServer, Workshop
 
 BRANCH = "skillopt/demo"
 
@@ -17,18 +22,39 @@ ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
 FORCED = "optimizer.slow_update_gate_with_selection=false"
 
 
+@pytest.fixture(scope="module")
+def trained(
+    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Workshop]:
+    """A repository of which two epochs are trained, to be copied, and its server."""
+    with open_workshop(tmp_path_factory.mktemp("trained")) as workshop:
+        workshop.checkout().run()
+        yield workshop
+
+
 @pytest.fixture
-def due(checkout: Checkout) -> Checkout:
+def model_server(trained: Workshop) -> ModelServer:
+    """The server of all copies, since its address is part of the configuration, as new."""
+    new = vars(ModelServer(trained.server.url))
+    vars(trained.server).clear()
+    vars(trained.server).update(new)
+    return trained.server
+
+
+@pytest.fixture
+def due(trained: Workshop, model_server: ModelServer, tmp_path: Path) -> Checkout:
     """Two epochs are trained; the end of the second one is due."""
-    checkout.run()
-    return checkout
+    copytree(trained.place("repository").folder, tmp_path / "due", symlinks=True)
+    return Checkout(tmp_path / "due")
 
 
 def parents(checkout: Checkout, commit: str) -> list[str]:
     return checkout.git("rev-parse", f"{commit}^@").split("\n")
 
 
-def test_first_epoch_makes_room_for_guidance_without_a_call(checkout, model_server):
+def test_first_epoch_makes_room_for_guidance_without_a_call(workshop):
+    checkout, model_server = workshop.checkout(), workshop.server
     checkout.run("train.num_epochs=1")
     asked, before = len(model_server.prompts), checkout.state().current.measurement
     outcome = checkout.end_epoch("train.num_epochs=1", "cache.enabled=false")

@@ -70,6 +70,7 @@ def test_category_says_what_happened(both, make_task, name, category):
 def test_mixed_keeps_all_of_one_sample(tasks, both):
     assert sample(tasks, both, "mixed") == list(both.asked[0])
     assert [len(asked) for asked in both.asked] == [6]
+    assert sorted(sample(tasks, both, "mixed", size=99)) == sorted(task.id for task in tasks)
 
 
 def test_changed_goes_on_in_batches_until_there_are_enough(tasks, both):
@@ -88,10 +89,6 @@ def test_changed_ends_when_no_task_is_left(tasks, both):
 def test_unchanged_is_not_topped_up(tasks, both):
     assert sample(tasks, both, "unchanged") == [name for name in both.asked[0] if name[0] in "fs"]
     assert len(both.asked) == 1
-
-
-def test_few_tasks_are_all_compared_once(tasks, both):
-    assert sorted(sample(tasks, both, "mixed", size=99)) == sorted(task.id for task in tasks)
 
 
 def test_seed_alone_decides_on_the_sample(tasks, both):
@@ -152,9 +149,6 @@ def test_record_has_scores_and_category(make_pair):
     # and no text of task or answer
     assert set(record.model_dump()) == {"id", "category", "previous", "current"}
     assert set(record.model_dump()["current"]) == {"hard", "soft"}
-
-
-def test_means_are_over_the_same_tasks(make_pair):
     assert means([make_pair("a", 0.0, 1.0), make_pair("b", 0.0, 0.0)]) == (0.0, 0.5)
     assert means([]) == (None, None)
 
@@ -206,13 +200,10 @@ def test_both_conversations_are_shown_without_their_skill(make_pair):
     assert "A rule of" not in text
 
 
-def test_stable_success_has_no_conversation(make_pair):
+def test_stable_success_has_no_conversation_and_failures_show_references(make_pair):
     text = render(make_pair("a", 1, 1, references=("secret",)))
     assert "Conversation" not in text
     assert "secret" not in text
-
-
-def test_references_of_what_fails_are_shown(make_pair):
     text = render(make_pair("a", 0, 0, references=("42 EUR",), reference_text="The long version."))
     assert "##### Hidden Reference\n\n```\n- 42 EUR\n```\n\n```\nThe long version.\n```" in text
 

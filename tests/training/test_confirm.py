@@ -88,6 +88,14 @@ def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_used(checkou
     assert entry.usage.calls == 2 * found.draws == 2 * fewest_pairs(1)
     assert checkout.show(BRANCH, RunFolder("demo").confirmed_skill) == checkout.show(BRANCH)
     assert checkout.subjects()[4] == "Confirm: +1.000 over the initial skill on 8 fresh pairs"
+    # it can be recomputed from git alone
+    (row,) = _replayed_confirmations(open_reader(Globals({}, checkout.folder)))
+    assert row == ("confirmation 1", "confirmed", "8", "the same")
+    better = found.pairs[0].model_copy(update={"confirmed": 1.0})
+    assert recomputed(found.model_copy(update={"pairs": (better, *found.pairs[1:])})) != (
+        found.action,
+        found.e_value,
+    )
 
 
 def test_a_skill_that_won_by_luck_stays_provisional_and_is_tested_no_more(checkout, model_server):
@@ -215,19 +223,6 @@ def test_a_kill_at_any_attempt_leaves_the_same_trees(workshop):
             ends += 1
     assert ends > 2
     assert killed.trees() == whole.trees()
-
-
-def test_replay_recomputes_a_confirmation_from_git_alone(checkout, model_server):
-    all_at_once(model_server)
-    checkout.run(ON)
-    (row,) = _replayed_confirmations(open_reader(Globals({}, checkout.folder)))
-    assert row == ("confirmation 1", "confirmed", "8", "the same")
-    found = record(checkout)
-    better = found.pairs[0].model_copy(update={"confirmed": 1.0})
-    assert recomputed(found.model_copy(update={"pairs": (better, *found.pairs[1:])})) != (
-        found.action,
-        found.e_value,
-    )
 
 
 def test_runs_that_began_without_it_go_on_without_it(checkout, model_server):

@@ -52,9 +52,6 @@ def test_the_configured_metric_decides():
     candidate, current = side((0.0, 0.9)), side((1.0, 0.1))
     assert compare(candidate, current, current, HARD).action == "reject"
     assert compare(candidate, current, current, SOFT).action == "accept_new_best"
-
-
-def test_the_mix_is_exact_too():
     mixed = Evaluation(gate_metric="mixed", gate_mixed_weight=0.1)
     current = side((0.1, 0.1))
     verdict = compare(side((0.0, 1.0)), current, current, mixed)
@@ -72,9 +69,6 @@ def test_the_reason_shows_the_arithmetic():
         "0.5000 is 0.25 above the current skill's 0.2500 on 4 tasks, "
         "but not above the best skill's 0.7500"
     )
-
-
-def test_the_reason_of_a_rejection_tells_a_tie_from_a_loss():
     assert (
         "1.0000 is the same as the current skill's score on 1 task" in judged([1], [1], [1]).reason
     )
@@ -193,15 +187,14 @@ CURRENT = measured(a=1.0, b=0.0, c=1.0, d=0.0)
 def test_tasks_that_are_seldom_solved_come_first():
     past = [{"d": (1.0, 1.0), "c": (0.0, 0.0)}]
     assert setup(TEXT, PLANNED, CURRENT, CURRENT, past, Evaluation()).order == ("b", "c", "d", "a")
-
-
-def test_tasks_that_some_side_has_no_score_of_come_last_and_do_not_count():
     terms = setup(TEXT, PLANNED, CURRENT, measured(a=1.0, c=0.0, d=0.0), (), Evaluation())
     assert (terms.order[-1], terms.eligible) == ("b", {"a", "c", "d"})
 
 
 def test_an_open_gate_measures_everything():
     assert not setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False)).stop
+    evaluation = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
+    assert setup((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation).bonus == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +210,3 @@ def test_a_shorter_document_may_tie_where_that_is_preferred(words, options, note
     evaluation = Evaluation(**options)
     terms = setup((0.0, words), PLANNED, CURRENT, CURRENT, (), evaluation, notes_only=notes)
     assert terms.tie_wins is tie_wins
-
-
-def test_density_puts_a_candidate_ahead():
-    evaluation = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
-    assert setup((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation).bonus == pytest.approx(0.5)

@@ -72,15 +72,6 @@ def test_a_lot_begins_when_the_answers_so_far_are_enough(checkout, model_server)
     assert waited == [True]
 
 
-def test_early_stopping_changes_no_verdict(workshop):
-    thorough, quick = workshop.checkout("thorough"), workshop.checkout("quick")
-    thorough.run("evaluation.gate.early_stop=false")
-    quick.run(SOON)
-    one, other = thorough.history(), quick.history()
-    assert [entry.action for entry in one] == [entry.action for entry in other]
-    assert [entry.skill_sha256 for entry in one] == [entry.skill_sha256 for entry in other]
-
-
 def test_a_partial_finding_is_completed_when_the_candidate_comes_again(checkout, model_server):
     checkout.step()
     model_server.plan = ("Of no use.",)
@@ -176,21 +167,17 @@ HARMFUL = "Leave out every answer."
 WORDY = "# Items\n\nThese are only words.\n"
 
 
-def test_an_open_gate_takes_a_loss_over_and_keeps_the_best(checkout, model_server):
-    checkout.step()
+def test_an_open_gate_takes_everything_over_and_only_a_gain_is_the_best(checkout, model_server):
+    outcome = checkout.done(OPEN)
     best = checkout.show(BRANCH)
+    assert outcome.state.best == outcome.state.current
+    assert checkout.show(BRANCH, ".skillopt/demo/best_skill.md") == best
     model_server.plan = (HARMFUL,)
     outcome = checkout.done(OPEN)
     assert (outcome.decision.action, outcome.decision.score_after) == ("force_accept", 0.0)
     assert HARMFUL in checkout.show(BRANCH)
     assert checkout.show(BRANCH, ".skillopt/demo/best_skill.md") == best
     assert (outcome.state.current.step, outcome.state.best.step) == (2, 1)
-
-
-def test_an_open_gate_makes_a_gain_the_best(checkout):
-    outcome = checkout.done(OPEN)
-    assert outcome.state.best == outcome.state.current
-    assert checkout.show(BRANCH, ".skillopt/demo/best_skill.md") == checkout.show(BRANCH)
 
 
 def test_density_is_part_of_every_score(checkout, model_server):

@@ -64,16 +64,10 @@ def test_what_stood_there_may_stay_and_may_go(text):
     assert refuse_document(spoiled, BEFORE, CONTEXT) is None
 
 
-def test_addresses_of_earlier_skills_may_come_back():
+def test_an_address_is_new_unless_an_earlier_skill_had_it():
     assert refuse_document(BEFORE, f"{BEFORE}See https://a.example\n", CONTEXT) is None
-
-
-def test_an_address_built_inside_a_line_is_seen_whole():
     before = "See https://a.example/good for more.\n"
     assert refuse_document(before, before.replace("good", "evil"), CONTEXT) is not None
-
-
-def test_markers_of_a_new_region_are_not_its_text():
     assert refuse_document(BEFORE, with_region(BEFORE, APPENDIX, "- Look twice."), CONTEXT) is None
 
 
@@ -83,9 +77,6 @@ def test_a_document_must_not_grow_beyond_its_budget():
     assert refuse_document(BEFORE, f"{BEFORE}more words\n", context) == (
         "the document would have 7 words, more than the 6 allowed"
     )
-
-
-def test_a_document_beyond_its_budget_may_shrink_and_keep_its_length():
     context = guard.GuardContext(Guard(max_words=1))
     assert refuse_document("a b c d", "a b x d", context) is None
     assert refuse_document("a b c d", "a b c", context) is None
@@ -135,10 +126,11 @@ def test_short_answers_and_numbers_tell_nothing(text, references, told):
     assert found(text, *tasks) == told
 
 
-def test_vocabulary_of_other_prompts_is_no_answer():
+def test_vocabulary_of_other_prompts_and_of_the_skill_is_no_answer():
     one = task("t1", "payment reversal")
     assert found("Say payment reversal.", one, task("t2", asked="Is a Payment reversal?")) == ""
     assert found("Say payment reversal.", one, task("t2", file="payment reversal")) == ""
+    assert found("internationally", task("t1", "internationally"), known="Internationally so") == ""
 
 
 def test_an_answer_in_its_own_prompt_is_still_one():
@@ -146,17 +138,10 @@ def test_an_answer_in_its_own_prompt_is_still_one():
     assert found("Answer Grand Hotel Budapest.", one) == "t1"
 
 
-def test_what_the_skill_says_already_is_no_news():
-    assert found("internationally", task("t1", "internationally"), known="Internationally so") == ""
-
-
 def test_a_run_of_words_gives_a_long_reference_away():
     one = task("t1", text=LONG)
     assert found("Always divide the result by seven and round it down.", one) == "t1"
     assert found("Divide the result by seven, not by six.", one) == ""
-
-
-def test_boilerplate_of_long_references_tells_nothing():
     tasks = [task("t1", LONG + " Four."), task("t2", LONG + " Five.")]
     assert found("then divide the result by seven and round it", *tasks) == ""
 
@@ -258,24 +243,17 @@ def test_ordinary_sentences_hold_no_secret(text):
 def test_keys_of_this_run_are_found_whatever_they_look_like():
     assert secret_in("say open sesame", "", ["open sesame"]) == "a key of this run"
     assert secret_in("say yes", "", ["yes"]) == ""
+    assert secret_in(f"Log in with {HIDDEN}.", "") == "a key of this run"
+    assert secret_in(f"Log in with {HIDDEN}.", f"known: {HIDDEN}") == ""
+    assert HIDDEN not in guard.without_secrets(f"Log in with {HIDDEN}.")
 
 
 def test_a_secret_that_the_skill_has_is_no_news():
     key = KEYS["a GitHub token"]
     assert secret_in(f"use {key}", f"always {key}") == ""
-
-
-def test_secrets_are_replaced_by_a_word_for_them():
-    key = KEYS["a GitHub token"]
     assert guard.without_secrets(f"a {key} b pw-of-run {key}", ["pw-of-run"]) == (
         "a [a GitHub token was here] b [a key of this run was here] [a GitHub token was here]"
     )
-
-
-def test_where_a_secret_was_hidden_there_was_one():
-    assert secret_in(f"Log in with {HIDDEN}.", "") == "a key of this run"
-    assert secret_in(f"Log in with {HIDDEN}.", f"known: {HIDDEN}") == ""
-    assert HIDDEN not in guard.without_secrets(f"Log in with {HIDDEN}.")
 
 
 @pytest.mark.parametrize(

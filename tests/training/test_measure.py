@@ -22,9 +22,6 @@ def test_errors_are_named_and_not_averaged(make_rollout):
     found = measurement(rollouts, Evaluation())
     assert (found.score, found.n, found.errors) == (0.5, 2, ("broken", "ungraded"))
     assert found.tasks == {"right": (1.0, 1.0), "wrong": (0.0, 0.0)}
-
-
-def test_refused_prompt_counts_as_not_solved(make_rollout):
     rollouts = [make_rollout("right", 1.0), make_rollout("refused", status=Status.REFUSED)]
     assert measurement(rollouts, Evaluation()).score == 0.5
 
@@ -63,9 +60,6 @@ def test_breaking_hard_tasks_gains_nothing_by_the_pessimistic_number(make_rollou
     )
     assert (honest.hard, honest.pessimistic_hard) == (0.5, None)
     assert (broken.hard, broken.pessimistic_hard) == (1.0, 0.5)
-
-
-def test_limits_are_counted(make_rollout):
     cut = make_rollout("a", status=Status.LIMIT, limit=Limit.STEPS)
     assert measurement([cut, make_rollout("b")], Evaluation()).limits == {"steps": 1}
 
@@ -73,9 +67,6 @@ def test_limits_are_counted(make_rollout):
 def test_a_record_without_errors_is_written_as_it_always_was(make_rollout):
     written = measurement([make_rollout("a", 1.0)], Evaluation()).model_dump(mode="json")
     assert list(written) == ["hard", "soft", "score", "density", "words", "tasks", "errors"]
-
-
-def test_what_is_written_is_read_back(make_rollout):
     found = measurement(
         [make_rollout("a", 1.0), make_rollout("b", status=Status.ERROR)], Evaluation()
     )
@@ -87,9 +78,6 @@ def test_tasks_without_all_their_attempts_have_no_score_yet(make_rollout):
     assert scores.means(2) == {}
     scores.add(make_rollout("a", soft=0.5))
     assert scores.means(2) == {"a": (0.5, 0.75)}
-
-
-def test_what_could_not_be_measured_has_come_and_has_no_score(make_rollout):
     scores = Scores(rollouts=[make_rollout("a", status=Status.ERROR)])
     assert (scores.made["a"], scores.means()) == (1, {})
 
@@ -98,9 +86,6 @@ def test_a_task_that_was_attempted_gets_the_next_number(make_task):
     made = [("a", 0), ("b", 0), ("a", 1)]
     numbered = next_rounds([make_task(name) for name in "abc"], made, 1)
     assert [(task.id, number) for task, number in numbered] == [("a", 2), ("b", 1), ("c", 0)]
-
-
-def test_a_round_has_all_its_attempts_together(make_task):
     found = rounds([(make_task("a"), 1), (make_task("b"), 0)], "# S", "rollout", 2)
     assert [(one.task.id, one.attempt) for one in found] == [("a", 2), ("a", 3), ("b", 0), ("b", 1)]
 

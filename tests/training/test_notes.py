@@ -56,6 +56,9 @@ def condensing(*notes: str) -> Callable[[ChatRequest], str]:
 
 def test_without_notes_there_is_no_record(take):
     assert take([], []) is None
+    skill = with_notes(BODY, ["Look twice."])
+    taken = take(["look twice"], before=skill, body=skill, threshold=0)
+    assert (taken.added, taken.alone) == ((), False)
 
 
 def test_notes_of_all_reflections_join_those_of_the_skill(take):
@@ -64,16 +67,7 @@ def test_notes_of_all_reflections_join_those_of_the_skill(take):
     assert taken.appendix == ("Old one.", "Look twice.", "Count.")
     assert (taken.proposed, taken.added) == (4, ("Look twice.", "Count."))
     assert taken.alone
-
-
-def test_notes_beside_edits_are_not_alone(take):
     assert not take(["Look twice."], body=EDITED).alone
-
-
-def test_notes_that_are_known_change_nothing(take):
-    skill = with_notes(BODY, ["Look twice."])
-    taken = take(["look twice"], before=skill, body=skill, threshold=0)
-    assert (taken.added, taken.alone) == ((), False)
 
 
 def test_the_guard_judges_each_note(take):
@@ -111,16 +105,13 @@ def test_a_list_that_is_not_shorter_or_not_allowed_is_not_taken(take, reply):
 
 def test_repetitions_do_not_make_a_list_longer(take):
     assert take(["One.", "Two."], threshold=1, script=condensing("x", "X.")).appendix == ("x",)
+    assert take(["One.", "Two."], threshold=2).appendix == ("One.", "Two.")
 
 
 @pytest.mark.parametrize("trouble", ["no JSON", ModelUnavailable("gone")])
 def test_without_an_answer_all_notes_stay(take, trouble):
     taken = take(["One.", "Two."], threshold=1, script=lambda request: trouble)
     assert taken.appendix == ("One.", "Two.")
-
-
-def test_as_many_notes_as_the_threshold_are_left_alone(take):
-    assert take(["One.", "Two."], threshold=2).appendix == ("One.", "Two.")
 
 
 def test_notes_are_wanted_as_configured():
@@ -226,9 +217,12 @@ def test_notes_survive_the_rejection_of_their_edits(checkout, step):
     assert alone is not None
     assert alone.notes is not None
     assert (alone.notes.score_after, alone.notes.compared) == (0.25, 8)
+    # what is kept is not measured again
+    outcome = step((HARMFUL,), (NOTE,), "cache.enabled=false")
+    assert (outcome.decision.notes, outcome.decision.score_before) == (None, 0.25)
 
 
-def test_harmful_notes_go_with_their_edits(checkout, step):
+def test_harmful_notes_go_with_their_edits_unless_they_are_forced(checkout, step):
     step((RULE,), ())
     outcome = step((), (HARMFUL,))
     assert outcome.decision.action == "reject"
@@ -236,23 +230,11 @@ def test_harmful_notes_go_with_their_edits(checkout, step):
     assert (outcome.decision.action, outcome.decision.keeps_notes) == ("reject", False)
     assert notes_of(checkout.show(BRANCH)) == ()
     assert is_consistent(checkout)
-
-
-def test_forced_notes_stay_and_the_score_is_theirs(checkout, step):
-    step((RULE,), ())
-    outcome = step(("Say nothing.",), (HARMFUL,), FORCED)
+    outcome = step(("Say nothing at all.",), (HARMFUL,), FORCED)
     assert (outcome.decision.action, outcome.decision.keeps_notes) == ("reject", True)
     assert checkout.state().current.measurement.score == 0.0
     assert checkout.state().best.measurement.score == 0.25
     assert is_consistent(checkout)
-
-
-def test_kept_notes_are_not_measured_again(checkout, step):
-    step((RULE,), ())
-    step((HARMFUL,), (NOTE,))
-    outcome = step((HARMFUL,), (NOTE,), "cache.enabled=false")
-    assert outcome.decision.notes is None
-    assert outcome.decision.score_before == 0.25
 
 
 def test_a_dropped_text_that_comes_back_is_not_measured_again(checkout, step):

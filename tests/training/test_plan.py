@@ -45,14 +45,11 @@ def ids(plan: StepPlan) -> list[list[str]]:
     return [[task.id for task in batch.tasks] for batch in plan.batches]
 
 
-def test_the_order_of_an_epoch_is_the_documented_shuffle():
+def test_the_order_and_the_batch_seeds_of_an_epoch_are_the_documented_ones():
     order = list(TASKS)
     random.Random(7 + 2 * 1000).shuffle(order)
     plan = plan_step(TASKS, Train(batch_size=10, num_epochs=2, seed=7), 2)
     assert plan.batches[0].tasks == tuple(order)
-
-
-def test_a_batch_seed_counts_the_batches_of_its_epoch():
     train = Train(batch_size=2, accumulation=2, num_epochs=2, seed=7)
     assert [batch.seed for batch in plan_step(TASKS, train, 2).batches] == [1010, 1011]
     assert [batch.seed for batch in plan_step(TASKS, train, 4).batches] == [2008, 2009]
@@ -67,15 +64,12 @@ def test_steps_go_on_counting_across_epochs():
     assert len(plan_step(TASKS, train, 3).batches[0].tasks) == 2  # the last one may be short
 
 
-def test_a_batch_with_nothing_left_is_drawn_from_the_epochs_order():
+def test_a_batch_with_nothing_left_is_drawn_as_in_skillopts_plan():
     train = Train(batch_size=6, accumulation=3, seed=1)
     again = list(TASKS)
     random.Random(1 + 1000).shuffle(again)
     random.Random(1 + 1000 + 3).shuffle(again)
     assert plan_step(TASKS, train, 1).batches[2].tasks == tuple(again[:6])
-
-
-def test_a_refill_has_the_tasks_of_skillopts_plan():
     train = Train(batch_size=2, accumulation=2, num_epochs=1, seed=42)
     refilled = plan_step(TASKS[:5], train, 2).batches[1].tasks
     assert [TASKS.index(task) for task in refilled] == [3, 0]
@@ -174,6 +168,9 @@ def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(spent, made, la
 def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     config = configured(budget={"run": {"calls": 220}})
     assert calls_left(config, Sizes(48, 40, 60), None) == 220 - 2 * 60
+    config = configured(budget={"run": {"calls": 480}})
+    assert completed_epoch(config, SIZES, stands(4, calls=300)) == 1
+    assert completed_epoch(config, SIZES, stands(4, calls=400)) is None
 
 
 def test_ends_of_epochs_after_the_first_are_part_of_the_plan():
@@ -189,12 +186,6 @@ def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():
     assert last_step(config, SIZES, None, ()) == 36
     state = stands(1, calls=100, cost_usd=1.0)
     assert last_step(config, SIZES, state, steps(50)) == 1 + (480 - 20 - 100) // 50
-
-
-def test_the_end_of_an_epoch_waits_for_room_in_the_budget():
-    config = configured(budget={"run": {"calls": 480}})
-    assert completed_epoch(config, SIZES, stands(4, calls=300)) == 1
-    assert completed_epoch(config, SIZES, stands(4, calls=400)) is None
 
 
 def tasks_of(*kinds: str) -> tuple[Task, ...]:

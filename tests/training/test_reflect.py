@@ -115,15 +115,12 @@ def test_a_reflection_names_the_tasks_that_were_shown(scripted, reflected):
     assert told == {shown_ids(asked) for asked in client.requests}
 
 
-def test_edits_are_clipped_to_the_learning_rate(scripted, reflected):
+def test_edits_are_clipped_to_the_learning_rate_and_bear_the_source_shown(scripted, reflected):
     client = scripted(lambda request: proposing("a", "b", "c"))
     for limit, count in ((2, 2), (None, 3)):
         found = reflected(client, learning_rate=limit)
         assert [len(one.patch.edits) for one in found] == [count] * 5
     assert ["There is no fixed limit" in one for one in client.prompts] == [False] * 5 + [True] * 5
-
-
-def test_the_source_of_an_edit_is_what_was_shown(scripted, reflected):
     lie = json.dumps({"edits": [{"op": "append", "content": "x", "source_type": "success"}]})
     found = reflected(scripted(lambda request: lie))
     assert [one.patch.edits[0].source_type for one in found] == [one.source_type for one in found]
@@ -177,9 +174,6 @@ def test_an_outage_of_all_is_not_taken_for_having_no_ideas(scripted, reflected, 
 
 def test_refusals_of_all_leave_nothing(scripted, reflected):
     assert reflected(scripted(lambda request: ModelRefusal("filtered"))) == ()
-
-
-def test_without_a_budget_nobody_is_asked(scripted, reflected):
     client = scripted(lambda request: proposing())
     assert reflected(client, learning_rate=0) == ()
     assert client.requests == []

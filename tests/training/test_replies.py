@@ -139,9 +139,6 @@ def test_an_analysts_reply_is_read():
     assert reply.patch.edits == (Edit("append", "", "rule", "failure", support_count=3),)
     assert reply.patch.reasoning == "why"
     assert reply.failure_patterns == (PatternRecord(description="units: Forgets units", count=2),)
-
-
-def test_an_edit_is_from_the_source_that_was_shown():
     assert parse_analyst(EDITS, analyst(), "success", 1).patch.edits[0].source_type == "success"
 
 
@@ -245,12 +242,9 @@ def test_any_edits_are_read_or_refused(written):
     assert all(edit.op and 1 <= edit.support_count <= 100_000 for edit in patch.edits)
 
 
-def test_a_ranking_keeps_the_order_of_importance():
+def test_a_ranking_keeps_the_order_and_takes_no_truth_values():
     written = '{"selected_indices": [3, 0, 3, 1], "reasoning": "r"}'
     assert replies.parse_ranking(written, 4, limit=2) == ((3, 0), "r")
-
-
-def test_a_ranking_takes_no_truth_values_and_nothing_out_of_range():
     written = '{"selected_indices": [true, 4, -1, null, "2", 1.0, 1.5, NaN, 1e999, "x"]}'
     assert replies.parse_ranking(written, 4, limit=9) == ((2, 1), "")
 

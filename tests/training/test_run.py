@@ -52,11 +52,6 @@ def test_users_checkout_stays_byte_for_byte(checkout, head):
     before = snapshot(checkout)
     assert len(checkout.run("git.base=main")) == 4
     assert snapshot(checkout) == before
-
-
-def test_draft_in_the_checkout_is_not_what_is_trained(checkout):
-    checkout.write("skills/SKILL.md", "my own draft\n")
-    checkout.step()
     assert checkout.show(BRANCH).startswith("# Items\n")
 
 
@@ -200,25 +195,15 @@ def ends(checkout: Checkout) -> list[int]:
     return [entry.epoch for entry in checkout.history() if entry.kind == "slow_update"]
 
 
-def test_run_ends_every_epoch(checkout):
-    checkout.run(*ENDS)
-    assert checkout.kinds() == ["start", *["step", "step", "slow_update"] * 2]
-    assert ends(checkout) == [1, 2]
-    assert checkout.state().boundary == 2
-
-
-def test_scheduled_leaves_it_to_the_command(checkout):
-    checkout.run("train.num_epochs=1", *SCHEDULED)
-    assert ends(checkout) == []
-    assert checkout.end_epoch(*SCHEDULED) is not None
-    assert ends(checkout) == [1]
-
-
-def test_command_does_nothing_when_no_end_is_due(checkout):
+def test_scheduled_leaves_it_to_the_command_which_waits_until_it_is_due(checkout):
     checkout.step(*SCHEDULED)
     tip = checkout.ref(BRANCH)
     assert checkout.end_epoch(*SCHEDULED) is None
     assert checkout.ref(BRANCH) == tip
+    checkout.run("train.num_epochs=1", *SCHEDULED)
+    assert ends(checkout) == []
+    assert checkout.end_epoch(*SCHEDULED) is not None
+    assert ends(checkout) == [1]
 
 
 def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
@@ -231,10 +216,12 @@ def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
     assert checkout.end_epoch(*SCHEDULED) is None
 
 
-def test_next_comparison_is_with_the_last_end(checkout):
+def test_run_ends_every_epoch_and_compares_with_the_last_end(checkout):
     checkout.run("train.num_epochs=1", *ENDS)
     assert checkout.show(BRANCH, ".skillopt/demo/epochs/01.md") == checkout.show(BRANCH)
     checkout.run(*ENDS)
+    assert checkout.kinds() == ["start", *["step", "step", "slow_update"] * 2]
+    assert (ends(checkout), checkout.state().boundary) == ([1, 2], 2)
     assert checkout.boundary(2).previous_hard == 0.25
 
 
@@ -305,6 +292,7 @@ def test_every_step_does_what_was_foretold(checkout):
     tip = checkout.ref(BRANCH)
     assert checkout.step(*ENDS) is None
     assert checkout.ref(BRANCH) == tip
+    assert foretold(checkout, *ENDS, "evaluation.eval_test=false").work == "done"
 
 
 def test_a_schedule_of_its_own_is_told_beside_the_step(checkout):
@@ -315,9 +303,3 @@ def test_a_schedule_of_its_own_is_told_beside_the_step(checkout):
     assert foretold(checkout, *SCHEDULED) == Upcoming("epoch_end", 4, None, 2, scheduled=True)
     checkout.end_epoch(*SCHEDULED)
     assert foretold(checkout, *SCHEDULED).work == "finish"
-
-
-def test_nothing_is_left_where_no_test_is_wanted(checkout):
-    checkout.run()
-    assert foretold(checkout).work == "finish"
-    assert foretold(checkout, "evaluation.eval_test=false").work == "done"

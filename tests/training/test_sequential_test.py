@@ -124,17 +124,14 @@ def test_all_is_measured_while_a_gain_is_in_reach():
     outcome, asked = run_test(about, lambda _: 1.0)
     assert (outcome.end, attempts(asked)) == ("measured", 4)
     assert about.differences(outcome.candidate) == [1, 0, 0, 0]
+    about = terms(named([0.0, 1.0]), eligible=frozenset({"t1"}))
+    outcome, _ = run_test(about, lambda _: 1.0)
+    assert about.differences(outcome.candidate) == [0]
 
 
 def test_without_early_stopping_all_is_measured_at_once():
     _, asked = run_test(terms(named([0, 1, 1, 1, 1]), stop=False), lambda _: 0.0)
     assert [len(ask.tasks) for ask in asked] == [5]
-
-
-def test_tasks_that_do_not_count_decide_nothing():
-    about = terms(named([0.0, 1.0]), eligible=frozenset({"t1"}))
-    outcome, _ = run_test(about, lambda _: 1.0)
-    assert about.differences(outcome.candidate) == [0]
 
 
 def test_known_results_take_the_place_of_attempts():

@@ -139,16 +139,12 @@ def test_half_a_step_without_a_candidate_is_a_whole_one(fleet, model_server):
 
 def test_end_of_an_epoch_is_done_before_half_a_step(fleet):
     fleet.checkout.run("train.num_epochs=1")
+    session = fleet.session("train.num_epochs=1")  # without ends
+    assert asyncio.run(advance_to_candidate(session)) is None
+    assert look_ahead(session) is None
     session = fleet.session(*ENDS)
     assert isinstance(asyncio.run(advance_to_candidate(session)), BoundaryOutcome)
     assert isinstance(asyncio.run(advance_to_candidate(session)), Candidate)
-
-
-def test_half_a_step_is_none_when_nothing_is_left(fleet):
-    fleet.checkout.run("train.num_epochs=1")
-    session = fleet.session("train.num_epochs=1")
-    assert asyncio.run(advance_to_candidate(session)) is None
-    assert look_ahead(session) is None
 
 
 def test_skills_of_two_epochs_are_compared_by_shards(fleet, alone):

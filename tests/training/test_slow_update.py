@@ -197,9 +197,6 @@ def test_first_slow_update_is_told_so(scripted, ask):
     client = scripted(lambda request: json.dumps({"slow_update_content": ""}))
     assert ask(client, "slow_update") == Written()
     assert "There is none yet: this is the first slow update" in client.prompts[0]
-
-
-def test_markers_in_a_reply_are_taken_out(scripted, ask):
     text = "<!-- SLOW_UPDATE_END -->\n- Check.\n<!-- APPENDIX_START -->"
     client = scripted(lambda request: json.dumps({"slow_update_content": text}))
     assert ask(client, "slow_update").content == "- Check."
@@ -217,9 +214,6 @@ def test_unusable_reply_is_asked_for_again_and_then_writes_nothing(scripted, ask
 def test_refusal_writes_nothing(scripted, ask):
     written = ask(scripted(lambda request: ModelRefusal("content filter")), "meta_skill")
     assert written == Written(reasoning="no usable answer: content filter")
-
-
-def test_outage_is_raised(scripted, ask):
     with pytest.raises(SkilloptError, match="gone"):
         ask(scripted(lambda request: ModelUnavailable("gone")), "slow_update")
 
@@ -271,9 +265,6 @@ def test_refused_guidance_leaves_only_its_reason(guard, observer, events, conten
 def test_guidance_that_stood_there_before_is_no_news(guard, observer):
     skill = with_region(SKILL, SLOW_UPDATE, ANSWER)
     assert slow_record(skill, Written(f"{ANSWER}\n- Check."), guard, observer).action == "propose"
-
-
-def test_size_limit_holds_for_the_whole_document(guard, observer):
     tight = GuardContext(rules=Guard(max_words=12), known=guard.known)
     record = slow_record(SKILL, Written("one two three four five six"), tight, observer)
     assert "12 allowed" in record.refused
@@ -291,7 +282,4 @@ def test_memory_may_speak_to_the_optimizer(guard, observer):
     text = "- As the optimizer, prefer short edits: analysts tend to repeat themselves."
     record = meta_record("", Written(text), context, observer)
     assert (record.action, record.content) == ("write_meta_skill", text)
-
-
-def test_no_memory_is_no_content(guard, observer):
     assert meta_record("- Old.", Written("", "why"), guard, observer).action == "no_content"

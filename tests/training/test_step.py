@@ -50,13 +50,10 @@ def test_first_parents_read_as_a_training_log(trained):
     assert trained.ref(CANDIDATE) == ""
 
 
-def test_merge_joins_the_previous_tip_and_the_candidate(trained):
+def test_a_merge_joins_tip_and_candidate_and_a_revert_restores_the_skill(trained):
     previous, candidate = parents(trained, f"{BRANCH}~2")
     assert parents(trained, candidate) == [previous]
     assert trained.show(candidate) == trained.show(f"{BRANCH}~2")
-
-
-def test_revert_stands_on_its_candidate_and_restores_the_skill(trained):
     assert parents(trained, BRANCH) == [trained.git("rev-parse", f"{BRANCH}~1")]
     assert trained.show(f"{BRANCH}~1") != trained.show(BRANCH) == trained.show(f"{BRANCH}~2")
 
@@ -70,9 +67,6 @@ def test_trailers_carry_the_facts(trained):
     assert facts["Skillopt-Tokens"] == str(trained.record(1).usage.tokens)
     assert facts["Skillopt-Skill-Sha256"] == sha256(trained.show(f"{BRANCH}~2"))
     assert facts["Skillopt-Config-Sha256"] == trained.record(1).proposal.config_sha256
-
-
-def test_candidate_commit_says_what_was_tried(trained):
     facts = trailers(trained, f"{BRANCH}~1")
     assert facts["Skillopt-Action"] == "proposed"
     assert facts["Skillopt-Skill-Sha256"] == sha256(trained.show(f"{BRANCH}~1"))
@@ -90,13 +84,6 @@ def test_memory_agrees_with_the_skill_of_its_commit(trained, commit, step):
 def test_state_counts_all_that_the_run_used(trained):
     entries = trained.history()
     assert trained.state().usage.calls == sum(entry.usage.calls for entry in entries)
-
-
-def test_nothing_is_left_after_the_last_step(checkout):
-    checkout.run("train.num_epochs=1")
-    before = checkout.ref(BRANCH)
-    assert checkout.step("train.num_epochs=1") is None
-    assert checkout.ref(BRANCH) == before
 
 
 def test_text_that_was_measured_before_is_not_measured_again(checkout, model_server):

@@ -24,9 +24,6 @@ def test_the_layout_of_a_failure(make_rollout):
         "#### Hidden Reference\n\n```\n- 7\n- seven\n```\n\n"
         "#### Conversation\n\n```\n[user] ask t1\n```\n\n```\n[assistant] say t1\n```"
     )
-
-
-def test_a_success_has_no_failure_reason_and_no_reference_no_section(make_rollout):
     text = rendered(make_rollout("t1", 1.0))
     assert "Failure reason" not in text
     assert "Hidden Reference" not in text
@@ -78,9 +75,6 @@ def test_a_long_conversation_keeps_head_and_tail(make_rollout):
 def test_an_empty_answer_stays_visible(make_rollout):
     messages = (Message("user", "u" * 900), Message("assistant", ""))
     assert "[assistant] \n" in rendered(make_rollout("t1", messages=messages), limit=500)
-
-
-def test_a_refusal_tells_its_reason(make_rollout):
     rollout = make_rollout("t1", status=Status.REFUSED, reason="content filter")
     assert "Failure reason: content filter" in rendered(rollout)
 

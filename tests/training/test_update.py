@@ -54,9 +54,6 @@ def test_the_budget_is_a_number_or_none_at_all():
     unlimited = PATCH.assignment(None)
     assert unlimited.startswith("## Edits Budget\n\nThere is no fixed limit")
     assert not any(character.isdigit() for character in unlimited)
-
-
-def test_the_budget_speaks_of_suggestions():
     assert "## Suggestions Budget\n\nPropose at most L=2 suggestions." in REWRITE.assignment(2)
 
 
@@ -164,12 +161,9 @@ def test_without_a_usable_document_the_old_one_stays(answer, scripted, updated):
     assert found.reasoning
 
 
-def test_one_bad_rewrite_may_be_mended(scripted, updated):
+def test_a_bad_rewrite_may_be_mended_and_an_outage_is_no_verdict(scripted, updated):
     client = scripted(lambda asked: document("# New") if len(asked.messages) > 2 else document(""))
     assert updated(REWRITE, client, *EDITS).skill == "# New\n"
-
-
-def test_an_outage_is_no_verdict_on_the_suggestions(scripted, updated):
     with pytest.raises(ModelUnavailable):
         updated(REWRITE, scripted(lambda request: ModelUnavailable("down")), *EDITS)
 
@@ -278,14 +272,6 @@ def mode(name: str) -> tuple[str, ...]:
     return (f"optimizer.skill_update_mode={name}", "optimizer.use_slow_update=false")
 
 
-def test_run_in_pieces_equals_a_run_in_one(trained, tmp_path):
-    name, whole = trained
-    pieces = opened(tmp_path / "pieces")
-    while pieces.train(*mode(name), once=True):
-        pass
-    assert (whole.log("%T"), len(whole.records())) == (pieces.log("%T"), 4)
-
-
 def test_every_candidate_keeps_what_is_protected(trained):
     _, office = trained
     wanted = protected_parts(office.show("main"))
@@ -304,15 +290,9 @@ def test_record_tells_the_mode_and_what_it_did(trained):
         assert bool(proposal.suggestions) == (name == "rewrite_from_suggestions")
         assert ("rewrite" in proposal.usage) == (name == "rewrite_from_suggestions")
         assert bool(proposal.change_summary) == (name != "patch")
-
-
-@pytest.mark.parametrize("name", MODES[1:])
-def test_subjects_say_in_words_what_a_rewrite_changed(office, name):
-    office.train(*mode(name), once=True)
-    (record,) = office.records()
-    first = record.proposal.change_summary[0][:20]
-    assert record.proposal.changed
-    assert all(first in subject for subject in office.log("%s")[:2])
+        # subjects of candidate and verdict say in words what a rewrite changed
+        said = "".join(proposal.change_summary[:1])[:20]
+        assert sum(said in subject for subject in office.log("%s")) >= 2
 
 
 def test_autonomous_learning_rate_is_decided_and_recorded(office):
