@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -70,33 +69,6 @@ def test_what_init_writes_is_valid_and_can_be_trained(run, tmp_path):
     step = json.loads(run(folder, "skillopt-ci", "step", "--json").stdout)
     assert step["commit"] == run(folder, "git", "rev-parse", "skillopt/mine").stdout.strip()
     assert re.search(r"last step +1 ", run(folder, "skillopt-ci", "status").stdout)
-
-
-def test_a_bare_clone_elsewhere_reads_the_whole_run(run, tmp_path):
-    run(tmp_path, "skillopt-ci", "-q", "quickstart", "made", *SMALL)
-    url = (tmp_path / "made").as_uri()
-    run(tmp_path, "git", "clone", "--quiet", "--depth=1", "--single-branch", url, "read")
-    for name in ("tasks", "skills"):
-        shutil.rmtree(tmp_path / "read" / name)
-    (tmp_path / "read" / "skillopt.yaml").unlink()
-    assert re.search(
-        r"^last step +2 ", run(tmp_path / "read", "skillopt-ci", "status").stdout, re.MULTILINE
-    )
-    log = run(tmp_path / "read", "skillopt-ci", "log").stdout
-    rows = re.findall(r"^[–\d] .*  (\w+)", log, re.MULTILINE)
-    assert rows == ["start", "merged", "merged", "end", "provisional", "finish"]
-    assert "+++ b/SKILL.md" in run(tmp_path / "read", "skillopt-ci", "show", "1").stdout
-
-
-@pytest.mark.skipif(shutil.which("script") is None, reason="needs the script command")
-@pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_a_terminal_is_given_back_with_its_cursor(run, tmp_path, environ, coloured):
-    command = " ".join([str(SCRIPT), "-v", "quickstart", "made", *SMALL])
-    env = {"TERM": "xterm-256color", "COLUMNS": "80", **environ}
-    drawn = run(tmp_path, "script", "--quiet", "--return", "-c", command, "/dev/null", **env).stdout
-    assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") > 0
-    assert ("\x1b[32m" in drawn) is coloured
-    assert "Report: file://" in drawn
 
 
 # How commands end, for scripts that must tell why.

@@ -97,12 +97,6 @@ def test_a_step_says_that_all_answers_were_empty(checkout, command, provider):
     assert "All 8 answers of the target were empty" in done.stderr
 
 
-def test_nobody_listens(checkout, command, provider):
-    where = provider.replace("127.0.0.1", "no-such-host.invalid") + "/v1"
-    done = command(checkout, "step", *at(where))
-    refused(done, checkout, 5, "the connection failed", where, "Check that its server runs")
-
-
 def test_without_a_key_validation_passes_but_promises_nothing(checkout, command):
     checkout.write("skills/SKILL.md", FRONT_MATTER)
     done = command(checkout, "check", DEMO_KEY="")

@@ -8,6 +8,11 @@ import pytest
 from action_world import World, example_world
 from github_server import pulls
 from github_server.state import Hub
+from run_views import REPOSITORY, plain_run
+
+from skillopt_ci.report.comment import body, pinned_comment, step_check, title
+from skillopt_ci.report.markdown import Links
+from skillopt_ci.report.terminal import status_json, status_rows
 
 SKILL = "skills/ledger/SKILL.md"
 ADA = {"login": "ada", "type": "User"}
@@ -86,21 +91,15 @@ def test_what_a_failure_quotes_does_not_act_in_the_summary(world):
 
 
 def test_the_title_after_a_merge_is_relative_to_base():
-    from run_views import plain_run
-
-    from skillopt_ci.report.comment import title
-
     run = plain_run(5)
     # base has the start and three steps, the last of which came to 0.30; step 5 comes to 0.40
     assert title(replace(run, base_events=4)) == "ledger: new, +0.100 on 40 selection tasks"
+    run = replace(plain_run(5), base_events=4)
+    assert dict(status_rows(run))["steps"] == "3 merged, 2 reverted"
+    assert status_json(run, {})["merged"] == 3
 
 
 def test_the_body_after_a_merge_is_relative_to_base():
-    from run_views import REPOSITORY, plain_run
-
-    from skillopt_ci.report.comment import body, pinned_comment, step_check
-    from skillopt_ci.report.markdown import Links
-
     run = replace(plain_run(5), base_events=4)
     links = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
     told = body(run, links)
@@ -112,16 +111,6 @@ def test_the_body_after_a_merge_is_relative_to_base():
     assert "Step 3" not in pinned_comment(run, links)
     assert "0.100" not in step_check(run, links).summary
     assert "1 merged, 1 reverted" in step_check(run, links).summary
-
-
-def test_the_state_of_a_run_counts_what_was_merged_already():
-    from run_views import plain_run
-
-    from skillopt_ci.report.terminal import status_json, status_rows
-
-    run = replace(plain_run(5), base_events=4)
-    assert dict(status_rows(run))["steps"] == "3 merged, 2 reverted"
-    assert status_json(run, {})["merged"] == 3
 
 
 @pytest.mark.parametrize("repository", [OURS, FORK])

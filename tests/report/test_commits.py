@@ -100,6 +100,9 @@ def test_a_step_without_a_candidate_has_no_score(make_record, make_decision):
 def test_a_measurement_that_was_reused_says_so(make_record, make_decision):
     text = landed(make_record(decision=make_decision(reused_from=2)))
     assert "Measured in step 2, not again." in text.body
+    usage = replace(make_record().usage, cost_usd=None)
+    text = landed(make_record(usage=usage, decision=make_decision()))
+    assert text.trailers["Skillopt-Cost-Usd"] == "unknown"
 
 
 def test_a_simulated_step_says_so_in_words_and_as_a_fact(make_record, make_decision):
@@ -109,12 +112,6 @@ def test_a_simulated_step_says_so_in_words_and_as_a_fact(make_record, make_decis
     ):
         assert "simulated" in text.body
         assert text.trailers["Skillopt-Simulated"] == "true"
-
-
-def test_an_unknown_cost_is_not_zero(make_record, make_decision):
-    usage = replace(make_record().usage, cost_usd=None)
-    text = landed(make_record(usage=usage, decision=make_decision()))
-    assert text.trailers["Skillopt-Cost-Usd"] == "unknown"
 
 
 @pytest.mark.parametrize(

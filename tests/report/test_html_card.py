@@ -81,9 +81,6 @@ def test_a_verdict_on_reminders_alone_has_its_own_arithmetic():
     told = facts(event_view(judged(notes=alone)).gate)["reminders alone"]
     assert told.startswith("merged")
     assert "Policy sequential" in told
-
-
-def test_a_candidate_in_flight_is_not_yet_judged():
     waiting = judged().model_copy(update={"decision": None})
     assert facts(event_view(waiting).gate) == {"verdict": "in flight"}
 

@@ -88,6 +88,7 @@ def column(**tasks: tuple[float, float]) -> Column:
 def test_each_cell_says_what_became_of_the_task():
     drawn = outcome_map([column(a=(1, 1), b=(0, 0)), column(a=(0, 0.5), c=(1, 1))])
     assert {row.task: row.letters for row in drawn.rows} == {"a": "sp", "b": "fu", "c": "us"}
+    assert outcome_map([]).rows == ()
 
 
 def test_the_hardest_task_is_at_the_top():
@@ -102,10 +103,6 @@ def test_columns_are_named_as_far_as_there_is_room():
     assert few.every == 2
     assert many.every * many.cell >= 24
     assert 200 // many.every > 20
-
-
-def test_without_measurements_there_is_nothing_to_draw():
-    assert outcome_map([]).rows == ()
 
 
 @given(

@@ -21,9 +21,6 @@ def test_a_line_is_as_old_as_it_is_unchanged():
         (1, "new"),
         (2, "b changed"),
     ]
-
-
-def test_a_line_that_came_back_is_as_old_as_its_return():
     assert origins("a\nb\n", "a\n", "a\nb\n") == [(0, "a"), (2, "b")]
 
 

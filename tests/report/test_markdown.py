@@ -57,9 +57,6 @@ def test_plain_words_read_as_they_are(text):
 
 def test_a_fence_is_longer_than_any_inside():
     assert block("a ````` b").startswith("``````\n")
-
-
-def test_a_long_block_says_what_it_leaves_out():
     lines = block("\n".join(str(number) for number in range(100)), lines=10).split("\n")
     assert lines[10:] == ["9", "… 90 more lines", "```"]
 
@@ -76,9 +73,6 @@ def test_names_beyond_the_limit_are_counted():
     assert codes([f"t{number}" for number in range(5)], most=2) == (
         "<code>t0</code>, <code>t1</code> and 3 more"
     )
-
-
-def test_no_names_are_a_word():
     assert codes(()) == "none"
 
 
@@ -119,9 +113,6 @@ def test_what_matters_most_keeps_its_words_longest():
     text = composed(9, 2_000)
     assert "full 0" in text
     assert "full 8" not in text
-
-
-def test_what_has_no_room_at_all_is_counted():
     assert "more before that" in composed(400, 1_500)
 
 

@@ -100,9 +100,6 @@ def test_reviewers_see_what_became_of_their_notes():
 def test_a_step_whose_evidence_was_not_read_has_no_section():
     run = RunView(plain_run(0).state, (EVENT,), places={("step", 3): PLACE})
     assert event_section(run, LINKS, EVENT) == ""
-
-
-def test_without_a_web_address_commits_are_named():
     assert f"<code>{SHA[:7]}</code>" in body(plain_run(1).steps[0], Links())
 
 

@@ -56,9 +56,6 @@ def test_a_long_list_is_cut(make_record, make_decision):
     fixed = tuple(f"s{number}" for number in range(34))
     rows = dict(rows_in_full(event_view(make_record(decision=make_decision(fixed=fixed)))))
     assert rows["fixed"].endswith("s29 and 4 more")
-
-
-def test_a_reused_measurement_names_its_step(make_record, make_decision):
     rows = dict(rows_in_full(event_view(make_record(decision=make_decision(reused_from=1)))))
     assert rows["selection tasks"].endswith("as measured in step 1: the text was the same")
 
@@ -220,9 +217,6 @@ def test_everything_worth_knowing_is_remarked():
 
 def test_nothing_is_remarked_where_all_went_well():
     assert list(remarks(summed([attempt("a", 1), attempt("b")]), all_of_them=True)) == []
-
-
-def test_several_attempts_are_told_by_k():
     found = list(remarks(summed([attempt("a", 1), attempt("a"), attempt("b", 1), attempt("b", 1)])))
     assert found == [
         "solved at least once (pass@k): 1: 0.750, 2: 1.000",

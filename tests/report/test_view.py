@@ -14,9 +14,6 @@ def test_a_measurement_of_the_same_text_starts_a_new_scale():
     run = plain_run(1)
     found = replace(run, history=(*run.history, entry(1, **MEASURE)))
     assert (found.first_score, found.rescaled) == (0.5, True)
-
-
-def test_a_skill_that_a_person_changed_stays_on_the_scale():
     run, edited = plain_run(1), entry(1, **MEASURE, skill_sha256="by hand")
     found = replace(run, history=(*run.history, edited))
     assert (found.first_score, found.rescaled) == (0.1, False)

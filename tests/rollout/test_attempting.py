@@ -128,9 +128,6 @@ def test_infrastructure_that_stays_broken_is_never_scored():
     found = lab.attempt(Solving(answering(*[ModelUnavailable("down")] * 9)), make_task("a"))
     assert (found.status, found.status.measured, found.reason) == (Status.ERROR, False, "down")
     assert found.retries == 1
-
-
-def test_a_chat_answer_was_tried_again_by_its_client_already():
     model, lab = ScriptedModel(lambda text: ModelUnavailable("still 500")), Lab()
     found = lab.attempt(ChatSolver(model, Prompts.load()), make_task("a"))
     assert (found.status, len(model.requests), lab.pauses) == (Status.ERROR, 1, [])

@@ -371,9 +371,6 @@ def test_a_page_that_a_test_printed_is_no_document_type_of_its_report():
 
 def test_a_single_suite_is_a_report_too():
     assert read_report(b"<testsuite><testcase name='a'/></testsuite>") == (1, [])
-
-
-def test_a_test_without_a_name_counts():
     passed, failed = read_report(b"<testsuite><testcase><failure/></testcase></testsuite>")
     assert (passed, len(failed)) == (0, 1)
 
@@ -419,8 +416,5 @@ def test_the_task_s_own_scorer_goes_before_the_run_s():
     find = scorers(ExactScorer(type="exact"))
     task = make_task("a", references=("two words",), scorer=F1Scorer(type="f1"))
     assert 0 < asyncio.run(find(task)(task, "two")).soft < 1
-
-
-def test_without_any_scorer_the_task_is_named():
     with pytest.raises(GraderError, match="'a' has no scorer"):
         scorers(None)(make_task("a"))

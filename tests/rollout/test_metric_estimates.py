@@ -192,9 +192,6 @@ def test_a_comparison_knows_that_tasks_of_one_source_vary_together():
     alone, grouped = paired(first, second), paired(first, second, groups)
     assert grouped.clusters == 2
     assert (alone.standard_error or 0) < (grouped.standard_error or 0)
-
-
-def test_without_a_task_nothing_is_known():
     found = wilson(0.0, 0)
     assert (found.low, found.high) == (0.0, 1.0)
 

@@ -180,9 +180,6 @@ def test_without_a_failure_there_is_no_share_of_failures():
     found = summed([attempt("a", 1, Status.LIMIT, limit=Limit.COST)])
     assert found.limits == (metrics.LimitShare(Limit.COST, 1.0, None),)
     assert found.model_ended is None
-
-
-def test_lengths_leave_out_what_has_no_conversation():
     found = summed([attempt(str(n), messages=n) for n in (0, 2, 4, 10)])
     assert found.lengths == metrics.Quartiles(3.0, 4.0, 7.0)
 

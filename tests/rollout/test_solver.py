@@ -41,6 +41,8 @@ def test_files_follow_the_last_question_each_in_a_fence():
     files = (TaskFile("a.md", "```\nx\n```"), TaskFile("b.txt", "y"))
     end = conversation(make_task("Read.", files=files), "", PROMPTS)[-1]
     assert end.content == "Read.\n\nFile a.md:\n````\n```\nx\n```\n````\n\nFile b.txt:\n```\ny\n```"
+    task = make_task("What?", references=("the secret answer",))
+    assert "secret" not in str(conversation(task, "Skill.", PROMPTS))
 
 
 def test_pictures_are_named_in_the_last_question_and_shown_with_it():
@@ -51,11 +53,6 @@ def test_pictures_are_named_in_the_last_question_and_shown_with_it():
     last = conversation(make_task("Read.", images=images), "", PROMPTS)[-1]
     assert last.content == "Read.\n\nPicture: a.png\n\nPicture: b.png"
     assert [image.data for image in last.images] == ["QQ==", "Qg=="]
-
-
-def test_references_are_not_shown_to_the_target():
-    task = make_task("What?", references=("the secret answer",))
-    assert "secret" not in str(conversation(task, "Skill.", PROMPTS))
 
 
 def solve(model: ChatClient, task: Task, place: Workplace) -> list[Step | Attempt]:

@@ -16,9 +16,6 @@ def test_reasons_are_short_and_on_one_line(text, texts):
 def test_long_text_keeps_its_head_or_its_tail():
     text = "a" * 300 + "b" * 300
     assert (one_line(text)[:2], last_words(text)[-2:]) == ("aa", "bb")
-
-
-def test_every_part_of_a_sentence_gets_room():
     assert all(letter * 50 in sentence([c * 500 for c in "abc"]) for letter in "abc")
 
 
@@ -85,7 +82,4 @@ def test_fence(response, answer):
 
 def test_text_without_fence_has_no_fenced_block():
     assert base.last_fenced("nothing here") is None
-
-
-def test_text_is_the_whole_response_trimmed():
     assert extract(" \n a\nb \n", "text") == "a\nb"

@@ -154,9 +154,6 @@ def test_weighted(grade, hard_at, hard):
 def test_reason_is_that_of_the_parts_that_failed(grade):
     score = grade("all", "yes", "ref", of=[RIGHT, WRONG, {"type": "regex", "pattern": "z"}])
     assert score.reason == "expected 'ref', got 'yes'; nothing matches 'z'"
-
-
-def test_combinations_nest(grade):
     inner = {"type": "any", "of": [WRONG, RIGHT]}
     assert grade("all", "yes", "reference", of=[inner, RIGHT]).hard == 1
 

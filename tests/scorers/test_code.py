@@ -109,13 +109,10 @@ def test_output_that_is_no_score_is_a_grader_error(grade, printed):
         grade("command", "x", command=python(f"print({printed!r})"), score="stdout")
 
 
-def test_error_status_is_a_grader_error(grade):
+def test_error_status_and_death_by_signal_are_grader_errors(grade):
     code = "import sys; print('no licence', file=sys.stderr); sys.exit(3)"
     with pytest.raises(GraderError, match="error status 3: no licence"):
         grade("command", "x", command=python(code), error_status=[3])
-
-
-def test_death_by_signal_is_a_grader_error(grade):
     with pytest.raises(GraderError, match="killed by SIGSEGV"):
         grade("command", "x", command=python("import os; os.kill(os.getpid(), 11)"))
 
@@ -163,15 +160,11 @@ def assert_gone(pids: Path) -> None:
         assert ended
 
 
-def test_timeout_kills_the_whole_family(grade, tmp_path):
+def test_no_child_outlives_a_timeout_or_the_verdict(grade, tmp_path):
     pids = tmp_path / "pids"
     with pytest.raises(GraderError, match=r"took longer than 0\.3 s"):
         grade("command", "x", command=family(pids, hangs=True), timeout=0.3)
     assert_gone(pids)
-
-
-def test_children_do_not_outlive_the_verdict(grade, tmp_path):
-    pids = tmp_path / "pids"
     assert grade("command", "x", command=family(pids, hangs=False)).hard == 1
     assert_gone(pids)
 

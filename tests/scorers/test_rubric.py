@@ -31,9 +31,6 @@ def test_verdict_is_the_score(grade):
     judge = ScriptedJudge(['{"score": 0.8, "reason": "kind\\nenough"}'])
     score = grade("rubric", "hello", judge=judge, rubric="Be kind.")
     assert score == Score(1, 0.8, "kind enough", "hello")
-
-
-def test_a_reason_is_always_text(grade):
     # in what has to be mended, halves of surrogate pairs are left as they are
     judge = ScriptedJudge(['{"score": 1, "reason": "nice \\ud83d\\ude00, \\ud83d",}'])
     assert grade("rubric", "hello", judge=judge, rubric="Be kind.").reason == "nice 😀, \ufffd"
@@ -108,8 +105,5 @@ def test_prompt_shows_task_files_rubric_references_and_answer(make_task):
 def test_references_are_the_rubric_when_there_is_none(make_task):
     prompt = rubric_prompt(RubricScorer(type="rubric"), make_task("gold"), "x")
     assert "## Rubric\n````\n- gold" in prompt
-
-
-def test_placeholders_in_an_answer_stay_text(make_task):
     prompt = rubric_prompt(SPEC, make_task("gold"), "{rubric} {references}")
     assert "{rubric} {references}" in prompt

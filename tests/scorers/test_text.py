@@ -366,12 +366,9 @@ def test_reason(grade, kind, keys, response, references, reason):
     assert (score.hard, score.reason) == (0, reason)
 
 
-def test_f1_gives_partial_credit_for_the_best_reference(grade):
+def test_f1_and_anls_give_partial_credit(grade):
     score = grade("f1", "red cat", "dog", "blue cat")
     assert (score.hard, score.soft) == (0, 0.5)
-
-
-def test_anls_near_miss_is_soft_and_explained(grade):
     score = grade("anls", "abcdefghiX", "abcdefghij")
     assert (score.hard, score.soft, score.answer) == (0, 0.9, "abcdefghiX")
     assert score.reason == "expected 'abcdefghij', got 'abcdefghiX'; ANLS 0.90"

@@ -92,9 +92,6 @@ def test_yaml_that_only_the_standard_refuses_is_a_warning():
     problem = only(problems(GOOD.replace("name:", "allowed-tools: [Read]\nname:"), SKILL))
     assert (problem.severity, problem.line) == ("warning", 1)
     assert "\n" not in problem.message
-
-
-def test_yaml_that_only_the_standard_refuses_is_checked_further():
     text = GOOD.replace("name: pdf", "allowed-tools: [Read]\nname: PDF")
     assert {problem.severity for problem in problems(text, SKILL)} == {"error", "warning"}
 

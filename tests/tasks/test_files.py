@@ -28,9 +28,6 @@ def records(file: Path) -> list[Record]:
 def test_read_source_drops_the_byte_order_mark(tmp_path):
     (tmp_path / "t").write_bytes(b"\xef\xbb\xbf{}")
     assert read_source(tmp_path / "t").text == "{}"
-
-
-def test_read_source_names_the_line_of_a_bad_byte(tmp_path):
     (tmp_path / "t").write_bytes("ä\nb\n".encode() + b"c\xff")
     with pytest.raises(TaskFileError, match=r"t:3: byte 0xff is not UTF-8"):
         read_source(tmp_path / "t")
@@ -57,9 +54,6 @@ def test_json_records_know_their_lines(values):
 def test_json_data_array_keeps_its_lines(write):
     text = '{"meta": [1, {"data": []}],\n "data": [\n  {"id": 1},\n  {\n  "id": 2}]}'
     assert [record.line for record in records(write("t.json", text))] == [3, 4]
-
-
-def test_json_mapping_names_its_records(write):
     found = records(write("t.json", '{"a": {"prompt": "x"},\n"b":\n{"prompt": "y"}}'))
     assert [(record.name, record.line) for record in found] == [("a", 1), ("b", 3)]
 
@@ -115,15 +109,12 @@ def test_yaml_types_only_what_json_has(write):
 def test_yaml_keys_are_text(write):
     (record,) = records(write("t.yaml", "- {1: x, metadata: {2: y}}"))
     assert record.value == {"1": "x", "metadata": {"2": "y"}}
+    assert records(write("t.yaml", "# nothing yet\n")) == []
 
 
 def test_yaml_anchors_and_merge_keys_work(write):
     file = write("t.yaml", "- &base {id: a, scorer: x}\n- <<: *base\n  id: b\n")
     assert records(file)[1].value == {"id": "b", "scorer": "x"}
-
-
-def test_empty_yaml_has_no_records(write):
-    assert records(write("t.yaml", "# nothing yet\n")) == []
 
 
 def test_csv_records_have_the_headers_keys_and_their_lines(write):
@@ -189,9 +180,6 @@ def test_task_sha256_sees_every_field(make_task, changed):
 
 def test_task_sha256_sees_the_order_of_references(make_task):
     assert task_sha256(make_task("a", "b")) != task_sha256(make_task("b", "a"))
-
-
-def test_task_sha256_ignores_where_the_task_was_defined(make_task):
     task = make_task("a")
     assert task_sha256(replace(task, file=Path("x"), line=7)) == task_sha256(task)
 

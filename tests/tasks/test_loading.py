@@ -179,8 +179,5 @@ def test_largest_remainder_wins_and_ties_go_to_the_larger_weight(total, weights,
 def test_seed_decides_the_order():
     assert divide(range(20), "2:1:7", 1) == divide(range(20), "2:1:7", 1)
     assert divide(range(20), "2:1:7", 1) != divide(range(20), "2:1:7", 2)
-
-
-def test_shuffle_is_that_of_the_standard_library():
     splits = {"train": ("d", "b"), "selection": ("c", "e"), "test": ("a", "f")}
     assert divide("abcdef", "1:1:1", 42) == splits

@@ -316,9 +316,6 @@ def test_a_whole_file_is_told_as_it_is():
     assert use("read", {"a": b"one\r\ntwo"}, {"path": "a"}).output == "one\r\ntwo"
     assert use("read", {"a": b""}, {"path": "a"}).output == "[the file is empty]"
     assert use("read", {"a": b"\xff\n"}, {"path": "a"}).output == "\ufffd\n"
-
-
-def test_a_folder_is_no_file():
     assert use("read", {"a/b": b""}, {"path": "a"}).output.startswith("Error: ")
 
 

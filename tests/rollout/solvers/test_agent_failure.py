@@ -79,9 +79,6 @@ def test_a_prompt_that_the_server_refuses_is_the_tasks_outcome(told):
 def test_before_the_model_has_answered_nothing_is_the_agents_failure():
     raised = agent_failure("codex", "codex", 139, "core dumped", worked=False, silent=True)
     assert isinstance(raised, ModelUnavailable)
-
-
-def test_only_the_last_wait_for_a_server_is_told():
     told = "Attempt 1 failed with status 429. Retrying\n  at x\nAttempt 2 failed. Retrying\n  at x"
     assert waiting_for_server(told) == "Attempt 2 failed. Retrying"
     assert waiting_for_server("all is well") == ""

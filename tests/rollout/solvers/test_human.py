@@ -65,9 +65,6 @@ def test_the_end_of_input_is_no_submission():
     solver, _ = at_terminal("ls\n")
     with pytest.raises(AgentError, match="input ended"):
         play(solver)
-
-
-def test_without_a_computer_only_an_answer_can_be_given():
     solver, shown = at_terminal("ls\nsubmit 4\n")
     assert play(solver, computer=False).attempt.response == "4"
     assert "no computer" in shown.getvalue()

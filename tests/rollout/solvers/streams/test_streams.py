@@ -311,9 +311,6 @@ def test_copilots_session_events():
 def test_plain_text_is_the_answer():
     assert READERS["text"]("\n the answer\nin two lines \n").response == "the answer\nin two lines"
     assert READERS["text"](" \n").response is None
-
-
-def test_a_line_break_of_another_alphabet_ends_no_event():
     account = READERS["claude-code"](
         json.dumps({"type": "result", "result": "a\u2028b"}, ensure_ascii=False)
     )
