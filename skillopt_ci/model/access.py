@@ -146,8 +146,8 @@ def _value_of(variable: str, environ: Mapping[str, str], needs: str, setting: st
         return value
     present = [name for name in environ if name != variable and environ[name]]
     hint = (
-        f"Export {variable}; in GitHub Actions add a secret of that name and pass it with `env:` "
-        "(a secret that does not exist reads as empty, as all do for pull requests from forks)."
+        f"Export {variable}; in GitHub Actions add a secret of that name and pass it on in "
+        "`keys:` or `env:` (a missing one reads as empty, as all do for pull requests from forks)."
     )
     if similar := difflib.get_close_matches(variable, present, n=1, cutoff=0.8):
         hint = f"{similar[0]} is set: did you mean `{setting % similar[0]}`?"

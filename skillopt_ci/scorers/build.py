@@ -135,7 +135,7 @@ def check_spec(spec: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) -
     for part in parts_of(spec):
         match part:
             case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
-                return "an empty text stands in every answer"
+                return "every answer contains an empty text"
             case specs.CommandScorer() if fault := check_command(part, root, environ):
                 return fault
             case specs.PythonScorer():

@@ -121,7 +121,7 @@ def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
     if not (spec.contains or task.references or spec.not_contains):
         return "neither the scorer nor the task's references say what the answer must contain"
     if not spec.contains and "" in task.references:
-        return "an empty reference stands in every answer"
+        return "every answer contains an empty reference"
     return None
 
 

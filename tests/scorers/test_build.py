@@ -31,8 +31,8 @@ EXACT = scorers.ExactScorer(type="exact")
         ("json", {}, [], "no references"),
         ("json", {}, ["{"], "is not JSON"),
         ("contains", {}, [], "neither the scorer nor"),
-        ("contains", {"contains": [""]}, [], "an empty text stands in every answer"),
-        ("contains", {}, [""], "an empty reference stands in every answer"),
+        ("contains", {"contains": [""]}, [], "every answer contains an empty text"),
+        ("contains", {}, [""], "every answer contains an empty reference"),
         ("rubric", {}, [], "neither the scorer's rubric nor"),
         ("command", {"command": ["no-such-program"]}, [], "not found on the PATH"),
         ("command", {"command": ["./missing.sh"]}, [], "not an executable file"),
@@ -72,7 +72,7 @@ def test_scorer_that_can_work_passes(tmp_path, make_task, make_spec, kind, keys)
 def test_faulty_scorer_of_the_run_is_reported_once(tmp_path, make_task):
     splits = Splits((make_task(),), (make_task(),), ())
     spec = scorers.ContainsScorer(type="contains", contains=("",))
-    with pytest.raises(UsageError, match="scorer: an empty text stands in every answer"):
+    with pytest.raises(UsageError, match="scorer: every answer contains an empty text"):
         check_scorers(splits, spec, root=tmp_path, environ={})
 
 
