@@ -74,7 +74,7 @@ def perform(job: Job, activity: Activity) -> Outcome:
                 outcome = _evaluate(job, activity)
             else:
                 outcome = _command(job, activity.command)
-            _react(job, comment, "confused" if outcome.exit_code else "rocket")
+            _react(job, comment, "rocket" if outcome.outputs.result == "done" else "confused")
     for note in outcome.notes:
         job.log.annotate("warning", harmless(note), title="Not everything could be published")
     return outcome

@@ -107,7 +107,7 @@ def init_command(
         choices = choose(root, decide, _free(usual, names), trained, look=look)
         files = scaffold(choices, config.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
-    place, keys = repository or root, list[str]()
+    place, keys, branch = repository or root, list[str](), ""
     written = write_new(root, files)
     if github:
         runs = run_names(config)
@@ -116,9 +116,13 @@ def init_command(
         models = [load(config, run=name).config.model for name in runs]
         keys = sorted({key for one in models for key in required_variables(one)})
         folder = PurePosixPath(config.parent.resolve().relative_to(place))
+        # workflows train from the default branch, whatever is checked out here
+        refs = ("refs/remotes/origin/HEAD", "HEAD")
+        named = [Git(place).attempt("symbolic-ref", "--quiet", "--short", ref).text for ref in refs]
+        branch = named[0].removeprefix("origin/") or named[1] or "main"
         workflow = workflow_file(
             folder / config.name,
-            branch=Git(place).attempt("symbolic-ref", "--quiet", "--short", "HEAD").text or "main",
+            branch=branch,
             keys=keys,
             runs=runs if len(runs) > 1 else (),
             pages=pages,
@@ -131,7 +135,7 @@ def init_command(
             known = f"{WORKFLOW}, which was there already,"
             steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
         same = replace(settings, run=None).same_run
-        steps[-1:] = _github_steps(place, keys, same, pages=pages)
+        steps[-1:] = _github_steps(place, keys, branch, same, pages=pages)
     code = _tell(settings, "", written, files, steps)
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
@@ -309,7 +313,9 @@ def _next_steps(
     ]
 
 
-def _github_steps(place: Path, keys: Iterable[str], same: str, *, pages: bool) -> Iterator[str]:
+def _github_steps(
+    place: Path, keys: Iterable[str], branch: str, same: str, *, pages: bool
+) -> Iterator[str]:
     # `gh` puts in owner and repository itself
     if not Git(place).attempt("remote").text:
         yield f"gh repo create --private --source {shlex.quote(str(place))}"
@@ -324,7 +330,7 @@ def _github_steps(place: Path, keys: Iterable[str], same: str, *, pages: bool) -
     yield "git push --set-upstream origin HEAD"
     yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
     run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
-    yield f"The push starts the first step; later ones follow on schedule. For one now:\n     {run}"
+    yield f"A push to {branch} starts the first step, later ones the schedule. Now:\n     {run}"
 
 
 def _tell(

@@ -233,10 +233,14 @@ def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job, log):
     assert "https://evil" not in outcome.report
 
 
-@pytest.mark.parametrize(("damage", "last"), [(False, "rocket"), (True, "confused")])
-def test_a_comment_sees_its_command_begin_and_end(job, github_hub, damage, last):
-    if damage:
+@pytest.mark.parametrize("trouble", ["", "damage", "budget"])
+def test_a_comment_sees_its_command_begin_and_end(job, github_hub, trouble):
+    last = "confused" if trouble else "rocket"
+    if trouble == "damage":
         (job.folder / "skillopt.yaml").write_text("run: 1\n", encoding="utf-8")
+    elif trouble:
+        tight = (*job.inputs.overrides, "budget.step.calls=5")
+        job = replace(job, inputs=replace(job.inputs, overrides=tight))
     working = replace(job, client=Scene(github_hub).client())
     perform(working, Perform(Command.STEP, posted(github_hub)))
     assert [content for _, _, content in github_hub.reactions] == ["eyes", last]

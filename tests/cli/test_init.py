@@ -220,7 +220,9 @@ def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path):
 
 def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    subprocess.run(["git", "-C", tmp_path, "remote", "add", "origin", "x"], check=True)
+    head = ("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    for words in (("remote", "add", "origin", "x"), head, ("checkout", "-q", "-b", "side")):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
     init(tmp_path, "--api-key-env", "ONE_KEY")
     file = tmp_path / "skillopt.yaml"
     text = file.read_text(encoding="utf-8").replace("ONE_KEY", "OTHER_KEY", 1)
@@ -228,6 +230,8 @@ def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path)
     told = init(tmp_path, "--github").output
     assert "gh secret set ONE_KEY" in told
     assert "gh secret set OTHER_KEY" in told
+    assert "A push to trunk starts the first step" in told
+    assert "branches: ['trunk']" in (tmp_path / WORKFLOW).read_text(encoding="utf-8")
     assert "gh repo create" not in told
 
 
