@@ -118,18 +118,12 @@ async def stream(
         await asyncio.gather(workers, return_exceptions=True)
 
 
-class Slots:
+class Slots(asyncio.Semaphore):
     """At most ``limit`` pieces of work at once, first come, first served, in one event loop."""
 
     def __init__(self, limit: int) -> None:
+        super().__init__(limit)
         self.limit = limit
-        self._slots = asyncio.Semaphore(limit)
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot and hold it for the body."""
-        async with self._slots:
-            yield
 
 
 class TimeUp(Exception):

@@ -304,7 +304,7 @@ def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
     targets = [str(path) for path in tried.hidden if tried.kind == "user" or path != tried.home]
     with scratch_folder("probe") as name, contextlib.ExitStack() as undo:
         if tried.kind == "user":
-            undo.callback(_reopen, _shut(tried.hidden))
+            undo.enter_context(_shut(tried.hidden))
             # in a sandbox, this number may be another process's
             targets.append(f"/proc/{os.getpid()}/environ")
         words = ("/bin/sh", "-c", _PROBE, "sh", str(root), *targets)
@@ -381,8 +381,9 @@ def _git_folders(folder: Path, depth: int = 0) -> Iterator[Path]:
             yield from _git_folders(path, depth + 1)
 
 
-def _shut(paths: Iterable[Path]) -> list[tuple[Path, int]]:
-    """Restrict paths, except sockets, to their owner; return those changed and their modes."""
+@contextlib.contextmanager
+def _shut(paths: Iterable[Path]) -> Iterator[None]:
+    """Restrict paths, except sockets, to their owner until the end of the block."""
     taken = []
     for path in paths:
         found = path.lstat()
@@ -391,13 +392,12 @@ def _shut(paths: Iterable[Path]) -> list[tuple[Path, int]]:
             with contextlib.suppress(OSError):  # the probe reports what remains open
                 path.chmod(mode & ~0o077)
                 taken.append((path, mode))
-    return taken
-
-
-def _reopen(taken: Iterable[tuple[Path, int]]) -> None:
-    for path, mode in taken:
-        with contextlib.suppress(OSError):
-            path.chmod(mode)
+    try:
+        yield
+    finally:
+        for path, mode in taken:
+            with contextlib.suppress(OSError):
+                path.chmod(mode)
 
 
 @cache

@@ -13,7 +13,6 @@ from asyncio.subprocess import Process
 from collections import defaultdict
 from collections.abc import (
     AsyncIterator,
-    Callable,
     Coroutine,
     Iterable,
     Iterator,
@@ -129,10 +128,9 @@ async def execute(
     timeout: float,
     output_bytes: int,
     pass_fds: Sequence[int] = (),
-    clock: Callable[[], float] = time.monotonic,
 ) -> CommandResult:
     """Run for at most ``timeout`` seconds, then kill all it started. Raises ComputerFailure."""
-    begin, timed_out = clock(), False
+    begin, timed_out = time.monotonic(), False
     stdout, stderr = Capture(output_bytes), Capture(output_bytes)
     with sealed_file(stdin) as source:
         async with _captured(stdout) as stdout_fd, _captured(stderr) as stderr_fd:
@@ -161,7 +159,7 @@ async def execute(
                 timed_out = True
             finally:
                 await _end(process)
-    status, seconds = process.returncode or 0, round(clock() - begin, 3)
+    status, seconds = process.returncode or 0, round(time.monotonic() - begin, 3)
     number = max(0, -status)
     exit_code = 128 + number if number else status
     return CommandResult(exit_code, stdout, stderr, timed_out, seconds=seconds, signal=number)

@@ -175,7 +175,7 @@ def worked(slots: aio.Slots, work: Sequence[int]) -> tuple[list[int], int]:
 
     async def one(number: int, turns: int) -> None:
         nonlocal under_way, most
-        async with slots.slot():
+        async with slots:
             began.append(number)
             under_way += 1
             most = max(most, under_way)
@@ -207,10 +207,10 @@ def test_slots_survive_a_cancelled_waiter(late):
         slots, began = aio.Slots(1), list[str]()
 
         async def one(name: str) -> None:
-            async with slots.slot():
+            async with slots:
                 began.append(name)
 
-        async with slots.slot():
+        async with slots:
             first, second = (asyncio.create_task(one(name)) for name in ("first", "second"))
             await rounds(1)
             if not late:
@@ -218,7 +218,7 @@ def test_slots_survive_a_cancelled_waiter(late):
         if late:
             first.cancel()  # it was called, but has not heard of it yet
         await asyncio.gather(first, second, return_exceptions=True)
-        async with asyncio.timeout(5), slots.slot():
+        async with asyncio.timeout(5), slots:
             return began
 
     assert asyncio.run(main()) == ["second"]

@@ -376,7 +376,7 @@ class BudgetedClient:
         redact, messages = self.redact, request.messages
         asked = replace(request, messages=tuple(redacted_message(one, redact) for one in messages))
         slots = self.questions if request.role is Role.OPTIMIZER else None
-        async with slots.slot() if slots else nullcontext():
+        async with slots or nullcontext():
             expected = self._priced(request, self._forecast.expect(request))
             await self.meter.reserve(expected)
             try:

@@ -104,9 +104,8 @@ class CommandClient:
         return ChatReply(text, "stop", self._config.model, usage, trace.strip())
 
     async def _run(self, folder: Path, messages: Sequence[Message]) -> CommandResult:
-        pictures = [image for message in messages for image in message.images]
-        for number, image in enumerate(pictures, start=1):
-            (folder / _picture(number, image)).write_bytes(b64decode(image.data))
+        for name, image in _pictures(messages).items():
+            (folder / name).write_bytes(b64decode(image.data))
         try:
             return await run_program(
                 self._arguments,
@@ -155,11 +154,12 @@ def rendered(messages: Sequence[Message]) -> str:
     turns = [message for message in messages if message.role != "system"]
     named = (f"{turn.role.capitalize()}:\n{turn.content}" for turn in turns)
     said = [turns[0].content] if len(turns) == 1 else [*named]
-    pictures = [image for message in messages for image in message.images]
-    names = [_picture(number, image) for number, image in enumerate(pictures, start=1)]
+    names = _pictures(messages)
     shown = [f"Pictures, as files in the current folder: {', '.join(names)}"] if names else []
     return well_formed("\n\n".join([*system, *said, *shown])) + "\n"
 
 
-def _picture(number: int, image: Image) -> str:
-    return f"picture-{number}.{image.media_type.rpartition('/')[2]}"
+def _pictures(messages: Sequence[Message]) -> dict[str, Image]:
+    """The pictures in ``messages``, by the names of their files."""
+    images = enumerate((image for message in messages for image in message.images), start=1)
+    return {f"picture-{n}.{image.media_type.rpartition('/')[2]}": image for n, image in images}

@@ -54,10 +54,10 @@ class Prompts:
         ``instead`` stands in for built-in texts. Raises UsageError for a folder that is not there,
         and for files that cannot replace a prompt.
         """
-        overrides = {} if override_dir is None else _overrides(override_dir)
-        return cls(
-            {name: overrides.get(name) or instead.get(name) or _built_in(name) for name in NAMES}
-        )
+        given = {**instead, **({} if override_dir is None else _overrides(override_dir))}
+        folder = resources.files("skillopt_ci.prompts")
+        built_in = {name: folder / f"{name}.md" for name in NAMES}
+        return cls({k: given.get(k) or v.read_text("utf-8").strip() for k, v in built_in.items()})
 
     def text(self, name: str) -> str:
         return self.texts[name]
@@ -73,11 +73,6 @@ class Prompts:
         sections = _SECTION_START.split(template)
         kept = "".join(section for section in sections if PLACEHOLDER not in section)
         return kept.strip() or template.replace(PLACEHOLDER, "").strip()
-
-
-def _built_in(name: str) -> str:
-    file = resources.files("skillopt_ci.prompts") / f"{name}.md"
-    return file.read_text(encoding="utf-8").strip()
 
 
 def _overrides(folder: Path) -> dict[str, str]:

@@ -49,7 +49,7 @@ class Runner:
     async def _carry_out(self, request: AttemptRequest) -> Rollout:
         if self.begun is not None:
             await self.begun(request)
-        async with self.places.slot():
+        async with self.places:
             return await self.executor(request, self.attempting)
 
 

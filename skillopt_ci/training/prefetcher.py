@@ -153,7 +153,7 @@ class Prefetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, request: AttemptRequest, early: _Early) -> None:
-        async with self._slots.slot():
+        async with self._slots:
             early.begun = True
             await self._make(request)
 

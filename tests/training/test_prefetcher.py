@@ -121,7 +121,7 @@ async def test_close_cancels_without_patience(prefetcher, hands, slots):
     prefetcher.expect([order("a")])
     await rounds()
     await asyncio.wait_for(prefetcher.close(patient=False), 5)
-    async with asyncio.timeout(5), slots.slot(), slots.slot():
+    async with asyncio.timeout(5), slots, slots:
         assert hands.asked == ["a"]
 
 
