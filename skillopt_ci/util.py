@@ -202,8 +202,7 @@ def user_object(entry: str, root: Path, what: str, fits: Callable[[object], bool
     if name not in vars(module):
         names = (key for key, value in vars(module).items() if fits(value))
         raise UsageError(f"{source} has no {what} {name!r}; {did_you_mean(name, names)}")
-    found: object = getattr(module, name)
-    return found
+    return vars(module)[name]
 
 
 def last_line(error: BaseException) -> str:

@@ -72,9 +72,6 @@ PROVIDERS: Mapping[ProviderName, Preset] = MappingProxyType(
 )
 
 
-# The roles.
-
-
 class Price(Section):
     """US dollars per million tokens."""
 
@@ -116,12 +113,6 @@ _RETIRED = (
     "GitHub Models was retired on 2026-07-30 and answers no more; choose another provider "
     "(`copilot`, the Copilot CLI with the job's token, needs no key either)"
 )
-
-
-def short_form(text: str) -> Mapping[str, str] | None:
-    """What `provider/model` stands for; None if ``text`` is not of that form."""
-    provider, slash, model = text.partition("/")
-    return {"provider": provider, "model": model} if slash and provider and model else None
 
 
 class ModelRole(Section):
@@ -303,11 +294,13 @@ def with_long_roles(layer: Node) -> Node:
     """Every `provider/model` as a mapping; text of another form stays for validation."""
     model = layer.entries.get("model")
     roles = {}
-    for name in Models.model_fields:
-        node = model.entries.get(name) if model else None
-        if node and isinstance(node.value, str) and (form := short_form(node.value)):
-            entries = {key: Node(text, node.mark) for key, text in form.items()}
-            roles[name] = replace(node, value=entries)
+    for role in Models.model_fields:
+        node = model.entries.get(role) if model else None
+        if node and isinstance(node.value, str):
+            provider, _, name = node.value.partition("/")
+            if provider and name:
+                entries = {"provider": Node(provider, node.mark), "model": Node(name, node.mark)}
+                roles[role] = replace(node, value=entries)
     if model is None or not roles:
         return layer
     section = replace(model, value={**model.entries, **roles})

@@ -54,8 +54,6 @@ def _followed(note: Note, messages: Sequence[Message], dice: Dice) -> frozenset[
     return frozenset(name for name in note.exercised() if "for" in said[name] and not slips(name))
 
 
-# The simulated models by name.
-
 Model = Callable[[Sequence[Message], Dice], str]
 
 MODELS: Mapping[str, Model] = MappingProxyType(

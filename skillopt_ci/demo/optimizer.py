@@ -85,9 +85,6 @@ def propose(messages: Sequence[Message], dice: Dice) -> str:
     return dice.pick("wording", (text, fence, introduced))
 
 
-# Analysts.
-
-
 def broken_conventions(trajectories: Sequence[Trajectory]) -> Mapping[str, int]:
     counts: Counter[str] = Counter()
     for one in trajectories:
@@ -190,9 +187,6 @@ def lapse_notes(brief: AnalystBrief) -> list[str]:
     return [note for note in notes if note not in brief.skill]
 
 
-# Merges, rankings and what follows from them.
-
-
 def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
     groups: dict[str, Edit] = {}
     for edit in edits:
@@ -280,8 +274,6 @@ def grade(prompt: str) -> str:
     reason = f"{shared:.0%} of the answer's words are those of the task and the rubric."
     return json.dumps({"score": round(shared, 2), "reason": reason})
 
-
-# The stages.
 
 Analysis = Callable[[AnalystBrief, Dice], tuple[Reply, str, list[Edit]]]
 

@@ -88,8 +88,6 @@ def conflicting_line(skill: str, name: str) -> str | None:
     return next((one for one in lines if "against" in CONVENTIONS[name].stances(one)), None)
 
 
-# Notes and their ledger lines.
-
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",

@@ -42,8 +42,12 @@ def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
     """
     if not trailers or not all(_KEY.fullmatch(key) for key in trailers):
         raise ValueError(f"trailers need keys of letters, digits and hyphens: {list(trailers)}")
+    line = _inert(_one_line(subject)).lstrip("#;- ") or "Update the skill"
+    if len(line) > _SUBJECT_WIDTH:
+        kept = line[: _SUBJECT_WIDTH - 1]
+        line = (kept.rpartition(" ")[0] or kept) + "…"
     facts = "\n".join(f"{key}: {_one_line(value)}".rstrip() for key, value in trailers.items())
-    return "\n\n".join(filter(None, (_subject(subject), _body(body), facts))) + "\n"
+    return "\n\n".join(filter(None, (line, _body(body), facts))) + "\n"
 
 
 def parse_trailers(text: str) -> dict[str, str]:
@@ -64,14 +68,6 @@ def _inert(text: str) -> str:
     return _REFERENCE.sub(
         lambda mark: _JOINER + mark[0] if mark[0] == "-" else mark[0] + _JOINER, text
     )
-
-
-def _subject(text: str) -> str:
-    line = _inert(_one_line(text)).lstrip("#;- ") or "Update the skill"
-    if len(line) <= _SUBJECT_WIDTH:
-        return line
-    kept = line[: _SUBJECT_WIDTH - 1]
-    return (kept.rpartition(" ")[0] or kept) + "…"
 
 
 def _body(text: str) -> str:

@@ -17,7 +17,6 @@ STALE_SECONDS = 30.0
 _LOOK_AGAIN_SECONDS = 0.25
 
 _PROC = Path("/proc")
-_LOCKS = _PROC / "locks"
 #: Files besides the refs that git locks or writes when it moves or fetches refs.
 _BESIDE_REFS = ("packed-refs.lock", "packed-refs.new", "shallow.lock")
 #: Long-running commands that lock no ref; other runs of ours keep the first three running.
@@ -57,7 +56,7 @@ def is_held(common_dir: Path, run: str) -> bool:
     """
     try:
         inode = (common_dir / "skillopt-ci" / f"{run}.lock").stat().st_ino
-        held = _LOCKS.read_text(encoding="ascii").splitlines()
+        held = (_PROC / "locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return False
     # `1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF`

@@ -33,9 +33,6 @@ T = TypeVar("T")
 PUBLIC_API = "https://api.github.com"
 
 
-# Errors of GitHub, with what to do about them.
-
-
 class Refused(UsageError):
     """GitHub refused the request; has its status and its message."""
 
@@ -142,9 +139,6 @@ def _words(error: GithubException) -> str:
         else:
             said.append(detail)
     return "; ".join(str(word) for word in said if word)
-
-
-# Access and retries.
 
 
 @dataclass(frozen=True, slots=True)

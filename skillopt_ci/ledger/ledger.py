@@ -256,12 +256,11 @@ class Ledger:
         self,
         tip: str,
         *,
-        since: str | None = None,
         first_parent: bool = False,
         limit: int = 0,
         paths: Sequence[str] = (),
     ) -> tuple[Commit, ...]:
-        """The commits in ``tip`` but not in ``since``, newest first; ``limit`` 0 means no limit.
+        """The commits in ``tip``, newest first; ``limit`` 0 means no limit.
 
         With ``paths``, only commits that changed something at or below these.
         """
@@ -271,7 +270,7 @@ class Ledger:
             *(["--first-parent"] if first_parent else []),
             *([f"--max-count={limit}"] if limit else []),
             *(["--full-history"] if paths else []),
-            tip, *([f"^{since}"] if since else []), "--", *paths,
+            tip, "--", *paths,
         )  # fmt: skip
         return tuple(map(Commit.parse, shown))
 

@@ -43,9 +43,6 @@ def uses_responses(config: ModelRole) -> bool:
     return config.provider in ("openai", "azure") and bool(_RESPONSES_ONLY.fullmatch(config.model))
 
 
-# Keys, and the variables or files that hold them.
-
-
 def required_variable(config: ModelRole) -> str | None:
     """The environment variable that every call needs, or None."""
     if config.api_key_file or (config.preset.key_optional and not config.api_key_env):

@@ -93,8 +93,6 @@ def _text(text: str) -> Block:
     return {"type": "text", "text": well_formed(text)}
 
 
-# Reading an answer.
-
 #: Anthropic's stop reasons, in the terms we use for every protocol.
 _FINISHED: Mapping[str, str] = MappingProxyType(
     {

@@ -129,9 +129,6 @@ def _from_table(config: ModelRole) -> Tariff | None:
     return None
 
 
-# A step's usage, and its limits.
-
-
 @dataclass(slots=True)
 class Share:
     """The usage charged to one piece of work; ``target``: it asked our client for the target."""

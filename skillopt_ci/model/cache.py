@@ -37,8 +37,6 @@ from skillopt_ci.model.types import (
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.util import read_text, write_atomically
 
-# The key of a call.
-
 
 def call_key(config: ModelRole, request: ChatRequest) -> str:
     """Hex SHA-256 of all that determines the answer (not role, stage, API key or timeout)."""

@@ -34,8 +34,6 @@ from skillopt_ci.util import lasting_import
 _LIMITS = ("max_completion_tokens", "max_tokens")
 LONGEST_MESSAGE = 500
 
-# Reading and writing bodies.
-
 
 def well_formed(text: str) -> str:
     """``text`` with lone surrogates replaced by ``?``, since UTF-8 cannot encode them."""
@@ -156,8 +154,6 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
         cost_usd=told.money("cost") or None,
     )
 
-
-# Errors of servers.
 
 #: Messages of servers that answer 400 to a wrong key.
 _BAD_KEY_WORDS = re.compile(
@@ -316,8 +312,6 @@ def _reason(error: BaseException) -> str:
     cause = error.__cause__
     return str(error) if cause is None else str(cause) or _reason(cause)
 
-
-# Calling a server.
 
 #: Seconds to wait for a connection.
 _LONGEST_CONNECT = 4.0

@@ -213,8 +213,6 @@ def open_side(options: Mapping[str, Any], root: Path) -> _Side:
     return _Side(load_function(options["entry"], root))
 
 
-# A model that grades against a rubric.
-
 _PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")
 
 

@@ -327,8 +327,7 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
         fault = _schema_fault(spec.schema_, value)
         return verdict(not fault, fault or "satisfies the schema", answer)
     solved = any(same_json(value, _parse(reference)) for reference in task.references)
-    reason = "equals a reference" if solved else mismatch(task.references, answer)
-    return verdict(solved, reason, answer)
+    return _graded(solved, task, answer)
 
 
 def _schema_fault(schema: Any, value: Any) -> str:

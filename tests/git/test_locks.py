@@ -226,4 +226,4 @@ def test_run_goes_on_after_its_process_group_was_killed(
     position = bench.open(folder).sync()
     assert position.tip is not None
     assert position.candidate is None
-    assert len(bench.open(folder).log(position.tip, since=position.base)) == 1
+    assert len(bench.open(folder).log(f"{position.base}..{position.tip}")) == 1
