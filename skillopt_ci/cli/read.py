@@ -54,7 +54,8 @@ class RunReader:
         """The evidence of a step; raises :class:`UsageError` if there is no such step."""
         record = self.folder.read_step(self.read, number)
         if record is None:
-            known = f"its steps are 1 to {self.state.step}"
+            last = self.state.step
+            known = f"its steps are 1 to {last}" if last else "none is done yet"
             raise UsageError(f"Run '{self.state.run}' has no step {number}: {known}.")
         return record
 

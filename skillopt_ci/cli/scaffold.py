@@ -1,6 +1,7 @@
 """The files that a run, its workflows or an environment start from."""
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping
@@ -38,7 +39,8 @@ def existing_skill(root: Path, but: Collection[str] = ()) -> str | None:
     """The first document below ``root`` that looks like a skill, as a relative path."""
     found = (file for place in _SKILL_PLACES for file in sorted(root.glob(place)))
     names = (file.relative_to(root).as_posix() for file in found)
-    return next((name for name in names if name not in but), None)
+    real = {os.path.realpath(root / name) for name in but}
+    return next((name for name in names if os.path.realpath(root / name) not in real), None)
 
 
 def _template(name: str) -> str:

@@ -304,11 +304,14 @@ def test_skills_and_their_runs(cli, place):
     skill(place, "skills/invoices/SKILL.md")
     skill(place, "skills/letters/SKILL.md")
     skill(place, "AGENTS.md")
+    (place / "api").mkdir()
+    (place / "api" / "AGENTS.md").symlink_to("../skills/letters/SKILL.md")
     (place / "skillopt.yaml").write_text(TWO)
     done = cli(place, "discover")
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[1:4] == [
+    assert done.out.splitlines()[1:5] == [
         "3      agents   -           AGENTS.md",
+        "3      agents   letters     api/AGENTS.md",
         "3      agents   invoices    skills/invoices/SKILL.md",
         "3      agents   letters     skills/letters/SKILL.md",
     ]

@@ -72,6 +72,8 @@ def test_a_skill_that_is_there_is_found(files, found, tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert scaffold.existing_skill(tmp_path) == found
+    (tmp_path / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert scaffold.existing_skill(tmp_path, files) is None
 
 
 @given(st.text())
