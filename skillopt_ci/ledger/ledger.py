@@ -178,10 +178,13 @@ class Ledger:
         return there | {ref: fetched[tracked] for ref, tracked in new.items()}
 
     def _no_base(self, existing: Iterable[str], where: str) -> RepositoryError:
-        suggestion = nearest(self.base, map(branch, existing))
+        hint = f"{nearest(self.base, map(branch, existing))} Push the branch, or name another one "
+        hint += "with `git.base`."
+        if self.remote is not None:
+            hint += f" If it was renamed: git fetch && git remote set-head {where} --auto"
         return RepositoryError(
             f"there is no branch {self.base!r} in {where}, the base that users work on",
-            hint=f"{suggestion} Push the branch, or name another one with `git.base`.".strip(),
+            hint=hint.strip(),
         )
 
     def _resolve_tip(self, seen: _Sighting, remote_name: str) -> str | None:

@@ -120,6 +120,15 @@ def test_missing_base_suggests_the_nearest(bench, here, repository):
         bench.open(repository, base="mian").sync()
 
 
+def test_a_base_that_was_renamed_on_the_remote_is_found_as_told(bench, here, origin):
+    bench.git(origin, "branch", "--move", "main", "trunk")
+    with pytest.raises(RepositoryError, match="If it was renamed: git fetch") as told:
+        bench.open(here).sync()
+    for command in told.value.hint.partition("renamed: git ")[2].split(" && git "):
+        bench.git(here, *command.split())
+    assert bench.open(here).sync().base == bench.ref(origin, "refs/heads/trunk")
+
+
 def test_remote_that_is_gone_is_an_infrastructure_error(bench, here, origin):
     ledger = bench.open(here)
     origin.rename(origin.with_name("moved.git"))
