@@ -55,26 +55,21 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
-        known = self.cost_usd is not None and other.cost_usd is not None
-        return Usage(
-            calls=self.calls + other.calls,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
-            estimated=self.estimated or other.estimated,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-        )
+        return self._with(other, 1)
 
     def beyond(self, other: "Usage") -> "Usage":
         """What of this usage is not in ``other``."""
-        left: dict[str, Any] = {
-            name: max(0, getattr(self, name) - getattr(other, name)) for name in _COUNTS
+        return self._with(other, -1)
+
+    def _with(self, other: "Usage", sign: int) -> "Usage":
+        counts: dict[str, Any] = {
+            name: max(0, getattr(self, name) + sign * getattr(other, name)) for name in _COUNTS
         }
+        cost = None
         if self.cost_usd is not None and other.cost_usd is not None:
-            left["cost_usd"] = max(0.0, self.cost_usd - other.cost_usd)
-        return replace(self, **{"cost_usd": None, **left})
+            cost = max(0.0, self.cost_usd + sign * other.cost_usd)
+        estimated = self.estimated or other.estimated
+        return Usage(**counts, cost_usd=cost, estimated=estimated)
 
 
 class Account(NamedTuple):
