@@ -159,7 +159,7 @@ def test_a_cost_limit_needs_every_price_that_is_not_known(limits, target, refuse
 
 def test_a_run_of_unknown_cost_cannot_be_held_to_one():
     meter = Meter(run=Limits(cost_usd=1), spent=Usage(calls=1, cost_usd=None))
-    with pytest.raises(ModelSetupError, match="no known cost"):
+    with pytest.raises(ModelSetupError, match="cost of earlier steps is unknown"):
         meter.require_prices(models())
 
 
