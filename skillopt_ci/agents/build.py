@@ -8,14 +8,8 @@ from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.manual import HumanSolver, ScriptedSolver, StreamTerminal
 from skillopt_ci.agents.skill_files import read_skill_folder
+from skillopt_ci.config import rollout
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.rollout import (
-    AgentConfig,
-    ChatConfig,
-    ExternalConfig,
-    HumanConfig,
-    ScriptedConfig,
-)
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.prompts.library import Prompts
@@ -27,9 +21,9 @@ def build_solver(
 ) -> Solver:
     """Raises ModelSetupError, or SkillError for an unusable skill folder."""
     match config.rollout.solver:
-        case ChatConfig():
+        case rollout.ChatConfig():
             return ChatSolver(client, prompts)
-        case AgentConfig() as settings:
+        case rollout.AgentConfig() as settings:
             if config.model.target.provider == "command":
                 raise ModelSetupError(
                     "model.target: a command cannot call the tools of the built-in agent.",
@@ -37,10 +31,10 @@ def build_solver(
                     "`rollout.solver: {type: external}`.",
                 )
             return AgentSolver(client, prompts, settings)
-        case ExternalConfig() as settings:
+        case rollout.ExternalConfig() as settings:
             folder = read_skill_folder(root / config.skill)
             return ExternalSolver(settings, prompts, folder, root.resolve(), environ)
-        case ScriptedConfig() as settings:
+        case rollout.ScriptedConfig() as settings:
             return ScriptedSolver(settings)
-        case HumanConfig() as settings:
+        case rollout.HumanConfig() as settings:
             return HumanSolver(settings, StreamTerminal(sys.stdin, sys.stderr))

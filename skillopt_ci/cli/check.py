@@ -16,16 +16,7 @@ import click
 from skillopt_ci import __version__
 from skillopt_ci.agents.cli_agents import agent_environ, agent_program, lacks_key
 from skillopt_ci.aio import map_ordered
-from skillopt_ci.cli.build import (
-    all_tasks,
-    check_computers,
-    learn_secrets,
-    load_configured,
-    read_tasks,
-    roles_of,
-    skill_path,
-    unconfined_programs,
-)
+from skillopt_ci.cli import build
 from skillopt_ci.cli.findings import Finding, exit_code, failed, mend, print_findings, up_to_error
 from skillopt_ci.cli.options import Globals, command, print_json
 from skillopt_ci.cli.probe import ask_models
@@ -106,11 +97,11 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     """Everything there is to say of the run; with ``probe``, how its models answer too."""
     environ = settings.environ
     try:
-        loaded = load_configured(settings)
+        loaded = build.load_configured(settings)
     except SkilloptError as error:
         return [failed("config", error)]
     config, root = loaded.config, loaded.root
-    learn_secrets(settings.redact, loaded, environ)
+    build.learn_secrets(settings.redact, loaded, environ)
     name = os.path.relpath(loaded.file, settings.cwd)
     told = [Finding("config", "ok", f"{name}: run {config.run!r}")]
     told += [Finding("config", "warning", warning) for warning in loaded.warnings]
@@ -121,7 +112,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     # Files and configuration: nothing is started but an environment, and nobody is asked.
     tasks, environment = None, None
     try:
-        tasks, environment = read_tasks(loaded, environ)
+        tasks, environment = build.read_tasks(loaded, environ)
     except SkilloptError as error:
         told.append(failed("tasks", error))
     if tasks is not None:
@@ -153,7 +144,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     check("computer", computers)
     if tasks is not None:
         check("programs", _check_programs(loaded, tasks, environment))
-    for name, role in roles_of(config.model).items():
+    for name, role in build.roles_of(config.model).items():
         check(f"model.{name}", _check_model(name, role, root, environ, asked=probe))
     if not all(map(can_be_hidden, resolved_key_values(config.model, environ, root))):
         text = "a key is too short or too simple to be redacted wherever it appears"
@@ -164,7 +155,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
 
 
 def _check_github(settings: Globals) -> Iterator[Finding]:
-    loaded, environ = load_configured(settings), dict(settings.environ)
+    loaded, environ = build.load_configured(settings), dict(settings.environ)
     remote = Git(loaded.root).attempt("remote", "get-url", "origin").text
     if found := re.search(r"([\w.-]+/[\w.-]+?)(\.git)?/?$", remote):
         environ.setdefault("GITHUB_REPOSITORY", found[1])
@@ -284,7 +275,7 @@ def check_git(version: str) -> Finding:
 def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     config = loaded.config
     ledger = Ledger.open(loaded.root, config.run, config.git)
-    path, position = skill_path(loaded, ledger.root), ledger.sync()
+    path, position = build.skill_path(loaded, ledger.root), ledger.sync()
     committed, file = ledger.read(position.base, path), loaded.root / config.skill
     if ledger.read(position.head, path) is None:
         if file.exists():  # else it is said of the skill itself
@@ -313,7 +304,7 @@ def _check_computers(
     config, root = loaded.config, loaded.root
     pool = open_computer_pool(config, root, environ)
     if tasks is not None:
-        check_computers(tasks, config, pool)
+        build.check_computers(tasks, config, pool)
     if pool is not None:
         pool.computers.check()
         yield Finding("computer", "ok", f"{pool.computers.name} works here")
@@ -357,7 +348,7 @@ def _try_graders(
             limits=loaded.config.rollout.limits,
             functions=functions,
         )
-        graders = scorers.programs(all_tasks(splits))
+        graders = scorers.programs(build.all_tasks(splits))
         tried = map_ordered(fault, graders[:_MOST_TRIED], limit=_TRIED_AT_A_TIME)
         faults = [*filter(None, asyncio.run(tried))]
     if faults:
@@ -403,7 +394,7 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
 def _check_programs(
     loaded: Loaded, tasks: Splits, environment: Environment | None
 ) -> Iterator[Finding]:
-    starts, left = unconfined_programs(loaded.config, all_tasks(tasks), environment)
+    starts, left = build.unconfined_programs(loaded.config, build.all_tasks(tasks), environment)
     if left:
         text = (
             f"not kept from secrets: {'; '.join(left)}\nThey can read your files and what other "

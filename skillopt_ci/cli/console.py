@@ -12,19 +12,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column, Table
 from rich.text import Text
 
+from skillopt_ci import progress
 from skillopt_ci.cli.options import Globals, build_console, is_live
-from skillopt_ci.progress import (
-    CallPaid,
-    Event,
-    Note,
-    Observer,
-    StageAdvanced,
-    StageEvent,
-    StageFinished,
-    StageStarted,
-    StepStarted,
-    TerminalLent,
-)
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.text import plural, rounded
 
@@ -70,7 +59,7 @@ class ProgressDisplay:
         self._notes_only = self._warns_only or not settings.progress
         self._live = self._draws = is_live(stream, settings.environ)
         self._began = self._last_line = clock()
-        self._step: StepStarted | None = None
+        self._step: progress.StepStarted | None = None
         self._calls, self._tokens = 0, 0
         self._cost: float | None = 0.0
         self._console = build_console(stream, settings.environ)
@@ -89,26 +78,26 @@ class ProgressDisplay:
             get_time=clock,
         )
 
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Note):
+    def __call__(self, event: progress.Event) -> None:
+        if isinstance(event, progress.Note):
             warning = event.level == "warning"
             if warning or not self._warns_only:
                 mark, style = ("! warning: ", "yellow") if warning else ("· ", "bright_black")
                 self._write(Text(mark, style).append(harmless_line(event.text), "default"))
         elif not self._notes_only:
             match event:
-                case StepStarted():
+                case progress.StepStarted():
                     self._step = event
                     if not self._live:
                         last = f", the last step {harmless_line(event.last)}" if event.last else ""
                         score = f"{rounded(event.score)} on {plural(event.tasks, 'task')}"
                         place = f"{event.step} of {event.total}, epoch {event.epoch}"
                         self._line("·", "step", f"{place}: the skill scores {score}{last}")
-                case CallPaid(tokens=tokens, cost_usd=cost):
+                case progress.CallPaid(tokens=tokens, cost_usd=cost):
                     unknown = self._cost is None or cost is None
                     self._cost = None if unknown else (self._cost or 0.0) + (cost or 0.0)
                     self._calls, self._tokens = self._calls + 1, self._tokens + tokens
-                case TerminalLent():
+                case progress.TerminalLent():
                     self.close()
                     self._draws = False
                 case _:
@@ -118,17 +107,17 @@ class ProgressDisplay:
         if self._draws:  # else rich would write an empty line
             self._stages.stop()
 
-    def _show_stage(self, event: StageEvent) -> None:
+    def _show_stage(self, event: progress.StageEvent) -> None:
         name = harmless_line(event.stage)
         task = next((one for one in self._stages.tasks if one.description == name), None)
-        if task is not None and not isinstance(event, StageAdvanced):
+        if task is not None and not isinstance(event, progress.StageAdvanced):
             self._stages.remove_task(task.id)
         match event:
-            case StageStarted(total=total):
+            case progress.StageStarted(total=total):
                 self._stages.add_task(name, total=total or None, detail="")
                 if not self._live:
                     self._line("·", name, f"{total} to do" if total else "…")
-            case StageAdvanced(detail=detail):
+            case progress.StageAdvanced(detail=detail):
                 if task is None:
                     self._stages.add_task(name, total=None)
                     task = self._stages.tasks[-1]
@@ -138,7 +127,7 @@ class ProgressDisplay:
                     about = f": {task.fields['detail']}" if task.fields["detail"] else ""
                     after = time_text(task.elapsed or 0.0)
                     self._line("·", name, f"{task.completed:.0f}{of} after {after}{about}")
-            case StageFinished(summary=summary):
+            case progress.StageFinished(summary=summary):
                 seconds = 0.0 if task is None else task.elapsed or 0.0
                 took = f"({time_text(seconds)})" if seconds >= 1 else ""
                 told = " ".join(filter(None, (harmless_line(summary), took)))
@@ -215,7 +204,7 @@ class _Figures(ProgressColumn):
 
 
 @contextmanager
-def build_observer(settings: Globals) -> Iterator[Observer]:
+def build_observer(settings: Globals) -> Iterator[progress.Observer]:
     display = ProgressDisplay(sys.stderr, settings)
     try:
         yield display

@@ -20,28 +20,14 @@ from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import ConfigError, UsageError
 from skillopt_ci.estimate.estimate import estimate_measuring
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.report.terminal import (
-    as_values,
-    estimate_text,
-    interval_values,
-    remarks,
-    trace_lines,
-)
+from skillopt_ci.report import terminal
 from skillopt_ci.report.words import usage_text
 from skillopt_ci.rollout.events import attempt_traces, read_events
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.text import difference_text, names_text, percent, plural, rounded, score
-from skillopt_ci.training.offline_eval import (
-    NO_SKILL,
-    Calibration,
-    Evaluated,
-    calibrate,
-    evaluate,
-    rescore,
-    tasks_of,
-)
+from skillopt_ci.training import offline_eval
 from skillopt_ci.training.state import find_checkout
 from skillopt_ci.util import nearest, pick, read_text
 
@@ -71,11 +57,13 @@ def eval_command(
     if len(words) > 2:  # noqa: PLR2004 - a comparison takes two
         raise click.UsageError("Name one skill, or two to compare.")
     with opened(settings) as run:
-        if not tasks_of(run, split):
+        if not offline_eval.tasks_of(run, split):
             raise click.UsageError(f"The configuration names no {split} tasks.")
         run.ledger.sync()
         named = [find_skill(run, word, settings.cwd) for word in words]
-        result = asyncio.run(evaluate(run, named, split, NO_SKILL if baseline else None))
+        result = asyncio.run(
+            offline_eval.evaluate(run, named, split, offline_eval.NO_SKILL if baseline else None)
+        )
     if settings.json:
         none, worth = result.baseline, _difference_json(result.worth)
         print_json(
@@ -96,7 +84,7 @@ def eval_command(
         print_table(settings, headings, rows, f"{result.split} tasks{note}")
         names = [harmless_line(one.skill.name) for one in arms]
         for name, one in zip(names, arms, strict=True):
-            for line in remarks(one.summary, all_of_them=verbose):
+            for line in terminal.remarks(one.summary, all_of_them=verbose):
                 click.echo(f"{name}: {harmless_line(line)}", file=settings.people)
         first = harmless_line(result.skills[0].skill.name)
         for other, found in ((first, result.difference), (names[0], result.worth)):
@@ -109,7 +97,7 @@ def eval_command(
                 )
 
 
-def _skill_json(one: Evaluated) -> dict[str, object]:
+def _skill_json(one: offline_eval.Evaluated) -> dict[str, object]:
     measured = "hard=measurement.hard soft=measurement.soft tasks=measurement.n"
     return {
         **pick(one, f"name=skill.name sha256=skill.sha256 {measured}"),
@@ -119,7 +107,7 @@ def _skill_json(one: Evaluated) -> dict[str, object]:
             for task, (hard, soft) in one.measurement.tasks.items()
         },
         "unmeasured": list(one.measurement.errors),
-        **as_values(one.summary),
+        **terminal.as_values(one.summary),
     }
 
 
@@ -128,17 +116,17 @@ def _difference_json(found: PairedDifference | None) -> dict[str, object] | None
         return None
     return {
         **pick(found, "hard=mean standard_error"),
-        "interval": interval_values(found.interval),
+        "interval": terminal.interval_values(found.interval),
         **pick(found, "clusters tasks=n fixed broken"),
     }
 
 
-def _rows(one: Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
+def _rows(one: offline_eval.Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
     found = one.measurement
     errors = f", {plural(len(found.errors), 'error')}" if found.errors else ""
-    yield one.skill.name, estimate_text(one.summary.hard) + errors, score(found.soft)
+    yield one.skill.name, terminal.estimate_text(one.summary.hard) + errors, score(found.soft)
     for bucket in one.summary.by_type if types else ():
-        yield f"  {bucket.task_type}", estimate_text(bucket.hard), score(bucket.soft.mean)
+        yield f"  {bucket.task_type}", terminal.estimate_text(bucket.hard), score(bucket.soft.mean)
 
 
 @command()
@@ -160,7 +148,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         given = f"scorer={json.dumps(_scorer(settings.cwd / file))}"
         settings = replace(settings, overrides=(*settings.overrides, given))
     with opened(settings) as run:
-        found = asyncio.run(rescore(run, stage=stage, own_scorers=file is None))
+        found = asyncio.run(offline_eval.rescore(run, stage=stage, own_scorers=file is None))
     attempts = found.attempts
     if settings.json:
         objects = [
@@ -253,7 +241,7 @@ def trace_command(
         print_json(list(found.events))
         return
     colour = wants_colour(sys.stdout, settings.environ)
-    for heading, text in trace_lines(found, whole=whole):
+    for heading, text in terminal.trace_lines(found, whole=whole):
         head = harmless_line(heading)
         click.echo(click.style(head, bold=True) if colour else head)
         click.echo(textwrap.indent(harmless(text), "  ") + "\n")
@@ -280,14 +268,14 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
         if settings.verbosity >= 0:
             click.echo(f"{draws} attempts at each selection task: {price}", err=True)
         text = find_skill(run, skill, settings.cwd).text
-        found = asyncio.run(calibrate(run, text, effect, draws))
+        found = asyncio.run(offline_eval.calibrate(run, text, effect, draws))
     if settings.json:
         print_json(asdict(found))
     else:
         _print_calibration(found, settings)
 
 
-def _print_calibration(found: Calibration, settings: Globals) -> None:
+def _print_calibration(found: offline_eval.Calibration, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     click.echo(
         f"Calibration on {plural(found.tasks, 'selection task')}{note}: each attempted "

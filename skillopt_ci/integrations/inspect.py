@@ -6,19 +6,14 @@ from typing import Any
 from pydantic import Field
 
 from skillopt_ci.environments.api import Division
-from skillopt_ci.integrations.bridge import (
-    BridgeEnvironment,
-    BridgeOptions,
-    checked_share,
-    told_task,
-)
+from skillopt_ci.integrations import bridge
 from skillopt_ci.rollout.environment import Split
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.scorers.base import GraderError, Score, reaches
 from skillopt_ci.tasks.task import Task
 
 
-class InspectOptions(Division, BridgeOptions):
+class InspectOptions(Division, bridge.BridgeOptions):
     """Options of `environment: {type: inspect}`."""
 
     task: str = Field(min_length=1)
@@ -34,7 +29,7 @@ class InspectOptions(Division, BridgeOptions):
     """Soft score from which the task counts as solved."""
 
 
-class InspectEnvironment(BridgeEnvironment[InspectOptions]):
+class InspectEnvironment(bridge.BridgeEnvironment[InspectOptions]):
     """An Inspect AI task: its samples are our tasks, with its solver and its scorer."""
 
     kind = "inspect"
@@ -43,7 +38,7 @@ class InspectEnvironment(BridgeEnvironment[InspectOptions]):
     shape = InspectOptions
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
-        return tuple(map(told_task, self._read.divided(self.worker.tasks)[split]))
+        return tuple(map(bridge.told_task, self._read.divided(self.worker.tasks)[split]))
 
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
         return {"sample": task.metadata["sample"], "token_limit": place.limits.tokens}
@@ -57,7 +52,7 @@ class InspectEnvironment(BridgeEnvironment[InspectOptions]):
         found = scores[name]
         value = _number(found["value"], key)
         shared = value / self._read.full_marks if isinstance(value, int | float) else value
-        soft = checked_share(shared, f"the score {name!r}")
+        soft = bridge.checked_share(shared, f"the score {name!r}")
         reason = found["explanation"] or f"{name} gave {found['value']!r}"
         hard = float(reaches(soft, self._read.hard_at))
         return Score(hard, soft, reason, found["answer"] or str(result.get("response", "")))

@@ -7,15 +7,7 @@ from types import MappingProxyType
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.providers import (
-    Wire,
-    limit_in,
-    parsed,
-    state_of,
-    usage_of,
-    well_formed,
-    with_thoughts,
-)
+from skillopt_ci.model import providers
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema
 
@@ -31,7 +23,7 @@ def anthropic_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
     """The whole body; cache breakpoints follow the system prompt and, with tools used, the end."""
-    limit = limit_in(settings)
+    limit = providers.limit_in(settings)
     body: dict[str, object] = {"model": config.model}
     body["max_tokens"] = _DEFAULT_LIMIT if limit is None else limit
     if request.tools:
@@ -74,10 +66,10 @@ def _turns(messages: Iterable[Message]) -> list[dict[str, object]]:
 def _blocks(message: Message) -> Iterator[Block]:
     if message.role == "tool":
         result: Block = {"type": "tool_result", "tool_use_id": message.tool_call_id}
-        yield {**result, "content": well_formed(message.content)}
+        yield {**result, "content": providers.well_formed(message.content)}
         return
     for call in message.tool_calls:
-        yield from state_of(call)
+        yield from providers.state_of(call)
     for image in message.images:
         source = {"type": "base64", "media_type": image.media_type, "data": image.data}
         yield {"type": "image", "source": source}
@@ -90,7 +82,7 @@ def _blocks(message: Message) -> Iterator[Block]:
 
 
 def _text(text: str) -> Block:
-    return {"type": "text", "text": well_formed(text)}
+    return {"type": "text", "text": providers.well_formed(text)}
 
 
 #: Anthropic's stop reasons, in the terms we use for every protocol.
@@ -108,12 +100,12 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 
 def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply:
     """Raises :class:`ModelRefusal` if a safety classifier stopped the answer."""
-    message = parsed(body)
+    message = providers.parsed(body)
     if not isinstance(message.get("content"), list):
         raise TransientFailure("the response holds no content")
     blocks = message.each("content")
     text = "".join(block.text("text") for block in blocks if block.get("type") == "text")
-    usage = usage_of(message.at("usage"), request, text)
+    usage = providers.usage_of(message.at("usage"), request, text)
     if message.get("stop_reason") == "refusal":
         details = message.at("stop_details")
         why = details.text("explanation") or details.text("category")
@@ -132,8 +124,10 @@ def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRe
         _FINISHED.get(reason, reason),
         message.text("model") or config.model,
         usage,
-        tool_calls=with_thoughts(calls, (one for one in blocks if one.get("type") in _THOUGHTS)),
+        tool_calls=providers.with_thoughts(
+            calls, (one for one in blocks if one.get("type") in _THOUGHTS)
+        ),
     )
 
 
-MESSAGES = Wire("/v1/messages", anthropic_body, read_message)
+MESSAGES = providers.Wire("/v1/messages", anthropic_body, read_message)

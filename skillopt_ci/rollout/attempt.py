@@ -21,15 +21,8 @@ from skillopt_ci.model.types import (
     redacted_message,
 )
 from skillopt_ci.redaction import Redact, unchanged
+from skillopt_ci.rollout import events
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
-from skillopt_ci.rollout.events import (
-    AttemptEnded,
-    AttemptStarted,
-    Recorder,
-    TryFailed,
-    WorkEnded,
-    ignore_event,
-)
 from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache, sha256_of
@@ -77,7 +70,7 @@ class AttemptRunner:
     pool: ComputerPool | None = None
     cache: AttemptCache | None = None
     meter: Meter = field(default_factory=Meter)
-    record: Recorder = ignore_event
+    record: events.Recorder = events.ignore_event
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
     evidence: Collection[str] = ()
@@ -86,15 +79,15 @@ class AttemptRunner:
     async def __call__(self, request: AttemptRequest) -> Rollout:
         """Make the attempt; raises errors that are not the task's: bad settings, spent budgets."""
         with in_attempt(request):
-            self.record(AttemptStarted(self.solver.name, sha256(request.skill)))
+            self.record(events.AttemptStarted(self.solver.name, sha256(request.skill)))
             try:
                 rollout = await self._tried(request)
             except asyncio.CancelledError:
                 cancelled = _without_work(request, Status.CANCELLED, "cancelled", 0)
-                self.record(AttemptEnded.of(cancelled))
+                self.record(events.AttemptEnded.of(cancelled))
                 raise
         with in_attempt(request, rollout.retries):
-            self.record(AttemptEnded.of(rollout))
+            self.record(events.AttemptEnded.of(rollout))
         return rollout
 
     async def _tried(self, request: AttemptRequest) -> Rollout:
@@ -109,7 +102,7 @@ class AttemptRunner:
                     return replace(await self._attempt(request), retries=number)
                 except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
                     failure = error.message
-                    self.record(TryFailed(failure))
+                    self.record(events.TryFailed(failure))
         return _without_work(request, Status.ERROR, failure, retries)
 
     def kept(self, request: AttemptRequest) -> bool:
@@ -221,7 +214,7 @@ class AttemptRunner:
     def _tell_end(self, attempt: Attempt, key: str, *, stored: bool) -> None:
         said_last = any(one.content == attempt.response for one in attempt.messages[-1:])
         response = None if said_last and not stored else attempt.response
-        self.record(WorkEnded(response, key, stored, attempt.limit, len(attempt.artifacts)))
+        self.record(events.WorkEnded(response, key, stored, attempt.limit, len(attempt.artifacts)))
 
     async def _grade(self, request: AttemptRequest, attempt: Attempt, key: str) -> Rollout:
         fault = attempt.reason
@@ -252,7 +245,7 @@ class AttemptRunner:
                 last = number > self.settings.retries
                 if last or not isinstance(failure.__cause__, ComputerFailure):
                     raise
-                self.record(TryFailed(failure.message))
+                self.record(events.TryFailed(failure.message))
             await self.sleep(backoff(number, None, self.draw))
         if store is not None:
             store.put_grade(key, scorer, score)

@@ -9,14 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, StringConstraints
 
+from skillopt_ci.skill import regions
 from skillopt_ci.skill.document import ended, line_ending
-from skillopt_ci.skill.regions import (
-    Span,
-    protected_parts,
-    protected_spans,
-    strip_markers,
-    tail_start,
-)
 
 _LINE_BREAK = re.compile(r"\r\n?")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -127,12 +121,12 @@ def apply_edits(
 def _apply(text: str, edit: Edit) -> _Outcome:
     if (change := _CHANGES.get(edit.op.strip().lower())) is None:
         return text, EditStatus.UNKNOWN_OP
-    content = strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
+    content = regions.strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
     changed, status = change(text, edit.target.replace("\r\n", "\n"), content)
     if not status.applied:
         return text, status
     changed = ended(changed)
-    if protected_parts(changed) != protected_parts(text):
+    if regions.protected_parts(changed) != regions.protected_parts(text):
         return text, EditStatus.PROTECTED
     return changed, status
 
@@ -143,13 +137,13 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
     place = _locate(text, target)
     if place is EditStatus.PROTECTED:
         return text, place
-    if isinstance(place, Span) and not at_end:
+    if isinstance(place, regions.Span) and not at_end:
         # Search from the target's last character, which may itself be the line break.
         newline = text.find("\n", place.end - 1)
         point = len(text) if newline < 0 else newline + 1
         return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
     # Append as a separate paragraph, before the first marked region if there is one.
-    start = tail_start(text)
+    start = regions.tail_start(text)
     before, region = (text, "") if start is None else (text[:start], text[start:])
     added = "\n\n".join(filter(None, (before.rstrip(), content, region)))
     if at_end:
@@ -158,10 +152,10 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
 
 
 def _replace(text: str, target: str, content: str, verb: str = "replace") -> _Outcome:
-    if not strip_markers(target).strip():
+    if not regions.strip_markers(target).strip():
         return text, EditStatus(f"skipped_{verb}_missing_target")
     place = _locate(text, target)
-    if not isinstance(place, Span):
+    if not isinstance(place, regions.Span):
         return text, place or EditStatus(f"skipped_{verb}_target_not_found")
     old = text[place.start : place.end]
     if content:  # keep the white space around the old text
@@ -178,13 +172,13 @@ _CHANGES: Mapping[str, Callable[[str, str, str], _Outcome]] = {
 }
 
 
-def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | None:
+def _locate(text: str, target: str) -> regions.Span | Literal[EditStatus.PROTECTED] | None:
     """The first occurrence of ``target`` outside protected parts; PROTECTED if all are inside.
 
     If the target does not occur, it is searched without markers, then without its outer white
     space, but not inside a word.
     """
-    bare = strip_markers(target)
+    bare = regions.strip_markers(target)
     left = rf"(?<!{_IN_WORD})(?<!\w{_JOINS})" if re.match(r"\s*\w", bare) else ""
     right = rf"(?!{_JOINS}?{_IN_WORD})" if re.search(r"\w\s*\Z", bare) else ""
     alone = f"{left}{re.escape(bare.strip())}{right}"
@@ -192,9 +186,9 @@ def _locate(text: str, target: str) -> Span | Literal[EditStatus.PROTECTED] | No
         wanted = re.compile(pattern)
         if bare.strip() and wanted.search(text):
             position = 0
-            for span in (*protected_spans(text), Span(len(text), len(text))):
+            for span in (*regions.protected_spans(text), regions.Span(len(text), len(text))):
                 if match := wanted.search(text, position, span.start):
-                    return Span(*match.span())
+                    return regions.Span(*match.span())
                 position = span.end
             return EditStatus.PROTECTED
     return None

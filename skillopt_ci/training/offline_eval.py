@@ -11,16 +11,9 @@ from skillopt_ci.errors import TooManyErrors, UsageError
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
+from skillopt_ci.rollout import metrics
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
-from skillopt_ci.rollout.metrics import (
-    Outcome,
-    PairedDifference,
-    Summary,
-    outcome_of,
-    paired,
-    summarise,
-)
 from skillopt_ci.rollout.types import Attempt, Status
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.skill.document import sha256
@@ -49,7 +42,7 @@ NO_SKILL = NamedSkill("no skill", "")
 class Evaluated:
     skill: NamedSkill
     measurement: Measurement
-    summary: Summary
+    summary: metrics.Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +51,11 @@ class Evaluation:
 
     split: str
     skills: tuple[Evaluated, ...]
-    difference: PairedDifference | None
+    difference: metrics.PairedDifference | None
     usage: Usage
     simulated: bool
     baseline: Evaluated | None = None
-    worth: PairedDifference | None = None
+    worth: metrics.PairedDifference | None = None
 
 
 def _scope(command: str) -> str:
@@ -87,8 +80,8 @@ async def evaluate(
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
     none = None if baseline is None else replace(measured[baseline.sha256], skill=baseline)
 
-    def gain(one: Evaluated, other: Evaluated) -> PairedDifference:
-        return paired(one.measurement.hard_scores, other.measurement.hard_scores, clusters)
+    def gain(one: Evaluated, other: Evaluated) -> metrics.PairedDifference:
+        return metrics.paired(one.measurement.hard_scores, other.measurement.hard_scores, clusters)
 
     difference = gain(each[0], each[1]) if len(each) > 1 else None
     worth = gain(none, each[-1]) if none else None
@@ -100,7 +93,7 @@ async def evaluate(
 async def _evaluate(
     run: Run, models: OpenModels, skill: NamedSkill, split: str, tasks: Sequence[Task]
 ) -> Evaluated:
-    outcomes: list[Outcome] = []
+    outcomes: list[metrics.Outcome] = []
     try:
         found = await measure(
             run,
@@ -108,7 +101,7 @@ async def _evaluate(
             skill.text,
             tasks,
             stage=split,
-            seen=lambda one: outcomes.append(outcome_of(one)),
+            seen=lambda one: outcomes.append(metrics.outcome_of(one)),
         )
     except TooManyErrors as error:
         done = {one.task_id for one in outcomes if one.status.measured}
@@ -117,7 +110,9 @@ async def _evaluate(
         error.details = {"split": split, "skills": [part]}
         raise
     due = dict.fromkeys((task.id for task in tasks), models.runner.attempts)
-    return Evaluated(skill, found, summarise(outcomes, expected=due, clusters=clusters_of(tasks)))
+    return Evaluated(
+        skill, found, metrics.summarise(outcomes, expected=due, clusters=clusters_of(tasks))
+    )
 
 
 def tasks_of(run: Run, split: str) -> tuple[Task, ...]:

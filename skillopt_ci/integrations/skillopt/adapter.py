@@ -9,14 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from skillopt_ci.integrations.bridge import (
-    BridgeEnvironment,
-    BridgeOptions,
-    Conversation,
-    checked_share,
-    told_task,
-    unpacked,
-)
+from skillopt_ci.integrations import bridge
 from skillopt_ci.model.types import ChatClient, Role
 from skillopt_ci.rollout.environment import Reflecting, Split
 from skillopt_ci.rollout.solver import Workplace
@@ -32,7 +25,7 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
         seen[task] += 1
         name = task if seen[task] == 1 else f"{task}~{seen[task]}"
         try:
-            left = unpacked(rollout.artifacts)
+            left = bridge.unpacked(rollout.artifacts)
         except GraderError:
             left = {}
         if "row" not in left:
@@ -58,7 +51,7 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
     return rows, files
 
 
-class SkillOptOptions(BridgeOptions):
+class SkillOptOptions(bridge.BridgeOptions):
     """Options of `environment: {type: skillopt}`."""
 
     adapter: str = Field(min_length=1)
@@ -74,14 +67,14 @@ class SkillOptOptions(BridgeOptions):
     installed package lacks."""
 
 
-class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
+class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
     kind = "skillopt"
     package = "skillopt"
     module = "skillopt_ci.integrations.skillopt.worker"
     shape = SkillOptOptions
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
-        return tuple(map(told_task, self.worker.tasks[split]))
+        return tuple(map(bridge.told_task, self.worker.tasks[split]))
 
     def prompts(self) -> Mapping[str, str]:
         prompts: Mapping[str, str] = self.worker.facts["prompts"]
@@ -114,7 +107,7 @@ class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
         }
         if asked.budget is not None:
             job["settings"]["edit_budget"] = asked.budget
-        talk = Conversation(client, "analyst", 0, (Role.OPTIMIZER,))
+        talk = bridge.Conversation(client, "analyst", 0, (Role.OPTIMIZER,))
         async with aclosing(self.run_job({"reflect": job}, talk)) as steps:
             async for _ in steps:
                 pass  # the models' answers suffice
@@ -128,8 +121,8 @@ class SkillOptEnvironment(BridgeEnvironment[SkillOptOptions]):
 
     def score(self, result: Mapping[str, Any]) -> Score:
         """The scores in the adapter's row; as in SkillOpt, the hard score may be partial."""
-        hard = checked_share(result["hard"], "the adapter's hard score")
-        soft = checked_share(result["soft"], "the adapter's soft score")
+        hard = bridge.checked_share(result["hard"], "the adapter's hard score")
+        soft = bridge.checked_share(result["soft"], "the adapter's soft score")
         return Score(hard, soft, str(result["reason"]), str(result["answer"]))
 
 
