@@ -9,13 +9,7 @@ from skillopt_ci.action.event import Activity, Comment, Conclude, Evaluate, Noth
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Ended, Job, Outcome, announce, command_line, execute, meaning
 from skillopt_ci.action.outputs import Outputs, Result, fold
-from skillopt_ci.cli.build import (
-    learn_secrets,
-    load_configured,
-    open_run,
-    skill_path,
-    unconfined_programs,
-)
+from skillopt_ci.cli import build
 from skillopt_ci.cli.comment import links_of, note_id, publish_run, task_places
 from skillopt_ci.cli.console import build_observer
 from skillopt_ci.cli.read import RunReader, open_reader, view
@@ -158,7 +152,7 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _apply(job: Job, run: RunView, asked: Reply) -> str:
-    number, wishes = asked.comment.number, load_configured(job.settings).config.github
+    number, wishes = asked.comment.number, build.load_configured(job.settings).config.github
     if job.client is None or asked.head_then is None:
         raise UsageError("GitHub does not tell what was this pull request's head when you asked")
     own = find_open(job.client, f"skillopt/{run.state.run}", run.base)
@@ -177,7 +171,7 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
 
 
 def _conclude(job: Job, asked: Conclude) -> Outcome:
-    run = load_configured(job.settings).config.run
+    run = build.load_configured(job.settings).config.run
     outcome, notes = _skipped(job, asked.reason), list[str]()
     links = links_of(job.environ)
     check = unevaluated_check(run, asked.head_sha, asked.conclusion, asked.reason, links)
@@ -296,12 +290,12 @@ def _notes(job: Job, command: Command) -> list[str]:
 
 def leave_notes(job: Job, client: Client, file: Path) -> int:
     """Write the run's review comments to ``file``, with secrets redacted; return how many."""
-    loaded = load_configured(job.settings)
+    loaded = build.load_configured(job.settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base)
-    path = skill_path(loaded, ledger.root)
+    path = build.skill_path(loaded, ledger.root)
     said = () if number is None else review_notes(client, number, path)
-    learn_secrets(job.redact, loaded, job.environ)
+    build.learn_secrets(job.redact, loaded, job.environ)
     notes = (
         ReviewerNote(
             id=note_id(one),
@@ -361,7 +355,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
     """
     head, settings = pull.head_sha, job.settings
     with build_observer(settings) as observer:
-        run = open_run(settings, observer)
+        run = build.open_run(settings, observer)
         _refuse_unconfined(run)
         after, missing = _skill_of(client, run.skill_path, head)
         view, outputs, exit_code = _compare(run, head, after, missing)
@@ -395,7 +389,7 @@ def _refuse_unconfined(run: Run) -> None:
     """Refuse to run programs that an untrusted change controls if they could read our secrets."""
     config, splits = run.config, run.splits
     tasks = (*splits.train, *splits.selection, *splits.test)
-    _, left = unconfined_programs(config, tasks, run.environment)
+    _, left = build.unconfined_programs(config, tasks, run.environment)
     if left and not config.rollout.programs_can_read_secrets:
         raise UsageError(
             "a change of the skill is not evaluated where programs that it steers could read this "

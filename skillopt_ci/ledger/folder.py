@@ -8,14 +8,7 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    ConfirmationRecord,
-    HistoryEntry,
-    State,
-    StepRecord,
-    Summary,
-)
+from skillopt_ci.ledger import records
 from skillopt_ci.text import rounded
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -74,26 +67,26 @@ class RunFolder:
     def fixed_files(self) -> dict[str, str]:
         return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
 
-    def read_state(self, read: Reader) -> State | None:
+    def read_state(self, read: Reader) -> records.State | None:
         """Like the other readers, raises RepositoryError if the file is not a valid record."""
-        return self._read(read, self.state, State)
+        return self._read(read, self.state, records.State)
 
-    def read_step(self, read: Reader, number: int) -> StepRecord | None:
-        return self._read(read, self.step(number), StepRecord)
+    def read_step(self, read: Reader, number: int) -> records.StepRecord | None:
+        return self._read(read, self.step(number), records.StepRecord)
 
-    def read_boundary(self, read: Reader, epoch: int) -> BoundaryRecord | None:
-        return self._read(read, self.boundary(epoch), BoundaryRecord)
+    def read_boundary(self, read: Reader, epoch: int) -> records.BoundaryRecord | None:
+        return self._read(read, self.boundary(epoch), records.BoundaryRecord)
 
-    def read_confirmation(self, read: Reader, test: int) -> ConfirmationRecord | None:
-        return self._read(read, self.confirmation(test), ConfirmationRecord)
+    def read_confirmation(self, read: Reader, test: int) -> records.ConfirmationRecord | None:
+        return self._read(read, self.confirmation(test), records.ConfirmationRecord)
 
-    def read_summary(self, read: Reader) -> Summary | None:
-        return self._read(read, self.summary, Summary)
+    def read_summary(self, read: Reader) -> records.Summary | None:
+        return self._read(read, self.summary, records.Summary)
 
-    def read_history(self, read: Reader) -> tuple[HistoryEntry, ...]:
+    def read_history(self, read: Reader) -> tuple[records.HistoryEntry, ...]:
         text = read(self.history) or ""
         return tuple(
-            _record(_read_line, HistoryEntry, line, f"{self.history}:{number}")
+            _record(_read_line, records.HistoryEntry, line, f"{self.history}:{number}")
             for number, line in enumerate(text.splitlines(), start=1)
         )
 
@@ -119,7 +112,7 @@ def _record(
 
 
 def standing_files(
-    folder: RunFolder, state: State, summary: Summary | None, model: str, day: str
+    folder: RunFolder, state: records.State, summary: records.Summary | None, model: str, day: str
 ) -> dict[str, str | None]:
     """The badge and the card for the current skill and score of ``state``."""
     measured = state.current.measurement
