@@ -15,23 +15,9 @@ from skillopt_ci.prompts import library
 from skillopt_ci.skill.edits import Edit, EditReport, Source, apply_edits
 from skillopt_ci.skill.regions import merge_notes, notes_of, restore_regions, with_notes
 from skillopt_ci.text import plural
+from skillopt_ci.training import replies
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, Lost, OptimizerChat
-from skillopt_ci.training.replies import (
-    CANDIDATES,
-    EDITS,
-    REMINDERS,
-    REWRITE,
-    SUGGESTIONS,
-    Item,
-    Payload,
-    Reflection,
-    RemindersShape,
-    RewriteShape,
-    SkillCandidate,
-    Suggestion,
-    as_json,
-    parse_as,
-)
+from skillopt_ci.training.replies import Item, Payload, Reflection, SkillCandidate, Suggestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +93,15 @@ async def _rewritten(
     """Let the optimizer rewrite the skill according to suggestions; raises an outage."""
     if not edits:
         return Updated(skill)
-    listed = json.dumps([as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
+    listed = json.dumps([replies.as_json(edit) for edit in edits], ensure_ascii=False, indent=2)
     user = library.joined(
         library.current_skill(skill),
         library.previous_steps(chat.step_buffer),
         library.section(f"Suggestions to carry out ({len(edits)} total)", fenced(listed, "json")),
     )
-    parse = partial(parse_as, RewriteShape)
+    parse = partial(replies.parse_as, replies.RewriteShape)
     reply = await chat.ask(
-        "rewrite", user, parse, REWRITE, prompt="rewrite", tokens=tokens, vital=True
+        "rewrite", user, parse, replies.REWRITE, prompt="rewrite", tokens=tokens, vital=True
     )
     if isinstance(reply, Lost):
         return Updated(skill, "skip_no_rewrite", reasoning=reply.error.message, lost=reply)
@@ -129,12 +115,14 @@ def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:
     mode, tokens = optimizer.skill_update_mode, optimizer.rewrite_max_completion_tokens
     match mode:
         case "patch":
-            return UpdateMode(mode, "", "edit", EDITS, _applied)
+            return UpdateMode(mode, "", "edit", replies.EDITS, _applied)
         case "rewrite_from_suggestions":
             rewritten = partial(_rewritten, tokens)
-            return UpdateMode(mode, "_rewrite", "suggestion", SUGGESTIONS, rewritten)
+            return UpdateMode(mode, "_rewrite", "suggestion", replies.SUGGESTIONS, rewritten)
         case "full_rewrite_minibatch":
-            return UpdateMode(mode, "_full_rewrite", "candidate", CANDIDATES, _taken_over, tokens)
+            return UpdateMode(
+                mode, "_full_rewrite", "candidate", replies.CANDIDATES, _taken_over, tokens
+            )
 
 
 async def update(
@@ -223,8 +211,8 @@ async def _condensed(body: str, appendix: Sequence[str], chat: OptimizerChat) ->
     reply = await chat.ask(
         "condensing the notes",
         user,
-        partial(parse_as, RemindersShape),
-        REMINDERS,
+        partial(replies.parse_as, replies.RemindersShape),
+        replies.REMINDERS,
         prompt="appendix_consolidate",
         tokens=4_096,
     )
