@@ -25,14 +25,8 @@ from skillopt_ci.ledger.records import (
     State,
     StepRecord,
 )
-from skillopt_ci.report.terminal import (
-    LOG_HEADINGS,
-    log_row,
-    rows_in_full,
-    status_json,
-    status_rows,
-    title,
-)
+from skillopt_ci.report import terminal
+from skillopt_ci.report.terminal import title
 from skillopt_ci.report.view import EventView, RunView, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
@@ -82,7 +76,7 @@ def status_command(settings: Globals) -> None:
             "epoch_end_due": coming and coming.epoch_end,
             "at_work": at_work,
         }
-        print_json(status_json(run, next_work))
+        print_json(terminal.status_json(run, next_work))
         return
     rows = []
     if at_work:
@@ -98,7 +92,7 @@ def status_command(settings: Globals) -> None:
         rows.append(("next", f"{first}the verdict on it, by `step` or `run`"))
     elif coming is not None:
         rows.append(("next", first + _sentence(coming)))
-    print_rows(settings, _title(reader), status_rows(run, rows))
+    print_rows(settings, _title(reader), terminal.status_rows(run, rows))
 
 
 def _title(reader: RunReader) -> str:
@@ -156,8 +150,8 @@ def log_command(settings: Globals, number: int | None) -> None:
     title = _title(reader)
     if len(entries) < len(reader.history):
         title += f", newest {len(entries)} of {len(reader.history)} events"
-    rows = [log_row(entry, _with_evidence(reader, entry)) for entry in entries]
-    print_table(settings, LOG_HEADINGS, rows, title, _DISPENSABLE)
+    rows = [terminal.log_row(entry, _with_evidence(reader, entry)) for entry in entries]
+    print_table(settings, terminal.LOG_HEADINGS, rows, title, _DISPENSABLE)
 
 
 def _with_evidence(reader: RunReader, entry: HistoryEntry) -> EventView | None:
@@ -184,7 +178,7 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     if settings.json:
         click.echo(record.model_dump_json())
         return
-    print_rows(settings, title(record), rows_in_full(event_view(record)))
+    print_rows(settings, title(record), terminal.rows_in_full(event_view(record)))
     if isinstance(record, StepRecord):
         if record.proposal.diff:
             click.echo()

@@ -24,35 +24,21 @@ from skillopt_ci.estimate.estimate import Estimate, estimate
 from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.ledger.records import Decision
 from skillopt_ci.model.types import Usage
+from skillopt_ci.report import terminal
 from skillopt_ci.report.commits import summary_rows
-from skillopt_ci.report.terminal import (
-    ESTIMATE_HEADINGS,
-    estimate_json,
-    part_rows,
-    rows_at_a_glance,
-    rows_in_full,
-    title,
-)
+from skillopt_ci.report.terminal import title
 from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import arrow, boundary_verdict, event_name, quoted, rules, usage_text
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
+from skillopt_ci.training import trainer
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
 from skillopt_ci.training.state import Candidate, find_checkout, take_back
-from skillopt_ci.training.trainer import (
-    BoundaryOutcome,
-    Outcome,
-    StepOutcome,
-    advance,
-    advance_to_candidate,
-    patiently,
-    refuse_unusable_optimizer,
-    train,
-)
+from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
 
 _PURPOSES = MappingProxyType(
@@ -121,15 +107,15 @@ async def _step(
     run: Run, tell: Callable[[Outcome], None], *, until_candidate: bool
 ) -> Candidate | None:
     if not until_candidate:
-        async with aclosing(train(run, steps=1, patience=0)) as outcomes:
+        async with aclosing(trainer.train(run, steps=1, patience=0)) as outcomes:
             async for outcome in outcomes:
                 tell(outcome)
         return None
-    while (found := await advance_to_candidate(run)) is not None:
+    while (found := await trainer.advance_to_candidate(run)) is not None:
         if isinstance(found, Candidate):
             return found
         tell(found)
-        refuse_unusable_optimizer(run, found)
+        trainer.refuse_unusable_optimizer(run, found)
         if isinstance(found, StepOutcome):
             break
     return None
@@ -172,12 +158,12 @@ def _why_over(run: Run, outcomes: Sequence[Outcome]) -> str:
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
     async with prefetching(run) as ready:
-        async with aclosing(train(ready)) as outcomes:
+        async with aclosing(trainer.train(ready)) as outcomes:
             async for outcome in outcomes:
                 tell(outcome)
         if not run.config.evaluation.eval_test:
             return None
-        return await patiently(ready, lambda: finish(ready))
+        return await trainer.patiently(ready, lambda: finish(ready))
 
 
 @command()
@@ -189,7 +175,7 @@ def finish_command(settings: Globals) -> None:
     has changed since the run was finished.
     """
     with opened(settings, locked=True) as run:
-        outcome = asyncio.run(patiently(run, lambda: finish(run)))
+        outcome = asyncio.run(trainer.patiently(run, lambda: finish(run)))
     if outcome is None:
         nothing_to_do("Nothing left to do: the run is finished.", settings)
     if settings.json:
@@ -218,7 +204,7 @@ def slow_update_command(settings: Globals) -> None:
     with 3 if none is due.
     """
     with opened(settings, locked=True) as run:
-        outcome = asyncio.run(advance(run, only_epoch_end=True))
+        outcome = asyncio.run(trainer.advance(run, only_epoch_end=True))
     if outcome is None:
         nothing_to_do("Nothing to do: no epoch's end is due.", settings)
     print_outcome(outcome, settings)
@@ -303,7 +289,11 @@ def print_outcome(outcome: Outcome, settings: Globals) -> None:
     if settings.verbosity < 0:
         return
     view = event_view(outcome.record, StepPlace(seconds=outcome.seconds))
-    rows = rows_in_full(view) if settings.verbosity else rows_at_a_glance(view, outcome.state)
+    rows = (
+        terminal.rows_in_full(view)
+        if settings.verbosity
+        else terminal.rows_at_a_glance(view, outcome.state)
+    )
     click.echo(err=True)
     print_rows(settings, _title(outcome), rows)
     click.echo(file=settings.people)
@@ -433,13 +423,19 @@ def estimate_command(settings: Globals) -> None:
         found = estimate(run, checkout)
     warnings = [*over_budget(run.config.budget, found, checkout.spent)]
     if settings.json:
-        print_json({**estimate_json(found), "warnings": warnings})
+        print_json({**terminal.estimate_json(found), "warnings": warnings})
         return
     parts = (found.step, found.epoch, found.rest) if settings.verbosity >= 0 else (found.rest,)
     for part in [one for one in parts if one.stages]:
         title = f"{part.name[0].upper()}{part.name[1:]}"
         # a narrow terminal goes without the sizes
-        print_table(settings, ESTIMATE_HEADINGS, part_rows(part), title, ("tokens a call",))
+        print_table(
+            settings,
+            terminal.ESTIMATE_HEADINGS,
+            terminal.part_rows(part),
+            title,
+            ("tokens a call",),
+        )
         click.echo()
     for role in dict.fromkeys(one.account.role for one in found.rest.stages):
         click.echo(f"price of the {role}: {found.tariffs[role].text}")

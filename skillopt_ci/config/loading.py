@@ -13,19 +13,11 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from skillopt_ci.config import reference
 from skillopt_ci.config.base import Section, meanings
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole, with_long_roles
-from skillopt_ci.config.reference import (
-    BASE,
-    RUNS,
-    Location,
-    choices,
-    fields,
-    homes,
-    locate,
-    sections,
-)
+from skillopt_ci.config.reference import BASE, RUNS, Location
 from skillopt_ci.config.yaml import (
     InvalidConfigError,
     Mark,
@@ -188,7 +180,7 @@ _EXPECTED = {
 
 
 def _home(path: KeyPath) -> str:
-    return "" if path[0] in ("tasks", "scorer") else " or ".join(homes(str(path[-1])))
+    return "" if path[0] in ("tasks", "scorer") else " or ".join(reference.homes(str(path[-1])))
 
 
 def explain(
@@ -207,9 +199,9 @@ def explain(
 def _explained(
     error: ErrorDetails, root: type[Section], home: Callable[[KeyPath], str]
 ) -> tuple[KeyPath, str]:
-    place, value = locate(error["loc"], root), error["input"]
+    place, value = reference.locate(error["loc"], root), error["input"]
     annotation = place.field.annotation if place.field else None
-    shapes = list(sections(annotation))
+    shapes = list(reference.sections(annotation))
     if shapes and error["type"] in ("union_tag_invalid", "union_tag_not_found", "dict_type"):
         return _wrong_shape(place, shapes, value)
     found = shown(place.path, value)
@@ -224,7 +216,7 @@ def _explained(
         case "missing":
             text = f"missing. {about}".strip()
         case "literal_error":
-            text = _not_among(value, choices(annotation))
+            text = _not_among(value, reference.choices(annotation))
         case "string_pattern_mismatch":
             text = f"{found} does not fit. {about}"
         case "json_invalid":
@@ -241,7 +233,7 @@ def _wrong_shape(
     place: Location, shapes: list[type[Section]], value: object
 ) -> tuple[KeyPath, str]:
     kinds = (shape.model_fields.get("type") for shape in shapes)
-    known = tuple(c for kind in kinds if kind for c in choices(kind.annotation))
+    known = tuple(c for kind in kinds if kind for c in reference.choices(kind.annotation))
     if not isinstance(value, dict):
         example = "{type: exact}" if known else "{path: tasks.jsonl}"
         found = shown(place.path, value)
@@ -270,7 +262,7 @@ def _unknown(place: Location, home: str) -> str:
             "a key does not belong in a file; put it into an environment variable "
             "and give that variable's name as api_key_env"
         )
-    known = tuple(fields(place.section)) if place.section else ()
+    known = tuple(reference.fields(place.section)) if place.section else ()
     hint = nearest(name, known) or (home and f"; did you mean {home}?")
     return f"unknown key{hint or '; known here: ' + ', '.join(known)}"
 

@@ -7,20 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.providers import (
-    LONGEST_MESSAGE,
-    ServerError,
-    Wire,
-    as_sent,
-    data_url,
-    limit_in,
-    no_answer,
-    parsed,
-    state_of,
-    usage_of,
-    well_formed,
-    with_thoughts,
-)
+from skillopt_ci.model import providers
+from skillopt_ci.model.providers import ServerError, Wire, limit_in, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import (
     ChatReply,
@@ -71,7 +59,7 @@ def chat_body(
         body["tools"] = [
             {"type": "function", "function": _function(tool)} for tool in request.tools
         ]
-    body["messages"] = [as_sent(message) for message in request.messages]
+    body["messages"] = [providers.as_sent(message) for message in request.messages]
     body |= settings
     if isinstance(schema := settings.get("response_format"), ReplySchema):
         kind = config.preset.structured
@@ -86,7 +74,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
 
     Raises :class:`ModelRefusal` if a content filter ended the answer.
     """
-    completion = parsed(body)
+    completion = providers.parsed(body)
     choice = next(iter(completion.each("choices")), JsonObject())
     message, failure = choice.at("message"), completion.at("base_resp")
     said_nothing = not (message.get("content") or message.get("tool_calls"))
@@ -96,13 +84,13 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         return ServerError(_STATUS_OF.get(code, _BAD_GATEWAY), said, code=kind)
     if not message and not choice.get("finish_reason"):
         if not (error := completion.at("error")):
-            said = completion.text("error")[:LONGEST_MESSAGE]
+            said = completion.text("error")[: providers.LONGEST_MESSAGE]
             raise TransientFailure("the response holds no choices" + (f": {said}" if said else ""))
         status = error.number("code") or _BAD_GATEWAY
         return ServerError(status, error.text("message"), code=error.text("code"))
     # Some servers do not separate the model's thoughts but put them before the answer.
     text = _THOUGHTS.sub("", message.words("content"), count=1) or message.text("refusal")
-    usage = usage_of(completion.at("usage"), request, text)
+    usage = providers.usage_of(completion.at("usage"), request, text)
     finish = choice.text("finish_reason") or "stop"
     if _FILTER.match(finish):
         raise ModelRefusal("The content filter ended the answer", usage=usage)
@@ -114,7 +102,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     model = completion.text("model") or config.model
     reply = ChatReply(text, finish, model, usage, tool_calls=calls)
     if message.get("content") is None and finish == "stop" and not (text or calls):
-        raise no_answer(reply)
+        raise providers.no_answer(reply)
     return reply
 
 
@@ -169,12 +157,12 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
         yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": text}
     elif message.role == "user":
         shown = {"type": "input_image", "detail": "auto"}
-        pictures = [{**shown, "image_url": data_url(one)} for one in message.images]
+        pictures = [{**shown, "image_url": providers.data_url(one)} for one in message.images]
         said = [{"type": "input_text", "text": text}, *pictures]
         yield {"role": "user", "content": said if pictures else text}
     elif message.role == "assistant":
         for call in message.tool_calls:
-            yield from state_of(call)
+            yield from providers.state_of(call)
         if text:
             yield {"role": "assistant", "content": text}
         for call in message.tool_calls:
@@ -184,7 +172,7 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
 
 
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
-    response = parsed(body)
+    response = providers.parsed(body)
     if error := response.at("error"):
         code = error.text("code")
         return ServerError(_FAULTS.get(code, _BAD_REQUEST), error.text("message"), code=code)
@@ -195,7 +183,7 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
         of_type[item.text("type")].append(item)
     parts = (part for item in of_type["message"] for part in item.each("content"))
     text = "".join(part.text("text") or part.text("refusal") for part in parts)
-    usage = usage_of(response.at("usage"), request, text)
+    usage = providers.usage_of(response.at("usage"), request, text)
     ended_by = response.at("incomplete_details").text("reason")
     if ended_by == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
@@ -205,11 +193,11 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     ]
     usual = "tool_calls" if calls else "stop"
     finish = "length" if ended_by == "max_output_tokens" else ended_by or usual
-    tool_calls = with_thoughts(calls, of_type["reasoning"])
+    tool_calls = providers.with_thoughts(calls, of_type["reasoning"])
     model = response.text("model") or config.model
     reply = ChatReply(text, finish, model, usage, tool_calls=tool_calls)
     if finish == "stop" and not of_type["message"]:
-        raise no_answer(reply)
+        raise providers.no_answer(reply)
     return reply
 
 

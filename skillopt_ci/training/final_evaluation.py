@@ -9,17 +9,9 @@ from functools import partial
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
+from skillopt_ci.ledger import records
 from skillopt_ci.ledger.evidence import Measurement, rounded
-from skillopt_ci.ledger.records import (
-    DifferenceRecord,
-    EpochSummary,
-    FinalSkill,
-    HistoryEntry,
-    Snapshot,
-    State,
-    Summary,
-    TypeScore,
-)
+from skillopt_ci.ledger.records import FinalSkill, HistoryEntry, Snapshot, State, Summary
 from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import Account, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
@@ -74,25 +66,25 @@ def with_test(skill: FinalSkill, test: Measurement | None, tasks: Sequence[Task]
     return skill.model_copy(update={"test": test, **tested})
 
 
-def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, TypeScore]:
+def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, records.TypeScore]:
     groups: dict[str, list[float]] = {}
     for task in tasks:
         if task.id in measurement.tasks:
             groups.setdefault(task.task_type or OTHER, []).append(measurement.tasks[task.id][0])
     return {
-        kind: TypeScore(hard=sum(hard) / len(hard), n=len(hard))
+        kind: records.TypeScore(hard=sum(hard) / len(hard), n=len(hard))
         for kind, hard in sorted(groups.items())
     }
 
 
-def gain(initial: FinalSkill, other: FinalSkill) -> DifferenceRecord | None:
+def gain(initial: FinalSkill, other: FinalSkill) -> records.DifferenceRecord | None:
     if initial.test is None or other.test is None:
         return None
     found = paired(initial.test.hard_scores, other.test.hard_scores)
-    return DifferenceRecord.model_validate(found, from_attributes=True)
+    return records.DifferenceRecord.model_validate(found, from_attributes=True)
 
 
-def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
+def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[records.EpochSummary]:
     """For every epoch with a step, the number of steps by outcome and the scores at its end."""
     moments = tuple(timeline(history))
     for epoch in sorted({one.entry.epoch for one in moments if one.entry.kind == "step"}):
@@ -100,7 +92,7 @@ def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
         steps = [one.entry for one in own if one.entry.kind == "step"]
         accepts = sum(entry.stays for entry in steps)
         skips = sum(entry.action.startswith("skip") for entry in steps)
-        yield EpochSummary(
+        yield records.EpochSummary(
             epoch=epoch,
             steps=len(steps),
             accepts=accepts,

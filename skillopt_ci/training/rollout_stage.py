@@ -13,16 +13,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from skillopt_ci import progress
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.evidence import BatchRecord
-from skillopt_ci.progress import (
-    Event,
-    Observer,
-    StageAdvanced,
-    StageEvent,
-    StageFinished,
-    StageStarted,
-)
+from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
@@ -55,7 +49,7 @@ async def in_order(
     turns = deque((one.task.id, one.attempt) for one in expected)
     came: dict[tuple[str, int], Rollout] = {}
     async for rollout in arrivals:
-        observer(StageAdvanced("rollout", rollout.task_id))
+        observer(progress.StageAdvanced("rollout", rollout.task_id))
         came[rollout.task_id, rollout.attempt] = rollout
         while turns and turns[0] in came:
             yield came.pop(turns.popleft())
@@ -98,14 +92,14 @@ async def learn(
     async def readable() -> AsyncGenerator[Rollout, None]:
         for rollout in earlier:
             yield rollout
-        observer(StageStarted("rollout", len(attempts)))
+        observer(progress.StageStarted("rollout", len(attempts)))
         async with aclosing(runner.stream(attempts)) as arrivals:
             async for rollout in in_order(attempts, arrivals, observer):
                 made.append(rollout)
                 yield rollout
         refuse_too_many_errors(made, config.evaluation.max_error_rate, "training")
         means = mean_of(made)
-        observer(StageFinished("rollout", score_text(means.hard, means.n)))
+        observer(progress.StageFinished("rollout", score_text(means.hard, means.n)))
 
     analysts = Analysts(
         mode,
@@ -145,7 +139,7 @@ async def _reflect(
     usable = [one for one in results if isinstance(one, Reflection)]
     reflections = screened(usable, analysts.skill, chat.refuse, chat.observer)
     edits = plural(sum(len(one.patch.edits) for one in reflections), analysts.mode.noun)
-    chat.observer(StageFinished("reflect", f"{edits} proposed"))
+    chat.observer(progress.StageFinished("reflect", f"{edits} proposed"))
     return reflections, [one for one in results if isinstance(one, Lost)]
 
 
