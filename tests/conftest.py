@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from http_server import Handler, http_server
@@ -34,6 +35,9 @@ from skillopt_ci.model import providers
 from skillopt_ci.progress import Event, Observer, StageFinished, silent
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome, advance
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytest_plugins = ("github_server.fixtures",)
 
@@ -418,6 +422,22 @@ def model_server(workshop: Workshop) -> ModelServer:
 def checkout(workshop: Workshop) -> Checkout:
     """A repository without a remote."""
     return workshop.checkout()
+
+
+# Not longer than a module: while it is open no event loop can be started in this process.
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Headless Chromium of the system; without one the test is left out, but never in CI."""
+    from bench.report import QUIET, program
+
+    if program() is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on the path")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program(), args=list(QUIET))
+        yield browser
+        browser.close()
 
 
 def _confine_nothing(patch: pytest.MonkeyPatch) -> None:

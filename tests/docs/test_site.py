@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from shutil import copytree, which
+from shutil import copytree
 
 import pytest
 from http_server import http_server
-from playwright.sync_api import Browser, sync_playwright
 from script_module import script
 
 ROOT = Path(__file__).parents[2]
@@ -146,20 +145,6 @@ _LOOK = """() => {
   const cut = drawn.filter((one) => getComputedStyle(one).display !== "none" && !one.naturalWidth);
   return [broken, document.documentElement.scrollWidth - innerWidth, cut.map((one) => one.src)];
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = which("chromium") or which("chromium-browser") or which("google-chrome")
-    if program is None and not os.environ.get("CI"):
-        pytest.skip("no Chromium on the path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.mark.end_to_end

@@ -63,7 +63,7 @@ def cluster() -> Iterator[None]:
     import ray
 
     # pytest's folders are too deep for Ray: a socket's path has 107 bytes, of which it needs 66
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:  # noqa: S108
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DEMO_KEY", WORKERS_KEY)
             patch.setenv("TMPDIR", folder)

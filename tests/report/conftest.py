@@ -1,12 +1,10 @@
 """Records as a step would leave them, with what a test cares about replaced; and a browser."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
 from pydantic import BaseModel
 
 from skillopt_ci.ledger import evidence
@@ -127,22 +125,6 @@ def state() -> State:
         config_sha256=CONFIG,
         usage=Usage(calls=20, prompt_tokens=4000, completion_tokens=100, cost_usd=None),
     )
-
-
-# Not longer than a module: while it is open no event loop can be started in this process.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium of the system; without one the test is left out, but never in CI."""
-    from bench.report import QUIET, program
-
-    if program() is None and not os.environ.get("CI"):
-        pytest.skip("no Chromium on the path")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program(), args=list(QUIET))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
