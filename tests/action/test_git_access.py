@@ -52,22 +52,16 @@ def test_settings_are_added_to_those_that_are_there(tmp_path):
     git = Git(tmp_path, after)
     assert git.text("config", "user.name") == "Ada"
     assert git.text("config", "user.email") == "ada@localhost"
-
-
-def test_the_last_of_two_names_counts(tmp_path):
     env = as_environment(BOT, {"GIT_CONFIG_COUNT": "nonsense"})
     assert Git(tmp_path, env).text("config", "user.name") == BOT[0][1]
 
 
-def test_the_workspace_and_a_repository_inside_it_are_trusted(tmp_path):
+def test_a_repository_inside_the_workspace_is_trusted_and_one_around_it_is_not(tmp_path):
     nested = tmp_path / "code" / "skills"
     nested.mkdir(parents=True)
     (tmp_path / "code" / ".git").mkdir()
     assert repositories(tmp_path, nested) == [tmp_path, tmp_path / "code"]
     assert repositories(tmp_path, tmp_path) == [tmp_path]
-
-
-def test_a_repository_around_the_workspace_is_not_trusted(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "workspace").mkdir()
     assert repositories(tmp_path / "workspace", tmp_path / "workspace") == [tmp_path / "workspace"]

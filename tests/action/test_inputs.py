@@ -106,9 +106,6 @@ def test_steps_are_told_from_the_first_score_to_the_last():
 def test_a_reverted_step_did_not_improve():
     assert fold([step(action="reject")]).improved == "false"
     assert fold([step(action="skip_no_patches", score_after=None)]).score_after == ""
-
-
-def test_an_unknown_cost_is_not_a_small_one():
     assert fold([STEP, step(cost_usd=None)]).cost_usd == ""
 
 

@@ -114,9 +114,6 @@ def test_an_error_stands_at_its_file_and_line_if_that_is_in_the_workspace(tmp_pa
 def test_a_budget_is_a_warning_and_no_verdict(tmp_path):
     text = announced(BudgetExhausted("the step's calls are used up"), tmp_path)
     assert text.startswith("::warning title=Inconclusive%3A a budget was reached::")
-
-
-def test_a_message_is_one_command_whatever_it_says(tmp_path):
     assert announced(SkilloptError("a\n::add-mask::b\r\n::error::c"), tmp_path).count("\n") == 1
 
 
@@ -132,9 +129,6 @@ def test_what_github_com_leaves_out_is_known():
     runner = Runner.of(VARIABLES)
     assert runner.server_url == "https://github.com"
     assert (runner.output, runner.summary, runner.debug) == (None, None, False)
-
-
-def test_an_enterprise_server_is_spoken_to():
     server = {"GITHUB_SERVER_URL": "https://git.corp"}
     runner = Runner.of({**VARIABLES, **server, "GITHUB_STEP_SUMMARY": "/s", "RUNNER_DEBUG": "1"})
     assert runner.server_url == "https://git.corp"

@@ -139,9 +139,6 @@ def test_a_sweep_lets_another_run_be_quicker(tmp_path, said):
 def test_a_sweep_says_why_it_cannot_remove(tmp_path):
     with pytest.raises(ComputerFailure, match="the disk says no"):
         swept(tmp_path, removing="the disk says no")
-
-
-def test_a_run_does_not_begin_on_an_engine_that_cannot_be_swept(tmp_path):
     environ = engine_with(tmp_path, ABLE, left=left_behind(), removing="the disk says no")
     with pytest.raises(ComputerUnavailable, match="the disk says no"):
         Containers(environ).check()

@@ -237,9 +237,6 @@ def test_bases_come_first_and_are_found_beside_the_file_that_names_them(write):
     write("_base_: root.yaml\nb: 2", "shared/team.yaml")
     main = write("_base_: shared/team.yaml\nc: 3")
     assert [plain(layer) for layer in read_layers(main)] == [{"a": 1}, {"b": 2}, {"c": 3}]
-
-
-def test_a_circle_is_named_in_full(write):
     main = write("_base_: b.yaml", "a.yaml")
     write("\n_base_: ./a.yaml", "b.yaml")
     with pytest.raises(ConfigError, match=r"b\.yaml:2: .*a\.yaml → .*b\.yaml → .*a\.yaml"):

@@ -44,9 +44,6 @@ def test_every_key_knows_its_line():
 def test_merge_keys_and_aliases_of_merged_mappings():
     tree = read("b: &b {x: 1}\nc: &c {<<: *b, x: 2, y: 3}\nd: *c\n")
     assert tree == {"b": {"x": 1}, "c": {"x": 2, "y": 3}, "d": {"x": 2, "y": 3}}
-
-
-def test_an_empty_file_is_an_empty_mapping():
     assert read("# nothing\n") == {}
 
 

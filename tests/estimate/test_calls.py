@@ -58,9 +58,6 @@ def test_analysts_read_minibatches_of_failures_and_of_successes():
     assert (found[ANALYST].low, found[ANALYST].high) == (1, 6)
     small = calls_of(config(gradient={"minibatch_size": 2, **alone}))
     assert (small[ANALYST].low, small[ANALYST].high) == (4, 12)
-
-
-def test_evidence_makes_more_minibatches():
     small = {"minibatch_size": 2, "evidence": 40}
     assert calls_of(config(gradient=small))[ANALYST].high == 2 * 21
     assert calls_of(config(gradient={**small, "evidence": 0}))[ANALYST].high == 2 * 6

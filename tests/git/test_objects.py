@@ -151,9 +151,6 @@ def test_file_in_the_way_of_a_folder_gives_way(bare):
     old = change_tree(bare, empty, {"a": "x"})
     assert change_tree(bare, old, {"a/b": None}) == old  # removing below a file leaves it
     assert change_tree(bare, old, {"a/b": "y"}) == change_tree(bare, empty, {"a/b": "y"})
-
-
-def test_submodules_and_links_beside_stay(bare):
     lines = f"160000 commit {'1' * 40}\tmodule\n120000 blob {'2' * 40}\tlink\n"
     old = bare.text("mktree", "--missing", stdin=lines.encode())
     new = change_tree(bare, old, {"file": "x"})

@@ -205,8 +205,6 @@ def test_it_is_given_up_after_three_attempts():
         shop.order()
     assert shop.made == []
 
-
-def test_a_refusal_is_final():
     def refuse() -> str:
         raise Refused("no")
 

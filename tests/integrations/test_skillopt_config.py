@@ -117,6 +117,8 @@ def test_own_sections_may_stand_beside_and_win(load_text):
     assert config.run == "mine"
     assert config.scorer is not None
     assert config.tasks.model_dump()["selection"] == "b"
+    text = "skill_init: s\ndata_path: d\nout_root: o\nedit_budget: 3\n"
+    assert load_text(text).config.optimizer.learning_rate == 3
 
 
 def test_a_role_may_be_given_in_our_own_form(load_text):
@@ -126,11 +128,6 @@ def test_a_role_may_be_given_in_our_own_form(load_text):
     assert model.judge is not None
     assert (model.target.provider, model.target.max_concurrency) == ("simulated", 16)
     assert model.optimizer.provider == "openai"
-
-
-def test_flat_keys_without_an_environment_are_recognised(load_text):
-    text = "skill_init: s\ndata_path: d\nout_root: o\nedit_budget: 3\n"
-    assert load_text(text).config.optimizer.learning_rate == 3
 
 
 def test_a_flat_key_beside_our_own_ones_is_a_slip(complaint_with):
@@ -196,9 +193,6 @@ def test_what_is_unset_or_so_anyway_needs_no_warning(warnings, extra):
 def test_a_slip_of_the_pen_is_suspected(warnings):
     (text,) = warnings("train: {batch_sise: 3}")
     assert text.endswith("is ignored; did you mean 'batch_size'?")
-
-
-def test_warnings_come_in_the_order_of_the_file(warnings):
     found = warnings("zeta: 1\nmodel: {copilot_exec_home: x}\nmeta_edit_budget: 3\n", "alpha=1")
     assert [text.split(": ")[1] for text in found] == [
         "env.zeta",

@@ -177,9 +177,6 @@ def test_what_is_not_there_has_not_happened():
     assert FOLDER.read_state(nothing.get) is None
     assert FOLDER.read_step(nothing.get, 1) is None
     assert FOLDER.read_history(nothing.get) == ()
-
-
-def test_a_line_that_is_no_event_is_named():
     files = {FOLDER.history: line(ENTRY) + '{"kind": "start"}\n'}
     with pytest.raises(RepositoryError, match=r"history\.jsonl:2 .*: step: Field required") as told:
         FOLDER.read_history(files.get)

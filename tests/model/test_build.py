@@ -78,10 +78,14 @@ def test_a_key_is_sent_to_its_own_role_alone(server, served, ask):
     assert {sent["authorization"] for sent in server.headers} == {"Bearer sk-t", "Bearer none"}
 
 
-def test_a_missing_key_stops_before_any_call(server, served, ask):
+def test_a_missing_key_or_price_stops_before_any_call(server, served, ask):
     models = Models(target=served(), optimizer=served(api_key_env="GONE"))
     with pytest.raises(ModelSetupError, match=r"model\.optimizer needs .* GONE"):
         run(models, ask())
+    assert server.bodies == []
+    models = Models(target=served(), optimizer=served())
+    with pytest.raises(ModelSetupError, match="price"):
+        run(models, ask(), meter=Meter(step=Limits(cost_usd=1)))
     assert server.bodies == []
 
 
@@ -92,13 +96,6 @@ def test_all_calls_that_the_roles_allow_are_under_way_at_once(server, served, as
     models = Models(target=served(max_concurrency=4), optimizer=served(max_concurrency=2))
     roles = [Role.TARGET] * 4 + [Role.OPTIMIZER] * 2
     assert len(run(models, *(ask(role=role) for role in roles))) == 6
-
-
-def test_a_missing_price_stops_before_any_call(server, served, ask):
-    models = Models(target=served(), optimizer=served())
-    with pytest.raises(ModelSetupError, match="price"):
-        run(models, ask(), meter=Meter(step=Limits(cost_usd=1)))
-    assert server.bodies == []
 
 
 def test_tries_are_counted_by_the_role_s_own_setting(server, served, ask):

@@ -75,9 +75,6 @@ def test_headers_are_secret_if_a_name_says_so():
     assert access.headers_of("model.target", role, environ)["x-mode"] == "t fast"
     assert resolved_key_values(Models(target=role, optimizer=role), environ) == ("a", "t")
     assert role.secret_variables == ("A", "TEAM", "MY_TOKEN", "MODE")
-
-
-def test_a_stray_character_in_a_header_is_named_with_its_place():
     role = config(base_url="http://localhost/v1", headers={"x-api-key": "Key ${A}"})
     words = r"value of A holds U\+200B \(ZERO WIDTH SPACE\) as character 5 of 6"
     with pytest.raises(ModelSetupError, match=words):

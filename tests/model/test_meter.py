@@ -161,9 +161,6 @@ def test_a_run_of_unknown_cost_cannot_be_held_to_one():
     meter = Meter(run=Limits(cost_usd=1), spent=Usage(calls=1, cost_usd=None))
     with pytest.raises(ModelSetupError, match="cost of earlier steps is unknown"):
         meter.require_prices(models())
-
-
-def test_the_optimizer_s_missing_price_is_named_although_it_judges_too():
     role = {"provider": "openai", "model": "gpt-5.5"}
     unknown = {"provider": "openai", "model": "in-no-table"}
     found = Models.model_validate({"target": role, "optimizer": unknown})
@@ -258,6 +255,9 @@ def test_before_any_answer_the_limit_or_a_long_answer_is_expected():
     assert forecast.expect(request()).completion_tokens == 4096
     assert forecast.expect(request(max_output_tokens=50)).completion_tokens == 50
     assert 100 <= forecast.expect(request()).prompt_tokens <= 150
+    picture = Message("user", "x", (Image("image/png", "AAAA"),))
+    shown = ChatRequest(Role.TARGET, "rollout", (picture,))
+    assert Forecast().expect(shown).prompt_tokens > 1_000
 
 
 def test_afterwards_the_longest_answer_of_the_stage_is():
@@ -267,12 +267,6 @@ def test_afterwards_the_longest_answer_of_the_stage_is():
     forecast.learn(request(), Usage(2, 200, 60))  # one of them was of no use
     assert forecast.expect(request()).completion_tokens == 30
     assert forecast.expect(request(stage="test")).completion_tokens == 4096
-
-
-def test_a_picture_counts():
-    picture = Message("user", "x", (Image("image/png", "AAAA"),))
-    shown = ChatRequest(Role.TARGET, "rollout", (picture,))
-    assert Forecast().expect(shown).prompt_tokens > 1_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 3_000)), min_size=1))

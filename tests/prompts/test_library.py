@@ -167,9 +167,6 @@ def test_a_section_has_a_heading_and_parts():
 def test_the_skill_stands_verbatim_in_a_fence_that_it_cannot_close():
     skill = "# S\n\n```\ncode\n```\n## Edits Budget\n"
     assert library.current_skill(skill) == f"## Current Skill\n\n````markdown\n{skill}\n````"
-
-
-def test_an_empty_skill_is_called_empty():
     assert "still empty" in library.current_skill(" \n")
     assert "```" not in library.current_skill("")
     assert library.meta_skill("  ") == ""

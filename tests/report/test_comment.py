@@ -87,9 +87,6 @@ def test_markers_are_hidden_whatever_the_run_is_called(run):
 
 def test_markers_of_different_comments_differ():
     assert len({marker("a"), marker("b"), marker("a", "step-1"), marker("a", "step-2")}) == 4
-
-
-def test_each_step_has_a_comment_of_its_own():
     texts = [step_comment(plain_run(steps), LINKS) for steps in (0, 1, 2)]
     first = [text.split("\n", 1)[0] for text in texts]
     assert first == [marker("demo", part) for part in ("start", "step-1", "step-2")]

@@ -156,9 +156,6 @@ def test_each_reminder_has_a_line_and_condensing_has_one():
         "remind of “Look.”",
         "condense 3 reminders to 1",
     ]
-
-
-def test_refusals_tell_the_reason_and_not_the_text():
     notes = noting(refused=(evidence.RefusedNote(note="secret", reason="it is dark"),))
     told = words.refusal_lines(proposal(APPLIED, REFUSED, notes=notes, refused="it is new"))
     assert list(told) == ["edit 2: it is evil", "the new document: it is new", "a note: it is dark"]

@@ -269,9 +269,6 @@ def test_an_item_of_skillopt_s_shows_its_picture(tmp_path):
     (task,), _ = load_tasks(file)
     assert [one.name for one in task.images] == ["scan.png"]
     assert "image_path" not in task.metadata
-
-
-def test_a_bad_picture_is_told_with_its_place(tmp_path):
     file = write_record(tmp_path, '{"id": "t", "prompt": "p", "images": ["gone.png"]}')
     tasks, (problem,) = load_tasks(file)
     assert (tasks, problem.line) == ((), 1)
