@@ -78,8 +78,10 @@ class Job:
     @property
     def page(self) -> Path:
         """The report's path; the artifact has the same name, so each run has its own."""
-        run = f"-{self.inputs.run}" if self.inputs.run else ""
-        return self.keep / f"skillopt-report{run}.html"
+        run = self.inputs.run
+        if not run and self.inputs.config != Inputs().config and self.configured is not None:
+            run = self.configured.config.run
+        return self.keep / f"skillopt-report{run and '-'}{run}.html"
 
     @property
     def settings(self) -> Globals:

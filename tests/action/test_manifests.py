@@ -190,7 +190,7 @@ def test_runs_that_train_side_by_side_share_no_queue_and_no_cache():
     # A prefix that no other run's name goes on with.
     assert text.count("skillopt-calls-${{ matrix.run }}/") == 3
     text = (ROOT / ".github" / "workflows" / "train.yml").read_text(encoding="utf-8")
-    assert text.count("skillopt-calls-${{ inputs.run }}/") == 5
+    assert text.count("skillopt-calls-${{ inputs.config }}/${{ inputs.run }}/") == 5
 
 
 def test_a_pull_requests_head_is_never_checked_out():

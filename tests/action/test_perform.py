@@ -111,6 +111,9 @@ def test_the_run_is_left_as_a_page(job):
     assert (outputs.result, outputs.step, outputs.cost_usd) == ("done", "", "")
     assert (job.folder / outputs.page).is_file()
     assert perform(job, Perform(Command.STATUS)).outputs.page == ""
+    (job.folder / "skillopt.yaml").rename(job.folder / "b.yaml")
+    other = replace(job, inputs=replace(job.inputs, config="b.yaml"))
+    assert other.page.name == "skillopt-report-quickstart.html"
 
 
 def test_a_proposal_leaves_a_candidate_that_the_next_plan_shares_out(job, desk):
