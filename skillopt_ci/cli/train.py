@@ -425,6 +425,9 @@ def estimate_command(settings: Globals) -> None:
     if settings.json:
         print_json({**terminal.estimate_json(found), "warnings": warnings})
         return
+    if not found.rest.stages:
+        click.echo("Nothing is left to do, and nothing to pay for.")
+        return
     parts = (found.step, found.epoch, found.rest) if settings.verbosity >= 0 else (found.rest,)
     for part in [one for one in parts if one.stages]:
         title = f"{part.name[0].upper()}{part.name[1:]}"

@@ -186,6 +186,7 @@ def test_money_is_calls_times_sizes_times_price(cli, untrained):
 def test_a_trained_run_has_nothing_left_but_its_end(cli, trained):
     found = cli(trained, "estimate", "--json").json
     assert (found["step"]["stages"], found["rest"]["stages"]) == ([], [])
+    assert cli(trained, "estimate").out == "Nothing is left to do, and nothing to pay for.\n"
 
 
 def test_a_finished_run_has_nothing_left(cli, finished):
