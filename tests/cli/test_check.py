@@ -109,7 +109,7 @@ GRADER = "-oscorer={type: command, command: [sh, -c, '%s']}"
             (
                 "error    scorers          task ",
                 "an empty submission: sh ended with error status 127",
-                "must give a verdict on any work",
+                "must judge any work",
             ),
         ),
     ],

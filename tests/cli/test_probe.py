@@ -153,7 +153,7 @@ def test_a_key_that_cannot_be_hidden_is_said_and_not_shown(cli, checkout, server
     monkeypatch.setenv("DEMO_KEY", "letmein")
     done = cli(checkout.folder, "check", "--probe", "--json")
     warnings = [one["text"] for one in done.json["findings"] if one["part"] == "secrets"]
-    assert "so short or plain" in warnings[0]
+    assert "too short or too simple" in warnings[0]
     assert "letmein" not in done.out + done.err
 
 

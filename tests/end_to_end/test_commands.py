@@ -101,7 +101,7 @@ def test_terminated_run_goes_on_where_it_was(checkout, model_server):
     ) as process:
         _, told = process.communicate()
     assert process.returncode == 130, told
-    assert "the same command goes on" in told
+    assert "the same command resumes" in told
     model_server.trouble = lambda prompt: None
     assert len(checkout.run()) == 4
     assert model_server.answered.total() == checkout.state().usage.calls
