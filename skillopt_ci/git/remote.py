@@ -191,7 +191,7 @@ def push_error(remote: str, result: Result) -> SkilloptError:
         )
     if _RACE.search(words):
         return LostRace(
-            f"another run moved this run's branches on {remote!r} first",
+            f"another run or a person moved this run's branches on {remote!r} first",
             hint=f"Nothing was overwritten. git said:\n{words}",
         )
     if not rejected and "failed to push some refs" in words and "fatal:" not in words:

@@ -146,7 +146,7 @@ async def patiently(
         try:
             return await work()
         except LostRace as race:
-            run.observer(Note(f"{race.message} Reloading.", level="warning"))
+            run.observer(Note(f"{race.message}; reloading", level="warning"))
     return await work()
 
 

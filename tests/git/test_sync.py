@@ -180,7 +180,7 @@ def test_second_candidate_loses(bench, here, elsewhere, origin):
     first, second = bench.open(here), bench.open(elsewhere)
     mine, theirs = bench.step(first, "mine\n"), bench.step(second, "theirs\n")
     second.push_candidate(theirs)
-    with pytest.raises(LostRace, match="another run moved"):
+    with pytest.raises(LostRace, match="another run or a person moved"):
         first.push_candidate(mine)
     assert (bench.ref(origin, CANDIDATE), bench.ref(here, CANDIDATE)) == (theirs, "")
 
