@@ -17,10 +17,6 @@ class Moment:
     best_step: int
     best_origin: str
 
-    @property
-    def skill_sha256(self) -> str:
-        return self.entry.skill_sha256
-
 
 def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
     now: Moment | None = None
@@ -33,7 +29,7 @@ def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
         score, origin = now.current_score, now.current_origin
         if entry.kind == "measure":
             score = entry.score_after
-            if entry.skill_sha256 != now.skill_sha256:
+            if entry.skill_sha256 != now.entry.skill_sha256:
                 origin = "edited_by_hand"
         elif entry.stays:
             score = entry.score_after

@@ -90,7 +90,7 @@ def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
     known = ""
     for moment, x in placed:
         entry = moment.entry
-        if entry.kind == "measure" and known == moment.skill_sha256 and points:
+        if entry.kind == "measure" and known == moment.entry.skill_sha256 and points:
             yield _stretch(points)
             points = []
         if moment.current_score is not None:
@@ -99,7 +99,7 @@ def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
             if entry.tasks and (entry.kind in ("start", "measure") or entry.stays or not tasks):
                 tasks = entry.tasks
             points.append((x, moment.current_score, tasks))
-        known = moment.skill_sha256
+        known = moment.entry.skill_sha256
     if points:
         yield _stretch(points)
 

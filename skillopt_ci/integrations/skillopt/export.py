@@ -134,7 +134,7 @@ def _steps(evidence: RunView) -> _Files:
 
 def _step_record(evidence: RunView, record: StepRecord, moment: Moment) -> dict[str, object]:
     text = evidence.texts.get(record.proposal.skill_after)
-    current = evidence.texts.get(moment.skill_sha256)
+    current = evidence.texts.get(moment.entry.skill_sha256)
     return _known(
         {
             **pick(record, "step epoch step_in_epoch"),
