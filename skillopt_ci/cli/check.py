@@ -281,13 +281,14 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
         if file.exists():  # else it is said of the skill itself
             text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
             yield mend("git", text)
-    elif committed is not None and is_lfs_pointer(committed) and file.is_file():
-        if not is_lfs_pointer(file.read_text(encoding="utf-8", errors="replace")):
+    elif committed is not None and file.is_file():
+        here = file.read_text(encoding="utf-8", errors="replace")
+        if is_lfs_pointer(committed) and not is_lfs_pointer(here):
             text = f"{path} is kept by Git LFS on {ledger.base}: training needs it in git"
             yield mend("git", f"{text}\n{LFS_REMEDY}")
-    elif committed is not None and file.is_file() and committed.encode() != file.read_bytes():
-        text = f"{path} here differs from {ledger.base}: training starts from what is committed"
-        yield Finding("git", "warning", text)
+        elif committed.splitlines() != here.splitlines():  # git may end lines otherwise here
+            text = f"{path} here differs from {ledger.base}: training starts from what is committed"
+            yield Finding("git", "warning", text)
     state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
     ledger.preflight(position)
     where = f"pushed to {ledger.remote}" if ledger.remote else "kept local (no remote)"

@@ -263,6 +263,10 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
             return failure.exit_code
 
 
+#: How a stream treats characters that its encoding lacks; the latter in a C locale.
+_REFUSING = ("strict", "surrogateescape")
+
+
 def open_streams() -> None:
     """Make the standard streams writable: none is closed, and none refuses a character."""
     # a closed one would also give its number to the next file, and that to programs that we start
@@ -270,7 +274,7 @@ def open_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors in _REFUSING:
             stream.reconfigure(errors="replace")
 
 

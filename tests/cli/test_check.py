@@ -210,7 +210,10 @@ def test_a_skill_that_is_not_committed_or_has_unsaved_changes_is_told(fresh, edi
     (fresh / "NEW.md").write_text("# New\n", encoding="utf-8")
     found = look(fresh, "skill=NEW.md")
     assert errors(found) == {"git": "NEW.md is not committed on main: git add NEW.md && git commit"}
-    edit(fresh / "skills/ledger/SKILL.md", "name: ledger", "name: ledger\nlicense: MIT")
+    skill = fresh / "skills/ledger/SKILL.md"
+    skill.write_bytes(skill.read_bytes().replace(b"\n", b"\r\n"))
+    assert not any("differs from main" in text for text in warnings(look(fresh)))
+    edit(skill, "name: ledger", "name: ledger\nlicense: MIT")
     assert any("differs from main" in text for text in warnings(look(fresh)))
 
 

@@ -178,8 +178,9 @@ def test_a_disk_without_room_for_temporary_files_is_told(checkout):
     assert "TMPDIR" in done.stderr
 
 
-def test_an_output_in_ascii_is_written_to(workshop):
-    code, told = printed(workshop.checkout(), "check", "", PYTHONIOENCODING="ascii")
+@pytest.mark.parametrize("encoding", ["ascii", "ascii:surrogateescape"])
+def test_an_output_in_ascii_is_written_to(workshop, encoding):
+    code, told = printed(workshop.checkout(), "check", "", PYTHONIOENCODING=encoding)
     assert code == 0, told
 
 
