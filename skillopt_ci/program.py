@@ -11,14 +11,7 @@ import sys
 import time
 from asyncio.subprocess import Process
 from collections import defaultdict
-from collections.abc import (
-    AsyncIterator,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache

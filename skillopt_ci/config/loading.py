@@ -13,11 +13,10 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from skillopt_ci.config import reference
 from skillopt_ci.config.base import Section, meanings
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole, with_long_roles
-from skillopt_ci.config.reference import BASE, RUNS, Location
+from skillopt_ci.config.reference import BASE, RUNS, choices, fields, homes, locate, sections
 from skillopt_ci.config.yaml import (
     InvalidConfigError,
     Mark,
@@ -180,7 +179,7 @@ _EXPECTED = {
 
 
 def _home(path: KeyPath) -> str:
-    return "" if path[0] in ("tasks", "scorer") else " or ".join(reference.homes(str(path[-1])))
+    return "" if path[0] in ("tasks", "scorer") else " or ".join(homes(str(path[-1])))
 
 
 def explain(
@@ -199,11 +198,11 @@ def explain(
 def _explained(
     error: ErrorDetails, root: type[Section], home: Callable[[KeyPath], str]
 ) -> tuple[KeyPath, str]:
-    place, value = reference.locate(error["loc"], root), error["input"]
+    place, value = locate(error["loc"], root), error["input"]
     annotation = place.field.annotation if place.field else None
-    shapes = list(reference.sections(annotation))
+    shapes = list(sections(annotation))
     if shapes and error["type"] in ("union_tag_invalid", "union_tag_not_found", "dict_type"):
-        return _wrong_shape(place, shapes, value)
+        return _wrong_shape(place.path, shapes, value)
     found = shown(place.path, value)
     key = next((step for step in reversed(place.path) if isinstance(step, str)), "")
     about = meanings(place.section).get(key, "") if place.section else ""
@@ -212,11 +211,11 @@ def _explained(
         case "model_type" if ModelRole in shapes:
             text = f"expected provider/model, such as openai/gpt-5.5, or a mapping, found {found}"
         case "extra_forbidden":
-            text = _unknown(place, home(place.path))
+            text = _unknown(place.path, place.section, home(place.path))
         case "missing":
             text = f"missing. {about}".strip()
         case "literal_error":
-            text = _not_among(value, reference.choices(annotation))
+            text = _not_among(value, choices(annotation))
         case "string_pattern_mismatch":
             text = f"{found} does not fit. {about}"
         case "json_invalid":
@@ -229,18 +228,15 @@ def _explained(
     return place.path, text
 
 
-def _wrong_shape(
-    place: Location, shapes: list[type[Section]], value: object
-) -> tuple[KeyPath, str]:
+def _wrong_shape(path: KeyPath, shapes: list[type[Section]], value: object) -> tuple[KeyPath, str]:
     kinds = (shape.model_fields.get("type") for shape in shapes)
-    known = tuple(c for kind in kinds if kind for c in reference.choices(kind.annotation))
+    known = tuple(c for kind in kinds if kind for c in choices(kind.annotation))
     if not isinstance(value, dict):
         example = "{type: exact}" if known else "{path: tasks.jsonl}"
-        found = shown(place.path, value)
-        return place.path, f"expected a mapping such as {example}, found {found}"
+        return path, f"expected a mapping such as {example}, found {shown(path, value)}"
     if "type" in value:
-        return (*place.path, "type"), _not_among(value["type"], known)
-    return (*place.path, "type"), f"missing: one of {', '.join(known)}"
+        return (*path, "type"), _not_among(value["type"], known)
+    return (*path, "type"), f"missing: one of {', '.join(known)}"
 
 
 def shown(path: KeyPath, value: object) -> str:
@@ -255,14 +251,14 @@ def shown(path: KeyPath, value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 
-def _unknown(place: Location, home: str) -> str:
-    name = str(place.path[-1])
+def _unknown(path: KeyPath, section: type[Section] | None, home: str) -> str:
+    name = str(path[-1])
     if name == "api_key":
         return (
             "a key does not belong in a file; put it into an environment variable "
             "and give that variable's name as api_key_env"
         )
-    known = tuple(reference.fields(place.section)) if place.section else ()
+    known = tuple(fields(section)) if section else ()
     hint = nearest(name, known) or (home and f"; did you mean {home}?")
     return f"unknown key{hint or '; known here: ' + ', '.join(known)}"
 

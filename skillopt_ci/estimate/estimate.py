@@ -211,7 +211,7 @@ def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
     patches = min(4, gradient.merge_batch_size) * proposal
     ours = {name: _tokens(text) for name, text in run.prompts.texts.items()}
     ranking = ours.get(f"ranking{suffix}", ours["ranking"])
-    attempt = (_tokens(run.prompts.target(checkout.skill)) + task, ANSWER)
+    attempt = (_tokens(run.prompts.with_skill("target", checkout.skill)) + task, ANSWER)
     found = {
         **dict.fromkeys(counts.ATTEMPTS, attempt),
         counts.JUDGE: (_RUBRIC + task + ANSWER, VERDICT),

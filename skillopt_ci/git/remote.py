@@ -8,13 +8,7 @@ from collections.abc import Sequence
 from time import sleep
 from typing import NamedTuple
 
-from skillopt_ci.errors import (
-    InfrastructureError,
-    LostRace,
-    PushRefused,
-    RepositoryError,
-    SkilloptError,
-)
+from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
 from skillopt_ci.git.process import Git, Result
 from skillopt_ci.git.refs import HOW_TO_REPAIR, Move, read, tracking
 
@@ -179,7 +173,7 @@ def _arrived(git: Git, remote: str, moves: Sequence[Move]) -> bool:
     return listed.status == 0 and all(there.get(move.ref) == move.new for move in moves)
 
 
-def push_error(remote: str, result: Result) -> SkilloptError:
+def push_error(remote: str, result: Result) -> LostRace | PushRefused:
     rejected = [line for line in result.text.splitlines() if line.startswith("!")]
     words = "\n".join([*rejected, result.stderr.strip()]).strip()
     if lock := _LOCKED.search(result.stderr):
@@ -201,7 +195,7 @@ def push_error(remote: str, result: Result) -> SkilloptError:
     return PushRefused(f"{remote!r} did not take the push: {meaning}\n{words}", hint=hint)
 
 
-def fetch_error(remote: str, result: Result) -> SkilloptError:
+def fetch_error(remote: str, result: Result) -> InfrastructureError | RepositoryError:
     words = result.stderr.strip()
     if _LOCKED.search(result.stderr) or "bad object refs/" in words:
         return RepositoryError(

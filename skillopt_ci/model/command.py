@@ -14,13 +14,7 @@ from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.providers import require_abilities, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, estimated_usage
-from skillopt_ci.program import (
-    CommandResult,
-    run_program,
-    scratch_folder,
-    signal_name,
-    visible_environ,
-)
+from skillopt_ci.program import run_program, scratch_folder, signal_name, visible_environ
 
 #: A longer output counts as a failed try.
 _MOST_OUTPUT_BYTES = 4_000_000
@@ -86,7 +80,23 @@ class CommandClient:
         with scratch_folder("command") as name:
             workplace = Path(name, "workplace")
             workplace.mkdir()
-            done = await self._run(workplace, request.messages)
+            for picture, image in _pictures(request.messages).items():
+                (workplace / picture).write_bytes(b64decode(image.data))
+            try:
+                done = await run_program(
+                    self._arguments,
+                    stdin=rendered(request.messages).encode(),
+                    work=workplace,
+                    cwd=workplace,
+                    output_bytes=_MOST_OUTPUT_BYTES,
+                    keeps_home=True,
+                    environ=self._environ,
+                    timeout=self._config.timeout,
+                )
+            except TimeoutError as error:
+                raise TransientFailure(f"no answer within {self._config.timeout:g} s") from error
+            except ComputerFailure as error:
+                raise self._not_there(str(error)) from error
         trace = redact(done.err.tail(_TRACE_BYTES), self._secrets)
         text = redact(done.stdout, self._secrets).strip()
         shown = [" ".join(one.split())[-_SHOWN:] for one in (trace, text)]
@@ -102,25 +112,6 @@ class CommandClient:
             raise TransientFailure(f"it printed more than {_MOST_OUTPUT_BYTES:,} bytes")
         usage = estimated_usage(request, text)
         return ChatReply(text, "stop", self._config.model, usage, trace.strip())
-
-    async def _run(self, folder: Path, messages: Sequence[Message]) -> CommandResult:
-        for name, image in _pictures(messages).items():
-            (folder / name).write_bytes(b64decode(image.data))
-        try:
-            return await run_program(
-                self._arguments,
-                stdin=rendered(messages).encode(),
-                work=folder,
-                cwd=folder,
-                output_bytes=_MOST_OUTPUT_BYTES,
-                keeps_home=True,
-                environ=self._environ,
-                timeout=self._config.timeout,
-            )
-        except TimeoutError as error:
-            raise TransientFailure(f"no answer within {self._config.timeout:g} s") from error
-        except ComputerFailure as error:
-            raise self._not_there(str(error)) from error
 
     def _refuse_setup(self, said: str) -> None:
         """Raise for errors of a known agent CLI that a retry would not fix."""

@@ -10,18 +10,14 @@ from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model import providers
 from skillopt_ci.model.providers import ServerError, Wire, limit_in, well_formed
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.model.types import (
-    ChatReply,
-    ChatRequest,
-    JsonObject,
-    ModelRefusal,
-    ReplySchema,
-    Tool,
-)
+from skillopt_ci.model.types import ChatReply, ChatRequest, JsonObject, ModelRefusal, ReplySchema
 
 
-def _function(tool: Tool) -> dict[str, object]:
-    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+def _functions(request: ChatRequest) -> list[dict[str, object]]:
+    return [
+        {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+        for tool in request.tools
+    ]
 
 
 def _strict(schema: ReplySchema) -> dict[str, object]:
@@ -56,9 +52,7 @@ def chat_body(
     """The body of a request; ``extra_body`` overrides everything else."""
     body: dict[str, object] = {"model": config.model}
     if request.tools:
-        body["tools"] = [
-            {"type": "function", "function": _function(tool)} for tool in request.tools
-        ]
+        body["tools"] = [{"type": "function", "function": one} for one in _functions(request)]
     body["messages"] = [providers.as_sent(message) for message in request.messages]
     body |= settings
     if isinstance(schema := settings.get("response_format"), ReplySchema):
@@ -138,7 +132,7 @@ def responses_body(
         body["instructions"] = well_formed("\n\n".join(system))
     if request.tools:
         body["tools"] = [
-            {"type": "function", **_function(tool), "strict": False} for tool in request.tools
+            {"type": "function", **one, "strict": False} for one in _functions(request)
         ]
         body["include"] = ["reasoning.encrypted_content"]
     body["input"] = [item for message in request.messages for item in _items(message)]

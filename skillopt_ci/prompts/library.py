@@ -62,9 +62,6 @@ class Prompts:
     def text(self, name: str) -> str:
         return self.texts[name]
 
-    def target(self, skill: str) -> str:
-        return self.with_skill("target", skill)
-
     def with_skill(self, name: str, skill: str) -> str:
         """The prompt called ``name`` with ``skill`` in it; a blank one leaves its section out."""
         template = self.text(name)

@@ -32,12 +32,7 @@ from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shu
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import earlier_skill, first_epoch, sampling_seed
-from skillopt_ci.training.state import (
-    Candidate,
-    ScoredCheckout,
-    candidate_at,
-    find_checkout,
-)
+from skillopt_ci.training.state import Candidate, ScoredCheckout, candidate_at, find_checkout
 from skillopt_ci.training.trainer import CandidateProposed, Decided
 
 #: Identifies an attempt: task, skill as read, number.

@@ -67,7 +67,7 @@ def test_prompts_of_the_repository_s_own_are_used(settings, fresh):
     (fresh / "prompts").mkdir()
     (fresh / "prompts/target.md").write_text("Be brief.\n\n{skill}\n", encoding="utf-8")
     own = replace(settings, cwd=fresh, overrides=("prompts=prompts",))
-    assert open_run(own, silent).prompts.target("S").startswith("Be brief.")
+    assert open_run(own, silent).prompts.with_skill("target", "S").startswith("Be brief.")
 
 
 def test_warnings_of_the_configuration_are_told(settings, fresh):

@@ -96,7 +96,9 @@ def test_whoever_works_is_given_the_skill(name):
 
 
 def test_the_target_reads_the_skill():
-    assert "\n# Rules\n\nBe brief.\n" in library.Prompts.load().target("\n# Rules\n\nBe brief.\n\n")
+    assert "\n# Rules\n\nBe brief.\n" in library.Prompts.load().with_skill(
+        "target", "\n# Rules\n\nBe brief.\n\n"
+    )
 
 
 @pytest.mark.parametrize("blank", ["", " \n\t\n"])
@@ -110,11 +112,11 @@ def test_a_blank_skill_leaves_out_its_section_only(name, blank):
 @given(skill=st.text(st.sampled_from("{}skil$\\0%s "), max_size=30).filter(str.strip))
 def test_nothing_inside_a_skill_is_interpreted(skill):
     prompts = library.Prompts({"target": "before {skill} after"})
-    assert prompts.target(skill) == f"before {skill.strip()} after"
+    assert prompts.with_skill("target", skill) == f"before {skill.strip()} after"
 
 
 def test_a_template_without_headings_keeps_its_text_for_a_blank_skill():
-    assert library.Prompts({"target": "Work.\n\n{skill}"}).target("") == "Work."
+    assert library.Prompts({"target": "Work.\n\n{skill}"}).with_skill("target", "") == "Work."
 
 
 def test_a_file_of_the_folder_replaces_the_prompt_of_its_name(folder):
