@@ -220,7 +220,11 @@ class Confinement:
             for path in _installed(needs, environ, self.home)
             if not any(path.is_relative_to(one) for one in self.hidden)
         )
-        for path in (*self._readable(environ), *named):
+        own = (self.root, Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parent)
+        installed = (Path(entry) for entry in sys.path if entry.endswith("-packages"))
+        search_path = environ.get("PATH", os.defpath).split(os.pathsep)
+        programs = (path for entry in search_path for path in _prefix(Path(entry), self.home))
+        for path in (*own, *filter(Path.is_dir, installed), *programs, *named):
             if path not in (Path("/"), self.home) or path == self.root:
                 layers.setdefault(path, ("--ro-bind", str(path)))
         shown = [path for path, words in layers.items() if words[0] != "--tmpfs"]
@@ -234,15 +238,6 @@ class Confinement:
             words += [*layers[path], str(path)]
         user = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "1000", "--gid")
         return (self.bwrap, "--die-with-parent", *user, "1000", "--cap-drop", "ALL", *words)
-
-    def _readable(self, environ: Mapping[str, str]) -> Iterator[Path]:
-        yield self.root
-        yield from map(Path, dict.fromkeys((sys.prefix, sys.base_prefix)))
-        yield Path(__file__).parent
-        installed = (Path(entry) for entry in sys.path if entry.endswith("-packages"))
-        yield from (folder for folder in installed if folder.is_dir())
-        for entry in environ.get("PATH", os.defpath).split(os.pathsep):
-            yield from _prefix(Path(entry), self.home)
 
 
 def confine(

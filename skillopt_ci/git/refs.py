@@ -109,11 +109,6 @@ def deleted(ref: str) -> str:
     return f"refs/skillopt-ci/deleted/{branch(ref)}"
 
 
-def written(run_refs: RunRefs, remote: str | None) -> tuple[str, ...]:
-    tracked = () if remote is None else tuple(tracking(remote, ref) for ref in run_refs)
-    return (*run_refs.own, *tracked)
-
-
 class Move(NamedTuple):
     """A move of a ref from ``old`` to ``new``; None means that the ref does not exist."""
 

@@ -111,7 +111,7 @@ class Ledger:
     def lock(self) -> Iterator[None]:
         """Hold the run's lock and repair refs that a kill left broken; LostRace if it is held."""
         with locks.run_lock(self.common_dir, self.run):
-            names = refs.written(self.names, self.remote)
+            names = (*self.names.own, *self._tracked(*self.names).values())
             locks.clear_stale_locks(self.git, self.common_dir, names, self.tell)
             refs.repair(self.git, self.common_dir, names, self.remote, self.tell)
             yield

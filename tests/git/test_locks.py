@@ -83,7 +83,7 @@ class Clock:
 
 def clear(repository: Path, clock: Clock) -> list[str]:
     """Clear the locks of a run without a remote; return what was told."""
-    names = refs.written(refs.for_run("demo", "main"), None)
+    names = refs.for_run("demo", "main").own
     told: list[str] = []
     git, common = Git(repository), repository / ".git"
     clear_stale_locks(git, common, names, told.append, clock=clock.read, pause=clock.pause)
