@@ -1,6 +1,8 @@
 """Check whether a GitHub repository is set up for training with Actions."""
 
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -17,7 +19,10 @@ def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Li
     with asking(f"show the repository {client.name}"):
         default = client.send("GET", "")["default_branch"]
     there = [each["name"] for each in _seen(client, f"/contents/{_PLACE}") or ()]
-    found = next((name for name in there if "skillopt" in name), "*skillopt*.yml")
+    named = (name for name in there if "skillopt" in name)
+    # a copied or renamed workflow is told by the action that it uses
+    using = (name for name in there if name.endswith((".yml", ".yaml")) and _trains(client, name))
+    found = next(chain(named, using), "*skillopt*.yml")
     write = "`skillopt-ci init --github` writes one; commit it there and push"
     yield _line(found in there, f"{_PLACE}/{found} is on {default}", write)
     path = "/actions/permissions/workflow"
@@ -40,6 +45,11 @@ def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Li
     else:
         guarded = "rules keep it from being rewritten" if guards else "no rule guards it"
         yield "ok", f"Actions may push {branch}; {guarded}"
+
+
+def _trains(client: Client, name: str) -> bool:
+    file = _seen(client, f"/contents/{_PLACE}/{quote(name)}") or {}
+    return b"skillopt-ci" in b64decode(file.get("content") or "")
 
 
 def _line(holds: bool | None, what: str, remedy: str) -> Line:

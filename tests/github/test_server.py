@@ -74,6 +74,12 @@ def test_all_is_well(github_hub):
     assert lines[-1][1].endswith("rules keep it from being rewritten")
 
 
+def test_a_workflow_of_another_name_is_told_by_the_action_that_it_uses(github_hub):
+    github_hub.bare.save("main", ".github/workflows/a.yml", "on: push\n")
+    github_hub.bare.save("main", ".github/workflows/b.yml", "uses: skillopt-ci/skillopt-ci@v0\n")
+    assert told(github_hub)[0] == ("ok", ".github/workflows/b.yml is on main")
+
+
 def test_a_rule_that_stops_actions_is_told(github_hub):
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
     github_hub.rules = ["pull_request", "deletion", "required_linear_history"]
