@@ -110,10 +110,11 @@ def test_only_what_is_named_is_exported(any_desk):
 
 @pytest.mark.parametrize(("number", "longer"), [(900, 150), (9_100, 0)])
 def test_many_files_are_exported(any_desk, number, longer):
+    if number > 9_000 and any_desk.kind != "sandbox":
+        pytest.skip("only bubblewrap counts its arguments")
     name = f"f'{{n:04}}' + 'x' * {longer}"
     any_desk.python(f"import pathlib\nfor n in range({number}): pathlib.Path({name}).touch()")
-    made = int(any_desk.sh("ls | wc -l").stdout)  # a container may hold fewer
-    assert len(names(any_desk.export("*"))) == made >= 900
+    assert len(names(any_desk.export("*"))) == number
 
 
 def test_an_export_that_is_too_large_is_refused(any_desk):
