@@ -293,7 +293,7 @@ _COMMANDS = (
     "`note`, followed by your note, or `revert`, followed by a step's number or words "
     "from its rule."
 )
-_UNREAD = "Nothing reads this note: training reads those on its own pull request. Add it there."
+_UNREAD = "Notes here are not read. Add yours to the pull request that training opened."
 
 
 def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> Activity:
@@ -317,7 +317,7 @@ def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> 
             "GitHub does not say which commit was this pull request's head when you commented, "
             "and a later one is not what you asked for"
             if facts.into_default
-            else "a comment compares with the default branch, and this pull request goes elsewhere"
+            else "comments compare with the default branch, and this pull request is not into it"
         )
         text = (
             f"Nothing was evaluated: {why}. Add the label `{inputs.label}` instead: it applies to "

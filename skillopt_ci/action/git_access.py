@@ -74,7 +74,7 @@ def _owned(folder: Path, user: int) -> Iterator[str]:
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = os.path.join(place, name)  # noqa: PTH118 - a workspace can hold many files
-            # Other programs of the job may be at work here.
+            # Other programs of the job may remove files meanwhile.
             with suppress(FileNotFoundError):
                 if os.lstat(path).st_uid == user:
                     yield path

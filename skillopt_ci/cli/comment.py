@@ -75,7 +75,7 @@ def comment_command(settings: Globals, publishing: bool) -> None:
     from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
 
     client = connect(from_environ(settings.environ), redact=settings.redact)
-    open_reader(settings, fresh=True)
+    open_reader(settings, fresh=True)  # an old clone would publish an old state
     published = publish_run(settings, client, links=links)
     for note in published.notes:
         click.echo(f"warning: {harmless(note)}", err=True)

@@ -330,7 +330,8 @@ def _github_steps(
     yield "git push --set-upstream origin HEAD"
     yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
     run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
-    yield f"A push to {branch} starts the first step, later ones the schedule. Now:\n     {run}"
+    first = f"A push to {branch} starts the first step, and the schedule starts the others."
+    yield f"{first} To start one now:\n     {run}"
 
 
 def _tell(

@@ -20,7 +20,7 @@ def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Li
         default = client.send("GET", "")["default_branch"]
     there = [each["name"] for each in _seen(client, f"/contents/{_PLACE}") or ()]
     named = (name for name in there if "skillopt" in name)
-    # a copied or renamed workflow is told by the action that it uses
+    # a renamed workflow is recognized by the action that it uses
     using = (name for name in there if name.endswith((".yml", ".yaml")) and _trains(client, name))
     found = next(chain(named, using), "*skillopt*.yml")
     write = "`skillopt-ci init --github` writes one; commit it there and push"

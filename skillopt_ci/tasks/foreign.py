@@ -183,9 +183,13 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     usual = prompt or next((key for key in _ASKS if key in columns), "")
     answer = reference or next((key for key in _ANSWERS if key in columns), "")
     if rows and not {usual, answer} <= columns.keys():
-        told = f"{file}: which of the columns {', '.join(columns)} "
-        missing = "asks? --prompt" if usual not in columns else "has the answer? --reference"
-        raise UsageError(f"{told}{missing} names it.")
+        option, holds = ("--prompt", "question")
+        if usual in columns:
+            option, holds = ("--reference", "right answer")
+        raise UsageError(
+            f"{file}: no column is known to hold the {holds}",
+            hint=f"Name it with {option}. The columns are {', '.join(columns)}.",
+        )
     alpaca = not prompt and columns.keys() >= {*_ALPACA}
     for number, record, item in rows:
         ask = prompt or next((key for key in _ASKS if item.get(key)), usual)
@@ -193,7 +197,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         name, asked = str(own if given is None else given), item.get(ask)
         answers = [_text(one) for one in _listed(item.get(answer)) if one not in ("", None)]
         if empty := [key for key, value in ((ask, asked), (answer, answers)) if not value]:
-            found.lost.append(f"{name}: nothing stands in the column {empty[0]}")
+            found.lost.append(f"{name}: the column {empty[0]} is empty")
             continue
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
         one = {"scorer": {"type": "normalized"}, **item, "id": name}

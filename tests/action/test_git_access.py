@@ -100,14 +100,16 @@ def test_files_that_others_remove_meanwhile_do_no_harm(tmp_path):
     for number in range(1_000):
         (tmp_path / str(number)).touch()
     os.chown(tmp_path, RUNNER, RUNNER)
+    created = [tmp_path / f"new-{number}" for number in range(10)]
     work = "import pathlib\nwhile True: file = pathlib.Path('x'); file.touch(); file.unlink()"
     with subprocess.Popen([sys.executable, "-c", work], cwd=tmp_path) as other:
         try:
-            for _ in range(10):
+            for file in created:
                 with owner_kept(tmp_path, 0):
-                    pass
+                    file.touch()
         finally:
             other.kill()
+    assert {owner(file) for file in created} == {RUNNER}
 
 
 @needs_root

@@ -172,7 +172,7 @@ def test_a_row_without_an_answer_is_left_out_by_name(cli, tmp_path):
     more = [{"id": None, "instruction": "Add.", "input": "1, 1", "output": 2, "ground_truth": "x"}]
     write(tmp_path, {"a.json": ALPACA + more + [{"instruction": "No.", "ground_truth": "x"}]})
     assert cli(tmp_path, "import", "a.json", "--json").json["lost"] == [
-        "a-10: nothing stands in the column output"
+        "a-10: the column output is empty"
     ]
     added = tasks(tmp_path)["a-9"]
     assert (added["prompt"], added["references"]) == ("Add.\n\n1, 1", ["2"])
@@ -206,7 +206,7 @@ NINE = "".join(f"Say {n}.,y\n" for n in range(9))
         (
             "a.json",
             [{"text": "x", "expected": "y"}],
-            "of the columns text, expected asks? --prompt names it.",
+            "Name it with --prompt. The columns are text, expected.",
         ),
         ("a.json", "{", "a.json: cannot be read"),
         ("a.yaml", "run: x\n", "expected a list of tasks"),

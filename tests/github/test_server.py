@@ -74,7 +74,7 @@ def test_all_is_well(github_hub):
     assert lines[-1][1].endswith("rules keep it from being rewritten")
 
 
-def test_a_workflow_of_another_name_is_told_by_the_action_that_it_uses(github_hub):
+def test_a_renamed_workflow_is_recognized_by_the_action_that_it_uses(github_hub):
     github_hub.bare.save("main", ".github/workflows/a.yml", "on: push\n")
     github_hub.bare.save("main", ".github/workflows/b.yml", "uses: skillopt-ci/skillopt-ci@v0\n")
     assert told(github_hub)[0] == ("ok", ".github/workflows/b.yml is on main")
