@@ -340,6 +340,8 @@ class Translation:
 
 
 def _translated(layers: Sequence[Node], *given: object) -> Translation | None:
+    if all(layer.entries.keys() <= fields(Config).keys() for layer in layers):
+        return None  # in our own form: the integration need not be imported
     translated = resolve_name("skillopt_ci.integrations.skillopt.config:translated")
     found: Translation | None = translated(layers, *given)
     return found
