@@ -135,7 +135,8 @@ class Disturbed(Models):
         said = answer(messages[0]["content"], messages[-1]["content"])
         content = None if fault == "null" else trouble.damaged(said)
         message = {"role": "assistant", "content": content}
-        usage = {"prompt_tokens": 10, "completion_tokens": 5}
+        # an empty answer that bills nothing: what is billed is booked, so the trees would differ
+        usage = None if content is None else {"prompt_tokens": 10, "completion_tokens": 5}
         choice = {"message": message, "finish_reason": "stop"}
         whole = json.dumps({"model": "m", "choices": [choice], "usage": usage}).encode()
         if fault in {"half", "garbage"}:
