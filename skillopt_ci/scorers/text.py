@@ -4,6 +4,7 @@ import json
 import math
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import NoneType
@@ -240,52 +241,79 @@ def _label(text: str) -> str:
 _NUMBER = re.compile(
     r"""
     (?<![\w.])                                    # not inside a word or another number
-    (?P<date>(?<=\d/))?
     (?P<sign>[-+−–]?)
-    (?:(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
+    (?P<currency>(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
     (?P<inner_sign>[-+−–]?)
+    (?:(?P<whole>\d+)\s(?=\d{1,2}/\d{1,2}\b))?    # 1 3/4
     (?P<digits>
-        \d{1,3}(?:[,\u00a0\u2009\u202f']\d{3})+(?!\d)(?:\.\d+)?
-        | \d{1,2}(?:,\d\d)+,\d{3}(?!\d)(?:\.\d+)?    # 12,34,567
-        | \d+(?:\.\d+)?
-        | \.\d+
+        \d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)(?:[.,]\d+)?
+        | \.?\d+(?:[.,:'’–-]\d+|(?:/\d+){2,})*+   # with dates, times and ranges
     )
     (?:
         (?:[eE]|\s?(?:[×·x*]|\\times|\\cdot)\s?10\s?(?:\^|\*\*)\s?\{?)(?P<exponent>[-+−–]?\d+)\}?
         | (?<=\b10)\s?(?:\^|\*\*)\s?\{?(?P<power>[-+−–]?\d+)\}?
+        | (?P<raised>(?:\s?\^|\*\*)\{?[-+−–]?\d+)
     )?
-    (?(date)|(?:/(?P<denominator>\d+)(?![\d/]|\.\d))?)    # 3/4, but not 2026/03/04
-    (?P<percent>\s?(?:[%％]|percent\b))?
+    (?:/(?P<denominator>\d+)(?![\d/]|\.\d))?
+    (?P<scale>(?:[ -]?(?i:hundred|thousand|million|billion|trillion|bn)s?\b)+
+        | (?(currency)\s?[kKMBT]|k)\b
+    )?
+    (?P<percent>\s?(?:[%％]|per\s?cent\b))?
     """,
     re.VERBOSE | re.ASCII,
 )
+#: How the digits of one number may be written: 1,234.5 and 1'234 and 12,34,567.
+_WITH_POINT = re.compile(
+    r"\d*\.?\d+|[1-9]\d{0,2}(?:[,'’\s]\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d\d)+,\d{3}(?:\.\d+)?"
+)
+_COMMA_FOR_POINT = str.maketrans(".,", ",.")
+_SCALES = {
+    "hundred": 1e2,
+    **dict.fromkeys(("k", "thousand"), 1e3),
+    **dict.fromkeys(("m", "million"), 1e6),
+    **dict.fromkeys(("b", "bn", "billion"), 1e9),
+    **dict.fromkeys(("t", "trillion"), 1e12),
+}
 _MINUS = re.compile("[−–]")
-_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{\s?(\d+)\s?\}\s?\{\s?(\d+)\s?\}")
+_SUPERSCRIPT = re.compile("⁻?[⁰¹²³⁴-⁹]+")
+_LATEX_FRACTION = re.compile(r"(?:(\d)\s?)?\\[dt]?frac\s?\{\s?(\d+)\s?\}\s?\{\s?(\d+)\s?\}")
 #: The exponent of a unit or a variable, which is no number of its own: 5 m^2.
 _EXPONENT = re.compile(r"(?<=[A-Za-z})])\s?\^\s?(?:\{[-+−–]?\d+\}|[-+−–]?\d+)")
 
 
 class Number(NamedTuple):
-    """A number as written: 12 % has the value 12 and is ``percent``."""
+    """A number as written: 12 % has the value 12 and is ``percent``; NaN if it is unclear."""
 
     value: float
     percent: bool = False
 
 
 def find_numbers(text: str) -> list[Number]:
-    """All finite numbers in ``text``; reads grouped thousands, currencies, exponents, fractions."""
+    """All finite numbers in ``text``; reads thousands, currencies, exponents, fractions, millions.
+
+    A comma before three digits groups thousands, any other single comma is a decimal one. Dates,
+    ranges, powers and what else could be taken for another number are unclear.
+    """
     numbers = []
-    text = _EXPONENT.sub("", _LATEX_FRACTION.sub(r"\1/\2", text))
-    for match in _NUMBER.finditer(text):
-        digits = re.sub(r"[^\d.]", "", match["digits"] if match["power"] is None else "1")
+    text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
+    text = _LATEX_FRACTION.sub(lambda one: f"{one[1] or ''} {one[2]}/{one[3]}".strip(), text)
+    for match in _NUMBER.finditer(_EXPONENT.sub("", text)):
+        digits = match["digits"] if match["power"] is None else "1"
+        if not _WITH_POINT.fullmatch(digits):
+            digits = digits.translate(_COMMA_FOR_POINT)
+        clear = _WITH_POINT.fullmatch(digits) and not match["raised"]
         exponent = match["exponent"] or match["power"] or "0"
-        value = float(f"{digits}e{_MINUS.sub('-', exponent)}")
+        digits = re.sub(r"[^\d.]", "", digits)
+        value = float(f"{digits}e{_MINUS.sub('-', exponent)}") if clear else math.nan
         if match["denominator"]:
             divisor = float(match["denominator"])
             value = value / divisor if divisor else math.inf
+        value += float(match["whole"] or 0)
+        for word in re.findall("[a-z]+", (match["scale"] or "").lower()):
+            value *= _SCALES[word.removesuffix("s")]
         if _MINUS.sub("-", match["sign"] + match["inner_sign"]).count("-") == 1:
             value = -value
-        if math.isfinite(value):
+        if not math.isinf(value):
             numbers.append(Number(value, bool(match["percent"])))
     return numbers
 
@@ -293,6 +321,8 @@ def find_numbers(text: str) -> list[Number]:
 def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> Score:
     if not (found := find_numbers(answer)):
         return verdict(False, f"there is no number in {quote(answer)}", answer)
+    if math.isnan(found[-1].value):
+        return verdict(False, f"{quote(answer)} ends with an unclear number", answer)
     expected = [number for reference in task.references for number in find_numbers(reference)]
     solved = any(_close(spec, found[-1], number) for number in expected)
     got = f"{found[-1].value:.12g}{'%' if found[-1].percent else ''}"
@@ -301,9 +331,9 @@ def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> Score:
 
 
 def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
-    odd = [reference for reference in task.references if len(find_numbers(reference)) != 1]
-    if odd:
-        return f"the reference {quote(odd[0])} is not one number"
+    for reference in task.references:
+        if len(found := find_numbers(reference)) != 1 or math.isnan(found[0].value):
+            return f"the reference {quote(reference)} is not one number"
     return needs_references(spec, task)
 
 

@@ -155,6 +155,7 @@ def test_half_of_a_surrogate_pair_satisfies_no_schema(grade, answer):
     assert (score.hard, "half of a surrogate pair" in score.reason) == (0, True)
 
 
+NAN = float("nan")
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -182,9 +183,10 @@ def test_any_text_can_be_searched(text):
         ("$1,000.50", [1000.5]),
         ("-$5, $-5, €7, USD 8, US$9", [-5, -5, 7, 8, 9]),
         ("3/4.", [0.75]),
-        ("2026/03/04", [2026, 3, 4]),
-        ("10-12", [10, 12]),
-        ("10–12", [10, 12]),
+        ("2026/03/04, 10-12, 10–12, 12:30, 1.2.3, 1,234,5 and 5²", [NAN] * 7),
+        ("1.234,5 and 1.234.567, 1 234,5, 0,75, 0,123", [1234.5, 1234567, 1234.5, 0.75, 0.123]),
+        ("1.5 million, $3M or 5k, not 300K", [1.5e6, 3e6, 5e3, 300]),
+        (r"1 1/2 or 1\frac{1}{2}, and 5 × 10⁶", [1.5, 1.5, 5e6]),
         (".5", [0.5]),
         ("1\u202f234", [1234]),
         ("x_1 and H2O", []),
@@ -198,14 +200,12 @@ def test_any_text_can_be_searched(text):
         (r"-\frac{1}{2} or \dfrac{3}{4}", [-0.5, 0.75]),
         ("1,00,000 and 12,34,567.5", [100000, 1234567.5]),
         ("10 x 10", [10, 10]),
-        ("10^999", []),
-        ("1e999", []),
-        ("1/0", []),
+        ("10^999, 1e999 and 1/0", []),
         ("none", []),
     ],
 )
 def test_numbers_as_people_write_them(text, values):
-    assert [number.value for number in find_numbers(text)] == values
+    assert [str(number.value) for number in find_numbers(text)] == [str(float(v)) for v in values]
 
 
 WORDS = st.text("aAbc the.,")
@@ -308,6 +308,7 @@ def test_f1(answer, reference, f1):
         ("number", {}, "0.12", ["12%"], 1),
         ("number", {}, "1200%", ["12%"], 0),
         ("number", {}, "no number", ["42"], 0),
+        ("number", {}, "10-42", ["42"], 0),
         ("number", {}, "", ["0"], 0),
         ("number", {}, "1,000", ["$1000.00"], 1),
         ("number", {}, "100.5", ["100"], 0),
@@ -356,6 +357,7 @@ EITHER = "expected '1' (or 1 other), got '3'"
         ),
         ("regex", {"pattern": r"\d+", "negate": True}, "no 12", [], "'12' must not occur"),
         ("number", {}, "I think it is about 41%", ["42%"], "expected '42%', got '41%'"),
+        ("number", {}, "on 12.03.2026", ["12"], "'on 12.03.2026' ends with an unclear number"),
         ("choice", {"choices": CHOICES}, "", ["B"], "expected choice 'B', got an empty answer"),
         ("json", FENCED, '```\n{"a": "1"}\n```', [], '$.a: "1" is not of type "integer"'),
         ("exact", {"answer": "tag"}, "<answer>3</answer>", ["1", "2"], EITHER),
