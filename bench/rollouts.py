@@ -29,7 +29,7 @@ from skillopt_ci.rollout.events import EventLog, ignore_event
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, conversation
-from skillopt_ci.rollout.types import AttemptRequest
+from skillopt_ci.rollout.types import Attempt, AttemptRequest
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import Scores
 
@@ -87,7 +87,7 @@ async def plain(tasks: int, concurrency: int, size: int) -> float:
             asked = task(number)
             messages = conversation(asked, "Be exact.", prompts)
             reply = await model.complete(ChatRequest("target", "bench", messages))  # type: ignore[arg-type]
-            score = await scorers(asked)(asked, reply.text)
+            score = await scorers.grade(asked, Attempt(messages, reply.text))
             return score.hard, (*messages, Message("assistant", reply.text))
 
     found = await asyncio.gather(*(one(number) for number in range(tasks)))

@@ -41,7 +41,6 @@ from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
 _REPORT_BYTES = 10_000_000
-_NOT_PASSED = ("failure", "error")
 #: Only comments and instructions may stand before a document type; later text is a test's own.
 _DOCTYPE = re.compile(r"(?:\s|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 #: Exit statuses of commands killed by a signal; 255 is excluded, since programs use it.
@@ -242,15 +241,22 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
         raise GraderBroke(f"the test report is no XML: {error}") from error
     if root.tag not in ("testsuites", "testsuite"):
         raise GraderBroke(f"the test report begins with <{root.tag[:40]}>, not with <testsuites>")
-    cases = [case for case in root.iter("testcase") if case.find("skipped") is None]
-    failed = [case for case in cases if any(case.find(tag) is not None for tag in _NOT_PASSED)]
+    # GoogleTest writes no <skipped> for a disabled test
+    cases = [
+        case
+        for case in root.iter("testcase")
+        if case.find("skipped") is None and (len(case) or case.get("status") != "notrun")
+    ]
+    failed = [
+        case for case in cases if any(case.find(tag) is not None for tag in ("failure", "error"))
+    ]
     names = [case.get("name") or "a test without a name" for case in failed]
     return len(cases) - len(failed), names
 
 
 @dataclass(kw_only=True, eq=False)
 class TaskScorers:
-    """Builds each scorer once; the caller closes ``functions``."""
+    """Grades with each task's scorer, or else the default; the caller closes ``functions``."""
 
     default: ScorerSpec | None = field(kw_only=False)
     judge: Judge | None
@@ -262,12 +268,9 @@ class TaskScorers:
 
     def __post_init__(self) -> None:
         self._functions = self.functions or Functions(self.environ)
-        self._built: dict[str, Scorer] = {}
 
     async def grade(self, task: Task, attempt: Attempt) -> Score:
-        spec = self.spec(task)
-        computer = any(isinstance(part, ComputerScorer) for part in parts_of(spec))
-        scorer = self._build(spec, attempt, task) if computer else self(task)
+        scorer = self._build(self.spec(task), attempt, task)
         return await scorer(task, attempt.response)
 
     def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
@@ -287,13 +290,6 @@ class TaskScorers:
         scorer = self._build(part, Attempt((), ""), task)
         assert isinstance(scorer, ComputerGrader | FallibleScorer)  # noqa: S101
         await scorer.score_empty(task)
-
-    def __call__(self, task: Task) -> Scorer:
-        spec = self.spec(task)
-        key = spec.model_dump_json()
-        if key not in self._built:
-            self._built[key] = self._build(spec)
-        return self._built[key]
 
     def spec(self, task: Task) -> ScorerSpec:
         spec = task.scorer or self.default
@@ -326,11 +322,9 @@ class TaskScorers:
             ],
         }
 
-    def _build(
-        self, spec: ScorerSpec, attempt: Attempt | None = None, task: Task | None = None
-    ) -> Scorer:
+    def _build(self, spec: ScorerSpec, attempt: Attempt, task: Task) -> Scorer:
         def on_computer(part: ComputerScorer) -> Scorer:
-            if self.pool is None or attempt is None or task is None:
+            if self.pool is None:
                 raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
             limits = self.limits.changed(self.pool.block(task).limits)
             return ComputerGrader(part, attempt, self.pool, self.root, limits)
