@@ -26,7 +26,6 @@ def _strict(schema: ReplySchema) -> dict[str, object]:
 
 # Chat Completions, which most servers speak.
 
-_BAD_GATEWAY = 502
 #: MiniMax's error codes, with the HTTP status that other servers use.
 _STATUS_OF = {
     **dict.fromkeys((1026, 1027, 1042, 2013), 400),
@@ -75,13 +74,9 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     if said_nothing and (code := failure.number("status_code")):
         kind = "content_filter" if code in _SENSITIVE else str(code)
         said = f"{failure.text('status_msg')} ({code})"
-        return ServerError(_STATUS_OF.get(code, _BAD_GATEWAY), said, code=kind)
+        return ServerError(_STATUS_OF.get(code, 502), said, code=kind)
     if not message and not choice.get("finish_reason"):
-        if not (error := completion.at("error")):
-            said = completion.text("error")[: providers.LONGEST_MESSAGE]
-            raise TransientFailure("the response holds no choices" + (f": {said}" if said else ""))
-        status = error.number("code") or _BAD_GATEWAY
-        return ServerError(status, error.text("message"), code=error.text("code"))
+        return providers.told_error(completion, "choices")
     # Some servers do not separate the model's thoughts but put them before the answer.
     text = _THOUGHTS.sub("", message.words("content"), count=1) or message.text("refusal")
     usage = providers.usage_of(completion.at("usage"), request, text)
@@ -167,11 +162,11 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
 
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
     response = providers.parsed(body)
-    if error := response.at("error"):
-        code = error.text("code")
+    error = response.at("error")
+    if code := error.text("code"):
         return ServerError(_FAULTS.get(code, _BAD_REQUEST), error.text("message"), code=code)
-    if not isinstance(response.get("output"), list):
-        raise TransientFailure("the response holds no output")
+    if error or not isinstance(response.get("output"), list):
+        return providers.told_error(response, "output")
     of_type = defaultdict[str, list[JsonObject]](list)
     for item in response.each("output"):
         of_type[item.text("type")].append(item)

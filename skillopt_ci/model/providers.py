@@ -290,6 +290,32 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
     )
 
 
+#: The status that servers send with each type of error, for those that send it with status 200.
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
+}
+
+
+def told_error(document: JsonObject, missing: str) -> ServerError:
+    """The error in a response of status 200 whose answer is ``missing``.
+
+    Raises :class:`TransientFailure` if it is not an object.
+    """
+    if not (error := document.at("error")):
+        said = document.text("error")[:LONGEST_MESSAGE]
+        raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))
+    status = error.number("code") or _STATUS_OF_TYPE.get(error.text("type"), 502)
+    message = error.text("message")[:LONGEST_MESSAGE]
+    return ServerError(status, message, error.text("code"), error.text("type"))
+
+
 def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     body = error.body
     # Google wraps its error in a list; Anthropic's library does not unwrap the `error` key.

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.models import PROVIDERS, Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
+from skillopt_ci.model.anthropic_provider import read_message
 from skillopt_ci.model.openai_provider import chat_body, read_reply, read_response
 from skillopt_ci.model.providers import ServerError, settings_of, well_formed
 from skillopt_ci.model.retry import TransientFailure
@@ -324,17 +325,26 @@ def test_minimax_error_beside_an_empty_message_is_an_error(ask, content):
     assert isinstance(answer, ChatReply)
 
 
-def test_an_error_that_is_a_text_is_told(ask):
-    with pytest.raises(TransientFailure, match="no choices: loading"):
-        read(ask, b'{"error": "loading"}')
+@pytest.mark.parametrize("reader", [read_reply, read_response, read_message])
+def test_an_error_that_is_a_text_is_told(ask, reader):
+    with pytest.raises(TransientFailure, match=r"holds no [a-z]+: loading"):
+        reader(b'{"error": "loading"}', ask(), CONFIG)
 
 
-@pytest.mark.parametrize(("code", "status"), [(429, 429), ("server_error", 502), (None, 502)])
-def test_an_error_in_a_good_status_is_an_error(ask, code, status):
-    content = json.dumps({"error": {"message": "overloaded", "code": code}}).encode()
-    answer = read_reply(content, ask(), CONFIG)
+@pytest.mark.parametrize(
+    ("reader", "fields", "status"),
+    [
+        *((read_reply, {"code": code}, status) for code, status in ((429, 429), ("a", 502))),
+        *((one, {"type": "overloaded_error"}, 529) for one in (read_reply, read_response)),
+        (read_message, {"type": "authentication_error"}, 401),
+        (read_message, {"type": "api_error"}, 502),
+    ],
+)
+def test_an_error_in_a_good_status_is_an_error(ask, reader, fields, status):
+    told = {"type": "error", "error": {"message": "why", **fields}}
+    answer = reader(json.dumps(told).encode(), ask(), CONFIG)
     assert isinstance(answer, ServerError)
-    assert (answer.status, answer.message) == (status, "overloaded")
+    assert (answer.status, answer.message) == (status, "why")
 
 
 @given(st.text(st.characters()))
