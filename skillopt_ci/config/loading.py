@@ -161,6 +161,7 @@ def with_skill_file(config: Config, file: Path, root: Path) -> Config:
 KeyPath = tuple[str | int, ...]
 
 _SECRET = re.compile(r"(?i)(^|[_-])(key|token|secret|password|auth|cookie|headers)(_env)?$")
+_ADDRESS_WITH_SECRET = re.compile("://.*[@?#]")
 _LONGEST_SHOWN = 60
 _EXPECTED = {
     "string_type": "text",
@@ -245,7 +246,7 @@ def shown(path: KeyPath, value: object) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None:
         return "nothing"
-    if any(_SECRET.search(str(step)) for step in path):
+    if _ADDRESS_WITH_SECRET.search(str(value)) or any(_SECRET.search(str(one)) for one in path):
         return "the value (not shown)"
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"

@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
-from types import MappingProxyType
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -67,8 +66,8 @@ class Preset:
 
 _TABLES = tomllib.loads(resources.files(__package__).joinpath("providers.toml").read_text("utf-8"))
 #: Every provider by its name in the configuration.
-PROVIDERS: Mapping[ProviderName, Preset] = MappingProxyType(
-    TypeAdapter(dict[ProviderName, Preset]).validate_python(_TABLES)
+PROVIDERS: Mapping[ProviderName, Preset] = TypeAdapter(dict[ProviderName, Preset]).validate_python(
+    _TABLES
 )
 
 
@@ -220,13 +219,9 @@ class ModelRole(Section):
         return value
 
     @model_validator(mode="after")
-    def _one_key(self) -> "ModelRole":
+    def _fits_the_provider(self) -> "ModelRole":
         if self.api_key_env and self.api_key_file:
             raise ValueError("`api_key_env` and `api_key_file` say two things: give one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _fits_the_provider(self) -> "ModelRole":
         runs_program = self.preset.protocol == "command"
         if runs_program != bool(self.program):
             raise ValueError("`provider: command` and `command` belong together: give both")
@@ -272,8 +267,12 @@ class ModelRole(Section):
             return None
         if not value.startswith(("http://", "https://")):
             raise ValueError("expected an address that begins with https:// or http://")
-        if AnyUrl(value).password is not None:
-            raise ValueError("a key does not belong in the address; name it with api_key_env")
+        url = AnyUrl(value)
+        if url.username or url.password or "?" in value or "#" in value:
+            raise ValueError(
+                "a key does not belong in the address, nor anything from `?` or `#` on: name the "
+                "key with api_key_env, an older Azure API's version with azure.api_version"
+            )
         if urlsplit(value).hostname in _GITHUB_MODELS:
             raise ValueError(_RETIRED)
         return value

@@ -204,6 +204,9 @@ def test_a_missing_key_says_what_it_is_for(complaint):
         ),
         ("headers=sk-secret", "headers: expected a mapping, found the value (not shown)"),
         ("base_url=https://me:sk-secret@host/v1", "a key does not belong in the address"),
+        ("base_url=https://sk-secret@host/v1", "a key does not belong in the address"),
+        ("base_url='https://host/v1?api-key=sk-secret'", "nor anything from `?`"),
+        ("base_url='http://me:sk-secret@[x/v1'", "invalid IPv6 address, found the value (not sh"),
     ],
 )
 def test_a_key_in_clear_is_refused_and_not_repeated(complaint_with, override, said):
