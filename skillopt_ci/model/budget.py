@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Literal
 
 from skillopt_ci.aio import Slots
@@ -248,7 +247,7 @@ class Meter:
                 whole.target |= share.target
 
     def accounts(self) -> Accounts:
-        return MappingProxyType(dict(sorted(self._accounts.items())))
+        return dict(sorted(self._accounts.items()))
 
     def usage_by_stage(self) -> dict[str, Usage]:
         return by_stage(self._accounts)
@@ -384,6 +383,11 @@ class BudgetedClient:
                 error.args = (error.message,)
                 if isinstance(error, ModelRefusal | ModelUnavailable) and error.usage.calls:
                     error.usage = self._book(request, error.usage)
+                raise
+            except asyncio.CancelledError as cancelled:
+                for usage in cancelled.args:
+                    if isinstance(usage, Usage) and usage.calls:
+                        self._book(request, usage)
                 raise
             finally:
                 self.meter.release(expected)

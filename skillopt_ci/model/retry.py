@@ -156,15 +156,21 @@ class RetryingClient:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Raises ModelUnavailable if retries run out, InfrastructureError if never reached."""
-        began, unused = _now(), Usage()
+        began, unused, pause = _now(), Usage(), 0.0
         for number in itertools.count(1):
             try:
+                if number > 1:
+                    with off_the_clock():
+                        await self.sleep(pause)
                 reply = await self._try(request)
                 return replace(reply, usage=unused + reply.usage)
             except TransientFailure as failure:
                 last, unused = failure, unused + failure.usage
             except ModelRefusal as refusal:
                 refusal.usage = unused + refusal.usage
+                raise
+            except asyncio.CancelledError as cancelled:
+                cancelled.args = (unused,)  # billed, so that the caller can book it
                 raise
             self._reached = self._reached or not last.unreachable
             pause = backoff(number, last.retry_after, self.draw)
@@ -181,8 +187,6 @@ class RetryingClient:
                 self._told.add(last.message)
                 text = f"The {request.role} model does not answer: {last.message}. Trying again."
                 self.observe(Note(text, level="warning"))
-            with off_the_clock():
-                await self.sleep(pause)
         if last.reply is not None:
             return replace(last.reply, usage=unused)
         tries = "1 try" if number == 1 else f"{number} tries"
