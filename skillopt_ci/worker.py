@@ -62,8 +62,9 @@ class Worker:
         root: Path,
         environ: Mapping[str, str],
         what: str,
+        loading_seconds: float = 600.0,
     ) -> None:
-        """Start it; raises UsageError if ``what`` cannot be loaded."""
+        """Start it; raises UsageError if ``what`` cannot be loaded in time."""
         self._folder = scratch_folder("worker")
         self._cell = current().cell(Path(self._folder.name))
         words = (sys.executable, "-P", "-c", f"from {__name__} import serve; serve()", module)
@@ -87,6 +88,10 @@ class Worker:
         try:
             with suppress(EnvironmentFailure):  # it ended at once
                 self._order({"options": dict(options), "root": str(root)})
+            with selectors.DefaultSelector() as first:
+                first.register(self._answers, selectors.EVENT_READ)
+                if not first.select(loading_seconds):
+                    raise UsageError(f"{what}: it was not loaded within {loading_seconds:g} s")
             answer = json.loads(self._answers.readline() or "{}")
         finally:
             if "ready" not in answer:
@@ -209,10 +214,6 @@ def _written(folder: int, name: str) -> str:
     return ""
 
 
-class SideError(Exception):
-    """The user's configuration or data is unusable; the message is for people."""
-
-
 class Side(Protocol):
     """The other tool, loaded: its tasks and a way to attempt one."""
 
@@ -250,7 +251,7 @@ def serve() -> None:
 
 def described(error: BaseException) -> str:
     """Describe an error in one line, with its place unless the message is for people."""
-    return str(error) if isinstance(error, SideError) else last_line(error)
+    return str(error) if isinstance(error, UsageError) else last_line(error)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from skillopt_ci.worker import Worker, WorkerGone
 SIDE = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from skillopt_ci.worker import SideError
+from skillopt_ci.errors import UsageError
 
 print("noise on standard output while loading")
 STATE = []
@@ -64,9 +64,11 @@ class Side:
 
 def open_side(options, root):
     if "wrong" in options:
-        raise SideError("say what is wrong")
+        raise UsageError("say what is wrong")
     if "crash" in options:
         raise KeyError("crash")
+    if "stuck" in options:
+        time.sleep(1000)
     if "exit" in options:
         os._exit(3)
     return Side(options, root)
@@ -82,7 +84,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def begin(**options: object) -> Worker:
         environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
-        worker = Worker("little_side", options, tmp_path, environ, "environment little")
+        seconds = 1.0 if "stuck" in options else 600.0
+        worker = Worker("little_side", options, tmp_path, environ, "environment little", seconds)
         workers.append(worker)
         return worker
 
@@ -159,6 +162,7 @@ def test_a_failed_attempt_is_infrastructure_and_harms_no_other(start, do, said):
         ("wrong", "environment little: say what is wrong"),
         ("crash", "environment little: KeyError: 'crash'"),
         ("exit", "environment little: the worker ended at once"),
+        ("stuck", "environment little: it was not loaded within 1 s"),
     ],
 )
 def test_a_side_that_cannot_be_loaded_is_the_users_to_mend(start, option, said):

@@ -23,7 +23,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, chain, generate, solv
 from openai import DefaultAsyncHttpxClient
 from pydantic_core import to_jsonable_python
 
-from skillopt_ci.worker import SideError
+from skillopt_ci.errors import UsageError
 
 _ROLES = {"system", "user", "assistant"}
 #: Inspect's limits by our names; others have no counterpart here.
@@ -38,16 +38,16 @@ _LIMITS = {
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
-    """Load the task that ``options`` name. Raises SideError unless there is exactly one."""
+    """Load the task that ``options`` name. Raises UsageError unless there is exactly one."""
     sys.path.append(str(root))
     name = options["task"]
     try:
         found = load_tasks([name], dict(options.get("args") or {}))
     except (LookupError, FileNotFoundError) as error:
-        raise SideError(f"there is no task {name!r}: {error}") from error
+        raise UsageError(f"there is no task {name!r}: {error}") from error
     if len(found) != 1:
         names = ", ".join(task.name for task in found) or "none"
-        raise SideError(f"{name!r} names {len(found)} tasks ({names}); say which, as file.py@task")
+        raise UsageError(f"{name!r} names {len(found)} tasks ({names}); say which, as file.py@task")
     _rehearse()
     return InspectSide(found[0])
 

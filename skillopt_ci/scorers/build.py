@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,6 @@ from skillopt_ci.scorers.code import (
     call_function,
     check_command,
     check_rubric_task,
-    load_function,
     run_command,
 )
 from skillopt_ci.scorers.text import GRADERS, grade_answer
@@ -62,7 +62,6 @@ def build_scorer(
             case specs.CommandScorer():
                 return FallibleScorer(part, partial(run_command, part, root, environ))
             case specs.PythonScorer():
-                load_function(part.entry, root)  # to report errors at once
                 return FallibleScorer(part, partial(call_function, part, root, functions))
             case specs.RubricScorer():
                 if judge is None:
@@ -114,13 +113,11 @@ def check_scorers(
 
     Raises UsageError, or TaskFileError that names the tasks.
     """
-    if default is not None and (fault := check_spec(default, root, environ)):
-        raise UsageError(f"scorer: {fault}")
 
     def problems() -> Iterator[Problem]:
         for task in (*splits.train, *splits.selection, *splits.test):
             if task.scorer is not None:
-                fault = check_spec(task.scorer, root, environ) or check_task(task.scorer, task)
+                fault = check_spec(task.scorer, root, functions) or check_task(task.scorer, task)
             elif default is not None:
                 fault = check_task(default, task)
             else:
@@ -128,21 +125,22 @@ def check_scorers(
             if fault:
                 yield Problem(task.file, task.line, f"task {task.id!r}: {fault}")
 
-    refuse([*problems()])
+    with closing(Functions(environ)) as functions:
+        if default is not None and (fault := check_spec(default, root, functions)):
+            raise UsageError(f"scorer: {fault}")
+        refuse([*problems()])
 
 
-def check_spec(spec: specs.ScorerSpec, root: Path, environ: Mapping[str, str]) -> str | None:
+def check_spec(spec: specs.ScorerSpec, root: Path, functions: Functions) -> str | None:
+    """The fault of ``spec``, if any. Raises UsageError for a function that cannot be loaded."""
     for part in parts_of(spec):
         match part:
             case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
                 return "every answer contains an empty text"
-            case specs.CommandScorer() if fault := check_command(part, root, environ):
+            case specs.CommandScorer() if fault := check_command(part, root, functions.environ):
                 return fault
             case specs.PythonScorer():
-                try:
-                    load_function(part.entry, root)
-                except UsageError as error:
-                    return error.message
+                functions.worker(part.entry, root)
             case specs.ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
                 return f"the folder {folder!r} of the grader's files is not there"
     return None

@@ -110,7 +110,7 @@ class Functions:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
+        self.environ = environ
         self._starting = threading.Lock()
         self._workers: dict[object, Worker] = {}
 
@@ -124,7 +124,7 @@ class Functions:
         job = {"arguments": list(arguments)}
         try:
             try:
-                shared = await asyncio.to_thread(self._shared, entry, root)
+                shared = await asyncio.to_thread(self.worker, entry, root)
                 result = await asyncio.wait_for(shared.attempt(job), timeout)
             except WorkerGone:  # perhaps killed by another answer: retry in a separate worker
                 with closing(await asyncio.to_thread(self._started, entry, root)) as own:
@@ -139,7 +139,7 @@ class Functions:
             raise GraderBroke(f"{entry} returned {result['odd']}, expected a score from 0 to 1")
         return result.get("returned")
 
-    def _shared(self, entry: str, root: Path) -> Worker:
+    def worker(self, entry: str, root: Path) -> Worker:
         key = (entry, root, current())
         with self._starting:
             if key in self._workers and self._workers[key].gone:
@@ -149,7 +149,7 @@ class Functions:
             return self._workers[key]
 
     def _started(self, entry: str, root: Path) -> Worker:
-        return Worker(__name__, {"entry": entry}, root, without_secrets(self._environ), entry)
+        return Worker(__name__, {"entry": entry}, root, without_secrets(self.environ), entry)
 
     def close(self) -> None:
         with self._starting:

@@ -1,4 +1,5 @@
 import asyncio
+import os
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from skillopt_ci.config import scorers
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.build import check_scorers, check_spec, check_task, combined, grade_parts
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Splits, Task
 
 PATTERN = {"type": "regex", "pattern": "a"}
@@ -25,7 +27,7 @@ EXACT = scorers.ExactScorer(type="exact")
         ("anls", {}, [], "no references"),
         ("number", {}, [], "no references"),
         ("number", {}, ["42", "many"], "'many' is not one number"),
-        ("number", {}, ["1 or 2"], "not one number"),
+        ("number", {}, ["1-2"], "not one number"),
         ("choice", {}, [], "no references"),
         ("choice", {"choices": {"A": "x"}}, ["B"], "none of the choices A"),
         ("json", {}, [], "no references"),
@@ -36,14 +38,14 @@ EXACT = scorers.ExactScorer(type="exact")
         ("rubric", {}, [], "neither the scorer's rubric nor"),
         ("command", {"command": ["no-such-program"]}, [], "not found on the PATH"),
         ("command", {"command": ["./missing.sh"]}, [], "not an executable file"),
-        ("python", {"entry": "nope.py:grade"}, [], "cannot be imported"),
         ("all", {"of": [PATTERN, {"type": "exact"}]}, [], "no references"),
         ("any", {"of": [PATTERN, {"type": "contains", "contains": [""]}]}, ["x"], "empty text"),
     ],
 )
 def test_unusable_scorer_is_found(tmp_path, make_task, make_spec, kind, keys, references, fault):
     spec = make_spec(kind, **keys)
-    found = check_spec(spec, tmp_path, {"PATH": "/bin"}) or check_task(spec, make_task(*references))
+    functions = Functions({"PATH": "/bin"})
+    found = check_spec(spec, tmp_path, functions) or check_task(spec, make_task(*references))
     assert found is not None
     assert fault in found
 
@@ -65,8 +67,17 @@ def test_unusable_scorer_is_found(tmp_path, make_task, make_spec, kind, keys, re
 )
 def test_scorer_that_can_work_passes(tmp_path, make_task, make_spec, kind, keys):
     spec = make_spec(kind, **keys)
-    assert check_spec(spec, tmp_path, {"PATH": "/bin:/usr/bin"}) is None
+    assert check_spec(spec, tmp_path, Functions({"PATH": "/bin:/usr/bin"})) is None
     assert check_task(spec, make_task("42")) is None
+
+
+def test_a_function_is_loaded_in_its_own_process_without_secrets(tmp_path, make_task):
+    code = "import os\nraise ValueError([name in os.environ for name in ('SEEN', 'A_API_KEY')])"
+    (tmp_path / "g.py").write_text(code)
+    spec = scorers.PythonScorer(type="python", entry="g.py:grade")
+    environ = {**os.environ, "SEEN": "yes", "A_API_KEY": "sk-0123456789"}
+    with pytest.raises(UsageError, match=r"g.py:grade: g.py cannot be imported: .*True, False"):
+        check_scorers(Splits((make_task(),), (), ()), spec, root=tmp_path, environ=environ)
 
 
 def test_faulty_scorer_of_the_run_is_reported_once(tmp_path, make_task):

@@ -15,11 +15,11 @@ from skillopt.envs.base import EnvAdapter
 from skillopt.optimizer.skill_aware import configure_skill_aware_reflection
 from skillopt.prompts import load_prompt
 
+from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.skillopt.adapter import files_below, lay_out
 from skillopt_ci.program import scratch_folder
 from skillopt_ci.tasks.records import kind_of
 from skillopt_ci.util import user_module
-from skillopt_ci.worker import SideError
 
 
 def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ _FAILURES = ("error:", "unexpected:", "task-timeout-")
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
-    """Set up the adapter that ``options`` name. Raises SideError."""
+    """Set up the adapter that ``options`` name. Raises UsageError."""
     sys.path.append(str(root))
     _find_prompts(options, root)
     given = options.get("config") or {}
@@ -100,10 +100,10 @@ def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
     accepted = inspect.signature(kind.__init__).parameters
     adapter = kind(**{key: value for key, value in config.items() if key in accepted})
     if adapter.requires_ray():
-        raise SideError(f"{options['adapter']}: adapters that need Ray cannot be bridged")
+        raise UsageError(f"{options['adapter']}: adapters that need Ray cannot be bridged")
     side = SkillOptSide(adapter, config)
     if options.get("reflect") == "adapter" and (lacking := lacking_prompts(adapter)):
-        raise SideError(
+        raise UsageError(
             f"reflect: adapter needs the prompts {' and '.join(lacking)}, which the installed "
             "package skillopt lacks: put them into the folder prompt_files, or leave reflect out"
         )
@@ -122,7 +122,7 @@ class SkillOptSide:
         adapter.setup({**config, "out_root": self._scratch.name})
         loader = adapter.get_dataloader()
         if loader is None or not hasattr(loader, "get_split_items"):
-            raise SideError("the adapter has no data loader that lists its items by split")
+            raise UsageError("the adapter has no data loader that lists its items by split")
         self._loader = loader
         self._items = {ours: list(loader.get_split_items(name)) for ours, name in _SPLITS.items()}
 
@@ -192,7 +192,7 @@ def _find_prompts(options: Mapping[str, Any], root: Path) -> None:
     if not folder:
         bundled = "/" not in options["adapter"] and ":" not in options["adapter"]
         if bundled and not any(installed.glob("*.md")):
-            raise SideError(
+            raise UsageError(
                 "the installed package skillopt lacks its prompt files, without which its own "
                 "adapters cannot work: install it from a checkout (pip install -e), or name a "
                 "folder with them as prompt_files"
@@ -214,7 +214,7 @@ def _adapter(name: str, root: Path) -> type[EnvAdapter]:
     try:
         module = user_module(where, root)
     except ModuleNotFoundError as error:
-        raise SideError(f"there is no adapter at {where}: {error}") from error
+        raise UsageError(f"there is no adapter at {where}: {error}") from error
     here = (
         one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__
     )
@@ -222,7 +222,7 @@ def _adapter(name: str, root: Path) -> type[EnvAdapter]:
     for value in candidates:
         if inspect.isclass(value) and issubclass(value, EnvAdapter):
             return value
-    raise SideError(f"{name!r} is no EnvAdapter of SkillOpt's")
+    raise UsageError(f"{name!r} is no EnvAdapter of SkillOpt's")
 
 
 def _point_at(base_url: str, token: str, optimizer: str) -> None:
