@@ -107,10 +107,6 @@ class CommandResult:
     def stderr(self) -> str:
         return self.err.text()
 
-    @property
-    def truncated(self) -> bool:
-        return self.out.truncated or self.err.truncated
-
 
 async def execute(
     arguments: Sequence[str],

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
 from pydantic import Field, ValidationError
@@ -66,9 +65,7 @@ class Submit(Section):
     """The answer, or one sentence about what was done."""
 
 
-_ARGUMENTS: Mapping[str, type[Section]] = MappingProxyType(
-    {"shell": Shell, "read": Read, "write": Write, SUBMIT: Submit}
-)
+_SHAPES: dict[str, type[Section]] = {"shell": Shell, "read": Read, "write": Write, SUBMIT: Submit}
 Arguments = TypeVar("Arguments", bound=Section)
 
 
@@ -80,7 +77,7 @@ def tools(names: Sequence[str]) -> tuple[Tool, ...]:
     """The definitions, for a model, of the tools in ``names`` and of `submit`."""
     found = []
     for name in (*names, SUBMIT):
-        arguments = _ARGUMENTS[name]
+        arguments = _SHAPES[name]
         schema = arguments.model_json_schema(schema_generator=DescribedSchema)
         properties = {
             key: {fact: value for fact, value in about.items() if fact != "title"}

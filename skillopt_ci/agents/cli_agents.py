@@ -4,7 +4,6 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import ClassVar
 
 from skillopt_ci.agents.skill_files import SkillFolder
@@ -66,77 +65,74 @@ class AgentFacts:
     turns_status: int | None = None
 
 
-AGENTS: Mapping[str, AgentFacts] = MappingProxyType(
-    {
-        "claude-code": AgentFacts(
-            program="claude",
-            arguments=(
-                *("-p", "--output-format", "stream-json", "--verbose"),
-                *("--permission-mode", "bypassPermissions"),
-            ),
-            skills=".claude/skills",
-            instructions="CLAUDE.md",
-            keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-            passed_on=("ANTHROPIC_BASE_URL",),
-            environ=MappingProxyType({"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}),
-            turns_option="--max-turns",
-            cost_option="--max-budget-usd",
+AGENTS: Mapping[str, AgentFacts] = {
+    "claude-code": AgentFacts(
+        program="claude",
+        arguments=(
+            *("-p", "--output-format", "stream-json", "--verbose"),
+            *("--permission-mode", "bypassPermissions"),
         ),
-        "codex": AgentFacts(
-            program="codex",
-            arguments=(
-                *("exec", "--json", "--skip-git-repo-check"),
-                "--dangerously-bypass-approvals-and-sandbox",
-            ),
-            last_argument="-",
-            keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
-            same_key=MappingProxyType({"CODEX_API_KEY": "OPENAI_API_KEY"}),
+        skills=".claude/skills",
+        instructions="CLAUDE.md",
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        passed_on=("ANTHROPIC_BASE_URL",),
+        environ={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+        turns_option="--max-turns",
+        cost_option="--max-budget-usd",
+    ),
+    "codex": AgentFacts(
+        program="codex",
+        arguments=(
+            *("exec", "--json", "--skip-git-repo-check"),
+            "--dangerously-bypass-approvals-and-sandbox",
         ),
-        "copilot": AgentFacts(
-            program="copilot",
-            arguments=("--output-format", "json", "--allow-all-tools", "--no-ask-user"),
-            prompt_option="-p",
-            skills=".github/skills",
-            # GH_TOKEN and GITHUB_TOKEN work too, but grant more than an agent should get by
-            # default. A self-hosted server may need no key, only its URL.
-            keys=(
-                *("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
-                *("COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_PROVIDER_BASE_URL"),
-            ),
-            passed_on=(
-                *("COPILOT_PROVIDER_TYPE", "COPILOT_PROVIDER_WIRE_API"),
-                "COPILOT_PROVIDER_MODEL_ID",
-            ),
-            environ=MappingProxyType({"COPILOT_AUTO_UPDATE": "false"}),
+        last_argument="-",
+        keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
+        same_key={"CODEX_API_KEY": "OPENAI_API_KEY"},
+    ),
+    "copilot": AgentFacts(
+        program="copilot",
+        arguments=("--output-format", "json", "--allow-all-tools", "--no-ask-user"),
+        prompt_option="-p",
+        skills=".github/skills",
+        # GH_TOKEN and GITHUB_TOKEN work too, but grant more than an agent should get by
+        # default. A self-hosted server may need no key, only its URL.
+        keys=(
+            *("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
+            *("COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_PROVIDER_BASE_URL"),
         ),
-        "cursor": AgentFacts(
-            program="cursor-agent",
-            arguments=("-p", "--output-format", "stream-json", "--force", "--trust"),
-            skills=".cursor/skills",
-            keys=("CURSOR_API_KEY",),
+        passed_on=(
+            *("COPILOT_PROVIDER_TYPE", "COPILOT_PROVIDER_WIRE_API"),
+            "COPILOT_PROVIDER_MODEL_ID",
         ),
-        "gemini": AgentFacts(
-            program="gemini",
-            arguments=("--output-format", "stream-json", "--approval-mode=yolo"),
-            skills=".gemini/skills",
-            instructions="GEMINI.md",
-            # On Vertex AI, the machine's own account may suffice.
-            keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
-            passed_on=(
-                *("GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
-            ),
-            turns_status=53,
-            # Otherwise Gemini disables skills and tools in a folder that is not trusted.
-            environ=MappingProxyType({"GEMINI_CLI_TRUST_WORKSPACE": "true"}),
-        ),
-        # Any other program.
-        "command": AgentFacts(model_option=""),
-    }
-)
+        environ={"COPILOT_AUTO_UPDATE": "false"},
+    ),
+    "cursor": AgentFacts(
+        program="cursor-agent",
+        arguments=("-p", "--output-format", "stream-json", "--force", "--trust"),
+        skills=".cursor/skills",
+        keys=("CURSOR_API_KEY",),
+    ),
+    "gemini": AgentFacts(
+        program="gemini",
+        arguments=("--output-format", "stream-json", "--approval-mode=yolo"),
+        skills=".gemini/skills",
+        instructions="GEMINI.md",
+        # On Vertex AI, the machine's own account may suffice.
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
+        passed_on=(*("GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),),
+        turns_status=53,
+        # Otherwise Gemini disables skills and tools in a folder that is not trusted.
+        environ={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+    ),
+    # Any other program.
+    "command": AgentFacts(model_option=""),
+}
 
 _CANNOT_RUN = (126, 127)
 _SHOWN = 500
 _BROKEN_STREAM = re.compile(r"stream disconnected", re.IGNORECASE)
+#: What the agent says on standard error about retrying its server.
 _WAITING = re.compile(r"Attempt \d+ failed(?: with status \d+)?\.[^\n]*")
 
 
@@ -253,11 +249,6 @@ def agent_failure(
     return AgentError(f"{ended}: {said}")
 
 
-def waiting_for_server(stderr: str) -> str:
-    """The agent's last message on standard error about retrying its server."""
-    return next(reversed(_WAITING.findall(stderr)), "")
-
-
 @dataclass(frozen=True, slots=True)
 class ExternalSolver:
     settings: ExternalConfig
@@ -361,7 +352,7 @@ class ExternalSolver:
         silent = self._format != "text" and not transcript.turns
         error, trouble = transcript.error, transcript.trouble
         if result.timed_out:
-            told = trouble or waiting_for_server(result.stderr)
+            told = trouble or next(reversed(_WAITING.findall(result.stderr)), "")
             if not told and not silent:
                 return None
             told = told or "its time was over"

@@ -3,10 +3,9 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 
 from skillopt_ci.computer.archive import Member
 from skillopt_ci.computer.computer import Computer
@@ -19,9 +18,7 @@ MOST_BYTES = 20_000_000
 
 _ABOUT = "What has been learned about the tasks in this workspace. Read it before any of them."
 _NAME = re.compile(r"^name:[ \t]*[\"']?([^\"'\n#]+)", re.MULTILINE)
-_INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
-    {"agents": "AGENTS.md", "claude": "CLAUDE.md", "gemini": "GEMINI.md"}
-)
+_INSTRUCTIONS = {"agents": "AGENTS.md", "claude": "CLAUDE.md", "gemini": "GEMINI.md"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import JsonObject, Usage, as_text, total
@@ -318,13 +317,11 @@ def _read_text(output: str) -> AgentTranscript:
 
 
 #: Functions that parse a program's standard output; they never fail.
-READERS: Mapping[str, Callable[[str], AgentTranscript]] = MappingProxyType(
-    {
-        "claude-code": partial(_read, _claude_code),
-        "codex": partial(_read, _codex),
-        "copilot": partial(_read, _copilot),
-        "cursor": partial(_read, _cursor),
-        "gemini": partial(_read, _gemini),
-        "text": _read_text,
-    }
-)
+READERS: Mapping[str, Callable[[str], AgentTranscript]] = {
+    "claude-code": partial(_read, _claude_code),
+    "codex": partial(_read, _codex),
+    "copilot": partial(_read, _copilot),
+    "cursor": partial(_read, _cursor),
+    "gemini": partial(_read, _gemini),
+    "text": _read_text,
+}

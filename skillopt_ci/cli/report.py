@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
 from threading import Lock, Thread
-from types import MappingProxyType
 
 import click
 
@@ -35,7 +34,7 @@ from skillopt_ci.text import plural, score
 from skillopt_ci.util import write_atomically
 
 #: Writers of other programs' run folders, imported only by the export.
-_EXPORTS = MappingProxyType({"skillopt": "skillopt_ci.integrations.skillopt.export:skillopt_files"})
+_EXPORTS = {"skillopt": "skillopt_ci.integrations.skillopt.export:skillopt_files"}
 #: Only this machine may ask: the page shows tasks and models' words.
 _HOST = "127.0.0.1"
 #: Characters of one text, and of all texts of one attempt.

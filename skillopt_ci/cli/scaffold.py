@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path, PurePosixPath
 from string import Template
-from types import MappingProxyType
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -180,21 +179,19 @@ def _quoted(value: object) -> str:
 
 
 #: The files of each kind: where they go, and the template that they are made of.
-ENVIRONMENTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "class": {
-            "environment.py": "class/environment.py.template",
-            "tasks.jsonl": "class/tasks.jsonl",
-            "skillopt.yaml": "class/skillopt.yaml",
-            "test_{module}.py": "class/test_environment.py.template",
-        },
-        "yaml": {
-            **{f"tasks/{split}.yaml": f"yaml/{split}.yaml" for split in _SPLITS},
-            "skillopt.yaml": "yaml/skillopt.yaml",
-            "test_{module}.py": "yaml/test_environment.py.template",
-        },
-    }
-)
+ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    "class": {
+        "environment.py": "class/environment.py.template",
+        "tasks.jsonl": "class/tasks.jsonl",
+        "skillopt.yaml": "class/skillopt.yaml",
+        "test_{module}.py": "class/test_environment.py.template",
+    },
+    "yaml": {
+        **{f"tasks/{split}.yaml": f"yaml/{split}.yaml" for split in _SPLITS},
+        "skillopt.yaml": "yaml/skillopt.yaml",
+        "test_{module}.py": "yaml/test_environment.py.template",
+    },
+}
 
 
 def scaffold_environment(name: str, kind: str, folder: Path) -> dict[str, str]:

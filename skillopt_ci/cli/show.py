@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -43,11 +42,9 @@ from skillopt_ci.util import pick, write_atomically
 
 #: What the log goes without on a narrow terminal, the least missed first.
 _DISPENSABLE = ("words", "edits", "epoch")
-_COLOURS = MappingProxyType(
-    {"+": "green", "-": "red", "@": "cyan", "added": "green", "removed": "red"}
-)
+_COLOURS = {"+": "green", "-": "red", "@": "cyan", "added": "green", "removed": "red"}
 #: What git puts around changed words.
-_BRACKETS = MappingProxyType({"removed": ("[-", "-]"), "added": ("{+", "+}")})
+_BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
 _MOST_DIGITS = 6
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import click
 
@@ -41,14 +40,12 @@ from skillopt_ci.training.state import Candidate, find_checkout, take_back
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
 
-_PURPOSES = MappingProxyType(
-    {
-        "measure": "to measure the current skill before step {0.step}",
-        "rollout": "to roll out the batch of step {0.step}",
-        "evaluation": "to measure the candidate of step {0.step}",
-        "comparison": "to compare skills at the end of the epoch that step {0.step} ended",
-    }
-)
+_PURPOSES = {
+    "measure": "to measure the current skill before step {0.step}",
+    "rollout": "to roll out the batch of step {0.step}",
+    "evaluation": "to measure the candidate of step {0.step}",
+    "comparison": "to compare skills at the end of the epoch that step {0.step} ended",
+}
 _notes_option = click.option(
     "--notes", type=FILE, metavar="FILE", help="Review comments, as JSON; each goes to one step."
 )

@@ -134,12 +134,9 @@ class Engine:
             )
         return str(facts.get("ServerVersion", "of some version"))
 
-    async def has(self, image: str) -> bool:
-        done = await self.run("image", "inspect", "--format", "{{.Id}}", "--", image)
-        return done.exit_code == 0
-
     async def provide(self, image: str) -> None:
-        if await self.has(image):
+        known = await self.run("image", "inspect", "--format", "{{.Id}}", "--", image)
+        if known.exit_code == 0:
             return
         try:
             await self.call("pull", "--quiet", "--", image, timeout=_PULL_PATIENCE)

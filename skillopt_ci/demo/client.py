@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.demo.optimizer import propose
@@ -14,16 +13,14 @@ from skillopt_ci.skill.regions import REGIONS, region_text
 from skillopt_ci.util import nearest
 
 #: Probabilities, unless said otherwise.
-RATES = MappingProxyType(
-    {
-        "slip": 0.02,  # of breaking a convention that the skill states
-        "bloat_from": 5_000,  # characters of system prompt beyond which it loses track
-        "bloat_slip": 0.01,  # added to "slip" for each further 1,000 characters
-        "contradiction_slip": 0.02,  # added to "slip" for each contradiction in the skill
-        "torn": 0.6,  # of breaking a convention that the skill both states and contradicts
-        "heedless": 0.2,  # of a slip also where guidance or a note reminds it
-    }
-)
+RATES = {
+    "slip": 0.02,  # of breaking a convention that the skill states
+    "bloat_from": 5_000,  # characters of system prompt beyond which it loses track
+    "bloat_slip": 0.01,  # added to "slip" for each further 1,000 characters
+    "contradiction_slip": 0.02,  # added to "slip" for each contradiction in the skill
+    "torn": 0.6,  # of breaking a convention that the skill both states and contradicts
+    "heedless": 0.2,  # of a slip also where guidance or a note reminds it
+}
 _OPENINGS = ("Here is the ledger line.", "The line for this note:", "This is how I would book it.")
 
 
@@ -56,9 +53,7 @@ def _followed(note: Note, messages: Sequence[Message], dice: Dice) -> frozenset[
 
 Model = Callable[[Sequence[Message], Dice], str]
 
-MODELS: Mapping[str, Model] = MappingProxyType(
-    {"simulated-target": answer, "simulated-optimizer": propose}
-)
+MODELS: Mapping[str, Model] = {"simulated-target": answer, "simulated-optimizer": propose}
 
 
 def find_model(name: str, where: str = "model") -> Model:

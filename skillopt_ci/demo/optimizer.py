@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from skillopt_ci.demo.prompt_reader import (
@@ -34,20 +33,18 @@ from skillopt_ci.demo.world import (
 from skillopt_ci.messages import Message
 
 #: Probabilities, per occasion.
-RATES = MappingProxyType(
-    {
-        "insight": 0.2,  # an analyst sees, from one trajectory, the convention behind its failure
-        "vigilance": 0.8,  # it sees that a line of the skill is behind a kind of failure
-        "harmful": 0.25,  # it proposes something that contradicts the conventions
-        "platitude": 0.25,  # … something that helps nobody
-        "duplicate": 0.3,  # … a rule that the skill has already
-        "missing_target": 0.1,  # … to change a text that is not there
-        "leak": 0.05,  # … a reference answer
-        "link": 0.05,  # … a web page
-        "malformed": 0.06,  # the reply is not what was asked for
-        "gullible": 0.6,  # a merge keeps an edit that a single patch proposes without any evidence
-    }
-)
+RATES = {
+    "insight": 0.2,  # an analyst sees, from one trajectory, the convention behind its failure
+    "vigilance": 0.8,  # it sees that a line of the skill is behind a kind of failure
+    "harmful": 0.25,  # it proposes something that contradicts the conventions
+    "platitude": 0.25,  # … something that helps nobody
+    "duplicate": 0.3,  # … a rule that the skill has already
+    "missing_target": 0.1,  # … to change a text that is not there
+    "leak": 0.05,  # … a reference answer
+    "link": 0.05,  # … a web page
+    "malformed": 0.06,  # the reply is not what was asked for
+    "gullible": 0.6,  # a merge keeps an edit that a single patch proposes without any evidence
+}
 #: Analysts' mistakes, in the order in which they are tried.
 MISHAPS = ("harmful", "platitude", "duplicate", "missing_target", "leak", "link")
 PLATITUDES = (

@@ -8,7 +8,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib import resources
 from itertools import combinations
-from types import MappingProxyType
 from typing import Literal, TypeVar
 
 import yaml
@@ -66,12 +65,10 @@ class Convention:
 
 
 _FILE = resources.files(__package__).joinpath("conventions.yaml")
-CONVENTIONS: Mapping[str, Convention] = MappingProxyType(
-    {
-        name: Convention(name, one["failure"], tuple(one["rules"]), one["harmful"])
-        for name, one in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()
-    }
-)
+CONVENTIONS: Mapping[str, Convention] = {
+    name: Convention(name, one["failure"], tuple(one["rules"]), one["harmful"])
+    for name, one in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()
+}
 
 
 def stances(text: str) -> dict[str, frozenset[Stance]]:

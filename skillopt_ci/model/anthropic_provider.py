@@ -3,18 +3,16 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from types import MappingProxyType
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model import providers
-from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema
 
 #: The API requires a token limit; this is used if neither the role nor the stage sets one.
 _DEFAULT_LIMIT = 16_384
-_CACHED: Mapping[str, object] = MappingProxyType({"cache_control": {"type": "ephemeral"}})
-_EFFORTS = MappingProxyType({"minimal": "low"})
+_CACHED: Mapping[str, object] = {"cache_control": {"type": "ephemeral"}}
+_EFFORTS = {"minimal": "low"}
 
 Block = dict[str, object]
 
@@ -86,23 +84,23 @@ def _text(text: str) -> Block:
 
 
 #: Anthropic's stop reasons, in the terms we use for every protocol.
-_FINISHED: Mapping[str, str] = MappingProxyType(
-    {
-        "end_turn": "stop",
-        "stop_sequence": "stop",
-        "max_tokens": "length",
-        "model_context_window_exceeded": "length",
-        "tool_use": "tool_calls",
-    }
-)
+_FINISHED: Mapping[str, str] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+}
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 
-def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply:
+def read_message(
+    body: bytes, request: ChatRequest, config: ModelRole
+) -> ChatReply | providers.ServerError:
     """Raises :class:`ModelRefusal` if a safety classifier stopped the answer."""
     message = providers.parsed(body)
     if not isinstance(message.get("content"), list):
-        raise TransientFailure("the response holds no content")
+        return providers.told_error(message, "content")
     blocks = message.each("content")
     text = "".join(block.text("text") for block in blocks if block.get("type") == "text")
     usage = providers.usage_of(message.at("usage"), request, text)

@@ -66,7 +66,11 @@ def call_key(config: ModelRole, request: ChatRequest) -> str:
         content["tools"] = [[one.name, one.description, one.parameters] for one in request.tools]
     if (schema := reply_schema(config, request)) is not None:
         content["reply_schema"] = schema.schema
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    return sha256_of(content)
+
+
+def sha256_of(facts: Mapping[str, object]) -> str:
+    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 

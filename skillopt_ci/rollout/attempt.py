@@ -11,6 +11,7 @@ from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
 from skillopt_ci.errors import ComputerFailure, EnvironmentFailure, FileRefused, UsageError
 from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.cache import sha256_of
 from skillopt_ci.model.retry import backoff
 from skillopt_ci.model.types import (
     Account,
@@ -25,7 +26,7 @@ from skillopt_ci.rollout import events
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
 from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
-from skillopt_ci.rollout.store import AttemptCache, sha256_of
+from skillopt_ci.rollout.store import AttemptCache
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, Rollout, Status, in_attempt
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.build import NEEDS_COMPUTER

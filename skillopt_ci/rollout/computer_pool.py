@@ -116,6 +116,6 @@ def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers
 
 
 def spec(settings: ComputerConfig) -> ComputerSpec:
-    one = settings
-    limits = (one.memory_mb, one.cpus, one.processes, one.disk_mb)
-    return ComputerSpec(Network(one.network), one.image, *limits, dict(one.environ), one.readable)
+    limits = (settings.memory_mb, settings.cpus, settings.processes, settings.disk_mb)
+    network, environ = Network(settings.network), dict(settings.environ)
+    return ComputerSpec(network, settings.image, *limits, environ, settings.readable)

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.cache import CacheFile
+from skillopt_ci.model.cache import CacheFile, sha256_of
 from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.rollout.types import Attempt, AttemptRequest
 from skillopt_ci.scorers.base import Score
@@ -207,8 +206,3 @@ class AttemptCache:
         self.store.put(key, attempt, content, usage=usage, paid_by=self.scope)
         self.accounted.add(key)
         self.used(key)
-
-
-def sha256_of(facts: Mapping[str, object]) -> str:
-    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(canonical.encode("ascii")).hexdigest()

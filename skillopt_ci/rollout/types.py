@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -198,7 +197,7 @@ async def run_locally(request: AttemptRequest, here: MakeAttempt) -> Rollout:
 
 
 #: The context of work outside any attempt; ``retry`` counts earlier tries.
-_OUTSIDE = MappingProxyType({"stage": "", "task": "", "attempt": 0, "retry": 0})
+_OUTSIDE = {"stage": "", "task": "", "attempt": 0, "retry": 0}
 _CONTEXT: ContextVar[Mapping[str, object]] = ContextVar("attempt_context", default=_OUTSIDE)
 
 #: Returns the context of the current work.

@@ -60,13 +60,7 @@ def refuse(problems: Sequence[Problem]) -> None:
     raise TaskFileError("\n".join(lines), file=first.file, line=first.line, hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    file: Path
-    text: str
-
-
-def read_source(file: Path) -> SourceText:
+def read_source(file: Path) -> str:
     try:
         data = read_file(file).removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
@@ -80,7 +74,7 @@ def read_source(file: Path) -> SourceText:
         ) from error
     if is_lfs_pointer(text):
         raise TaskFileError("is a pointer of Git LFS", file=file, hint="Run `git lfs pull`.")
-    return SourceText(file, text)
+    return text
 
 
 def read_records(file: Path) -> Iterator[Record | Problem]:
@@ -91,9 +85,9 @@ def read_records(file: Path) -> Iterator[Record | Problem]:
     reader = READERS.get(file.suffix.lower())
     if reader is None:
         raise TaskFileError(f"expected a file ending in {', '.join(READERS)}", file=file)
-    source = read_source(file)
+    text = read_source(file)
     try:
-        for found in reader(source):
+        for found in reader(text, file):
             if isinstance(found, Record) and not isinstance(found.value, dict):
                 yield Problem(file, found.line, "expected a mapping for each task")
             else:
@@ -102,8 +96,8 @@ def read_records(file: Path) -> Iterator[Record | Problem]:
         yield Problem(file, error.line, error.message, is_last=True)
 
 
-def _json_records(source: SourceText) -> Iterator[Record]:
-    text, document = source.text, _decoded(source.text)
+def _json_records(text: str, file: Path) -> Iterator[Record]:
+    document = _decoded(text)
     start = _skip(text, 0)
     items: list[tuple[str | None, object, int]] = []
     if isinstance(document, dict):
@@ -121,22 +115,22 @@ def _json_records(source: SourceText) -> Iterator[Record]:
         items = [(None, value, at) for value, at in zip(document, places, strict=True)]
     line_feeds = [match.start() for match in re.finditer("\n", text)]
     for name, value, place in items:
-        yield Record(value, source.file, bisect_left(line_feeds, place) + 1, name)
+        yield Record(value, file, bisect_left(line_feeds, place) + 1, name)
 
 
-def _jsonl_records(source: SourceText) -> Iterator[Record | Problem]:
+def _jsonl_records(text: str, file: Path) -> Iterator[Record | Problem]:
     # Split at line feeds only: JSON strings may contain other Unicode line separators.
-    for number, line in enumerate(source.text.split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                yield Record(_decoded(line.strip("\r")), source.file, number)
+                yield Record(_decoded(line.strip("\r")), file, number)
             except TaskFileError as error:
-                yield Problem(source.file, number, error.message)
+                yield Problem(file, number, error.message)
 
 
-def _csv_records(source: SourceText) -> Iterator[Record | Problem]:
-    csv.field_size_limit(len(source.text))  # no cell is too long
-    rows = csv.reader(io.StringIO(source.text, newline=""), strict=True)
+def _csv_records(text: str, file: Path) -> Iterator[Record | Problem]:
+    csv.field_size_limit(len(text))  # no cell is too long
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
         header = next(rows, [])
@@ -148,10 +142,10 @@ def _csv_records(source: SourceText) -> Iterator[Record | Problem]:
             if (row := next(rows, None)) is None:
                 return
             if len(row) > len(header):
-                yield Problem(source.file, line, "more cells than the header has")
+                yield Problem(file, line, "more cells than the header has")
             elif any(row):
                 cells = zip(header, row, strict=False)
-                yield Record({key: cell for key, cell in cells if cell}, source.file, line)
+                yield Record({key: cell for key, cell in cells if cell}, file, line)
     except csv.Error as error:
         raise TaskFileError(f"invalid CSV: {error}", line=line) from error
 
@@ -220,20 +214,20 @@ _Loader = loader_of(
 )
 
 
-def _yaml_records(source: SourceText) -> Iterator[Record]:
+def _yaml_records(text: str, file: Path) -> Iterator[Record]:
     try:
-        root = parse_yaml(source.text, Mark(source.file, 1), _Loader)
+        root = parse_yaml(text, Mark(file, 1), _Loader)
     except InvalidConfigError as error:
         (problem,) = error.problems
         raise TaskFileError(problem.text, line=problem.mark.line) from error
     if root.value and not isinstance(root.value, tuple):
         raise TaskFileError("expected a list of tasks", line=root.mark.line)
     for node in root.value if isinstance(root.value, tuple) else ():
-        yield Record(plain(node), source.file, node.mark.line or 1)
+        yield Record(plain(node), file, node.mark.line or 1)
 
 
 #: The readers of task files, by suffix.
-READERS: Mapping[str, Callable[[SourceText], Iterator[Record | Problem]]] = {
+READERS: Mapping[str, Callable[[str, Path], Iterator[Record | Problem]]] = {
     ".csv": _csv_records,
     ".jsonl": _jsonl_records,
     ".ndjson": _jsonl_records,

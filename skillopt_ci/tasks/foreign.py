@@ -45,7 +45,7 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
     suffix, found = file.suffix.lower(), Foreign()
     read: Callable[[str], Any] = json.loads if suffix == ".json" else load_yaml
     try:
-        whole = read(read_source(file).text) if suffix in (".json", ".yaml", ".yml") else None
+        whole = read(read_source(file)) if suffix in (".json", ".yaml", ".yml") else None
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise TaskFileError(f"cannot be read: {error}", file=file) from error
     cases = whole.get("evals") if isinstance(whole, dict) else whole

@@ -105,7 +105,7 @@ def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[
     if isinstance(files, Mapping):
         texts = list(files.values())
     else:
-        texts = [read_source(_inside(name, folder)).text for name in names]
+        texts = [read_source(_inside(name, folder)) for name in names]
     return tuple(TaskFile(name, text) for name, text in zip(names, texts, strict=True))
 
 

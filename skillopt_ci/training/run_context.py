@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from skillopt_ci.agents.build import build_solver
@@ -221,7 +220,7 @@ class EnvironmentGrading:
 
 
 #: Executors that make attempts outside this process, imported only by runs that use them.
-_EXECUTORS = MappingProxyType({"ray": "skillopt_ci.integrations.ray_executor:ray_executor"})
+_EXECUTORS = {"ray": "skillopt_ci.integrations.ray_executor:ray_executor"}
 
 
 def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Recorder:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 def test_outputs_exit_codes_and_signals_are_told_as_by_a_shell(any_desk):
     done = any_desk.sh("echo out; echo err >&2; exit 3")
     assert (done.exit_code, done.stdout, done.stderr) == (3, "out\n", "err\n")
-    assert (done.timed_out, done.truncated, done.limit) == (False, False, "")
+    assert (done.timed_out, done.out.truncated, done.limit) == (False, False, "")
     assert done.seconds > 0
     assert any_desk.python("import os; os.kill(os.getpid(), 15)").exit_code == 128 + 15
     assert any_desk.python("import os; os.kill(os.getpid(), 9)").exit_code == 128 + 9
@@ -58,13 +58,13 @@ def test_unread_input_holds_nothing_up_and_text_that_is_not_utf8_is_replaced(any
 def test_beginning_and_end_of_a_long_output_are_kept(any_desk):
     code = "import sys; sys.stdout.write('begin' + 'x' * 5_000_000 + 'end')"
     done = any_desk.run("python3", "-c", code, output_bytes=1000)
-    assert done.truncated
+    assert done.out.truncated
     assert done.stdout.startswith("begin")
     assert done.stdout.endswith("end")
     assert f"{5_000_008 - 1000} bytes left out" in done.stdout
     assert len(done.stdout) < 1100
     done = any_desk.run("printf", "%s", "x" * 999, output_bytes=999)
-    assert (done.stdout, done.truncated) == ("x" * 999, False)
+    assert (done.stdout, done.out.truncated) == ("x" * 999, False)
 
 
 def test_folders_and_variables(any_desk):

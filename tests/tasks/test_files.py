@@ -27,7 +27,7 @@ def records(file: Path) -> list[Record]:
 
 def test_read_source_drops_the_byte_order_mark(tmp_path):
     (tmp_path / "t").write_bytes(b"\xef\xbb\xbf{}")
-    assert read_source(tmp_path / "t").text == "{}"
+    assert read_source(tmp_path / "t") == "{}"
     (tmp_path / "t").write_bytes("ä\nb\n".encode() + b"c\xff")
     with pytest.raises(TaskFileError, match=r"t:3: byte 0xff is not UTF-8"):
         read_source(tmp_path / "t")
