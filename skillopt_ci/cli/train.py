@@ -31,12 +31,13 @@ from skillopt_ci.report.words import arrow, boundary_verdict, event_name, quoted
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training import trainer
+from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
-from skillopt_ci.training.state import Candidate, find_checkout, take_back
+from skillopt_ci.training.state import Candidate, candidate_at, find_checkout, take_back
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
 
@@ -78,7 +79,7 @@ def step_command(
     with opened(settings, notes=notes, locked=True) as run:
         if rollouts:
             take_over(run, [settings.cwd / file for file in rollouts])
-        tell, before = _teller(outcomes, settings), newest(run.ledger)
+        tell, before = partial(_tell, outcomes, settings), newest(run.ledger)
         found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
     if isinstance(found, Candidate):
         step, cost = found.record.step, found.record.usage.cost_usd
@@ -130,7 +131,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
         before = newest(run.ledger)
-        finished = asyncio.run(train_to_end(run, _teller(outcomes, settings)))
+        finished = asyncio.run(train_to_end(run, partial(_tell, outcomes, settings)))
     if finished is not None:
         print_finish(finished, settings)
     elif not outcomes and not _recorded(run, before, settings):
@@ -270,12 +271,9 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
     return named[0]
 
 
-def _teller(outcomes: list[Outcome], settings: Globals) -> Callable[[Outcome], None]:
-    def tell(outcome: Outcome) -> None:
-        outcomes.append(outcome)
-        print_outcome(outcome, settings)
-
-    return tell
+def _tell(outcomes: list[Outcome], settings: Globals, outcome: Outcome) -> None:
+    outcomes.append(outcome)
+    print_outcome(outcome, settings)
 
 
 def print_outcome(outcome: Outcome, settings: Globals) -> None:
@@ -416,9 +414,13 @@ def estimate_command(settings: Globals) -> None:
     warning if the estimate exceeds your `budget`.
     """
     with opened(settings) as run:
-        checkout = find_checkout(run, run.ledger.sync(), publish=False)
-        found = estimate(run, checkout)
-    warnings = [*over_budget(run.config.budget, found, checkout.spent)]
+        position = run.ledger.sync()
+        checkout, there = find_checkout(run, position, publish=False), None
+        if checkout.state is not None:
+            there = candidate_at(run, as_scored(checkout, checkout.state), position.candidate)
+        found = estimate(run, checkout, there)
+        spent = checkout.spent if there is None else checkout.spent + there.record.usage
+    warnings = [*over_budget(run.config.budget, found, spent)]
     if settings.json:
         print_json({**terminal.estimate_json(found), "warnings": warnings})
         return

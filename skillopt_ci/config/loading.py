@@ -114,8 +114,7 @@ def choose_run(tree: Node, name: str | None) -> Node:
         return runs[name]
     mark, names = lookup(tree, [RUNS if RUNS in tree.entries else "run"]).mark, ", ".join(runs)
     if name is None:
-        text = f"which run? Name one with --run: {names}"
-        raise InvalidConfigError([Problem(mark, RUNS, text)])
+        raise InvalidConfigError([Problem(mark, RUNS, f"which run? Name one with --run: {names}")])
     hint = nearest(name, list(runs)) or f"; its runs are {names}"
     raise InvalidConfigError([Problem(mark, "", f"there is no run {name!r} in this file{hint}")])
 
@@ -136,8 +135,7 @@ def parse_override(text: str) -> Node:
             hint="for example -o train.num_epochs=2",
         )
     mark = Mark(override=".".join(path))
-    leaf = parse_yaml(value, mark) if value.strip() else Node(None, mark)
-    return nested(path, leaf)
+    return nested(path, parse_yaml(value, mark) if value.strip() else Node(None, mark))
 
 
 def with_skill_file(config: Config, file: Path, root: Path) -> Config:

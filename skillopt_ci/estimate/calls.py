@@ -229,8 +229,8 @@ class Forecast:
         self._fresh += changed * (1 - self._fresh)
         self._same *= 1 - changed
         # An accepted candidate is measured on all tasks.
-        attempts = share * planned + (1 - share) * rejected
-        return proposed * attempts * self.config.rollout.attempts
+        attempts = proposed * (share * planned + (1 - share) * rejected)
+        return attempts * self.config.rollout.attempts
 
     def _selection(self, attempts: float) -> Range:
         most = self.situation.selection * (1 + bool(notes_from(self.config.optimizer)))

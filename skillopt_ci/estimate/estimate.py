@@ -24,7 +24,7 @@ from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import completed_epoch, last_step, plan_step, sizes_of, total_steps
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Checkout, finished
+from skillopt_ci.training.state import Candidate, Checkout, finished
 from skillopt_ci.training.update import update_mode
 
 #: For English text; code and other languages have fewer characters per token.
@@ -90,7 +90,8 @@ class Estimate:
     assumptions: tuple[str, ...]
 
 
-def estimate(run: Run, checkout: Checkout) -> Estimate:
+def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -> Estimate:
+    """Estimate what is left to do; of a ``candidate`` in flight, only its evaluation."""
     config, state, train = run.config, checkout.state, run.splits.train
     sizes = _sizes(run, checkout)
     if state is None:
@@ -123,6 +124,11 @@ def estimate(run: Run, checkout: Checkout) -> Estimate:
             own.append(forecast.epoch_end(plan.epoch))
         works += own
         of_epoch += own if plan.epoch == epoch else []
+    if candidate is not None and works:
+        whole, left = works[0], {counts.SELECTION: works[0].get(counts.SELECTION, Range())}
+        steps, of_epoch, works = (
+            [left if one is whole else one for one in each] for each in (steps, of_epoch, works)
+        )
     prices = tariffs(config.model)
     if works or not finished(checkout.history):
         works += [_confirmation(run, state, works), forecast.finish()]

@@ -204,8 +204,7 @@ class Ledger:
         if self.is_ancestor(here, there):
             return there
         if self.is_ancestor(there, here):
-            rewound = seen.known is not None and self.is_ancestor(here, seen.known)
-            return there if rewound else here
+            return there if seen.known is not None and self.is_ancestor(here, seen.known) else here
         raise RepositoryError(
             f"{name} has diverged from {remote_name}: {here[:12]} here, {there[:12]} there",
             hint=f"Keep one. To follow {remote_name}: git branch -m {name} {name}-mine\n"

@@ -144,7 +144,8 @@ class Meter:
     """Counts the calls of one step and stops it before a call that would exceed a budget.
 
     ``spent`` is the run's usage before this step. The run's minutes start at ``command_started``
-    (seconds on ``clock``). ``told`` is called with the usage of every paid call.
+    (seconds on ``clock``). ``told`` is called with the usage of every paid call. ``paid_before`` is
+    what stopped commands paid for this work: it counts before it is booked.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class Meter:
         clock: Callable[[], float] = time.monotonic,
         command_started: float | None = None,
         told: Callable[[Usage], object] = lambda _: None,
+        paid_before: Usage | None = None,
     ) -> None:
         self._limits = {"step": step or Limits(), "run": run or Limits()}
         self._limited = any(limits != Limits() for limits in self._limits.values())
@@ -165,6 +167,7 @@ class Meter:
         self._started = {"step": now, "run": now if command_started is None else command_started}
         self._accounts: dict[Account, Usage] = {}
         self._dollars = 0.0
+        self.unbooked = paid_before or Usage()
         self._in_flight: list[Usage] = []
         self._lent: list[Usage] = []
         self._changed = asyncio.Event()
@@ -199,6 +202,11 @@ class Meter:
         if (share := _SHARE.get()) is not None:
             share.charged += usage
             share.target |= account.role == Role.TARGET
+
+    def book(self, account: Account, usage: Usage) -> None:
+        """Charge what a stopped command paid for."""
+        self.charge(account, usage)
+        self.unbooked = self.unbooked.beyond(usage)
 
     def reuse(self, role: str = "") -> None:
         self.reused_calls += 1
@@ -290,7 +298,7 @@ class Meter:
     def _readings(self) -> Iterator[tuple[str, str, float, float, float]]:
         lent, under_way = sum(self._lent, Usage()), _amounts(total(self._in_flight))
         for scope, limits in self._limits.items():
-            before = Usage() if scope == "step" else self._spent
+            before = (Usage() if scope == "step" else self._spent) + self.unbooked
             used = _amounts(before + self.total() + lent)
             # what has no known cost must not hide what the rest cost
             used["cost_usd"] = sum(one.cost_usd or 0.0 for one in (before, lent)) + self._dollars

@@ -214,6 +214,11 @@ class CacheFile:
         rows = self._execute(query, scope).fetchall()
         return sum((Usage(**json.loads(usage)) for (usage,) in rows), Usage())
 
+    def scopes(self, run: str) -> set[str]:
+        """The scopes of ``run`` that paid for something."""
+        query = f"SELECT DISTINCT paid_by FROM {self._paid}"  # noqa: S608
+        return {name for (name,) in self._execute(query).fetchall() if name.startswith(f"{run}/")}
+
     def close(self) -> None:
         self._connection.close()
 
@@ -350,7 +355,7 @@ class CachedClient:
             self._accounted.add(key)
         elif key not in self._accounted and self.cache.is_paid_by(self.scope, key, known.paid_by):
             self._accounted.add(key)
-            self.meter.charge(Account(request.role, request.stage), outcome.usage)
+            self.meter.book(Account(request.role, request.stage), outcome.usage)
         else:
             self.meter.reuse(request.role)
         if isinstance(outcome, ModelRefusal):

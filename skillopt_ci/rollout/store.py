@@ -195,7 +195,7 @@ class AttemptCache:
         if known.usage != Usage():
             if mine and key not in self.accounted:
                 self.accounted.add(key)
-                self.meter.charge(Account(Role.TARGET, stage), known.usage)
+                self.meter.book(Account(Role.TARGET, stage), known.usage)
             else:
                 self.meter.reuse()
         return known.attempt

@@ -168,8 +168,7 @@ async def select(
     if budget is not None and len(patch.edits) > budget:
         selected = await _ranked(skill, patch, budget, mode=mode, chat=chat)
     most = "without limit" if budget is None else f"of at most {budget}"
-    count = plural(len(selected.patch.edits), mode.noun)
-    chat.observer(StageFinished("select", f"{count} {most}"))
+    chat.observer(StageFinished("select", f"{plural(len(selected.patch.edits), mode.noun)} {most}"))
     return selected
 
 

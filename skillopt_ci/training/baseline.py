@@ -27,6 +27,7 @@ from skillopt_ci.training.state import (
     changes_since,
     charged,
     history_entry,
+    open_models,
     record_events,
     taken_back,
 )
@@ -86,8 +87,11 @@ def first_impression(current: Measurement) -> Note | None:
     return None
 
 
-async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
-    """Measure and record the current skill if it has no valid score; otherwise do nothing."""
+async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False) -> ScoredCheckout:
+    """Measure and record the current skill if it has no valid score; otherwise do nothing.
+
+    A ``candidate`` in flight is charged when it is decided or set aside.
+    """
     why, before, taken = unscored(run, checkout), checkout.state, taken_back(checkout.history)
     if not why and before is not None:
         return as_scored(checkout, before)
@@ -95,8 +99,7 @@ async def ensure_scored(run: Run, checkout: Checkout) -> ScoredCheckout:
         # the skill can be trained, but agents would not load it
         run.observer(Note(reason, level="warning"))
     run.observer(Note(f"Measuring the current skill: {why}."))
-    scope = run.scope("measure", checkout.commit)
-    async with run.models(scope, checkout.spent) as models:
+    async with open_models(run, checkout, "measure", alone=candidate) as models:
         known = None
         if taken and before is not None:  # a revert may have restored an earlier, measured text
             known = measured_before(run, as_scored(checkout, before), checkout.skill)

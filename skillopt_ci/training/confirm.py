@@ -30,7 +30,14 @@ from skillopt_ci.text import plural, score, signed
 from skillopt_ci.training.measure import MEASURED_ANEW, Scores, worth_in
 from skillopt_ci.training.plan import boundary_due, calls_left, sizes_of, steps_per_epoch
 from skillopt_ci.training.run_context import OpenModels, Run
-from skillopt_ci.training.state import Event, ScoredCheckout, charged, history_entry, record_events
+from skillopt_ci.training.state import (
+    Event,
+    ScoredCheckout,
+    charged,
+    history_entry,
+    open_models,
+    record_events,
+)
 
 STAGE = "confirmation"
 #: Upper bound on the probability that a run ever confirms a skill that is no better.
@@ -138,8 +145,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     """
     if (due := _due(run, checkout, over=over)) is None:
         return checkout
-    scope = run.scope("confirm", checkout.commit)
-    async with run.models(scope, checkout.spent) as models:
+    async with open_models(run, checkout, "confirm") as models:
         record = await _tested(run, checkout, due, models)
     usage, accounts = models.meter.total(), models.meter.accounts()
     made = record.draws - due.record.draws

@@ -184,8 +184,8 @@ def first_attempts(
 
 def _requests(run: Run, skill: str, ask: Ask) -> tuple[AttemptRequest, ...]:
     tasks = {task.id: task for task in run.selection}
-    first = ((tasks[name], 0) for name in ask.tasks)
-    return rounds(first, skill, STAGE, run.config.rollout.attempts)
+    each = run.config.rollout.attempts
+    return rounds(((tasks[name], 0) for name in ask.tasks), skill, STAGE, each)
 
 
 async def _roll_out(

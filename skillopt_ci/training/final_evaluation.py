@@ -31,6 +31,7 @@ from skillopt_ci.training.state import (
     charged,
     finished,
     history_entry,
+    open_models,
     record_events,
 )
 from skillopt_ci.training.trainer import prepare
@@ -149,8 +150,7 @@ async def finish(run: Run) -> FinishOutcome | None:
                 f"{seen} of {plural(len(run.test), 'test task')} were trained on: the split changed"
             )
             run.observer(Note(f"{told}, so the test scores may be too high.", "warning"))
-        scope = run.scope("finish", checkout.commit)
-        async with run.models(scope, checkout.spent) as models:
+        async with open_models(run, checkout, "finish") as models:
             known = {}
             if tested and earlier is not None:
                 known = {one.sha256: one.test for one in earlier.tested if one.test is not None}
@@ -205,7 +205,9 @@ def _summary(
     totals: dict[str, Usage] = {}
     for one in history:
         record = None if one.kind == "notes" else record_of(run, checkout, one)
-        alone = {"finish": "test", "confirm": "confirmation"}.get(one.kind, "selection")
+        alone = {"finish": "test", "confirm": "confirmation", "set_aside": "set aside"}.get(
+            one.kind, "selection"
+        )
         stages = {alone: one.usage} if record is None else by_stage(record.accounts)
         for stage, used in stages.items():
             if used.calls:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 
 from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord, TaskOutcome
@@ -108,15 +109,24 @@ _REMEMBERED_STEPS = 60
 
 
 def step_records(
-    run: Run, checkout: Checkout, *, epoch: int | None = None
+    run: Run, checkout: Checkout, *, epoch: int | None = None, under: str | None = None
 ) -> tuple[StepRecord, ...]:
-    """The records of the latest steps, or of all in ``epoch``, read from the ledger's tree."""
+    """The records of the latest steps, or of all in ``epoch``, read from the ledger's tree.
+
+    With ``under``, also those of all earlier steps that began with the skill of this SHA-256.
+    """
     steps = [
-        one.step for one in checkout.history if one.kind == "step" and epoch in (None, one.epoch)
+        (one.step, before.skill_sha256)
+        for before, one in pairwise(checkout.history)
+        if one.kind == "step" and epoch in (None, one.epoch)
     ]
     read = partial(run.ledger.read, checkout.commit)
-    latest = steps if epoch is not None else steps[-_REMEMBERED_STEPS:]
-    records = (run.folder.read_step(read, step) for step in latest)
+    old = 0 if epoch is not None else max(0, len(steps) - _REMEMBERED_STEPS)
+    records = (
+        run.folder.read_step(read, step)
+        for place, (step, began) in enumerate(steps)
+        if place >= old or began == under
+    )
     return tuple(record for record in records if record is not None)
 
 

@@ -161,8 +161,7 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
 
     def batch(k: int) -> Batch:
         own = seed + k + 1
-        drawn = order[k * size : (k + 1) * size] or shuffled(order, own)[:size]
-        return Batch(own, tuple(drawn))
+        return Batch(own, tuple(order[k * size : (k + 1) * size] or shuffled(order, own)[:size]))
 
     first = position * train.accumulation
     return StepPlan(
@@ -250,8 +249,7 @@ def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
 
 
 def last_step_of(run: Run, checkout: Checkout) -> int:
-    sizes = sizes_of(run.config, run.splits)
-    return last_step(run.config, sizes, checkout.state, checkout.history)
+    return last_step(run.config, sizes_of(run.config, run.splits), checkout.state, checkout.history)
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:

@@ -21,7 +21,6 @@ from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import AttemptRequest
-from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.baseline import as_scored, best_text, learns_nothing, unscored
@@ -98,8 +97,8 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
         case Decided(checkout, after, record):
             # this step is not committed yet
             latest = (record,) if isinstance(record, StepRecord) else ()
-            made = made_under(sha256(after.skill), None, (*step_records(run, checkout), *latest))
-            outlook = look_beyond(run, after, made)
+            known = step_records(run, checkout, under=after.sha256)
+            outlook = look_beyond(run, after, made_under(after.sha256, None, (*known, *latest)))
             prefetcher.expect(() if outlook is None else outlook.attempts)
 
 
@@ -187,8 +186,7 @@ def look_ahead(run: Run) -> Outlook | None:
             attempts += _attempts(run, run.selection, best, "selection")
         return Outlook("measure", step, attempts, checkout.spent)
     scored = as_scored(checkout, checkout.state)
-    there = position.candidate
-    if there is not None and (candidate := candidate_at(run, scored, there)) is not None:
+    if (candidate := candidate_at(run, scored, position.candidate)) is not None:
         return _evaluation(run, scored, candidate)
     return look_beyond(run, scored, attempts_so_far(run, scored))
 

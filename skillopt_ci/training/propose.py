@@ -20,7 +20,6 @@ from skillopt_ci.redaction import redacted_values
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.aggregate import Selected, merge, select
 from skillopt_ci.training.ask import Lost, OptimizerChat
@@ -149,7 +148,19 @@ def _evidence(
         "screened": tuple(reason for one in reflections for reason in one.refused),
         "selection": selected.how,
         "reasoning": "\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
-        "edits": tuple(_edit_record(one, [note.id for note in read]) for one in updated.reports),
+        "edits": tuple(
+            EditRecord(
+                op=one.edit.op,
+                target=one.edit.target,
+                content=one.edit.content,
+                source_type=one.edit.source_type,
+                support_count=one.edit.support_count,
+                status=one.status.value,
+                reason=one.reason,
+                note_ids=tuple(note.id for note in read if note.id in one.edit.note_ids),
+            )
+            for one in updated.reports
+        ),
         "suggestions": tuple(
             SuggestionRecord.model_validate(edit, from_attributes=True)
             for edit in patch.edits
@@ -170,17 +181,3 @@ def _unusable(worked: Sequence[WorkedBatch], *later: Lost | None) -> UnusableRep
     )
     usable = sum(len(one.reflections) for one in worked)
     return UnusableReplies(asked=len(replies) + usable, replies=replies) if replies else None
-
-
-def _edit_record(report: EditReport, heard: Sequence[str]) -> EditRecord:
-    edit = report.edit
-    return EditRecord(
-        op=edit.op,
-        target=edit.target,
-        content=edit.content,
-        source_type=edit.source_type,
-        support_count=edit.support_count,
-        status=report.status.value,
-        reason=report.reason,
-        note_ids=tuple(note for note in heard if note in edit.note_ids),
-    )

@@ -20,7 +20,6 @@ from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
-from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import screened
@@ -39,7 +38,8 @@ Made = Sequence[tuple[str, int]]
 
 def attempts_so_far(run: Run, checkout: Checkout, *, comparable: bool = False) -> Made:
     basis = basis_sha256(basis_of(run)) if comparable else None
-    return made_under(sha256(checkout.skill), basis, step_records(run, checkout))
+    name = checkout.sha256
+    return made_under(name, basis, step_records(run, checkout, under=name))
 
 
 async def in_order(

@@ -1,7 +1,7 @@
 """Everything that training a run needs, assembled once and passed to every stage."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from skillopt_ci.agents.build import build_solver
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.rollout import LocalExecutor
+from skillopt_ci.config.rollout import ExternalConfig, LocalExecutor
 from skillopt_ci.environments.api import grade
 from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import RunFolder
@@ -21,7 +21,7 @@ from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import ModelRouter, judge_with, open_router
-from skillopt_ci.model.types import ChatClient, Usage
+from skillopt_ci.model.types import Account, ChatClient, Role, Usage, total
 from skillopt_ci.progress import CallPaid, Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
@@ -70,6 +70,10 @@ class RunnerParts:
         return None if cache is None else cache.with_name(f"{cache.stem}-attempts.sqlite")
 
 
+#: What was paid for in vain, by whichever role.
+_ABANDONED = Account(Role.TARGET, "abandoned")
+
+
 class Equipment:
     """Resources shared by all work of a run, opened on first use, closed with ``resources``."""
 
@@ -105,6 +109,23 @@ class Equipment:
     @cached_property
     def functions(self) -> Functions:
         return self._resources.enter_context(closing(Functions(self._parts.environ)))
+
+    async def paid(
+        self, scope: str, commits: Callable[[], Collection[str]]
+    ) -> tuple[Usage, dict[str, Usage]]:
+        """What ``scope`` paid for, and each other scope of its run on one of ``commits``."""
+        run, external = self._parts.config.run, self._parts.config.rollout.solver
+        # external programs' calls do not go through ours
+        store = await self._open_store() if isinstance(external, ExternalConfig) else None
+        opened = [one for one in ((await self.router()).cache, store) if one is not None]
+        found = {name for one in opened for name in one.scopes(run)}
+        below = commits() if found - {scope} else ()
+        each = {
+            name: total(one.paid(name) for one in opened)
+            for name in found
+            if name == scope or name.rpartition("@")[2] in below
+        }
+        return each.pop(scope, Usage()), each
 
     async def _open_store(self) -> AttemptStore | None:
         path = self._parts.attempts_path
@@ -310,6 +331,7 @@ class Run(RunnerParts):
         scope: str,
         spent: Usage | None = None,
         *,
+        commits: Callable[[], Collection[str]] = tuple,
         meter: Meter | None = None,
         used: Callable[[str], object] = lambda _: None,
     ) -> AsyncIterator["OpenModels"]:
@@ -317,26 +339,31 @@ class Run(RunnerParts):
 
         When the work is resumed, answers stored under ``scope`` count as its own. ``used`` receives
         the keys of answers and stored attempts. Without a ``meter``, the run's budgets apply, less
-        ``spent``, and what earlier work cost that lost a race is charged to this one.
+        ``spent``, and work on ``commits`` that was stopped or lost a race is charged to this one.
         """
         async with equipped(self) as run:
             assert run.equipment is not None  # noqa: S101 - ensured by `equipped`
+            others = dict[str, Usage]()
             if meter is None:
+                own, others = await run.equipment.paid(scope, commits)
+                before = run.equipment.unrecorded
+                if before is not None and before[0] != scope:  # the cache may know it, too
+                    others.setdefault(before[0], before[1].total())
                 meter = Meter(
                     step=self.config.budget.step,
                     run=self.config.budget.run,
-                    spent=spent,
+                    spent=total([spent or Usage(), *others.values()]),
                     clock=self.clock,
                     command_started=self.command_started,
                     told=self.tell_paid,
+                    paid_before=own,
                 )
-                before, run.equipment.unrecorded = run.equipment.unrecorded, (scope, meter)
-                # for the same scope, the cache charges it again
-                if before is not None and before[0] != scope:
-                    for account, usage in before[1].accounts().items():
-                        meter.charge(account, usage)
+                run.equipment.unrecorded = (scope, meter)
             async with run.equipment.models(self, scope, meter, used, self.begun) as models:
                 yield models
+            # at the end, so that no candidate's record holds what its resumption charges again
+            if (lost := total(others.values()) + meter.unbooked).calls:
+                meter.charge(_ABANDONED, lost)
 
 
 @asynccontextmanager

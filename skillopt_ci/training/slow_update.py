@@ -290,17 +290,6 @@ def _refused(what: str, before: str, after: str, guard: GuardContext, observer: 
     return reason or ""
 
 
-def pair_records(pairs: Sequence[Pair]) -> tuple[PairRecord, ...]:
-    """Record outcomes only, without the texts of tasks or answers."""
-    return tuple(PairRecord.model_validate(pair, from_attributes=True) for pair in pairs)
-
-
-def means(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
-    if not pairs:
-        return None, None
-    return fmean(pair.previous.hard for pair in pairs), fmean(pair.current.hard for pair in pairs)
-
-
 def earlier_skill(run: Run, checkout: ScoredCheckout, epoch: int) -> str:
     """The skill after the last epoch's end that was carried out, or else the initial skill."""
     paths = [run.folder.epoch_skill(number) for number in range(epoch - 1, 0, -1)]
@@ -397,15 +386,15 @@ def _record(
     meta: MetaSkillRecord | None,
     pairs: Sequence[Pair],
 ) -> BoundaryRecord:
-    previous, current = means(pairs)
     return BoundaryRecord(
         epoch=epoch,
         step=checkout.state.step,
         simulated=run.simulated,
         policy=run.config.optimizer.longitudinal_pair_policy,
-        pairs=pair_records(pairs),
-        previous_hard=previous,
-        current_hard=current,
+        # outcomes only, without the texts of tasks or answers
+        pairs=tuple(PairRecord.model_validate(pair, from_attributes=True) for pair in pairs),
+        previous_hard=fmean(pair.previous.hard for pair in pairs) if pairs else None,
+        current_hard=fmean(pair.current.hard for pair in pairs) if pairs else None,
         slow_update=slow,
         meta_skill=meta,
         skill_before=checkout.sha256,

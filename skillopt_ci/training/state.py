@@ -7,14 +7,13 @@ candidate is pushed before it is evaluated and resumed after a kill.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from typing import Literal
 
 from skillopt_ci.config.reference import changed_keys, recordable
-from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
 from skillopt_ci.ledger.evidence import EditRecord, booked, rounded
@@ -32,19 +31,17 @@ from skillopt_ci.ledger.records import (
     Summary,
 )
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.cache import CallCache
 from skillopt_ci.model.types import Account, Accounts, Role, Usage, role_of
 from skillopt_ci.progress import Note
-from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.skill.diff import undone
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
-from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.util import is_lfs_pointer
 
-#: Commits of people on top of ours that are looked through for a `git revert`.
+#: How many commits of people on top of ours are looked through.
 _PEOPLES_COMMITS = 50
 
 
@@ -212,6 +209,30 @@ def changes_since(before: Basis | None, now: Basis) -> tuple[str, ...]:
     return (*keys, "the training tasks" if same else f"the training tasks ({sizes})")
 
 
+def open_models(
+    run: Run, checkout: Checkout, work: str, *, alone: bool = False
+) -> AbstractAsyncContextManager[OpenModels]:
+    """Open models for ``work`` on ``checkout``.
+
+    Unless ``alone``, it is charged for other work that was stopped there, or before people moved
+    the branch.
+    """
+    commits = tuple if alone else partial(_with_the_same_events, run, checkout)
+    return run.models(run.scope(work, checkout.commit), checkout.spent, commits=commits)
+
+
+def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
+    """The latest commits of the branch up to the last event: work on these is in no record."""
+
+    def events(commit: str) -> int:
+        history = run.folder.read_history(partial(run.ledger.read, commit))
+        return sum(one.kind != "revert" for one in history)  # which costs nothing
+
+    log = run.ledger.log(checkout.commit, first_parent=True, limit=_PEOPLES_COMMITS)
+    now = events(checkout.commit)
+    return tuple(takewhile(lambda commit: events(commit) == now, (one.sha for one in log)))
+
+
 def charged(checkout: Checkout, usage: Usage, accounts: Accounts) -> dict[str, object]:
     before: Accounts = {} if checkout.state is None else checkout.state.accounts
     return {"usage": rounded(checkout.spent + usage), "accounts": booked(before, accounts)}
@@ -326,8 +347,7 @@ def record_events(
             summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
             model = run.config.model.target.model
             files |= standing_files(folder, event.state, summary, model, when)
-        words = message(*run.render.event(event, decided))
-        tip = tree = ledger.commit(parents, tree, files, words)
+        tip = tree = ledger.commit(parents, tree, files, message(*run.render.event(event, decided)))
         parents = (tip,)
     ledger.advance(checkout.branch, tip, drop_candidate=candidate)
     run.recorded()
@@ -367,7 +387,7 @@ def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> 
     return replace(candidate, commit=commit)
 
 
-def find_candidate(
+async def find_candidate(
     run: Run, checkout: ScoredCheckout, commit: str | None
 ) -> tuple[ScoredCheckout, Candidate | None]:
     """The candidate left at ``commit``; set it aside if it is for another skill or history."""
@@ -379,12 +399,12 @@ def find_candidate(
     if (found := candidate_at(run, checkout, commit)) is not None:
         run.observer(Note(f"Going on with the candidate in flight ({commit[:10]})."))
         return checkout, found
-    return _set_aside(run, checkout, commit), None
+    return await _set_aside(run, checkout, commit), None
 
 
-def candidate_at(run: Run, checkout: ScoredCheckout, commit: str) -> Candidate | None:
+def candidate_at(run: Run, checkout: ScoredCheckout, commit: str | None) -> Candidate | None:
     """The candidate at ``commit``; None if it does not belong to the next piece of work."""
-    if parents(run.ledger.git, commit) != (checkout.commit,):
+    if commit is None or parents(run.ledger.git, commit) != (checkout.commit,):
         return None
     found, state = _read(run, commit), checkout.state
     if found is None or found.record.decision is not None:
@@ -421,19 +441,24 @@ def recharge(meter: Meter, candidate: Candidate) -> None:
         Account(role_of(stage), stage): used for stage, used in stages.items()
     }
     for account, usage in known.items():
-        meter.charge(account, usage)
+        meter.book(account, usage)
 
 
-def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckout:
+async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckout:
     """Record that a candidate is abandoned; its cost still counts for the run."""
     found, state = _read(run, commit), checkout.state
     reason = "the branch changed under it"
     run.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
     usage, work = Usage(), f"step {state.step + 1}"
     if found is not None:
-        evaluation = _paid_for_evaluation(run, found.record, parents(run.ledger.git, commit)[0])
-        usage, work = rounded(found.record.usage + evaluation), found.work
-        accounts = found.record.accounts
+        record, parent = found.record, parents(run.ledger.git, commit)[0]
+        name = str(record.step) if isinstance(record, StepRecord) else f"epoch-{record.epoch}"
+        async with equipped(run) as ready:
+            assert ready.equipment is not None  # noqa: S101 - ensured by `equipped`
+            paid, _ = await ready.equipment.paid(run.scope(name, parent), tuple)
+        evaluation = paid.beyond(record.usage)  # as far as the caches here know
+        usage, work = rounded(record.usage + evaluation), found.work
+        accounts = record.accounts
         if evaluation.calls:
             accounts = booked(accounts, {Account(Role.TARGET, "selection"): evaluation})
         state = state.model_copy(update=charged(checkout, usage, accounts))
@@ -449,20 +474,6 @@ def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckou
     )
     event = Event(entry, state, checkout.skill, work=work)
     return record_events(run, checkout, event, candidate=commit, end="set_aside")
-
-
-def _paid_for_evaluation(run: Run, record: StepRecord | BoundaryRecord, parent: str) -> Usage:
-    """What an abandoned candidate cost since it was proposed, as far as the caches here know."""
-    if run.cache_path is None or run.attempts_path is None:
-        return Usage()
-    name = str(record.step) if isinstance(record, StepRecord) else f"epoch-{record.epoch}"
-    scope = run.scope(name, parent)
-    with closing(CallCache(run.cache_path, run.observer)) as calls:
-        paid = calls.paid(scope)
-    if isinstance(run.config.rollout.solver, ExternalConfig):  # its calls do not go through ours
-        with closing(AttemptStore(run.attempts_path, run.observer)) as attempts:
-            paid += attempts.paid(scope)
-    return paid.beyond(record.usage)
 
 
 def take_back(

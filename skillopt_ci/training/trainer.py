@@ -52,6 +52,7 @@ from skillopt_ci.training.state import (
     find_checkout,
     finished,
     history_entry,
+    open_models,
     push_candidate,
     read_checkout,
     recharge,
@@ -159,7 +160,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     checkout, candidate = await prepare(run)
     if (work := next_work(run, checkout, candidate, only_epoch_end=only_epoch_end)) is None:
         return None
-    async with run.models(_scope(run, checkout, work), checkout.spent) as models:
+    async with open_models(run, checkout, _name(work)) as models:
         candidate = await _candidate(run, checkout, work, candidate, models)
         decision = await evaluate(run, checkout, candidate, models)
     done = {"boundary": work}
@@ -192,7 +193,7 @@ async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
     checkout, candidate = await prepare(run)
     work = next_work(run, checkout, candidate)
     if candidate is None and isinstance(work, StepPlan):
-        async with run.models(_scope(run, checkout, work), checkout.spent) as models:
+        async with open_models(run, checkout, _name(work)) as models:
             candidate = await _candidate(run, checkout, work, None, models)
     if candidate is not None and candidate.commit is not None:
         return candidate
@@ -211,11 +212,11 @@ async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Ca
         return position, find_checkout(run, position)
 
     position, checkout = await asyncio.to_thread(found)
-    scored = await ensure_scored(run, checkout)
+    scored = await ensure_scored(run, checkout, candidate=position.candidate is not None)
     if position.candidate is None:
         over = ending or scored.state.step >= last_step_of(run, scored)
         scored = await ensure_confirmed(run, scored, over=over)
-    return find_candidate(run, scored, position.candidate)
+    return await find_candidate(run, scored, position.candidate)
 
 
 def next_work(
@@ -299,9 +300,8 @@ async def _proposed(
     return Candidate(record, skill)
 
 
-def _scope(run: Run, checkout: ScoredCheckout, work: StepPlan | int) -> str:
-    name = str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
-    return run.scope(name, checkout.commit)
+def _name(work: StepPlan | int) -> str:
+    return str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
 
 
 def _skill_after(checkout: ScoredCheckout, candidate: Candidate, decision: Decision | None) -> str:

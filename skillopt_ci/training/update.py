@@ -219,5 +219,4 @@ async def _condensed(body: str, appendix: Sequence[str], chat: OptimizerChat) ->
     shorter = () if isinstance(reply, Lost) else merge_notes(reply.appendix_notes)
     if not shorter or len(shorter) >= len(appendix):
         return ()
-    refused = chat.refuse(with_notes(body, appendix), with_notes(body, shorter))
-    return () if refused else shorter
+    return () if chat.refuse(with_notes(body, appendix), with_notes(body, shorter)) else shorter

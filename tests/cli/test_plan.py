@@ -99,6 +99,10 @@ def test_a_run_makes_the_calls_that_were_foreseen_whenever_one_asks(cli, fresh):
     first = calls(status["accounts"])
     require_within(before["step"], first)
     between = cli(fresh, "estimate", "--json", *EVERYTHING).json
+    # of a candidate in flight, only the evaluation is left
+    assert cli(fresh, "step", "-q", "--until-candidate", *EVERYTHING).code == 0
+    left = cli(fresh, "estimate", "--json", *EVERYTHING).json["step"]["stages"]
+    assert left == [one for one in between["step"]["stages"] if one["stage"] == "selection"]
     assert cli(fresh, "run", "-q", *EVERYTHING).code == 0
     made = calls(cli(fresh, "status", "--json").json["accounts"])
     require_within(before["rest"], made)

@@ -132,7 +132,8 @@ def test_a_candidate_set_aside_after_the_end_does_not_end_the_run_again(checkout
     checkout.stop(*PLAIN)
     left = checkout.ref("skillopt-candidate/demo")
     # the same, as another machine proposed it
-    other = checkout.git("commit-tree", f"{left}^{{tree}}", "-p", f"{left}^", "-m", "Another")
+    words = checkout.git("log", "-1", "--format=%B", left)
+    other = checkout.git("commit-tree", f"{left}^{{tree}}", "-p", f"{left}^", "-m", f"{words}\n")
     checkout.run(*PLAIN)
     ended(checkout)
     checkout.git("update-ref", "refs/heads/skillopt-candidate/demo", other)
@@ -140,6 +141,8 @@ def test_a_candidate_set_aside_after_the_end_does_not_end_the_run_again(checkout
     assert checkout.step(*PLAIN) is None
     assert end(checkout) is None
     assert (checkout.kinds()[-2:], model_server.prompts) == (["finish", "set_aside"], [])
+    again = ended(checkout, "evaluation.test_env_num=4")
+    assert again.summary.stages["set aside"] == checkout.history()[-2].usage
 
 
 def test_a_test_that_failed_is_taken_up_again(workshop):

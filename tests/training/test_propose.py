@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
-from skillopt_ci.model.types import ModelUnavailable
+from skillopt_ci.model.types import ModelUnavailable, total
 from skillopt_ci.training.guard import guard_context
 from skillopt_ci.training.trainer import StepOutcome, prepare
 from tests.conftest import Checkout, ModelServer
@@ -31,26 +31,26 @@ def test_raised_budget_goes_on_without_paying_again(checkout, model_server, call
     assert checkout.state().usage.calls == model_server.answered.total() == 23
 
 
-def test_used_up_budget_stays_used_up(checkout, model_server):
-    for _ in range(2):
-        with pytest.raises(BudgetExhausted, match=r"budget\.step\.calls"):
-            checkout.step("budget.step.calls=10")
-    assert model_server.answered.total() == 8 + 10
+@pytest.mark.parametrize(
+    "change", ["model.optimizer.temperature=1", "model.target.max_output_tokens=9"]
+)
+def test_a_used_up_budget_stays_used_up_and_is_counted_whatever_people_change(
+    checkout, model_server, change
+):
+    for overrides in ((), (), (change,)):
+        with pytest.raises(BudgetExhausted, match=r"budget\.run\.calls"):
+            checkout.step(f"budget.run.calls={IN_ROLLOUT}", *overrides)
+        assert model_server.answered.total() == IN_ROLLOUT
+        checkout.commit("notes.md", f"{overrides}\n{checkout.ref(BRANCH)}\n", branch=BRANCH)
+    checkout.done(change)
+    assert checkout.state().usage.calls == model_server.answered.total()
+    assert checkout.state().usage == total(checkout.state().accounts.values())
 
 
 def test_budget_of_tokens_ends_a_step(checkout):
     with pytest.raises(BudgetExhausted, match=r"budget\.step\.tokens"):
         checkout.step("budget.step.tokens=160")
     assert checkout.kinds() == ["start"]
-
-
-def test_candidate_is_kept_when_the_budget_ends_its_measurement(checkout):
-    with pytest.raises(BudgetExhausted):
-        checkout.step("budget.run.calls=20")
-    candidate = checkout.ref(CANDIDATE)
-    assert candidate
-    checkout.step()
-    assert checkout.git("rev-parse", f"{BRANCH}^2") == candidate
 
 
 def test_too_many_failing_rollouts_stop_the_step(checkout, model_server):

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,8 @@ from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.plan import Batch, plan_step, shuffled
 from skillopt_ci.training.replies import Patch, Reflection
-from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, work_on
+from skillopt_ci.training.rollout_stage import WorkedBatch, attempts_so_far, batch_record, work_on
+from skillopt_ci.training.state import find_checkout
 from tests.conftest import Checkout
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
@@ -76,6 +78,17 @@ def test_a_step_joins_its_batches(checkout):
     assert [batch.n for batch in proposal.batches] == [2, 2]
     assert [batch.seed for batch in proposal.batches] == [1043, 1044]
     assert proposal.rollout.n == 4
+
+
+def test_attempts_are_known_however_many_steps_ago_they_were_made(checkout, model_server):
+    model_server.plan = ()
+    checkout.step(*PLAIN)
+    session = checkout.session(*PLAIN)
+    found = find_checkout(session, session.ledger.sync())
+    made = attempts_so_far(session, found)
+    other = found.history[-1].model_copy(update={"step": 99, "skill_sha256": "another"})
+    assert len(made) == 4
+    assert attempts_so_far(session, replace(found, history=(*found.history, *[other] * 60))) == made
 
 
 def test_concurrency_changes_nothing(workshop):
