@@ -142,3 +142,9 @@ def test_a_cut_text_is_within_the_limit_in_bytes(text, limit):
 
 def test_a_text_that_fits_is_not_touched():
     assert cut("é" * 100, 200) == "é" * 100
+
+
+def test_a_cut_table_says_how_many_rows_are_left_out():
+    whole = markdown.cut_table(("a",), [("1",), ("2",)], "l", 2)
+    assert whole == markdown.table(("a",), [("1",), ("2",)])
+    assert markdown.cut_table(("a",), [("1",), ("2",)], "l", 1).endswith("<sub>and 1 more</sub>")

@@ -8,7 +8,7 @@ from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.comment import lessons
-from tests.conftest import RULES, Checkout, ModelServer
+from tests.conftest import HARMFUL, RULES, Checkout, ModelServer
 
 BRANCH, SKILL = "skillopt/demo", "skills/SKILL.md"
 A, B, C = (RULES[kind] for kind in "abc")
@@ -85,11 +85,14 @@ def test_a_text_that_was_measured_before_is_not_measured_again(two_rules, model_
     assert not model_server.answered
 
 
-def test_twice_is_once_and_what_cannot_be_done_moves_nothing(two_rules, revert):
+def test_twice_is_once_and_what_cannot_be_done_moves_nothing(two_rules, model_server, revert):
+    model_server.plan = (HARMFUL,)
+    assert not two_rules.done().decision.stays
     revert(two_rules, "1")
     tip = two_rules.ref(BRANCH)
     assert revert(two_rules, "1") == (3, "Nothing to do: nothing of step 1 is left in the skill.\n")
-    for what, why in (("3", "no merged step"), ("number begins", "several"), ("", "no merged")):
+    none = "no merged step or rule is that"
+    for what, why in (("3", none), (HARMFUL, none), ("number begins", "several"), ("", none)):
         code, said = revert(two_rules, what)
         assert (code, why in said) == (2, True)
     assert two_rules.ref(BRANCH) == tip
