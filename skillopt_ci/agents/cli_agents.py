@@ -120,7 +120,7 @@ AGENTS: Mapping[str, AgentFacts] = {
         instructions="GEMINI.md",
         # On Vertex AI, the machine's own account may suffice.
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
-        passed_on=(*("GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),),
+        passed_on=("GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
         turns_status=53,
         # Otherwise Gemini disables skills and tools in a folder that is not trusted.
         environ={"GEMINI_CLI_TRUST_WORKSPACE": "true"},

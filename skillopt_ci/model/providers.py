@@ -304,10 +304,7 @@ _STATUS_OF_TYPE = {
 
 
 def told_error(document: JsonObject, missing: str) -> ServerError:
-    """The error in a response of status 200 whose answer is ``missing``.
-
-    Raises :class:`TransientFailure` if it is not an object.
-    """
+    """The error in a response that lacks the ``missing``; raises TransientFailure for a text."""
     if not (error := document.at("error")):
         said = document.text("error")[:LONGEST_MESSAGE]
         raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))

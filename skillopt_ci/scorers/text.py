@@ -242,7 +242,7 @@ _NUMBER = re.compile(
     r"""
     (?<![\w.])                                    # not inside a word or another number
     (?P<sign>[-+−–]?)
-    (?P<currency>(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
+    (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
     (?P<inner_sign>[-+−–]?)
     (?:(?P<whole>\d+)\s(?=\d{1,2}/\d{1,2}\b))?    # 1 3/4
     (?P<digits>
@@ -255,10 +255,10 @@ _NUMBER = re.compile(
         | (?P<raised>(?:\s?\^|\*\*)\{?[-+−–]?\d+)
     )?
     (?:/(?P<denominator>\d+)(?![\d/]|\.\d))?
-    (?P<scale>(?:[ -]?(?i:hundred|thousand|million|billion|trillion|bn)s?\b)+
+    (?P<scale>(?:[ ~-]*(?i:hundred|thousand|million|billion|trillion|bn)s?\b)+
         | (?(currency)\s?[kKMBT]|k)\b
     )?
-    (?P<percent>\s?(?:[%％]|per\s?cent\b))?
+    (?P<percent>\s?(?:\\?[%％]|per\s?cent\b))?
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -275,6 +275,8 @@ _SCALES = {
     **dict.fromkeys(("t", "trillion"), 1e12),
 }
 _MINUS = re.compile("[−–]")
+#: Between groups of three digits: 1{,}234 and 1,\!234 and 1\,234.
+_LATEX_GROUPS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!])(?=\d{3})")
 _SUPERSCRIPT = re.compile("⁻?[⁰¹²³⁴-⁹]+")
 _LATEX_FRACTION = re.compile(r"(?:(\d)\s?)?\\[dt]?frac\s?\{\s?(\d+)\s?\}\s?\{\s?(\d+)\s?\}")
 #: The exponent of a unit or a variable, which is no number of its own: 5 m^2.
@@ -291,10 +293,10 @@ class Number(NamedTuple):
 def find_numbers(text: str) -> list[Number]:
     """All finite numbers in ``text``; reads thousands, currencies, exponents, fractions, millions.
 
-    A comma before three digits groups thousands, any other single comma is a decimal one. Dates,
-    ranges, powers and what else could be taken for another number are unclear.
+    A comma that does not group three digits is a decimal one. Dates, ranges, 2^10 are unclear.
     """
     numbers = []
+    text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", text))
     text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
     text = _LATEX_FRACTION.sub(lambda one: f"{one[1] or ''} {one[2]}/{one[3]}".strip(), text)
     for match in _NUMBER.finditer(_EXPONENT.sub("", text)):
