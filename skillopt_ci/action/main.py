@@ -12,7 +12,7 @@ from skillopt_ci.action import git_access
 from skillopt_ci.action.event import Event, Facts, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
 from skillopt_ci.action.job import Job, Outcome, Runner, announce
-from skillopt_ci.action.outputs import JobLog, Outputs, append_outputs, append_summary
+from skillopt_ci.action.outputs import JobLog, append_outputs, append_summary
 from skillopt_ci.action.perform import perform
 from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
@@ -52,6 +52,8 @@ def main() -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - outermost layer
         failure = describe(error, ["action"], redact)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
+        if output := environ.get("GITHUB_OUTPUT"):
+            append_outputs(Path(output), {"result": "failed"}, _new_token)
         return failure.exit_code
 
 
@@ -61,12 +63,8 @@ def run(job: Job) -> int:
         for name in required_variables(job.configured.config.model):
             job.log.mask(job.environ.get(name, ""))
         learn_secrets(job.redact, job.configured, job.environ)
-    try:
-        event = read_event(job.runner.event_name, job.runner.event_path)
-        outcome = perform(job, decide(event, job.inputs, gather(job, event)))
-    except BaseException:
-        _hand_over(job, Outcome(Outputs(result="failed")))
-        raise
+    event = read_event(job.runner.event_name, job.runner.event_path)
+    outcome = perform(job, decide(event, job.inputs, gather(job, event)))
     _hand_over(job, outcome)
     return outcome.exit_code
 
@@ -121,9 +119,7 @@ def gather(job: Job, event: Event) -> Facts:
         changed = pull_requests.changed_paths(job.client, event.pull.number)
     if changed is not None:
         skill = (loaded.root / loaded.config.skill).resolve()
-        workspace = job.runner.workspace.resolve()
-        inside = skill.is_relative_to(workspace)
-        skill_changed = inside and skill.relative_to(workspace).as_posix() in changed
+        skill_changed = os.path.relpath(skill, job.runner.workspace.resolve()) in changed
     own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
 

@@ -255,7 +255,7 @@ def trace_command(
     default=0.1,
     help="The gain of the mean score to detect.",
 )
-@click.option("--draws", type=click.IntRange(2, 50), default=4, help="Attempts per selection task.")
+@click.option("--draws", type=click.IntRange(2, 50), default=4, help="Measurements to compare.")
 def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) -> None:
     """Compare a skill with itself to measure false accepts.
 
@@ -265,21 +265,22 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
     """
     with opened(settings) as run:
         price = estimate_measuring(run, find_checkout(run, run.ledger.sync(), publish=False), draws)
+        made = draws * run.config.rollout.attempts
         if settings.verbosity >= 0:
-            click.echo(f"{draws} attempts at each selection task: {price}", err=True)
+            click.echo(f"{made} attempts at each selection task: {price}", err=True)
         text = find_skill(run, skill, settings.cwd).text
         found = asyncio.run(offline_eval.calibrate(run, text, effect, draws))
     if settings.json:
         print_json(asdict(found))
     else:
-        _print_calibration(found, settings)
+        _print_calibration(found, made, settings)
 
 
-def _print_calibration(found: offline_eval.Calibration, settings: Globals) -> None:
+def _print_calibration(found: offline_eval.Calibration, made: int, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     click.echo(
         f"Calibration on {plural(found.tasks, 'selection task')}{note}: each attempted "
-        f"{found.draws} times under the same skill, mean score {rounded(found.mean)}. "
+        f"{made} times under the same skill, mean score {rounded(found.mean)}. "
         f"{percent(found.undecided)} of the tasks were solved in some attempts and not in others.\n"
         f"Of {plural(found.same_compared, 'comparison')} of the skill with itself the gate took "
         f"{found.same_accepted} for a gain.\n"

@@ -92,7 +92,10 @@ def init_command(
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
     # the folder may have to be made
-    repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
+    there = next(one for one in (root, *root.parents) if one.is_dir())
+    if Git(there).attempt("rev-parse", "--is-inside-work-tree").text == "false":
+        raise UsageError(f"{root} is a bare repository or git's own folder: use a clone of it.")
+    repository = toplevel(there)
     names, trained = _known_runs(root, repository)
     if config.exists():
         _refuse_another(config, given)
@@ -107,9 +110,10 @@ def init_command(
         choices = choose(root, decide, _free(usual, names), trained, look=look)
         files = scaffold(choices, config.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
-    place, keys, branch = repository or root, list[str](), ""
     written = write_new(root, files)
+    steps = _next_steps(settings, choices, repository, github=github)
     if github:
+        place = repository or root
         runs = run_names(config)
         if pages and len(runs) > 1:
             raise UsageError("--pages publishes the report of one run", hint=", ".join(runs))
@@ -129,8 +133,6 @@ def init_command(
         )
         written += write_new(place, workflow)
         files |= workflow
-    steps = _next_steps(settings, choices, repository, github=github)
-    if github:
         if WORKFLOW not in written:
             known = f"{WORKFLOW}, which was there already,"
             steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
@@ -142,8 +144,7 @@ def init_command(
             click.echo(f"\nFor another run: {_ANOTHER}")
         # say at once what the skill lacks; that it cannot be read is for `check`
         with suppress(OSError):
-            reason = unloadable(read_text(root / choices.skill), Path(choices.skill))
-            if reason:
+            if reason := unloadable(read_text(root / choices.skill), Path(choices.skill)):
                 click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
     return code
 

@@ -219,10 +219,10 @@ def test_a_mistake_in_the_configuration_is_shown_where_it_is(world):
 
 def test_a_wrong_input_fails_before_anything_else(world):
     done = world.start("schedule", SCHEDULE, command="trian")
-    assert done.code == 2
+    assert (done.code, done.outputs) == (2, {"result": "failed"})
     assert "::error title=skillopt-ci cannot start::input command" in done.log
     done = world.start("schedule", SCHEDULE, directory="nope")
-    assert done.code == 2
+    assert (done.code, done.outputs) == (2, {"result": "failed"})
     assert "::input directory: the checkout has no folder 'nope'" in done.log
 
 

@@ -173,12 +173,10 @@ def test_events_can_be_switched_off(cli, fresh):
 
 
 def test_calibrate_says_how_often_the_gate_errs(cli, trained):
-    done = cli(trained, "calibrate", "--draws", "3")
-    price = r"3 attempts at each selection task: about 48 calls, [\d,]+ tokens, \$0\.00; .*"
+    done = cli(trained, "calibrate", "--draws", "3", "-o", "rollout.attempts=2")
+    price = r"6 attempts at each selection task: about 96 calls, [\d,]+ tokens, \$0\.00; .*"
     assert re.search(price, done.err)
-    assert done.out.startswith(
-        "Calibration on 16 selection tasks (simulated models): each attempted"
-    )
+    assert "on 16 selection tasks (simulated models): each attempted 6 times" in done.out
     assert "Of 6 comparisons of the skill with itself the gate took" in done.out
     assert "Accepted in 600 simulated comparisons (worse, better: by 0.1)" in done.out
 

@@ -77,7 +77,10 @@ def test_existing_files_are_left_and_listed(tmp_path):
     assert (again.return_value, "wrote" in again.output) == (3, False)
 
 
-def test_an_empty_configuration_is_refused(tmp_path):
+def test_a_bare_repository_and_an_empty_configuration_are_refused(tmp_path, git):
+    git(tmp_path, "init", "--quiet", "--bare", "bare")
+    assert "is a bare repository" in str(init(tmp_path / "bare", "-y").exception)
+    assert not (tmp_path / "bare/skillopt.yaml").exists()
     (tmp_path / "skillopt.yaml").touch()
     assert "run: missing" in str(init(tmp_path, "-y").exception)
 
@@ -373,16 +376,13 @@ def test_it_works_whatever_git_knows_of_the_user(cli, nobody, git):
     assert set(authors.splitlines()) == {"Quickstart"}
 
 
-def test_a_folder_in_use_is_left_as_it_is(tmp_path):
+def test_a_folder_in_use_stays_and_a_new_one_has_one_clean_commit(tmp_path, git):
     (tmp_path / "skillopt.yaml").write_text("mine\n", encoding="utf-8")
     with pytest.raises(UsageError, match="nothing was written"):
         make_repository(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["skillopt.yaml"]
     with pytest.raises(UsageError, match="cannot be written: Not a directory"):
         make_repository(tmp_path / "skillopt.yaml")
-
-
-def test_the_example_starts_from_one_clean_commit(tmp_path, git):
     make_repository(tmp_path / "place")
     assert git(tmp_path / "place", "rev-list", "--count", "main") == "1"
     assert git(tmp_path / "place", "status", "--porcelain") == ""
