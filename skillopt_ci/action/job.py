@@ -77,7 +77,7 @@ class Job:
 
     @property
     def page(self) -> Path:
-        """The report's path; the artifact has the same name, so each run has its own."""
+        """The report's path; the artifact is called like the file, so each run has its own."""
         run = self.inputs.run
         if not run and self.inputs.config != Inputs().config and self.configured is not None:
             run = self.configured.config.run

@@ -133,7 +133,7 @@ def _hand_over(job: Job, outcome: Outcome) -> None:
     # Without a repository there is no `.git` folder to write to.
     if outcome.report and job.keep.parent.is_dir():
         job.keep.mkdir(exist_ok=True)
-        file = job.keep / "report.md"
+        file = job.page.with_suffix(".md")
         file.write_text(outcome.report, encoding="utf-8")
         report = file.relative_to(job.runner.workspace).as_posix()
     if job.runner.output is not None:

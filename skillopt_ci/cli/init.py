@@ -116,7 +116,8 @@ def init_command(
         place = repository or root
         runs = run_names(config)
         if pages and len(runs) > 1:
-            raise UsageError("--pages publishes the report of one run", hint=", ".join(runs))
+            hint = f"Call pages.yml yourself, with `run` for one of {', '.join(runs)}."
+            raise UsageError("--pages is for a configuration with one run", hint=hint)
         models = [load(config, run=name).config.model for name in runs]
         keys = sorted({key for one in models for key in required_variables(one)})
         folder = PurePosixPath(config.parent.resolve().relative_to(place))

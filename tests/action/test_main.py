@@ -184,7 +184,7 @@ def test_a_push_to_base_trains_and_one_of_our_own_does_not(world):
     own = world.start("push", {"ref": "refs/heads/skillopt/quickstart"})
     assert (own.code, own.outputs) == (
         0,
-        {"result": "skipped", "report": ".git/skillopt-ci/report.md"},
+        {"result": "skipped", "report": ".git/skillopt-ci/skillopt-report.md"},
     )
 
 

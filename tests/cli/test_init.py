@@ -245,7 +245,7 @@ def test_each_of_several_runs_gets_a_job(tmp_path):
     text = file.read_text(encoding="utf-8")
     runs = "runs: [{run: ledger, skill: L.md}, {run: mail, skill: M.md}]\n"
     file.write_text(re.sub(r"(?m)^(run|skill):.*\n", "", text) + runs, encoding="utf-8")
-    assert "report of one run" in str(init(tmp_path, "--github", "--pages").exception)
+    assert "with one run" in str(init(tmp_path, "--github", "--pages").exception)
     init(tmp_path, "--github")
     job = yaml.safe_load((tmp_path / WORKFLOW).read_text(encoding="utf-8"))["jobs"]["skillopt"]
     assert job["strategy"] == {"fail-fast": False, "matrix": {"run": ["ledger", "mail"]}}
