@@ -160,7 +160,7 @@ def _confirmation(entry: HistoryEntry) -> _Words:
     told = {
         "confirmed": ("Confirm", "It claims this gain: chance rarely shows one such in a run."),
         "refuted": ("Refute", "It is worse than the last confirmed one: see what it brought."),
-        "open": ("Leave provisional", "The difference is not yet told from noise."),
+        "open": ("Leave provisional", "The gain may still be chance; more attempts can tell."),
     }
     verb, meaning = told[entry.action]
     gain, _, changed = entry.reason.partition("; ")

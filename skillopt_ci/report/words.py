@@ -120,7 +120,7 @@ def arithmetic(decision: Decision) -> str:
 def _sentences(gate: GateRecord) -> Iterator[str]:
     difference = difference_text(gate.difference, gate.standard_error, gate.compared)
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"
-    yield f"Policy {gate.policy}: {difference} over {over}."
+    yield f"Difference: {difference} on {over}."
     if gate.candidate_attempts:
         saved = f", {gate.saved} saved: {_ENDS.get(gate.end, '')}" if gate.saved else ""
         yield f"It took {plural(gate.candidate_attempts, 'attempt')}{saved}."

@@ -68,7 +68,7 @@ def test_every_number_of_a_verdict_has_its_row():
     )
     rows = facts(event_view(judged(gate=GATE, measurement=measured, compared=16)).gate)
     assert rows["arithmetic"].startswith(
-        "Policy sequential: -0.125 ± 0.107 (95 %) over 16 of 40 tasks."
+        "Difference: -0.125 ± 0.107 (95 %) on 16 of 40 tasks."
     )
     assert "24 saved: a gain was unlikely to be shown" in rows["arithmetic"]
     assert rows["rounds"] == "2"
@@ -80,7 +80,7 @@ def test_a_verdict_on_reminders_alone_has_its_own_arithmetic():
     alone = judged(gate=GATE).decision
     told = facts(event_view(judged(notes=alone)).gate)["reminders alone"]
     assert told.startswith("merged")
-    assert "Policy sequential" in told
+    assert "Difference: -0.125" in told
     waiting = judged().model_copy(update={"decision": None})
     assert facts(event_view(waiting).gate) == {"verdict": "in flight"}
 

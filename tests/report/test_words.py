@@ -69,7 +69,7 @@ def test_a_whole_score_has_its_interval_and_a_partial_one_is_an_estimate():
 def test_arithmetic_tells_difference_and_effort():
     assert words.arithmetic(decision()) == ""
     assert words.arithmetic(decision(gate=GATE)) == (
-        "Policy paired: +0.100 ± 0.142 (95 %) over 38 of 40 tasks. It took 40 attempts."
+        "Difference: +0.100 ± 0.142 (95 %) on 38 of 40 tasks. It took 40 attempts."
     )
 
 
