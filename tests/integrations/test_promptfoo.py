@@ -12,6 +12,7 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.promptfoo import read_tests
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task
 
@@ -33,8 +34,8 @@ def graded(task: Task, answer: str, says: str = "") -> Score:
         assert answer in prompt
         return says
 
-    scorer = TaskScorers(None, judge=judge, root=Path(), environ={})(task)
-    return asyncio.run(scorer(task, answer))
+    scorers = TaskScorers(None, judge=judge, root=Path(), environ={})
+    return asyncio.run(scorers.grade(task, Attempt((), answer)))
 
 
 def judged(folder: Path, assertions: list[dict[str, Any]], answer: str, says: str = "") -> Score:
