@@ -35,9 +35,10 @@ from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import total_steps
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
+from skillopt_ci.training.revert import take_back
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
-from skillopt_ci.training.state import Candidate, candidate_at, find_checkout, take_back
+from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
 

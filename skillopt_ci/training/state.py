@@ -16,7 +16,7 @@ from typing import Literal
 from skillopt_ci.config.reference import changed_keys, recordable
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
-from skillopt_ci.ledger.evidence import EditRecord, booked, rounded
+from skillopt_ci.ledger.evidence import booked, rounded
 from skillopt_ci.ledger.folder import document, line, standing_files
 from skillopt_ci.ledger.ledger import Position
 from skillopt_ci.ledger.records import (
@@ -33,9 +33,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, Accounts, Role, Usage, role_of
 from skillopt_ci.progress import Note
-from skillopt_ci.skill.diff import undone
 from skillopt_ci.skill.document import sha256, word_count
-from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
@@ -474,52 +472,6 @@ async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredC
     )
     event = Event(entry, state, checkout.skill, work=work)
     return record_events(run, checkout, event, candidate=commit, end="set_aside")
-
-
-def take_back(
-    run: Run, checkout: Checkout, step: int, merge: str, by: str, edit: int = 0
-) -> str | None:
-    """Revert the merged ``step`` on a person's request in one commit; None if nothing is left.
-
-    ``merge`` is its commit; ``edit`` reverts only that one of its applied edits. Later steps and
-    people's changes stay. So does the state, so the next command finds a skill without a score.
-    Raises RepositoryError for a conflict.
-    """
-    gone = {one.edit for one in checkout.history if one.kind == "revert" and one.step == step}
-    if gone & {0, edit}:
-        return None
-    record = run.folder.read_step(partial(run.ledger.read, checkout.commit), step)
-    before, after = (
-        run.ledger.read(one, run.skill_path) or ""
-        for one in (parents(run.ledger.git, merge)[0], merge)
-    )
-    edits = () if record is None else record.proposal.applied_edits
-    if edit:
-        before, after = around(before, edits, edit)
-    for number in gone:  # leave out edits already taken back
-        after = undone(*around(before, edits, number), after) or after
-    skill, state = undone(before, after, checkout.skill), checkout.state
-    if skill is None or state is None:
-        what = f"That rule of step {step}" if edit else f"Step {step}"
-        raise RepositoryError(
-            f"{what} cannot be taken back by itself: what it wrote into {run.skill_path} was "
-            "changed since.",
-            hint=f"Edit the skill on skillopt/{run.config.run} by hand: it is measured then.",
-        )
-    if skill == checkout.skill:
-        return None
-    entry = history_entry(run, "revert", state, skill, action="revert", step=step, edit=edit)
-    entry = entry.model_copy(update={"reason": f"{entry.taken}, by {by}"})
-    # this text has no score yet
-    unknown = dict.fromkeys((run.folder.badge, run.folder.card))
-    event = Event(entry, state, skill, {run.skill_path: skill, **unknown}, record, work=merge)
-    return record_events(run, checkout, event).commit
-
-
-def around(text: str, edits: Sequence[EditRecord], number: int) -> tuple[str, str]:
-    """The document before and after edit number ``number`` of ``edits``, applied to ``text``."""
-    made = [Edit(one.op, one.target, one.content) for one in edits[:number]]
-    return apply_edits(text, made[:-1])[0], apply_edits(text, made)[0]
 
 
 def taken_back(history: Sequence[HistoryEntry]) -> tuple[HistoryEntry, ...]:
