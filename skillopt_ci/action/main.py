@@ -4,6 +4,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,8 +53,9 @@ def main() -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - outermost layer
         failure = describe(error, ["action"], redact)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
-        if output := environ.get("GITHUB_OUTPUT"):
-            append_outputs(Path(output), {"result": "failed"}, _new_token)
+        # there may be no such file, and that may be the very failure which was announced
+        with suppress(KeyError, OSError):
+            append_outputs(Path(environ["GITHUB_OUTPUT"]), {"result": "failed"}, _new_token)
         return failure.exit_code
 
 

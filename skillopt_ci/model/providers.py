@@ -309,8 +309,9 @@ def told_error(document: JsonObject, missing: str) -> ServerError:
         said = document.text("error")[:LONGEST_MESSAGE]
         raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))
     status = error.number("code") or _STATUS_OF_TYPE.get(error.text("type"), 502)
-    message = error.text("message")[:LONGEST_MESSAGE]
-    return ServerError(status, message, error.text("code"), error.text("type"))
+    return ServerError(
+        status, error.text("message")[:LONGEST_MESSAGE], error.text("code"), error.text("type")
+    )
 
 
 def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
