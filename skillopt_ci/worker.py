@@ -91,7 +91,7 @@ class Worker:
             with selectors.DefaultSelector() as first:
                 first.register(self._answers, selectors.EVENT_READ)
                 if not first.select(loading_seconds):
-                    raise UsageError(f"{what}: it was not loaded within {loading_seconds:g} s")
+                    raise UsageError(f"{what}: it did not load within {loading_seconds:g} s")
             answer = json.loads(self._answers.readline() or "{}")
         finally:
             if "ready" not in answer:

@@ -162,7 +162,7 @@ def test_a_failed_attempt_is_infrastructure_and_harms_no_other(start, do, said):
         ("wrong", "environment little: say what is wrong"),
         ("crash", "environment little: KeyError: 'crash'"),
         ("exit", "environment little: the worker ended at once"),
-        ("stuck", "environment little: it was not loaded within 1 s"),
+        ("stuck", "environment little: it did not load within 1 s"),
     ],
 )
 def test_a_side_that_cannot_be_loaded_is_the_users_to_mend(start, option, said):
