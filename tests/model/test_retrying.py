@@ -84,6 +84,12 @@ def test_a_server_that_was_reached_gets_all_tries(scripted, ask, reply):
     assert virtual_time.run(work()) == "back"
 
 
+def test_an_empty_answer_counts_when_tries_run_out(scripted, ask, reply):
+    inner = scripted(TransientFailure("no answer", reply=reply("")))
+    assert asyncio.run(client(inner, Naps()).complete(ask())).text == ""
+    assert len(inner.asked) == 4
+
+
 def test_what_unusable_answers_cost_is_paid_with_the_one_that_counts(scripted, ask, reply):
     unusable = TransientFailure("no answer", reply=reply(""))
     outcomes = (unusable, TransientFailure("503"), reply("ok"))

@@ -362,6 +362,8 @@ PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
 
 def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
     assert read_report(PYTEST) == (1, ["test_b", "a test without a name"])
+    # a single suite is a report too
+    assert read_report(b"<testsuite><testcase name='a'/></testsuite>") == (1, [])
 
 
 def test_a_page_that_a_test_printed_is_no_document_type_of_its_report():

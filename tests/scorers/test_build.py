@@ -28,6 +28,7 @@ EXACT = scorers.ExactScorer(type="exact")
         ("number", {}, [], "no references"),
         ("number", {}, ["42", "many"], "'many' is not one number"),
         ("number", {}, ["1-2"], "not one number"),
+        ("number", {}, ["1 or 2"], "not one number"),
         ("choice", {}, [], "no references"),
         ("choice", {"choices": {"A": "x"}}, ["B"], "none of the choices A"),
         ("json", {}, [], "no references"),

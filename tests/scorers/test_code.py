@@ -376,3 +376,9 @@ def test_function_that_cannot_be_loaded_is_explained(tmp_path, write, code, mess
     write("g.py", code)
     with pytest.raises(UsageError, match=message):
         load_function("g.py:grade", tmp_path)
+
+
+@pytest.mark.parametrize("entry", ["nope.py:grade", "no.such.module:grade"])
+def test_missing_module_is_explained(tmp_path, entry):
+    with pytest.raises(UsageError, match="cannot be imported"):
+        load_function(entry, tmp_path)

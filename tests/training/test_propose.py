@@ -47,10 +47,26 @@ def test_a_used_up_budget_stays_used_up_and_is_counted_whatever_people_change(
     assert checkout.state().usage == total(checkout.state().accounts.values())
 
 
+def test_used_up_budget_stays_used_up(checkout, model_server):
+    for _ in range(2):
+        with pytest.raises(BudgetExhausted, match=r"budget\.step\.calls"):
+            checkout.step("budget.step.calls=10")
+    assert model_server.answered.total() == 8 + 10
+
+
 def test_budget_of_tokens_ends_a_step(checkout):
     with pytest.raises(BudgetExhausted, match=r"budget\.step\.tokens"):
         checkout.step("budget.step.tokens=160")
     assert checkout.kinds() == ["start"]
+
+
+def test_candidate_is_kept_when_the_budget_ends_its_measurement(checkout):
+    with pytest.raises(BudgetExhausted):
+        checkout.step("budget.run.calls=20")
+    candidate = checkout.ref(CANDIDATE)
+    assert candidate
+    checkout.step()
+    assert checkout.git("rev-parse", f"{BRANCH}^2") == candidate
 
 
 def test_too_many_failing_rollouts_stop_the_step(checkout, model_server):
