@@ -20,6 +20,7 @@ from skillopt_ci.config.rollout import HumanConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer, ScorerSpec
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ConfigError, UsageError
+from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
@@ -180,7 +181,11 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
 def as_begun(run: Run) -> Run:
     """``run`` with the settings that it began with, or that its budget admits if it is new."""
     read = partial(run.ledger.read, run.ledger.sync().head)
-    config, splits = planned(run.config, run.splits, run.folder.read_state(read))
+    config, state = run.config, run.folder.read_state(read)
+    if state is None:
+        config = budgeted(config, run.splits, run.prompts, read(run.skill_path) or "")
+    config, splits = planned(config, run.splits, state)
+    config = config.model_copy(update={"budget": run.config.budget})
     run = replace(run, config=config, splits=splits, config_sha256=config_sha256(config))
     graders = grader_folders(config, run.selection, run.root)
     under = measurement_fingerprint(config, run.selection, run.prompts, run.rollout_facts, graders)

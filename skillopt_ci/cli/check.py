@@ -29,6 +29,7 @@ from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
@@ -178,7 +179,13 @@ def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:
 
 def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Iterator[Finding]:
     state, history = (reader.state, reader.history) if reader else (None, ())
-    config, tasks = planned(loaded.config, tasks, state)
+    config = loaded.config
+    if state is None:
+        with suppress(OSError, SkilloptError):  # said of skill and prompts
+            folder = None if config.prompts is None else loaded.root / config.prompts
+            prompts = Prompts.load(folder)
+            config = budgeted(config, tasks, prompts, read_text(loaded.root / config.skill))
+    config, tasks = planned(config, tasks, state)
     train, selection, test = map(len, (tasks.train, tasks.selection, tasks.test))
     sizes = f"{train} train, {selection} selection, {test} test"
     yield Finding("tasks", "ok", f"{sizes}; no task is in two splits")

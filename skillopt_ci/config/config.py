@@ -110,7 +110,7 @@ class Train(Section):
     """The training schedule."""
 
     num_epochs: int = Field(default=4, gt=0)
-    """Passes over the training tasks. If you leave it out, `budget.run.calls` sets it."""
+    """Passes over the training tasks. If you leave it out, `budget.run` sets it."""
     train_size: int = Field(default=0, ge=0)
     """Expected number of training tasks; 0 accepts any number."""
     batch_size: int = Field(default=40, gt=0)
@@ -147,7 +147,7 @@ class Optimizer(Section):
 
     learning_rate: int = Field(default=6, ge=0)
     """Maximum edits per step, and per analyst's proposal. If you leave it out and
-    `budget.run.calls` has room for only a few steps, up to 10, falling to half of that."""
+    `budget.run` has room for only a few steps, up to 10, falling to half of that."""
     min_learning_rate: int = Field(default=3, ge=0)
     """Maximum edits in the last step, where the schedule ends; at most `learning_rate`."""
     lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "linear"
@@ -189,8 +189,8 @@ class Evaluation(Section):
     gate_mixed_weight: float = Field(default=0.5, ge=0, le=1)
     """Weight of the soft score when `gate_metric: mixed`."""
     sel_env_num: int = Field(default=0, ge=0)
-    """Use only the first N selection tasks; 0: all. If you leave it out, `budget.run.calls` sets
-    it: one evaluation takes about 7 % of the budget, on tasks of all types."""
+    """Use only the first N selection tasks; 0: all. If you leave it out, `budget.run` sets it:
+    one evaluation takes about 7 % of the budget, on tasks of all types."""
     test_env_num: int = Field(default=0, ge=0)
     """Use only the first N test tasks; 0: all."""
     use_gate: bool = True

@@ -1,8 +1,10 @@
 """Estimates calls, tokens and dollars of the next step, its epoch, and the rest of the run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from skillopt_ci.config.config import Config
+from skillopt_ci.config.rollout import ChatConfig
 from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import (
@@ -18,6 +20,8 @@ from skillopt_ci.estimate.calls import (
 from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Usage
+from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.confirm import fewest_pairs
 from skillopt_ci.training.memory import step_records
@@ -33,6 +37,8 @@ CHARACTERS_PER_TOKEN = 4
 ANSWER, PROPOSAL, CHOICE, GUIDANCE, VERDICT = 300, 800, 250, 600, 80
 #: Tokens of a rubric prompt besides task and answer.
 _RUBRIC = 350
+#: Roughly how many attempts a run makes for each question to the optimizer.
+_ATTEMPTS_PER_QUESTION = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +107,15 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         supposed = assumed(config, solved, checkout.history, records)
         made, first = len(attempts_so_far(run, checkout)), state.step + 1
         due = completed_epoch(config, sizes_of(config, run.splits), state)
+    planned = config
+    if state is None:  # what the budget leaves is not known from calls yet
+        planned = budgeted(config, run.splits, run.prompts, checkout.skill)
     situation = Situation(
         train=len(train),
         selection=len(run.selection),
         test=len(run.test),
-        total_steps=last_step(config, sizes_of(config, run.splits), state, checkout.history),
-        judged=_judged(run),
+        total_steps=last_step(planned, sizes_of(config, run.splits), state, checkout.history),
+        judged=_judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
 
@@ -182,7 +191,8 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     made = rounds * len(run.selection) * run.config.rollout.attempts
     supposed = assumed(run.config, None, (), ())
     account = Account("target", "selection")
-    calls = in_calls({account: Range(made, made, made)}, supposed.calls, _judged(run))
+    judged = _judged(run.config, run.selection)
+    calls = in_calls({account: Range(made, made, made)}, supposed.calls, judged)
     sizes, prices = _sizes(run, checkout), tariffs(run.config.model)
     stages = tuple(_stage(one, count, sizes, prices) for one, count in calls.items())
     part = Part("calibration", stages)
@@ -194,30 +204,37 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
 
 
 def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
-    """Those of earlier calls, else computed from the texts, with answers of assumed lengths."""
-    state, tasks = checkout.state, (*run.splits.train, *run.selection)
-    total: dict[Account, Usage] = {}
+    """Those of earlier calls, else assumed."""
+    state, total = checkout.state, dict[Account, Usage]()
     for account, usage in ({} if state is None else state.accounts).items():
         # The parts of the final test count as one stage.
         known = Account(account.role, account.stage.partition(" ")[0])
         total[known] = total.get(known, Usage()) + usage
     measured = {account: _mean_call(usage) for account, usage in total.items() if usage.calls}
-    gradient, optimizer = run.config.gradient, run.config.optimizer
-    document, suffix = _tokens(checkout.skill), update_mode(optimizer).prompt_suffix
+    tasks = (*run.splits.train, *run.selection)
+    return {**_assumed_sizes(run.config, tasks, run.prompts, checkout.skill), **measured}
+
+
+def _assumed_sizes(
+    config: Config, tasks: Sequence[Task], prompts: Prompts, skill: str
+) -> dict[Account, CallSize]:
+    """Computed from the texts, with answers of assumed lengths."""
+    gradient, optimizer = config.gradient, config.optimizer
+    document, suffix = _tokens(skill), update_mode(optimizer).prompt_suffix
     contents = [one.content for each in tasks for one in each.messages]
     contents += [one.content for each in tasks for one in each.files]
     task = round(sum(map(_tokens, contents)) / len(tasks)) if tasks else 0
     shown = min(task + ANSWER, gradient.max_trajectory_chars // CHARACTERS_PER_TOKEN)
     # Without other evidence, assume that half of the attempts fail.
-    there = max(run.config.train.batch_size * run.config.rollout.attempts, gradient.evidence)
+    there = max(config.train.batch_size * config.rollout.attempts, gradient.evidence)
     fit = fitting(gradient, (task + ANSWER) * CHARACTERS_PER_TOKEN).minibatch_size
     minibatch = max(1, min(fit, there // 2)) * shown
     comparison = 2 * document + 2 * optimizer.slow_update_samples * shown
     proposal = document + GUIDANCE if suffix == "_full_rewrite" else PROPOSAL
     patches = min(4, gradient.merge_batch_size) * proposal
-    ours = {name: _tokens(text) for name, text in run.prompts.texts.items()}
+    ours = {name: _tokens(text) for name, text in prompts.texts.items()}
     ranking = ours.get(f"ranking{suffix}", ours["ranking"])
-    attempt = (_tokens(run.prompts.with_skill("target", checkout.skill)) + task, ANSWER)
+    attempt = (_tokens(prompts.with_skill("target", skill)) + task, ANSWER)
     found = {
         **dict.fromkeys(counts.ATTEMPTS, attempt),
         counts.JUDGE: (_RUBRIC + task + ANSWER, VERDICT),
@@ -230,12 +247,36 @@ def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
         counts.SLOW_UPDATE: (ours["slow_update"] + comparison, GUIDANCE),
         counts.META_SKILL: (ours["meta_skill"] + comparison, GUIDANCE),
     }
-    return {**{account: CallSize(Usage(1, *size)) for account, size in found.items()}, **measured}
+    return {account: CallSize(Usage(1, *size)) for account, size in found.items()}
 
 
-def _judged(run: Run) -> int:
-    tasks = (*run.splits.train, *run.selection)
-    return max((_rubrics(task.scorer or run.config.scorer) for task in tasks), default=0)
+def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Config:
+    """``config`` of a new run, with the calls that a budget in dollars or tokens will likely buy.
+
+    For planning only: the number is too uncertain to be enforced. Unchanged if there is no such
+    limit, or if calls cannot be priced or counted beforehand (an agent's).
+    """
+    limits, tasks = config.budget.run, (*splits.train, *splits.selection)
+    chats = isinstance(config.rollout.solver, ChatConfig) and config.environment is None
+    if not chats or not tasks or (limits.tokens is None and limits.cost_usd is None):
+        return config
+    sizes, prices = _assumed_sizes(config, tasks, prompts, skill), tariffs(config.model)
+    judged = _ATTEMPTS_PER_QUESTION * _judged(config, tasks)
+    mix = {counts.ROLLOUT: _ATTEMPTS_PER_QUESTION, counts.ANALYST: 1, counts.JUDGE: judged}
+    stages = (_stage(account, Range(n, n, n), sizes, prices) for account, n in mix.items())
+    part = Part("mix", tuple(one for one in stages if one.calls.high))
+    calls, dollars = part.calls().likely, part.cost_usd()
+    bought = [] if limits.calls is None else [limits.calls]
+    if limits.tokens is not None:
+        bought.append(int(limits.tokens / part.tokens().likely * calls))
+    if limits.cost_usd is not None and dollars is not None and dollars[1]:
+        bought.append(int(limits.cost_usd / dollars[1] * calls))
+    run = limits.model_copy(update={"calls": min(bought, default=None)})
+    return config.model_copy(update={"budget": config.budget.model_copy(update={"run": run})})
+
+
+def _judged(config: Config, tasks: Iterable[Task]) -> int:
+    return max((_rubrics(task.scorer or config.scorer) for task in tasks), default=0)
 
 
 def _stage(

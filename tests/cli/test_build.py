@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.cli.build import check_computers, learn_secrets, open_run
+from skillopt_ci.cli.build import as_begun, check_computers, learn_secrets, open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import find_skill
 from skillopt_ci.config.config import Config
@@ -41,6 +41,19 @@ def test_the_parts_are_those_of_the_configuration(settings, untrained):
     assert cache() == untrained.resolve() / ".git/skillopt-ci/calls.sqlite"
     assert cache("cache.path=calls.db") == untrained / "calls.db"
     assert cache("cache.enabled=false") is None
+
+
+def test_a_new_run_is_planned_by_its_tokens_but_held_to_no_calls(settings, fresh):
+    file = fresh / "skillopt.yaml"
+    file.write_text(file.read_text().partition("\ntrain:\n")[0])
+
+    def begun(tokens: int) -> Config:
+        given = replace(settings, cwd=fresh, overrides=(f"budget.run.tokens={tokens}",))
+        return as_begun(open_run(given, silent)).config
+
+    few, many = begun(30_000), begun(900_000)
+    assert few.train.num_epochs < many.train.num_epochs
+    assert few.budget.run.calls is None
 
 
 def test_a_configuration_in_a_subfolder_starts_its_paths_there(settings, fresh):

@@ -238,9 +238,12 @@ def test_a_missing_key_is_only_warned_about_but_a_budget_in_money_needs_prices(f
     assert "model.target.price" in errors(found)["budget"]
 
 
-def test_the_plan_of_a_budget_is_told(fresh):
+@pytest.mark.parametrize("limit", ["calls: 150", "tokens: 120_000"])
+def test_the_plan_of_a_budget_is_told(fresh, limit):
     file = fresh / "skillopt.yaml"
-    file.write_text(file.read_text().partition("\ntrain:\n")[0] + "\nbudget: {run: {calls: 150}}\n")
+    file.write_text(
+        file.read_text().partition("\ntrain:\n")[0] + f"\nbudget: {{run: {{{limit}}}}}\n"
+    )
     (plan,) = (one for one in look(fresh) if one.part == "plan")
     assert plan.text.startswith("about 2 steps, as the budget allows")
     assert plan.text.endswith("a step makes up to 10 edits")
