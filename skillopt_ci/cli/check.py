@@ -23,6 +23,7 @@ from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.cli.read import RunReader, open_reader
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.computer.computer import Network
+from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import ExternalConfig
@@ -47,7 +48,15 @@ from skillopt_ci.skill.validation import LFS_REMEDY, problems
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
-from skillopt_ci.training.plan import last_step, planned, sizes_of, total_steps
+from skillopt_ci.training.plan import (
+    Sizes,
+    calls_left,
+    last_step,
+    likely_calls,
+    planned,
+    sizes_of,
+    total_steps,
+)
 from skillopt_ci.util import is_lfs_pointer, read_text
 
 #: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
@@ -178,38 +187,45 @@ def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:
 
 
 def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Iterator[Finding]:
-    state, history = (reader.state, reader.history) if reader else (None, ())
-    config = loaded.config
-    if state is None:
+    config, count = loaded.config, len(tasks.selection)
+    if reader is None:
         with suppress(OSError, SkilloptError):  # said of skill and prompts
             folder = None if config.prompts is None else loaded.root / config.prompts
             prompts = Prompts.load(folder)
             config = budgeted(config, tasks, prompts, read_text(loaded.root / config.skill))
-    config, tasks = planned(config, tasks, state)
-    train, selection, test = map(len, (tasks.train, tasks.selection, tasks.test))
-    sizes = f"{train} train, {selection} selection, {test} test"
-    yield Finding("tasks", "ok", f"{sizes}; no task is in two splits")
-    used_sizes = sizes_of(config, tasks)
-    used = used_sizes.selection
-    for text in _few_tasks(train, used, test):
+    config, tasks = planned(config, tasks, None if reader is None else reader.state)
+    sizes = sizes_of(config, tasks)
+    train, test = len(tasks.train), len(tasks.test)
+    told = f"{train} train, {count} selection, {test} test"
+    yield Finding("tasks", "ok", f"{told}; no task is in two splits")
+    for text in _few_tasks(train, sizes.selection, test):
         yield Finding("tasks", "warning", text)
     if examples := unchanged_examples(loaded.root, loaded.config.tasks):
         text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
         yield Finding("tasks", "warning", text)
-    try:
-        last = last_step(config, used_sizes, state, history)
-        whole = total_steps(train, config.train)
-        steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
-        told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
-        if state is not None:
-            told += f", {state.step} done"
-        if used < selection:
-            told += f"; candidates are compared on {used} of the {selection} selection tasks"
-        if (most := config.optimizer.learning_rate) > loaded.config.optimizer.learning_rate:
-            told += f"; a step makes up to {plural(most, 'edit')}"
+    more = config.optimizer.learning_rate > loaded.config.optimizer.learning_rate
+    yield from up_to_error("plan", _check_plan(config, sizes, count, reader, more_edits=more))
+
+
+def _check_plan(
+    config: Config, sizes: Sizes, selection: int, reader: RunReader | None, *, more_edits: bool
+) -> Iterator[Finding]:
+    state, history = (reader.state, reader.history) if reader else (None, ())
+    last, whole = last_step(config, sizes, state, history), total_steps(sizes.train, config.train)
+    steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
+    told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
+    if state is not None:
+        told += f", {state.step} done"
+    if sizes.selection < selection:
+        told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
+    if more_edits:
+        told += f"; a step makes up to {plural(config.optimizer.learning_rate, 'edit')}"
+    first = config.rollout.attempts * sizes.selection + likely_calls(config, sizes)
+    if state is not None or calls_left(config, sizes, None) >= first:
         yield Finding("plan", "ok", told)
-    except SkilloptError as error:
-        yield failed("plan", error)
+        return
+    text = f"the first score and one step take about {first:.0f} calls, more than the budget allows"
+    yield Finding("plan", "warning", f"{text}\nRaise budget.run, or lower train.batch_size.")
 
 
 def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:

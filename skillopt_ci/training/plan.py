@@ -102,9 +102,7 @@ def last_step(
     most = max([attempts * (drawn + sizes.selection) + _MOST_QUESTIONS, *made])
     if done and left < most:
         return min(last, done)
-    # about half of all comparisons end early
-    likely = attempts * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
-    mean = sum(made) / len(made) if made else likely
+    mean = sum(made) / len(made) if made else likely_calls(config, sizes)
     per_epoch = steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
     ended, end = 0 if state is None else state.boundary, _end_calls(config, sizes)
     end -= min(end, (attempts * sizes.selection + _MOST_QUESTIONS) / 2)
@@ -118,6 +116,12 @@ def last_step(
             break
         step += 1
     return min(last, max(step, done + 1))
+
+
+def likely_calls(config: Config, sizes: Sizes) -> float:
+    """The calls of a step before any was made: about half of all comparisons end early."""
+    drawn = config.train.accumulation * min(config.train.batch_size, sizes.train)
+    return config.rollout.attempts * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
 
 
 def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:

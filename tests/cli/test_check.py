@@ -249,6 +249,11 @@ def test_the_plan_of_a_budget_is_told(fresh, limit):
     assert plan.text.endswith("a step makes up to 10 edits")
 
 
+def test_a_budget_too_small_for_a_step_is_warned_about(fresh):
+    told = " ".join(warnings(look(fresh, "budget.run.calls=30")))
+    assert "the first score and one step take about 36 calls" in told  # 16 + 8 + 16 / 2 + 4
+
+
 def test_a_remote_that_cannot_be_reached_is_infrastructure(fresh, git, tmp_path):
     git(fresh, "remote", "add", "origin", str(tmp_path / "gone.git"))
     found = look(fresh, "git.base=main")
