@@ -55,6 +55,7 @@ from skillopt_ci.training.plan import (
     likely_calls,
     planned,
     sizes_of,
+    test_calls,
     total_steps,
 )
 from skillopt_ci.util import is_lfs_pointer, read_text
@@ -221,11 +222,17 @@ def _check_plan(
     if more_edits:
         told += f"; a step makes up to {plural(config.optimizer.learning_rate, 'edit')}"
     first = config.rollout.attempts * sizes.selection + likely_calls(config, sizes)
-    if state is not None or calls_left(config, sizes, None) >= first:
+    if state is None and calls_left(config, sizes, None) < first:
+        told = f"the first score and one step take about {first:.0f} calls"
+        text = f"{told}, more than the budget allows\nRaise budget.run, or lower train.batch_size."
+        yield Finding("plan", "warning", text)
+    else:
         yield Finding("plan", "ok", told)
-        return
-    text = f"the first score and one step take about {first:.0f} calls, more than the budget allows"
-    yield Finding("plan", "warning", f"{text}\nRaise budget.run, or lower train.batch_size.")
+    tests, calls = test_calls(config, sizes), config.budget.run.calls
+    if calls is not None and tests >= calls:
+        told = f"testing the first and the best skill takes about {tests} calls"
+        mended = "Raise budget.run, or set evaluation.test_env_num."
+        yield Finding("plan", "warning", f"{told}, more than the budget allows\n{mended}")
 
 
 def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:

@@ -133,10 +133,15 @@ def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
         if limit is None or (name != "calls" and not used):
             continue
         each = 1.0 if name == "calls" else used / max(1, spent.calls)
-        tests = 2 * sizes.test * config.rollout.attempts * config.evaluation.eval_test
+        tests = test_calls(config, sizes)
         kept = tests if tests * each < limit else 0
         left = min(left, (limit - used) / each - kept)
     return left
+
+
+def test_calls(config: Config, sizes: Sizes) -> int:
+    """The calls that testing the first and the best skill takes, at one for an attempt."""
+    return 2 * sizes.test * config.rollout.attempts * config.evaluation.eval_test
 
 
 def _end_calls(config: Config, sizes: Sizes) -> float:
