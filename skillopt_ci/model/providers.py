@@ -141,6 +141,9 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     if not (prompt and told.has("completion_tokens", "output_tokens", "total_tokens")):
         return estimated_usage(request, text)
     said_tokens = told.number("completion_tokens", "output_tokens")
+    cost = told.money("cost") or 0.0
+    if told.get("is_byok") is True:  # OpenRouter's own share; the key's provider charges the rest
+        cost += told.at("cost_details").money("upstream_inference_cost") or 0.0
     return Usage(
         calls=1,
         prompt_tokens=prompt,
@@ -151,7 +154,7 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
         or read,
         cache_write_tokens=asked.number("cache_write_tokens") or written,
         reasoning_tokens=said.number("reasoning_tokens", "thinking_tokens"),
-        cost_usd=told.money("cost") or None,
+        cost_usd=cost or None,
     )
 
 

@@ -240,6 +240,11 @@ def test_usage_is_read_in_full(ask):
         ({"prompt_tokens_details": None, "prompt_cache_hit_tokens": None}, 150, 0, None),
         ({"cost": 0.0125}, 150, 0, 0.0125),
         ({"cost": 0}, 150, 0, None),
+        ({"cost": 0.5, "cost_details": {"upstream_inference_cost": 0.5}}, 150, 0, 0.5),
+        (
+            {"cost": 0.5, "is_byok": True, "cost_details": {"upstream_inference_cost": 2}},
+            *(150, 0, 2.5),
+        ),
         # Gemini and xAI count reasoning in the total alone, LiteLLM the cache also in the prompt.
         ({"total_tokens": 950}, 950, 0, None),
         ({"total_tokens": 0}, 150, 0, None),
