@@ -274,7 +274,8 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
     raw = [sum(one.tasks[name][0] for one in drawn) / draws for name in names]
     mean = sum(raw) / len(raw)
     # shrink towards the mean: rates from few attempts are too extreme
-    rates = [(rate * draws + mean) / (draws + 1) for rate in raw]
+    each = run.config.rollout.attempts
+    rates = [(rate * draws * each + mean) / (draws * each + 1) for rate in raw]
     pairs = list(permutations(drawn, 2))
     accepted = (compare(new, old, old, run.config.evaluation).stays for old, new in pairs)
     return Calibration(
@@ -289,7 +290,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
         rates=tuple(
             Rates(
                 len(rates) * times,
-                *(accepted_share(rates * times, lift) for lift in (0.0, -effect, effect)),
+                *(accepted_share(rates * times * each, lift) for lift in (0.0, -effect, effect)),
             )
             for times in _MORE_TASKS
         ),

@@ -192,6 +192,14 @@ def test_calibrate_json_is_one_object_and_can_be_repeated(cli, trained):
     assert found["same_compared"] == 12
 
 
+def test_calibrate_simulates_as_many_attempts_as_a_comparison_makes(cli, trained):
+    def better(attempts: int) -> float:
+        words = ("calibrate", "--draws", "2", "--json", "-o", f"rollout.attempts={attempts}")
+        return cli(trained, *words).json["rates"][0]["better"]
+
+    assert better(1) < 0.9 < better(16)
+
+
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [("nothing like it", "No attempt solved any task"), (".", "no edit can score higher")],
