@@ -118,8 +118,8 @@ class Worker:
 
     @property
     def gone(self) -> bool:
-        ended = self._ends is None or self._process.poll() is not None
-        return ended or not Path(self._folder.name).is_dir()
+        alive = self._ends is not None and self._process.poll() is None
+        return not (alive and Path(self._folder.name).is_dir())
 
     async def attempt(self, job: Mapping[str, object]) -> dict[str, Any]:
         """Do ``job`` in its own process, which cancellation kills. Raises EnvironmentFailure."""
@@ -239,8 +239,7 @@ def serve() -> None:
     side: Side | None = None
     try:
         side = lasting_import(sys.argv[1]).open_side(opening["options"], Path(opening["root"]))
-        ready = {"tasks": side.tasks(), "facts": dict(side.facts())}
-        told = json.dumps({"ready": ready}, allow_nan=False)
+        told = json.dumps({"ready": {"tasks": side.tasks(), "facts": dict(side.facts())}})
     except (Exception, SystemExit) as error:  # noqa: BLE001  # told on the other side
         told, side = json.dumps({"failed": described(error)}), None
     answers.write(told.encode() + b"\n")
@@ -368,7 +367,7 @@ def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
             os.dup2(output, stream)
         os.close(output)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a real file
-        text = json.dumps({"result": dict(side.attempt(job, folder))}, allow_nan=False)
+        text = json.dumps({"result": dict(side.attempt(job, folder))})
     except BaseException as error:  # noqa: BLE001  # told on the other side
         traceback.print_exc()
         text = json.dumps({"failed": described(error)})

@@ -52,8 +52,8 @@ class Side:
             case "die":
                 print("last words", file=sys.stderr, flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "nan":
-                return {"x": float("nan")}
+            case "set":
+                return {"x": {1}}
             case "hang":
                 child = subprocess.Popen(["sleep", "1000"])
                 Path(job["pids"]).write_text(f"{os.getpid()} {child.pid}")
@@ -146,7 +146,7 @@ def test_it_outlives_event_loops(start):
     [
         ("raise", "RuntimeError: something broke ("),
         ("die", "ended without a result: noise of an attempt last words"),
-        ("nan", "Out of range float values"),
+        ("set", "Object of type set is not JSON"),
     ],
 )
 def test_a_failed_attempt_is_infrastructure_and_harms_no_other(start, do, said):

@@ -34,12 +34,10 @@ class StreamTerminal:
     _typed: bytearray = field(default_factory=bytearray, repr=False, compare=False)
 
     def say(self, text: str) -> None:
-        self.shown.write(f"{text}\n")
-        self.shown.flush()
+        print(text, file=self.shown, flush=True)
 
     async def ask(self, prompt: str) -> str | None:
-        self.shown.write(prompt)
-        self.shown.flush()
+        print(prompt, end="", file=self.shown, flush=True)
         try:
             descriptor = self.source.fileno()
         except (OSError, ValueError):  # a stream in memory has no descriptor and never blocks
@@ -174,18 +172,17 @@ class ScriptedSolver:
             ) from error
         talk = Transcript(task.messages)
         yield Asked(talk.opening)
-        if script.commands and place.computer is None:
-            raise UsageError(
-                f"task {task.id!r}: its script has commands, and there is no computer for them",
-                hint="Set `rollout.computer`.",
-            )
-        if place.computer is not None:
-            for number, command in enumerate(script.commands):
-                argv = ("sh", "-c", command) if isinstance(command, str) else command
-                call = ToolCall(f"script_{number}", "shell", json.dumps({"command": list(argv)}))
-                yield talk.add(ModelSaid(Message("assistant", "", tool_calls=(call,)), Usage()))
-                result = await place.computer.run(argv, timeout=script.command_seconds)
-                shown = f"[exit code {result.exit_code}]\n{result.stdout}{result.stderr}"
-                yield talk.add(ToolUsed(call, shown, result.exit_code, result.seconds))
+        for number, command in enumerate(script.commands):
+            if place.computer is None:
+                raise UsageError(
+                    f"task {task.id!r}: its script has commands, and there is no computer for them",
+                    hint="Set `rollout.computer`.",
+                )
+            argv = ("sh", "-c", command) if isinstance(command, str) else command
+            call = ToolCall(f"script_{number}", "shell", json.dumps({"command": list(argv)}))
+            yield talk.add(ModelSaid(Message("assistant", "", tool_calls=(call,)), Usage()))
+            result = await place.computer.run(argv, timeout=script.command_seconds)
+            shown = f"[exit code {result.exit_code}]\n{result.stdout}{result.stderr}"
+            yield talk.add(ToolUsed(call, shown, result.exit_code, result.seconds))
         yield talk.add(ModelSaid(Message("assistant", script.answer), Usage()))
         yield Attempt(talk.messages, script.answer, n_turns=talk.turns)

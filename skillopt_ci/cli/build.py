@@ -75,7 +75,9 @@ def learn_secrets(
     redact.learn(run_secrets(loaded.config, loaded.root, environ, tasks))
 
 
-def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Environment | None]:
+def read_tasks(
+    loaded: Loaded, environ: Mapping[str, str], loading_seconds: float = 600.0
+) -> tuple[Splits, Environment | None]:
     """The run's tasks: from task files, or from an environment, which is returned too.
 
     From here on, programs that the run starts can reach none of our secrets.
@@ -87,11 +89,12 @@ def read_tasks(loaded: Loaded, environ: Mapping[str, str]) -> tuple[Splits, Envi
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
     # Imported late: bridges are large, and few runs have one.
     from skillopt_ci.environments.api import split_tasks  # noqa: PLC0415
-    from skillopt_ci.environments.find import open_environment  # noqa: PLC0415
+    from skillopt_ci.environments.find import loading_limit, open_environment  # noqa: PLC0415
 
-    environment = open_environment(config.environment, root, environ)
-    atexit.register(environment.close)
-    named = {split: split_tasks(environment, split) for split in SPLIT_NAMES}
+    with loading_limit(loading_seconds):
+        environment = open_environment(config.environment, root, environ)
+        atexit.register(environment.close)
+        named = {split: split_tasks(environment, split) for split in SPLIT_NAMES}
     refuse([*clashes(named)])
     for name in SPLIT_NAMES[:2]:
         if not named[name]:

@@ -129,12 +129,11 @@ class Sandboxes:
 
     @property
     def caveat(self) -> str:
-        if self.hierarchies() is not None:
-            return ""
-        return (
+        uncounted = (
             "Memory was limited for each process by itself, processors were limited to a whole"
             " number: this system does not let us make control groups."
         )
+        return uncounted if self.hierarchies() is None else ""
 
     def check(self) -> None:
         find_programs(self.search_path)

@@ -2,10 +2,12 @@
 
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from skillopt_ci.config.config import EnvironmentConfig, EnvironmentSpec
 from skillopt_ci.errors import UsageError
@@ -24,6 +26,22 @@ BUILT_IN: Mapping[str, str] = {
     "promptfoo": "skillopt_ci.integrations.promptfoo:PromptfooEnvironment",
     "skillopt": "skillopt_ci.integrations.skillopt.adapter:SkillOptEnvironment",
 }
+
+
+@contextmanager
+def loading_limit(seconds: float) -> Iterator[None]:
+    """Raise UsageError, with the line reached, if the block takes longer; in the main thread."""
+
+    def late(_number: int, frame: Any) -> None:
+        text = f"environment: its tasks did not load within {seconds:g} s"
+        raise UsageError(f"{text} (at {frame.f_code.co_filename}:{frame.f_lineno})")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, if the code catches it
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, str]) -> Environment:
@@ -52,9 +70,6 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
         raise UsageError(
             f"environment: {name} is no subclass of skillopt_ci.rollout.environment.Environment"
         )
-    if inspect.isabstract(found):
-        lacking = ", ".join(sorted(found.__abstractmethods__))
-        raise UsageError(f"environment: {name} does not define {lacking}")
     with user_errors(f"environment: {name} cannot be built:"):
         return found(options, root)
 

@@ -1,1 +1,0 @@
-"""Access to git: processes, objects, refs, remotes, locks and history."""

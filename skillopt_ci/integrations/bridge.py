@@ -201,13 +201,15 @@ class BridgeSolver:
         result = talk.result
         if failure := result.get("failure"):
             raise EnvironmentFailure(str(failure))
+        # half of a surrogate pair, in an answer, cannot be encoded
+        left = json.dumps(result, sort_keys=True, ensure_ascii=False).encode(errors="replace")
         yield Attempt(
             messages=talk.messages,
             response=str(result.get("response", "")),
             n_turns=max(1, talk.turns),
             trace=str(result.get("trace", "")),
             limit=Limit(result["limit"]) if result.get("limit") else None,
-            artifacts=packed(result),
+            artifacts=pack([Member(_RESULT, left)]),
             usage=talk.usage,
         )
 
@@ -298,13 +300,8 @@ def told_task(told: Mapping[str, Any]) -> Task:
     )
 
 
-def packed(result: Mapping[str, object]) -> bytes:
-    """A reproducible tar with ``result``."""
-    return pack([Member(_RESULT, json.dumps(result, sort_keys=True, ensure_ascii=False).encode())])
-
-
 def unpacked(artifacts: bytes) -> dict[str, Any]:
-    """The result in such a tar. Raises GraderError if there is none."""
+    """The result that an attempt left behind. Raises GraderError if there is none."""
     try:
         (member,) = unpack(artifacts)
         found: dict[str, Any] = json.loads(member.content)

@@ -47,8 +47,8 @@ class InspectEnvironment(bridge.BridgeEnvironment[InspectOptions]):
         scores: Mapping[str, Any] = result.get("scores") or {}
         name, _, key = (self._read.scorer or next(iter(scores), "")).partition("/")
         if name not in scores:
-            known = ", ".join(scores) or "none"
-            raise GraderError(f"Inspect gave no score called {name!r}; there are: {known}")
+            called = f" called {name!r}; there are: {', '.join(scores)}" if scores else ""
+            raise GraderError(f"Inspect gave no score{called}")
         found = scores[name]
         value = _number(found["value"], key)
         shared = value / self._read.full_marks if isinstance(value, int | float) else value

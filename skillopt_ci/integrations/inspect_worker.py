@@ -67,11 +67,13 @@ class InspectSide:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        # Samples without an id are numbered as in Inspect.
+        # Samples without an id are numbered as in Inspect, which refuses duplicates too.
         self._samples = {
             str(number if sample.id is None else sample.id): sample
             for number, sample in enumerate(task.dataset, start=1)
         }
+        if len(self._samples) < len(task.dataset):
+            raise UsageError("several samples of its dataset have the same id")
 
     def tasks(self) -> list[dict[str, Any]]:
         return [_told(key, sample) for key, sample in self._samples.items()]
@@ -82,13 +84,11 @@ class InspectSide:
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         # An evaluation modifies both, and this process makes further attempts.
         sample = self._samples[job["sample"]].model_copy(deep=True)
-        setup: list[Solver] = [_read_skill(job["skill"])]
-        if self._task.setup is not None:
-            before = self._task.setup
-            setup = [*(before if isinstance(before, list) else [before]), *setup]
-        task = task_with(
-            copy(self._task), dataset=MemoryDataset([sample]), setup=chain(*setup), epochs=1
+        before = self._task.setup or []
+        setup = chain(
+            *(before if isinstance(before, list) else [before]), _read_skill(job["skill"])
         )
+        task = task_with(copy(self._task), dataset=MemoryDataset([sample]), setup=setup, epochs=1)
         target, judge = (_model(name, job) for name in ("target", "judge"))
         log = _evaluate(task, target, judge, job["token_limit"], folder)
         if not log.samples:
@@ -99,7 +99,7 @@ class InspectSide:
 def _evaluate(
     task: Task, target: Model, judge: Model, token_limit: int | None, folder: Path
 ) -> EvalLog:
-    (log,) = eval(
+    return eval(
         task,
         model=target,
         model_roles={"grader": judge},
@@ -114,8 +114,7 @@ def _evaluate(
         fail_on_error=False,
         score_display=False,
         max_samples=1,
-    )
-    return log
+    )[0]
 
 
 @solver
@@ -159,10 +158,9 @@ def _result(sample: EvalSample) -> dict[str, Any]:
 
 
 def _value(value: Any, number: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _value(one, number) for key, one in value.items()}
-    if isinstance(value, list):
-        return _value(dict(enumerate(value)), number)
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {key: _value(one, number) for key, one in items}
     return number(value)
 
 
@@ -176,7 +174,7 @@ def _told(key: str, sample: Sample) -> dict[str, Any]:
     if sample.choices:
         listed = "\n".join(f"- {choice}" for choice in sample.choices)
         messages.append({"role": "user", "content": f"Choices:\n{listed}"})
-    metadata = to_jsonable_python(sample.metadata or {}, fallback=str)
+    metadata = to_jsonable_python(sample.metadata or {}, fallback=str, inf_nan_mode="null")
     target = [sample.target] if isinstance(sample.target, str) else sample.target
     return {
         "id": key,

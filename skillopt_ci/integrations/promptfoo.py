@@ -1,6 +1,5 @@
 """promptfoo's tests as tasks: the target answers each prompt, our scorers grade the answer."""
 
-import csv
 import json
 import logging
 import re
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic_core import to_jsonable_python
 
 from skillopt_ci.config.scorers import (
     AllScorer,
@@ -28,33 +27,36 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Environment, Split
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import did_you_mean, read_text
+from skillopt_ci.util import did_you_mean, read_text, user_errors
 
 #: The prefix of a value that names a file.
 FILE = "file://"
+_ROLES = ("system", "user", "assistant")
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_ITEM = re.compile(r"(?:\".*?\"|[^,]+)(?=\s*,|\s*\Z)")
 
 
 def _listed(value: object) -> object:
     return value if isinstance(value, list) else [value]
 
 
-def _prompt(value: Any) -> object:
-    return value.get("raw") or value.get("id") or "" if isinstance(value, dict) else value
+#: A text, or a mapping that has it.
+_Prompt = Annotated[
+    str,
+    BeforeValidator(lambda one: one.get("raw") or one.get("id") if isinstance(one, dict) else one),
+]
 
 
 class Shape(BaseModel):
-    """Other keys (providers, outputPath, …) are ignored."""
-
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class AssertionShape(Shape):
     type: str
     value: Any = None
-    threshold: float | None = None
-    weight: float = Field(default=1.0, ge=0)
+    threshold: FiniteFloat | None = None
+    weight: FiniteFloat = Field(default=1.0, ge=0)
     transform: Any = None
     assertions: tuple["AssertionShape", ...] = Field(default=(), alias="assert")
 
@@ -67,8 +69,6 @@ class OptionsShape(Shape):
 
 
 class TestShape(Shape):
-    """One test, or the default of all."""
-
     __test__ = False  # not a test class of pytest
 
     description: str = ""
@@ -80,7 +80,7 @@ class TestShape(Shape):
 
 
 class FileShape(Shape):
-    prompts: Annotated[list[Annotated[str, BeforeValidator(_prompt)]], BeforeValidator(_listed)]
+    prompts: Annotated[list[_Prompt], BeforeValidator(_listed)]
     tests: Annotated[list[str | TestShape], BeforeValidator(_listed)]
     default: TestShape = Field(default=TestShape(), alias="defaultTest")
     scenarios: list[Any] = Field(default_factory=list)
@@ -118,8 +118,8 @@ class _Unsupported(Exception):
 def _contained(assertion: AssertionShape) -> list[str]:
     value = assertion.value
     if not isinstance(value, list):
-        rows = csv.reader([_as_text(value)], skipinitialspace=True)
-        value = [text.strip() for row in rows for text in row]
+        found = map(str.strip, _ITEM.findall(_as_text(value)))
+        value = [text.strip('"') for text in found if text]
     if not value:
         raise _Unsupported(f"{assertion.type} names no text")
     return [re.escape(_as_text(one)) for one in value]
@@ -139,7 +139,9 @@ _PATTERNS: Mapping[str, Callable[[AssertionShape], str]] = {
     "starts-with": lambda one: rf"\A{_escaped(one)}",
     "ends-with": lambda one: rf"{_escaped(one)}\Z",
     "regex": lambda one: _as_text(one.value),
-    "levenshtein": lambda one: rf"\A(?:{_escaped(one)}){{e<={int(one.threshold or 5)}}}\Z",
+    "levenshtein": lambda one: (
+        rf"\A(?:{_escaped(one)}){{e<={int(5 if one.threshold is None else one.threshold)}}}\Z"
+    ),
 }
 SUPPORTED = (
     *(*_PATTERNS, "icontains", "icontains-any", "icontains-all"),
@@ -170,6 +172,8 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
         raise _Unsupported(text)
     if plain not in _PATTERNS or (kind == "equals" and structure):
         raise _Unsupported(f"{name} is not supported: no scorer turns it around")
+    if value is None:
+        raise _Unsupported(f"{name} has no value")
     pattern, folds = _PATTERNS[plain](assertion), plain != kind
     return RegexScorer(type="regex", pattern=pattern, ignore_case=folds, negate=kind != name)
 
@@ -201,11 +205,8 @@ def rendered(value: Any, values: Mapping[str, Any]) -> Any:
     match value:
         case str():
             engine = ImmutableSandboxedEnvironment(autoescape=False, keep_trailing_newline=True)
-            try:
+            with user_errors(f"the template {value[:60]!r} cannot be rendered:"):
                 return engine.from_string(value).render(values)
-            except TemplateError as error:
-                text = f"the template {value[:60]!r} cannot be rendered: {error}"
-                raise UsageError(text) from error
         case list():
             return [rendered(one, values) for one in value]
         case dict():
@@ -270,7 +271,9 @@ def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], fi
         # Shown to analysts, for training tasks only.
         reference_text=yaml.safe_dump(told, sort_keys=False, allow_unicode=True),
         task_type=str(test.metadata.get("task_type", "")),
-        metadata={"description": test.description, "vars": dict(chosen)},
+        metadata=to_jsonable_python(
+            {"description": test.description, "vars": chosen}, fallback=str, inf_nan_mode="null"
+        ),
         scorer=scorer,
         file=file,
     )
@@ -336,11 +339,8 @@ def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
     path = _path(given, folder)
     if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
         raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
-    if path.suffix == ".jsonl":
-        records = [json.loads(line) for line in _text(path).splitlines() if line.strip()]
-    else:
-        data = _data(path)
-        records = data if isinstance(data, list) else [data]
+    data = _data(path)
+    records = data if isinstance(data, list) else [data]
     for number, one in enumerate(records, 1):
         yield _shaped(TestShape, one, f"{path}: test {number}")
 
@@ -370,7 +370,7 @@ def _messages(template: str, values: Mapping[str, Any]) -> tuple[Message, ...]:
     filled = rendered(template, values)
     # filled in as a text, a value with a quotation mark would break the JSON
     turns = rendered(_turns(template), values) or _turns(filled)
-    said = (Message(one["role"], str(one.get("content", ""))) for one in turns)
+    said = (Message(one["role"], _said(one.get("content", ""))) for one in turns)
     return tuple(said) or (Message("user", filled),)
 
 
@@ -380,8 +380,14 @@ def _turns(text: str) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         return []
     turns = told if isinstance(told, list) else []
-    roles = {one.get("role") if isinstance(one, dict) else None for one in turns}
-    return turns if roles <= {"system", "user", "assistant"} else []
+    chats = all(isinstance(one, dict) and one.get("role") in _ROLES for one in turns)
+    return turns if chats else []
+
+
+def _said(content: Any) -> str:
+    parts = content if isinstance(content, list) else [{"text": content}]
+    with user_errors("a prompt has a message with a part that is no text:"):
+        return "\n".join(str(part["text"]) for part in parts)
 
 
 def _shaped(shape: type[Given], data: Any, where: str) -> Given:
@@ -396,9 +402,13 @@ def _shaped(shape: type[Given], data: Any, where: str) -> Given:
 
 
 def _data(path: Path) -> Any:
+    text = _text(path)
+    if path.suffix == ".jsonl":  # an array with as many lines, since errors name them
+        text = "[" + ",\n".join(filter(str.strip, text.split("\n"))) + "]"
     try:
-        return load_yaml(_text(path))
-    except yaml.YAMLError as error:
+        # YAML does not join the halves of JSON's surrogate pairs
+        return json.loads(text) if path.suffix.startswith(".json") else load_yaml(text)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
 
 

@@ -79,8 +79,6 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What a worker returns."""
-
     answers: tuple[str, ...] = ()
     """The paid answers, as lines of a shard's file."""
     trouble: str = ""

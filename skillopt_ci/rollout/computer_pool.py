@@ -116,6 +116,5 @@ def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers
 
 
 def spec(settings: ComputerConfig) -> ComputerSpec:
-    limits = (settings.memory_mb, settings.cpus, settings.processes, settings.disk_mb)
-    network, environ = Network(settings.network), dict(settings.environ)
-    return ComputerSpec(network, settings.image, *limits, environ, settings.readable)
+    given = settings.model_dump(exclude={"type"})
+    return ComputerSpec(**{**given, "network": Network(settings.network)})

@@ -256,7 +256,7 @@ _NUMBER = re.compile(
     )?
     (?:/(?P<denominator>\d+)(?![\d/]|\.\d))?
     (?P<scale>(?:[ ~-]*(?i:hundred|thousand|million|billion|trillion|bn)s?\b)+
-        | (?(currency)\s?[kKMBT]|k)\b
+        | (?(currency)\s?[kKMBT]|[kMBT])\b
     )?
     (?P<percent>\s?(?:\\?[%％]|per\s?cent\b))?
     """,
@@ -398,13 +398,15 @@ def _depth(value: Any) -> int:
 
 def same_json(left: object, right: object) -> bool:
     """Equality of JSON values: order of members is ignored, 1 equals 1.0 but not true."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same_json, left, right))
-    return left == right
+    pairs = [(left, right)]
+    for one, other in pairs:  # inner values are appended: recursion would be as deep as the answer
+        if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+            pairs += [(one[key], other[key]) for key in one]
+        elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+            pairs += zip(one, other, strict=True)
+        elif not isinstance(one, _FLAT) or (one, type(one) is bool) != (other, type(other) is bool):
+            return False
+    return True
 
 
 def check_json_references(spec: specs.JsonScorer, task: Task) -> str | None:

@@ -1,1 +1,0 @@
-"""The skill document: text, protected regions and edits."""

@@ -1,1 +1,0 @@
-"""Tasks, on which a skill is trained and measured."""

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.cli.build import read_tasks
 from skillopt_ci.config.config import EnvironmentConfig
+from skillopt_ci.config.loading import load
 from skillopt_ci.environments import api
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import TaskFileError, UsageError
@@ -72,7 +74,7 @@ def test_a_class_in_a_module_of_the_repository(root, monkeypatch):
         ("gymnastics!", "known are: inspect, promptfoo, skillopt"),
         ("riddles.py:Ridles", "has no class 'Ridles'; did you mean 'Riddles'?"),
         ("riddles.py:Other", "is no subclass of skillopt_ci.rollout.environment.Environment"),
-        ("riddles.py:Half", "riddles.py:Half does not define tasks"),
+        ("riddles.py:Half", "Can't instantiate abstract class Half with abstract method tasks"),
         ("riddles.py:Broken", "cannot be built: KeyError"),
         ("nowhere.py:Riddles", "environment: nowhere.py cannot be imported: FileNotFoundError"),
         ("no_such_module:Riddles", "cannot be imported: ModuleNotFoundError"),
@@ -82,6 +84,16 @@ def test_mistakes_are_told_for_people(root, name, said):
     with pytest.raises(UsageError) as error:
         open_environment(EnvironmentConfig(type=name), root, {})
     assert said in str(error.value)
+
+
+def test_one_that_never_ends_loading_is_told_with_its_line(root):
+    endless = "while True:\n try:\n  while True: pass\n except Exception: pass\n"
+    (root / "endless.py").write_text(endless, encoding="utf-8")
+    config = root / "skillopt.yaml"
+    models = "{target: simulated/simulated-target, optimizer: simulated/simulated-optimizer}"
+    config.write_text(f"{{run: x, skill: S.md, environment: 'endless.py:E', model: {models}}}")
+    with pytest.raises(UsageError, match=r"did not load within 0\.1 s \(at .*endless\.py:[1-4]\)"):
+        read_tasks(load(config), {}, 0.1)
 
 
 PYPROJECT = """

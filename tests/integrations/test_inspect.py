@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from environments import OpenEnvironment, attempt_now, opening, reply
+from inspect_tasks import FILE
 
-from bench.inspect_cost import TOOL
 from skillopt_ci.errors import BudgetExhausted, EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
 from skillopt_ci.integrations.inspect import InspectEnvironment, InspectOptions
@@ -24,46 +24,6 @@ pytestmark = [
         find_spec("inspect_ai") is None, reason="the extra `inspect` is not installed"
     ),
 ]
-
-FILE = (
-    TOOL
-    + """
-import os
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser
-
-@solver
-def broken():
-    async def solve(state, generate):
-        raise RuntimeError("the solver is broken")
-    return solve
-
-def samples():
-    about = {"category": "sums", "sample": "of theirs"}
-    return [
-        Sample(f"What is 2 + {i}?", target=str(2 + i), id=f"sum-{i}", metadata=about)
-        for i in range(8)
-    ]
-
-@task
-def sums(judged: bool = False):
-    scorers = model_graded_qa() if judged else [match(), includes()]
-    return Task(dataset=samples(), solver=[use_tools(add()), generate()], scorer=scorers)
-
-@task
-def chat():
-    talk = [ChatMessageSystem(content="Be kind."), ChatMessageUser(content="Pick.")]
-    picks = [
-        Sample([*talk, ChatMessageUser(content=str(i))], choices=["x", "y"], target=["x", "X"])
-        for i in range(8)
-    ]
-    return Task(dataset=picks, solver=generate(), scorer=includes(), message_limit=3)
-
-@task
-def failing():
-    seen = f"{os.environ.get('SHOWN')} {os.environ.get('HIDDEN')}"
-    return Task([Sample(f"{i} {seen}") for i in range(8)], solver=broken(), scorer=match())
-"""
-)
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +174,15 @@ def test_the_models_errors_are_what_they_are(opened, error):
         attempt_now(found, next(iter(found.tasks("train"))), lambda _: error)
 
 
+def test_a_score_of_nan_is_none_and_half_a_surrogate_pair_is_no_defect(opened):
+    found = opened(options("sums.py@odd"))
+    good, unscored = sorted(found.tasks("train"), key=lambda one: one.references)[::3]
+    assert good.metadata["x"] is None
+    assert attempt_now(found, good, lambda _: "\ud83d").score.answer == "?"
+    with pytest.raises(GraderError, match="is nan, expected a score"):
+        attempt_now(found, unscored, lambda _: "?")
+
+
 def test_an_attempt_without_a_result_scores_nothing(opened):
     import asyncio
 
@@ -232,7 +201,8 @@ def test_an_attempt_without_a_result_scores_nothing(opened):
         ({"type": "inspect"}, "environment.task: missing"),
         (options(scorers="x"), "environment.scorers: unknown key; did you mean 'scorer'?"),
         (options("sums.py@nothing"), "nothing"),
-        (options("sums.py"), "names 3 tasks"),
+        (options("sums.py"), "names 5 tasks"),
+        (options("sums.py@twice"), "several samples of its dataset have the same id"),
     ],
 )
 def test_mistakes_are_told_for_people(opened, given, said):

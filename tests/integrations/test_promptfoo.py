@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,8 @@ def test_texts_are_looked_for_as_they_are_across_lines(tmp_path):
     assert judged(tmp_path, several, "(x\n\na.c").hard
     assert not judged(tmp_path, several, "(x abc").hard
     assert judged(tmp_path, [{"type": "ends-with", "value": "$ 5"}], "it is $ 5").hard
+    assert judged(tmp_path, [{"type": "contains-any", "value": "a\nb, c"}], "a\nb").hard
+    assert not judged(tmp_path, [{"type": "levenshtein", "value": "a", "threshold": 0}], "b").hard
 
 
 def test_a_rubric_is_judged_by_the_judge(tmp_path):
@@ -152,6 +155,13 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
     ]
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
     (tmp_path / "more.jsonl").write_text(json.dumps(tests[0]) + "\n")
+    (tmp_path / "parts.json").write_text(PICTURE.replace('"image_url"', '"text", "text": "{{q}}"'))
+    about = {"q": "😀", "day": date(2026, 1, 1)}
+    (tmp_path / "tests.json").write_text(json.dumps({"vars": about, "assert": OK}, default=str))
+    read = write(tmp_path, prompts=["file://parts.json"], tests=["file://tests.json"])
+    assert [one.messages[0].content for one in read_tests(read)] == ["😀"]
+    (dated,) = read_tests(write(tmp_path, tests=[{"vars": about, "assert": OK}]))
+    assert dated.metadata["vars"]["day"] == "2026-01-01"
     file = write(
         tmp_path,
         prompts=["file://p.txt", {"raw": "file://chat.json", "label": "chat"}],
@@ -168,6 +178,7 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
 
 
 OK = [{"type": "contains", "value": "x"}]
+PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
 
 
 @pytest.mark.parametrize(
@@ -177,13 +188,18 @@ OK = [{"type": "contains", "value": "x"}]
         ({"tests": [{"assert": OK, "vars": {"q": "file://q.js"}}]}, "that a program makes"),
         ({"tests": [{"assert": OK}], "prompts": ["file://p.py"]}, "that a program makes"),
         ({"tests": [{"assert": OK}], "prompts": ["{{ q"]}, "cannot be rendered"),
+        ({"tests": [{"assert": OK}], "prompts": ["{{ 1 / 0 }}"]}, "cannot be rendered"),
         ({"tests": "file://tests.csv"}, "tests are read from .yaml"),
+        ({"tests": "file://torn.jsonl"}, "torn.jsonl: Expecting value: line 2"),
+        ({"tests": [{"assert": [{**OK[0], "threshold": float("nan")}]}]}, "a finite number"),
+        ({"tests": [{"assert": OK}], "prompts": [PICTURE]}, "part that is no text"),
         ({"tests": [{"assert": "x"}]}, "promptfooconfig.yaml: tests"),
         ({"tests": [{"assert": OK}], "scenarios": [{}]}, "scenarios are not supported"),
         ({"tests": [{"assert": [{"type": "cost"}]}]}, "no test that can be graded here"),
     ],
 )  # fmt: skip
 def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
+    (tmp_path / "torn.jsonl").write_text('{}\n{"vars": ')
     with pytest.raises(UsageError) as error:
         read_tests(write(tmp_path, **config))
     assert said in str(error.value)
@@ -200,6 +216,7 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
         ({"assert": [{"type": "not-is-json"}]}, "no scorer turns it around"),
         ({"assert": [{"type": "iequals", "value": "x"}]}, "the assertion 'iequals'"),
         ({"assert": [{"type": "contains-any", "value": []}]}, "names no text"),
+        ({"assert": [{"type": "regex"}]}, "regex has no value"),
         ({"assert": [{"type": "is-json", "value": True}]}, "must be a mapping"),
         ({"assert": [{"type": "is-json", "value": "{["}]}, "while parsing"),
         ({"assert": [{"type": "llm-rubric", "value": "x", "threshold": 2}]}, "less than or equal"),

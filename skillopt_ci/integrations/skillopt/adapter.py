@@ -16,6 +16,7 @@ from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.util import pick
 
 
 def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dict[str, str]]:
@@ -29,19 +30,10 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
         except GraderError:
             left = {}
         if "row" not in left:
-            row = {
-                "hard": rollout.hard,
-                "soft": rollout.soft,
-                "fail_reason": rollout.reason,
-                "task_type": rollout.task_type,
-                "n_turns": rollout.n_turns,
-                "predicted_answer": rollout.answer,
-            }
-            said = [
-                {"role": message.role, "content": message.content}
-                for message in rollout.messages
-                if message.role != "system"
-            ]
+            facts = "hard soft fail_reason=reason task_type n_turns predicted_answer=answer"
+            row = pick(rollout, facts)
+            turns = (message for message in rollout.messages if message.role != "system")
+            said = [pick(message, "role content") for message in turns]
             # ASCII, because SkillOpt reads it in the locale's encoding.
             left = {"row": row, "files": {f"{task}/conversation.json": json.dumps(said)}}
         rows.append({**left["row"], "id": name})
