@@ -6,6 +6,7 @@ Otherwise they run as our user. Even then this process is closed: no other proce
 memory, and its initial environment no longer holds secrets.
 """
 
+import asyncio
 import atexit
 import contextlib
 import ctypes
@@ -18,11 +19,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
+
+from skillopt_ci.program import CommandResult, execute, scratch_folder
 
 #: Names of variables that hold secrets. Git's settings for one command may hold some, too.
 _SECRET_NAME = re.compile(
@@ -260,6 +263,30 @@ def current() -> Confinement:
         return _found
 
 
+async def run_program(
+    arguments: Sequence[str],
+    *,
+    stdin: bytes,
+    work: Path,
+    cwd: Path,
+    environ: Mapping[str, str],
+    timeout: float,
+    output_bytes: int,
+    keeps_home: bool = False,
+) -> CommandResult:
+    """Run ``arguments`` confined, with write access only to ``work``. Raises TimeoutError."""
+    cell = await asyncio.to_thread(lambda: current().cell(work))
+    command, variables = cell.command(
+        arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
+    )
+    done = await execute(
+        command, stdin=stdin, environ=variables, cwd=cwd, timeout=timeout, output_bytes=output_bytes
+    )
+    if done.timed_out:
+        raise TimeoutError
+    return replace(done, signal=done.signal or cell.signal(done.exit_code))
+
+
 _lock = threading.Lock()
 _find = partial(Confinement, "none", "no configuration was read")
 _found: Confinement | None = None
@@ -292,8 +319,6 @@ def _search(
 
 def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
     """Run a program to test a confinement; return why it fails, or an empty text."""
-    from skillopt_ci.program import scratch_folder  # noqa: PLC0415 - which imports this module
-
     seen = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
     # in a sandbox, an empty home replaces the real one
     targets = [str(path) for path in tried.hidden if tried.kind == "user" or path != tried.home]

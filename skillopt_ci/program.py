@@ -13,14 +13,13 @@ from asyncio.subprocess import Process
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
 from typing import Any
 
 from skillopt_ci.aio import shielded
-from skillopt_ci.confinement import current
 from skillopt_ci.errors import ComputerFailure
 
 #: Environment variables that every program may see.
@@ -152,30 +151,6 @@ async def execute(
     number = max(0, -status)
     exit_code = 128 + number if number else status
     return CommandResult(exit_code, stdout, stderr, timed_out, seconds=seconds, signal=number)
-
-
-async def run_program(
-    arguments: Sequence[str],
-    *,
-    stdin: bytes,
-    work: Path,
-    cwd: Path,
-    environ: Mapping[str, str],
-    timeout: float,
-    output_bytes: int,
-    keeps_home: bool = False,
-) -> CommandResult:
-    """Run ``arguments`` confined, with write access only to ``work``. Raises TimeoutError."""
-    cell = await asyncio.to_thread(lambda: current().cell(work))
-    command, variables = cell.command(
-        arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
-    )
-    done = await execute(
-        command, stdin=stdin, environ=variables, cwd=cwd, timeout=timeout, output_bytes=output_bytes
-    )
-    if done.timed_out:
-        raise TimeoutError
-    return replace(done, signal=done.signal or cell.signal(done.exit_code))
 
 
 def visible_environ(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer, RubricScorer
-from skillopt_ci.confinement import current, without_secrets
+from skillopt_ci.confinement import current, run_program, without_secrets
 from skillopt_ci.errors import (
     BudgetExhausted,
     ComputerFailure,
@@ -24,7 +24,7 @@ from skillopt_ci.errors import (
     UsageError,
 )
 from skillopt_ci.messages import fenced
-from skillopt_ci.program import run_program, scratch_folder, signal_name, visible_environ
+from skillopt_ci.program import scratch_folder, signal_name, visible_environ
 from skillopt_ci.scorers.base import (
     GraderBroke,
     GraderError,
