@@ -368,7 +368,7 @@ class ExternalSolver:
         program = agent_program(self.settings, self.root)
         failure = agent_failure(
             *(self.name, program, result.exit_code, told),
-            worked=transcript.turns > 0,
+            worked=transcript.turns > 0 and not BAD_KEY.search(error),
             silent=silent,
             keys=lacks_key(self.settings, self.environ),
         )

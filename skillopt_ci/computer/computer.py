@@ -12,12 +12,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Protocol
 
 from skillopt_ci.computer.archive import Member, pack, selected, unpack, with_parents
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable, FileRefused
-from skillopt_ci.program import Capture, CommandResult
+from skillopt_ci.program import Capture, CommandResult, scratch_folder
 
 #: The agent's writable folder. Relative paths start here.
 WORKDIR = "/workspace"
@@ -168,7 +167,8 @@ class Computer:
         self, path: str, script: Sequence[str], *, stdin: bytes = b"", output_bytes: int = 4096
     ) -> CommandResult:
         text, *arguments = script
-        command = ("/bin/sh", "-c", text, "sh", *arguments)
+        # the task's PATH may lack our programs
+        command = ("/bin/sh", "-c", f"PATH=$PATH:/usr/bin:/bin\n{text}", "sh", *arguments)
         done = await self.shell(
             Command(command, _PATIENCE, stdin, self.locate(WORKDIR), {}, output_bytes)
         )
@@ -207,12 +207,13 @@ _HARMLESS = (
 
 async def probe(computers: Computers) -> None:
     """Open a computer and test its isolation. Raises ComputerUnavailable if something leaks."""
-    with NamedTemporaryFile(prefix="skillopt-ci-probe-") as outside:
-        outside.write(b"probe")
-        outside.flush()
-        Path(outside.name).chmod(0o644)
+    with scratch_folder("probe") as folder:
+        Path(folder).chmod(0o755)  # nothing but the isolation keeps it from being read
+        outside = Path(folder, "outside")
+        outside.write_bytes(b"probe")
+        outside.chmod(0o644)
         async with computers.open(_PROBE) as computer:
-            if complaint := await _complaint(computer, outside.name):
+            if complaint := await _complaint(computer, str(outside)):
                 raise ComputerUnavailable(
                     f"The computer does not do what it promises: {complaint}.",
                     hint="Choose another `rollout.computer.type` on this machine.",

@@ -28,7 +28,15 @@ def _possible(name: str) -> str:
     return _without_zero(name)
 
 
+def _inside(name: str) -> str:
+    if name.startswith("/") or ".." in name.split("/"):
+        raise ValueError(f"{name!r} is not a path inside the workspace")
+    return name
+
+
 FileName = Annotated[str, Field(min_length=1), AfterValidator(_possible)]
+#: A file of an agent's workspace.
+PathInside = Annotated[str, Field(min_length=1), AfterValidator(_inside)]
 #: A word of a command line.
 Argument = Annotated[str, AfterValidator(_without_zero)]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from skillopt_ci.config.base import Argument, Section
+from skillopt_ci.config.base import Argument, PathInside, Section
 from skillopt_ci.config.models import Price
 
 AgentTool = Literal["shell", "read", "write"]
@@ -62,7 +62,7 @@ class ExternalConfig(Section):
     env: tuple[str, ...] | None = None
     """Environment variables the agent may see; null: those with the known agent's own key. Commands
     that the agent runs can read them, too."""
-    skill_as: str = Field(default="auto", min_length=1)
+    skill_as: PathInside = "auto"
     """Where to put the skill. `skill`: the agent's folder of skills; `agents`, `claude`, `gemini`:
     the file `AGENTS.md`, `CLAUDE.md` or `GEMINI.md`; otherwise a path in the workspace, with
     `{name}` for the skill's name. `auto`: a `SKILL.md` becomes one of the agent's skills, anything
@@ -81,13 +81,6 @@ class ExternalConfig(Section):
             if self.arguments:
                 raise ValueError("`arguments` are for a known agent; write them into `command`")
         return self
-
-    @field_validator("skill_as")
-    @classmethod
-    def _inside_the_workspace(cls, value: str) -> str:
-        if value.startswith("/") or ".." in value.split("/"):
-            raise ValueError("expected a path inside the workspace")
-        return value
 
 
 class ScriptedConfig(Section):
@@ -237,7 +230,7 @@ class ComputerBlock(Section):
     """Environment variables, in addition to those in `rollout.computer`."""
     submission: Submission | None = None
     """How to check a submission."""
-    artifacts: tuple[str, ...] = ("**",)
+    artifacts: tuple[PathInside, ...] = ("**",)
     """Files of the workspace to keep and grade, as paths and globs."""
     limits: LimitChanges | None = None
     """Limits of this task."""

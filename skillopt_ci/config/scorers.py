@@ -10,7 +10,7 @@ from pydantic import (
     model_validator,
 )
 
-from skillopt_ci.config.base import Argument, FileName, Section
+from skillopt_ci.config.base import Argument, FileName, PathInside, Section
 from skillopt_ci.config.rollout import Command
 
 AnswerFrom = Literal["tag", "last_line", "fence", "text"]
@@ -202,7 +202,7 @@ class ComputerScorer(Section):
     """Program and arguments, or a text for `sh -c`. Set this or `report`."""
     report: JUnitReport | None = None
     """Soft: the share of its tests that passed. Solved: there was a test, and all passed."""
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[PathInside, str] = Field(default_factory=dict)
     """The grader's files: paths in the workspace, and their text."""
     folder: FileName | None = None
     """A folder with the grader's files, relative to the configuration's folder."""
@@ -240,14 +240,6 @@ class ComputerScorer(Section):
         if self.run_work is None:
             fields.pop("run_work", None)
         return fields
-
-    @field_validator("files")
-    @classmethod
-    def _inside_the_workspace(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if name.startswith("/") or not name or ".." in name.split("/"):
-                raise ValueError(f"{name!r} is not a path inside the workspace")
-        return value
 
 
 class Combination(Section):

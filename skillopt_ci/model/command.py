@@ -28,7 +28,7 @@ BAD_KEY = re.compile(
     r"invalid (?:x-)?api[ -]?key|incorrect api key|api key (?:is )?(?:not valid|missing|required)"
     r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|(?:run|use) /login"
     r"|no authentication information|\b40[13]\b|unauthori[sz]ed|failed to authenticate"
-    r"|(?:set an|invalid) auth method",
+    r"|(?:set an|invalid) auth method|credit balance",
     re.IGNORECASE,
 )
 BUSY = re.compile(

@@ -1,34 +1,15 @@
 """What every kind of computer does with files."""
 
-import io
 import tarfile
 
 import pytest
+from computer_kinds import desk
+from tars import link, names, tar_of
 
 from skillopt_ci.computer.computer import HOME, WORKDIR
 from skillopt_ci.errors import FileRefused
 
 pytestmark = pytest.mark.integration
-
-
-def names(archive: bytes) -> list[str]:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        return tar.getnames()
-
-
-def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as tar:
-        for info, content in members:
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return file.getvalue()
-
-
-def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info, b""
 
 
 def test_what_is_written_is_read(any_desk):
@@ -37,6 +18,12 @@ def test_what_is_written_is_read(any_desk):
         assert any_desk.read("a/new/folder/file name ✓") == content
         assert any_desk.read(f"{WORKDIR}/a/new/folder/file name ✓") == content
         assert any_desk.sh("cat a/new/folder/*").exit_code == 0
+
+
+def test_files_need_nothing_on_the_task_s_path():
+    with desk("unconfined", environ={"PATH": "/nowhere"}) as lost:
+        lost.write("file", b"text")
+        assert names(lost.export("**")) == ["file"]
 
 
 def test_files_go_to_the_home_and_to_other_places(any_desk):

@@ -105,6 +105,7 @@ def test_name_of_the_record_is_its_id_unless_it_has_one():
         ({"computer": {"network": "some"}}, "computer.network: 'some' is not one of none, open"),
         ({"computer": {"files": {"../x": ""}}}, "computer: '../x' is not a relative path"),
         ({"computer": {"setup": [[]]}}, "computer.setup[0]"),
+        ({"computer": {"artifacts": ["../x"]}}, "computer.artifacts[0]: '../x' is not a path ins"),
         ({"computer": {"limits": {"steps": 0}}}, "computer.limits.steps"),
     ],
 )

@@ -275,10 +275,12 @@ def _runs(pid: str) -> bool:
 
 
 WORKED = f"echo '{json.dumps(_said(' '))}'; "
+EXPIRED = {"type": "result", "is_error": True, "result": "API Error: 401 expired"}
 FAILURES = [
     (f"{WORKED}exit 3", AgentError, "ended with exit status 3: it said nothing"),
     (f"{WORKED}echo 'segmentation fault' >&2; exit 139", AgentError, "segmentation fault"),
     (f"{WORKED}exit 0", AgentError, "ended without an answer"),
+    (f"{WORKED}echo '{json.dumps(EXPIRED)}'", ModelSetupError, "no valid key: API Error: 401"),
     ("exit 3", ModelUnavailable, "exit status 3 before its model had answered: it said nothing"),
     ("exit 0", ModelUnavailable, "exit status 0 before its model had answered: it said nothing"),
     ("echo 'error: unknown option --x' >&2; exit 1", ModelSetupError, "cannot work as it is set"),
