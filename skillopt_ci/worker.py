@@ -367,7 +367,8 @@ def _attempt(side: Side, job: Mapping[str, Any], folder: Path) -> None:
             os.dup2(output, stream)
         os.close(output)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a real file
-        text = json.dumps({"result": dict(side.attempt(job, folder))})
+        # numbers of NumPy are none to JSON
+        text = json.dumps({"result": dict(side.attempt(job, folder))}, default=float)
     except BaseException as error:  # noqa: BLE001  # told on the other side
         traceback.print_exc()
         text = json.dumps({"failed": described(error)})

@@ -34,7 +34,7 @@ class SkillFolder:
         digest = hashlib.sha256()
         for file in self.files:
             head = f"{file.name}\0{file.executable}\0{len(file.content)}\0"
-            digest.update(head.encode() + file.content)
+            digest.update(os.fsencode(head) + file.content)
         return digest.hexdigest()
 
     def skill_name(self, skill: str) -> str:

@@ -203,7 +203,7 @@ class _Side:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - reported to the other side
             return {"raised": last_line(error)}
         try:
-            json.dumps(returned, allow_nan=False)
+            json.dumps(returned, allow_nan=False, default=float)
         except (TypeError, ValueError):
             return {"odd": one_line(repr(returned), 80)}
         return {"returned": returned}

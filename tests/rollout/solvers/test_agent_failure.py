@@ -180,6 +180,7 @@ def test_a_folder_is_read_without_hidden_files_and_links(tmp_path):
 
 def test_its_fingerprint_is_that_of_the_files_beside_the_skill(tmp_path):
     document = _folder(tmp_path)
+    (document.parent / "\udcff").write_text("a name that is no text")
     before = read_skill_folder(document).sha256
     document.write_text("another text")
     assert read_skill_folder(document).sha256 == before
