@@ -205,6 +205,8 @@ def influences(config: Config) -> dict[str, Any]:
         del facts["rollout"]
     if facts["environment"] is None:
         del facts["environment"]
+    if facts["gradient"]["analysts"] == 1:
+        del facts["gradient"]["analysts"]
     return facts
 
 

@@ -190,11 +190,12 @@ class Forecast:
         shown = [first + round(max(0, min(gradient.evidence - first, self._made))), *others]
         counts = [minibatch_counts(n, round((1 - self._solved) * n), usual) for n in shown]
         failures, successes = (sum(side) for side in zip(*counts, strict=True))
-        analysts = failures + successes
-        merges = merged(failures, math.ceil(successes * _SUCCESS_PATCHES), usual)
+        each = gradient.analysts
+        patches = math.ceil(each * successes * _SUCCESS_PATCHES)
+        merges = merged(each * failures, patches, usual)
         return {
-            ANALYST: _between(low, analysts, 2 * high),
-            MERGE: _between(0, merges, 2 * merged(alone, alone, gradient)),
+            ANALYST: _between(each * low, each * (failures + successes), 2 * each * high),
+            MERGE: _between(0, merges, 2 * merged(each * alone, each * alone, gradient)),
         }
 
     def _candidate(self, plan: StepPlan) -> Calls:

@@ -55,19 +55,20 @@ class OptimizerChat:
         stage: str = "",
         tokens: int = MAX_OUTPUT_TOKENS,
         vital: bool = False,
+        sample: int = 0,
     ) -> Answer | Lost:
         """Send ``user`` to the optimizer and return its reply, parsed by ``parse``.
 
         The system prompt joins ``prompt`` and ``supplement``; ``stage`` defaults to the name
-        ``prompt``. If ``parse`` raises :class:`WireError`, the model sees its reply and the error
-        and may try once more. A second bad reply, a refusal or an outage is noted and returned as
-        :class:`Lost`, except that a ``vital`` question raises the outage. A wrong setup or an
-        exhausted budget is always raised.
+        ``prompt``; each ``sample`` is an independent answer. If ``parse`` raises
+        :class:`WireError`, the model sees its reply and the error and may try once more. A second
+        bad reply, a refusal or an outage is noted and returned as :class:`Lost`, except that a
+        ``vital`` question raises the outage. A wrong setup or an exhausted budget is always raised.
         """
         system = "\n\n".join(self.prompts.text(name) for name in (prompt, supplement) if name)
         messages = (Message("system", system), Message("user", user))
         request = ChatRequest(
-            Role.OPTIMIZER, stage or prompt, messages, max_output_tokens=tokens, reply_schema=schema
+            Role.OPTIMIZER, stage or prompt, messages, tokens, sample, reply_schema=schema
         )
         text = ""
         try:

@@ -194,6 +194,7 @@ def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
 _KEPT = (
     ("train", "num_epochs"),
     ("gradient", "failure_only"),
+    ("gradient", "analysts"),
     ("optimizer", "learning_rate"),
     ("optimizer", "min_learning_rate"),
     ("optimizer", "lr_scheduler"),
@@ -203,6 +204,8 @@ _KEPT = (
 #: worlds, shares from 0.05 to 0.1 did equally well, and fewer than 16 tasks did not pay.
 _EVALUATION_SHARE = 0.07
 _FEWEST_SELECTION = 16
+#: With three independent answers, what the optimizer is sure of stands out.
+_ANALYSTS = 3
 #: Edits that a run should be able to try, and the most that this may put into one step.
 _EDITS, _MOST_EDITS = 40, 10
 
@@ -211,7 +214,8 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
     """``config`` and ``splits`` with unset options filled in.
 
     A run that has begun keeps its recorded values. In a new run, a budget of calls determines the
-    number of epochs, of selection tasks (spread evenly over task types) and of edits per step.
+    number of epochs, of selection tasks (spread evenly over task types), of analysts and of edits
+    per step.
     """
     calls, attempts = config.budget.run.calls, config.rollout.attempts
     chosen = config
@@ -222,8 +226,8 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
         most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
         used = 0 if most >= len(splits.selection) else most
         epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))
-        tasks = {("train", "num_epochs"): epochs, ("evaluation", "sel_env_num"): used}
-        chosen = _filled(config, tasks)
+        found = {("train", "num_epochs"): epochs, ("evaluation", "sel_env_num"): used}
+        chosen = _filled(config, {**found, ("gradient", "analysts"): _ANALYSTS})
         steps = last_step(chosen, sizes_of(chosen, splits), None, ())
         rate = min(_MOST_EDITS, round(_EDITS / steps))
         written = config.optimizer.model_fields_set & {"learning_rate", "min_learning_rate"}

@@ -34,6 +34,8 @@ class Minibatch:
     source_type: Source
     rollouts: tuple[Rollout, ...]
     name: str
+    sample: int = 0
+    """Which of its analysts' answers it is for, from 0."""
 
 
 class Dealer:
@@ -72,8 +74,10 @@ class Dealer:
         self._room[source] = self._gradient.max_minibatch_chars
         if self._open[source]:
             self._count[source] += 1
-            name = f"{source} minibatch {self._count[source]}"
-            yield Minibatch(source, tuple(self._open[source]), name)
+            name, analysts = f"{source} minibatch {self._count[source]}", self._gradient.analysts
+            for sample in range(analysts):
+                of = f", analyst {sample + 1} of {analysts}" if analysts > 1 else ""
+                yield Minibatch(source, tuple(self._open[source]), name + of, sample)
             self._open[source] = []
 
 
@@ -268,10 +272,13 @@ class Analysts(Generic[Item]):
             supplement=f"{_PROMPT[source]}_skill_aware" if notes else "",
             stage="analyst",
             tokens=mode.reply_tokens,
+            sample=minibatch.sample,
         )
         told = "no answer"
         if isinstance(reply, Reflection):
             reply = self._known(reply, minibatch.rollouts)
+            if minibatch.sample:  # the first one described the same failures
+                reply = replace(reply, failure_patterns=(), notes=())
             noted = f", {plural(len(reply.notes), 'note')}" if reply.notes else ""
             told = f"{len(reply.patch.edits)} {mode.noun}s{noted}"
         chat.observer(StageAdvanced("reflect", f"{minibatch.name}: {told}"))

@@ -51,6 +51,14 @@ def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some():
     assert calls_of(config(), 3)[ROLLOUT] == Range(0, 10, 10)
 
 
+def test_each_minibatch_is_read_and_its_patches_are_merged_as_often_as_there_are_analysts():
+    one, three = (
+        calls_of(config(gradient={"failure_only": True, "analysts": count})) for count in (1, 3)
+    )
+    assert three[ANALYST] == one[ANALYST] * 3
+    assert (one[calls.MERGE].likely, three[calls.MERGE].likely) == (0, 1)
+
+
 def test_analysts_read_minibatches_of_failures_and_of_successes():
     # 5 failures and 5 successes likely; 8 alike and 2 errors at least; 9 and 1 at most
     eight, alone = {"minibatch_size": 8}, {"evidence": 0}

@@ -199,6 +199,7 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     splits = Splits(TASKS, tasks_of(*["a"] * 75, *["b"] * 25), ())
     config, chosen = planned(configured(budget={"run": {"calls": 570}}), splits, None)
     assert (config.evaluation.sel_env_num, config.train.num_epochs) == (40, 57)
+    assert config.gradient.analysts == 3
     used = [task.task_type for task in chosen.selection[:40]]
     assert (used.count("a"), used.count("b")) == (30, 10)
     assert sorted(chosen.selection, key=lambda task: task.id) == sorted(
@@ -234,8 +235,10 @@ def test_without_a_budget_of_calls_nothing_is_left_out(budget):
 def test_what_a_person_wrote_is_not_planned():
     splits = Splits(TASKS, tasks_of(*["a"] * 200), ())
     given = {"budget": {"run": {"calls": 570}}, "train": {"num_epochs": 3}}
+    given["gradient"] = {"analysts": 2}
     config, chosen = planned(configured(**given, evaluation={"sel_env_num": 0}), splits, None)
     assert (config.evaluation.sel_env_num, config.train.num_epochs) == (0, 3)
+    assert config.gradient.analysts == 2
     assert chosen is splits
 
 
@@ -252,6 +255,7 @@ def test_a_run_that_began_keeps_its_settings():
     found = config.optimizer
     assert (found.learning_rate, found.min_learning_rate, found.lr_scheduler) == (7, 2, "constant")
     assert (config.train.num_epochs, config.evaluation.sel_env_num) == (4, 0)
+    assert config.gradient.analysts == 1
 
 
 def budgets(optimizer: Optimizer, total: int) -> list[int]:

@@ -109,6 +109,16 @@ def test_results_keep_minibatch_order_whatever_comes_first(scripted, reflected):
     assert [found.source_type for found in fast] == ["failure"] * 3 + ["success"] * 2
 
 
+def test_several_analysts_answer_the_same_question_and_the_first_describes_failures(
+    scripted, reflected
+):
+    client = scripted(lambda request: proposing(f"x{request.attempt}"))
+    found = reflected(client, gradient=both(minibatch_size=8, analysts=3))
+    assert [one.patch.edits[0].content for one in found] == ["x0", "x1", "x2"] * 2
+    assert len({request.messages for request in client.requests}) == 2
+    assert [bool(one.failure_patterns) for one in found[:3]] == [True, False, False]
+
+
 def test_a_reflection_names_the_tasks_that_were_shown(scripted, reflected):
     client = scripted(lambda request: proposing("x"))
     told = {one.failure_patterns[0].task_ids for one in reflected(client)}

@@ -114,6 +114,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 #: SkillOpt's defaults that differ from ours.
 _DEFAULTS: Mapping[tuple[str, str], Scalar] = {
     ("gradient", "minibatch_size"): 8,
+    ("gradient", "analysts"): 1,
     ("gradient", "failure_only"): False,
     ("optimizer", "learning_rate"): 4,
     ("optimizer", "min_learning_rate"): 2,
