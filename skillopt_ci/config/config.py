@@ -127,8 +127,9 @@ class Gradient(Section):
     minibatch_size: int = Field(default=40, gt=0)
     """Maximum trajectories per analyst call."""
     analysts: int = Field(default=1, gt=0)
-    """Analysts that read each minibatch, independently of each other; what several of them propose
-    counts more when their edits are merged. If you leave it out, `budget.run` sets it to 3."""
+    """Analysts that read each minibatch, independently of each other. Their edits are merged, those
+    that most of them propose first, and not ranked once more. If you leave it out, `budget.run`
+    sets it to 3."""
     max_minibatch_chars: int = Field(default=200_000, ge=500)
     """Maximum characters of trajectories per analyst call; fewer trajectories fit if long."""
     evidence: int = Field(default=80, ge=0)

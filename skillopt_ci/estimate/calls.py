@@ -206,7 +206,8 @@ class Forecast:
         if control == "autonomous":
             calls[LEARNING_RATE] = Range(0, proposed, 2)
         if control == "autonomous" or budget:
-            calls[RANKING] = Range(0, proposed * _TOO_MANY, 2)
+            merged = self.config.gradient.analysts > 1  # which orders the edits
+            calls[RANKING] = Range(0, 0 if merged else proposed * _TOO_MANY, 2)
         if optimizer.skill_update_mode == "rewrite_from_suggestions":
             calls[REWRITE] = Range(0, proposed, 2)
         if notes_from(optimizer) and optimizer.skill_aware_consolidate_threshold:

@@ -87,7 +87,7 @@ class _Merger(Generic[Item]):
             kept = (replace(one, merge_level=one.merge_level or level) for one in edits)
             return Patch(tuple(kept), "fallback concatenation")
         merged = (replace(edit, merge_level=level, source_type=source) for edit in patch.edits)
-        return Patch(tuple(merged), patch.reasoning)
+        return replace(patch, edits=tuple(merged))
 
     async def final(self, failure: Patch[Item], success: Patch[Item]) -> Patch[Item]:
         """Merge the two sides, failures first; if one side is empty, return the other unchanged."""
@@ -129,7 +129,7 @@ class _Merger(Generic[Item]):
         found = (
             replace(one, note_ids=one.note_ids or notes.get(bare(one), ())) for one in reply.edits
         )
-        return Patch(tuple(found), reply.reasoning)
+        return Patch(tuple(found), reply.reasoning, ordered=True)
 
 
 def _all_edits(patches: Iterable[Patch[Item]]) -> tuple[Item, ...]:
@@ -148,7 +148,7 @@ class Selected(Generic[Item]):
     """The edits to apply, in order.
 
     ``how`` is ``untouched`` (all fit the budget), ``ranked`` (by the model) or ``truncated`` (to
-    the first ones: no usable ranking, or a budget of 0).
+    the first ones: the merge ordered them, no usable ranking, or a budget of 0).
     """
 
     patch: Patch[Item]
@@ -162,11 +162,23 @@ async def select(
     *,
     mode: UpdateMode[Item],
     chat: OptimizerChat,
+    trust_order: bool = False,
 ) -> Selected[Item]:
-    """Choose at most ``budget`` edits (None: all); ask the model only if there is a choice."""
-    selected = Selected(patch, "untouched")
-    if budget is not None and len(patch.edits) > budget:
-        selected = await _ranked(skill, patch, budget, mode=mode, chat=chat)
+    """Choose at most ``budget`` edits (None: all); ask the model only if there is a choice.
+
+    With ``trust_order``, the first edits of an ordered patch are chosen: a ranking would repeat
+    what the merge has just decided.
+    """
+    selected, count = Selected(patch, "untouched"), len(patch.edits)
+    if budget is not None and count > budget:
+        if budget and trust_order and patch.ordered:
+            note = f"[the first {budget} of {count}, in the order of the merge]"
+            first = replace(
+                patch, edits=patch.edits[:budget], reasoning=f"{patch.reasoning} {note}"
+            )
+            selected = Selected(first, "truncated")
+        else:
+            selected = await _ranked(skill, patch, budget, mode=mode, chat=chat)
     most = "without limit" if budget is None else f"of at most {budget}"
     chat.observer(StageFinished("select", f"{plural(len(selected.patch.edits), mode.noun)} {most}"))
     return selected

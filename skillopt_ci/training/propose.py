@@ -80,7 +80,8 @@ async def propose(
             skill, merged.edits, mean_of(rollouts), mode=mode, chat=chat
         )
         limit = rate.learning_rate
-    selected = await select(skill, merged, limit, mode=mode, chat=chat)
+    several = run.config.gradient.analysts > 1
+    selected = await select(skill, merged, limit, mode=mode, chat=chat, trust_order=several)
     updated = await update(skill, selected.patch.edits, mode=mode, chat=chat)
     threshold = optimizer.skill_aware_consolidate_threshold
     notes = await take_notes(skill, updated.skill, reflections, threshold, chat)

@@ -269,6 +269,8 @@ def as_json(edit: Edit | Suggestion | SkillCandidate) -> dict[str, object]:
 class Patch(Generic[Item]):
     edits: tuple[Item, ...] = ()
     reasoning: str = ""
+    ordered: bool = False
+    """Whether the optimizer listed the edits by importance, as it does when it merges patches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_an_unusable_merge_puts_the_edits_one_after_the_other(scripted, merged, 
     patch = merged(scripted(lambda request: "no"), failures("a", "b", "c"))
     assert contents(patch) == ["a", "b", "c"]
     assert [edit.merge_level for edit in patch.edits] == [1, 1, 2]
-    assert patch.reasoning == "fallback concatenation"
+    assert (patch.reasoning, patch.ordered) == ("fallback concatenation", False)
     assert sum(isinstance(event, Note) for event in events) == 2
 
 
@@ -203,11 +204,13 @@ def selected(prompts: Prompts, observer: Observer) -> Select:
         patch: Patch[Any] = POOL,
         meta_skill: str = "",
         mode: UpdateMode[Any] = PATCH,
+        **more: bool,
     ) -> Selected[Any]:
         call = select(
             "# Skill",
             patch,
             budget,
+            **more,
             mode=mode,
             chat=OptimizerChat(client, prompts, observer, meta_skill=meta_skill),
         )
@@ -246,6 +249,14 @@ def test_a_budget_of_zero_takes_nothing_and_asks_nobody(scripted, selected, even
     assert (result.patch.edits, result.how) == ((), "truncated")
     assert client.requests == []
     assert [event.stage for event in events] == ["select"]
+
+
+def test_a_merge_s_order_stands_in_for_a_ranking_if_it_is_trusted(scripted, selected):
+    client = scripted(ranking(3))
+    found = selected(client, 2, replace(POOL, ordered=True), trust_order=True)
+    assert (taken(found), found.how, client.requests) == ("ab", "truncated", [])
+    assert taken(selected(client, 2, replace(POOL, ordered=True))) == "d"
+    assert taken(selected(client, 2, POOL, trust_order=True)) == "d"
 
 
 @pytest.mark.parametrize("reply", [ranking(9), lambda request: ModelUnavailable("down")])

@@ -54,6 +54,19 @@ def test_used_up_budget_stays_used_up(checkout, model_server):
     assert model_server.answered.total() == 8 + 10
 
 
+def test_each_analyst_is_paid_for_once_and_a_merge_of_several_is_not_ranked(checkout, model_server):
+    three = "gradient.analysts=3"
+    with pytest.raises(BudgetExhausted):
+        checkout.step("budget.run.calls=14", three)  # after two analysts of six
+    record = checkout.done(
+        three, "optimizer.learning_rate=1", "optimizer.min_learning_rate=1"
+    ).record
+    optimizer = {one.stage: used.calls for one, used in record.accounts.items()}
+    assert (optimizer["analyst"], optimizer["merge"]) == (6, 1)
+    assert "ranking" not in optimizer
+    assert model_server.most_answers == 3  # of the three that ask the same
+
+
 def test_budget_of_tokens_ends_a_step(checkout):
     with pytest.raises(BudgetExhausted, match=r"budget\.step\.tokens"):
         checkout.step("budget.step.tokens=160")
