@@ -200,6 +200,10 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     config, chosen = planned(configured(budget={"run": {"calls": 570}}), splits, None)
     assert (config.evaluation.sel_env_num, config.train.num_epochs) == (40, 57)
     assert config.gradient.analysts == 3
+    given = configured(
+        budget={"run": {"calls": 570}}, optimizer={"skill_update_mode": "full_rewrite_minibatch"}
+    )
+    assert planned(given, splits, None)[0].gradient.analysts == 1
     used = [task.task_type for task in chosen.selection[:40]]
     assert (used.count("a"), used.count("b")) == (30, 10)
     assert sorted(chosen.selection, key=lambda task: task.id) == sorted(
