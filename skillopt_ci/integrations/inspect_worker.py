@@ -41,6 +41,9 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
     """Load the task that ``options`` name. Raises UsageError unless there is exactly one."""
     sys.path.append(str(root))
     name = options["task"]
+    file = root / name.partition("@")[0]
+    if file.suffix == ".py" and file.is_file():
+        compile(file.read_bytes(), file, "exec")  # Inspect would find no task in a file with errors
     try:
         found = load_tasks([name], dict(options.get("args") or {}))
     except (LookupError, FileNotFoundError) as error:

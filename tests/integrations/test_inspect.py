@@ -30,6 +30,7 @@ pytestmark = [
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "sums.py").write_text(FILE, encoding="utf-8")
+    (folder / "torn.py").write_text("def x(:", encoding="utf-8")
     return folder
 
 
@@ -202,6 +203,7 @@ def test_an_attempt_without_a_result_scores_nothing(opened):
         (options(scorers="x"), "environment.scorers: unknown key; did you mean 'scorer'?"),
         (options("sums.py@nothing"), "nothing"),
         (options("sums.py"), "names 5 tasks"),
+        (options("torn.py@x"), "SyntaxError: invalid syntax (torn.py, line 1)"),
         (options("sums.py@twice"), "several samples of its dataset have the same id"),
     ],
 )
