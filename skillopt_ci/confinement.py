@@ -6,7 +6,6 @@ Otherwise they run as our user. Even then this process is closed: no other proce
 memory, and its initial environment no longer holds secrets.
 """
 
-import asyncio
 import atexit
 import contextlib
 import ctypes
@@ -22,10 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from skillopt_ci.program import CommandResult, execute, scratch_folder
+if TYPE_CHECKING:
+    from skillopt_ci.program import CommandResult
 
 #: Names of variables that hold secrets. Git's settings for one command may hold some, too.
 _SECRET_NAME = re.compile(
@@ -273,8 +273,13 @@ async def run_program(
     timeout: float,
     output_bytes: int,
     keeps_home: bool = False,
-) -> CommandResult:
+) -> "CommandResult":
     """Run ``arguments`` confined, with write access only to ``work``. Raises TimeoutError."""
+    # late, so that --help, which closes this process too, does not wait for asyncio
+    import asyncio  # noqa: PLC0415
+
+    from skillopt_ci.program import execute  # noqa: PLC0415
+
     cell = await asyncio.to_thread(lambda: current().cell(work))
     command, variables = cell.command(
         arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
@@ -319,6 +324,8 @@ def _search(
 
 def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
     """Run a program to test a confinement; return why it fails, or an empty text."""
+    from skillopt_ci.program import scratch_folder  # noqa: PLC0415
+
     seen = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
     # in a sandbox, an empty home replaces the real one
     targets = [str(path) for path in tried.hidden if tried.kind == "user" or path != tried.home]

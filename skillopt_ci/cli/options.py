@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from skillopt_ci import __version__
+from skillopt_ci.confinement import whole_environment
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.redaction import Redactor, named_secrets
 
@@ -70,9 +71,6 @@ class Globals:
 
     @classmethod
     def of_process(cls) -> "Globals":
-        # late, so that --help does not wait for asyncio
-        from skillopt_ci.confinement import whole_environment  # noqa: PLC0415
-
         environ = whole_environment()
         return cls(environ, Path.cwd(), redact=Redactor(named_secrets(environ)))
 
