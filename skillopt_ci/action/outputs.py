@@ -142,10 +142,7 @@ class JobLog:
         line: int | None = None,
     ) -> None:
         """Show ``message`` on the run's page and, if given, at the line of the file."""
-        place = {
-            "file": "" if file is None else str(file),
-            "line": "" if file is None or line is None else str(line),
-        }
+        place = {"file": str(file or ""), "line": str(line or "")}
         self._write(command(level, message[:_LONGEST], title=title, **place))
 
     @contextmanager

@@ -103,8 +103,7 @@ def _reply(job: Job, asked: Reply) -> Outcome:
     try:
         reader = open_reader(job.settings, fresh=True)
         if comment.request == "report":
-            ended = execute(job, command_line(job, Command.REPORT))
-            page = _leave_page(job, Command.REPORT, ended)
+            page = _leave_page(job, Command.REPORT, execute(job, command_line(job, Command.REPORT)))
         if comment.request == "revert":
             text, notes = _revert(job, comment.said)
         elif comment.request == "apply":
@@ -155,8 +154,7 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
     number, wishes = asked.comment.number, build.load_configured(job.settings).config.github
     if job.client is None or asked.head_then is None:
         raise UsageError("GitHub does not tell what was this pull request's head when you asked")
-    own = find_open(job.client, f"skillopt/{run.state.run}", run.base)
-    if own != number:
+    if find_open(job.client, f"skillopt/{run.state.run}", run.base) != number:
         raise UsageError(f"#{number} is not the pull request of run '{run.state.run}'")
     if run.state.provisional and asked.comment.said != "anyway":
         raise UsageError(

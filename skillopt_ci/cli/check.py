@@ -58,6 +58,7 @@ from skillopt_ci.training.plan import (
     test_calls,
     total_steps,
 )
+from skillopt_ci.training.state import refuse_another_skill
 from skillopt_ci.util import is_lfs_pointer, read_text
 
 #: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
@@ -175,8 +176,8 @@ def _check_github(settings: Globals) -> Iterator[Finding]:
     from skillopt_ci.github.settings import setup_of  # noqa: PLC0415
 
     client = connect(from_environ(environ), redact=settings.redact)
-    keys, branch = required_variables(loaded.config.model), f"skillopt/{loaded.config.run}"
-    for level, text in setup_of(client, keys, branch):
+    config = loaded.config
+    for level, text in setup_of(client, required_variables(config.model), config.run):
         mended = ExitCode.USAGE if level == "error" else ExitCode.DONE
         yield Finding("github", level, text, mended)
 
@@ -307,6 +308,8 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     ledger = Ledger.open(loaded.root, config.run, config.git)
     path, position = build.skill_path(loaded, ledger.root), ledger.sync()
     committed, file = ledger.read(position.base, path), loaded.root / config.skill
+    state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
+    refuse_another_skill(state, path)
     if ledger.read(position.head, path) is None:
         if file.exists():  # else it is said of the skill itself
             text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
@@ -319,7 +322,6 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
         elif committed.splitlines() != here.splitlines():  # git may end lines otherwise here
             text = f"{path} here differs from {ledger.base}: training starts from what is committed"
             yield Finding("git", "warning", text)
-    state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
     ledger.preflight(position)
     where = f"pushed to {ledger.remote}" if ledger.remote else "kept local (no remote)"
     yield Finding("git", "ok", f"base {ledger.base}; steps are {where}")

@@ -142,8 +142,7 @@ def publish(
                 if wishes.comments == "sticky":
                     keep_comment(client, read, report)
                 elif wishes.comments == "per-step":
-                    text = step_comment(run, links, inconclusive=inconclusive)
-                    keep_comment(client, read, text)
+                    keep_comment(client, read, step_comment(run, links, inconclusive=inconclusive))
             with noting(notes):
                 answer_notes(run, client, links, read)
     with noting(notes):

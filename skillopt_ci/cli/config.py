@@ -15,9 +15,9 @@ from skillopt_ci.cli.console import print_table
 from skillopt_ci.cli.options import Globals, command, nothing_to_do, print_json
 from skillopt_ci.config.loading import load, run_names
 from skillopt_ci.config.reference import json_schema
-from skillopt_ci.errors import ExitCode, RepositoryError, SkilloptError
+from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.git.process import Git
-from skillopt_ci.git.refs import toplevel
+from skillopt_ci.git.refs import worktree
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.skill.document import reader_of, word_count
 from skillopt_ci.util import read_text
@@ -74,11 +74,7 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
 
     Files that git ignores are left out. Raises RepositoryError outside of a repository.
     """
-    top, runs, wrong = toplevel(start), list[FoundRun](), list[str]()
-    if top is None:
-        raise RepositoryError(
-            f"{start}: not inside a git repository", hint="Start in a clone, or `git init` one."
-        )
+    top, runs, wrong = worktree(start), list[FoundRun](), list[str]()
     listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     files = sorted(name for name in listed.split("\0") if name and (top / name).is_file())
     for config in files:
@@ -111,9 +107,8 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
 def _read_run(top: Path, config: str, name: str, cwd: Path) -> FoundRun:
     loaded = load(top / config, run=name, cwd=cwd)
     skill = Path(os.path.realpath(loaded.root / loaded.config.skill))
-    root = top.resolve()
-    inside = skill.is_relative_to(root)
-    return FoundRun(name, config, skill.relative_to(root).as_posix() if inside else str(skill))
+    inside = skill.is_relative_to(top)
+    return FoundRun(name, config, skill.relative_to(top).as_posix() if inside else str(skill))
 
 
 def _count_words(file: Path) -> int | None:
@@ -133,13 +128,14 @@ def discover_command(settings: Globals) -> ExitCode:
     """
     found, runs, wrong = survey(settings.cwd)
     if settings.json:
-        told = {
-            "documents": [one._asdict() for one in found],
-            "runs": [run._asdict() for run in runs],
-            "problems": wrong,
-            "matrix": {"include": [{"run": run.run, "config": run.config} for run in runs]},
-        }
-        print_json(told)
+        print_json(
+            {
+                "documents": [one._asdict() for one in found],
+                "runs": [run._asdict() for run in runs],
+                "problems": wrong,
+                "matrix": {"include": [{"run": run.run, "config": run.config} for run in runs]},
+            }
+        )
     elif found:
         rows = [
             ("?" if words is None else str(words), read_by or "", ", ".join(names) or "-", path)

@@ -93,8 +93,6 @@ def init_command(
     given["run"] = None if settings.run is None else run_name(settings.run)
     # the folder may have to be made
     there = next(one for one in (root, *root.parents) if one.is_dir())
-    if Git(there).attempt("rev-parse", "--is-inside-work-tree").text == "false":
-        raise UsageError(f"{root} is a bare repository or git's own folder: use a clone of it.")
     repository = toplevel(there)
     names, trained = _known_runs(root, repository)
     if config.exists():

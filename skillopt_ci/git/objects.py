@@ -123,6 +123,11 @@ def _entry(git: Git, tree: str, path: str) -> Entry | None:
     *folders, name = path.split("/")
     for folder in folders:
         found = read_tree(git, tree).get(folder)
+        if found is not None and found.mode == SUBMODULE:
+            raise RepositoryError(
+                f"{path} is in the submodule {folder}, so it belongs to another repository",
+                hint="Train it there: run skillopt-ci in a clone of that repository.",
+            )
         if found is None or found.mode != TREE:
             return None
         tree = found.oid

@@ -29,36 +29,17 @@ def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
     folder = start if start.is_dir() else start.parent
     if not folder.is_dir():
         raise RepositoryError(f"{start}: no such folder")
-    try:
-        # imported late: it searches for git and takes a tenth of a second
-        from git import InvalidGitRepositoryError, Repo  # noqa: PLC0415
-    except ImportError as error:
-        raise RepositoryError("git is not installed", hint=str(error).split("\n")[0]) from error
-    try:
-        found = Repo(folder, search_parent_directories=True, expand_vars=False)
-    except InvalidGitRepositoryError as error:
-        raise RepositoryError(
-            f"{folder}: not inside a git repository",
-            hint="skillopt-ci records training in git: run it in a clone, or `git init` one.",
-        ) from error
-    with found:
-        top, git_dir = found.working_tree_dir, Path(found.git_dir).resolve()
-        common_dir = Path(found.common_dir).resolve()
-    if top is None or folder.resolve().is_relative_to(git_dir):
-        raise RepositoryError(
-            f"{folder}: this repository is bare or this is its .git folder",
-            hint="Start from a clone or a worktree of it.",
-        )
+    top = worktree(folder)
+    # imported late: it searches for git and takes a tenth of a second
+    from git import Repo  # noqa: PLC0415
+
+    with Repo(top, expand_vars=False) as found:
+        git_dir, common_dir = Path(found.git_dir).resolve(), Path(found.common_dir).resolve()
     given = {"NAME": settings.author_name, "EMAIL": settings.author_email}
     roles = ("AUTHOR", "COMMITTER")
     identity = {f"GIT_{role}_{key}": word for key, word in given.items() for role in roles if word}
-    git = Git(Path(top).resolve(), identity)
+    git = Git(top, identity)
     head = git.attempt("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-    if "dubious ownership" in head.stderr:
-        raise RepositoryError(
-            f"{folder}: git does not trust this folder, because another user owns it",
-            hint=f"git config --global --add safe.directory {folder}",
-        )
     if head.status != 0:
         # git does not name a branch whose ref is broken
         current = (git_dir / "HEAD").read_text(errors="replace").removeprefix("ref: ").strip()
@@ -71,8 +52,29 @@ def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
     return git, common_dir
 
 
+def worktree(folder: Path) -> Path:
+    """The worktree around ``folder``; RepositoryError if there is none that git may use."""
+    if (top := toplevel(folder)) is None:
+        raise RepositoryError(
+            f"{folder}: not inside a git repository",
+            hint="skillopt-ci records training in git: run it in a clone, or `git init` one.",
+        )
+    return top
+
+
 def toplevel(folder: Path) -> Path | None:
+    """Like :func:`worktree`, but None outside of a repository."""
     top = Git(folder).attempt("rev-parse", "--show-toplevel")
+    if "dubious ownership" in top.stderr:
+        raise RepositoryError(
+            f"{folder}: git does not trust this folder, because another user owns it",
+            hint=f"git config --global --add safe.directory {folder}",
+        )
+    if top.status != 0 and "not a git repository" not in top.stderr:
+        raise RepositoryError(
+            f"{folder}: this repository is bare or this is its .git folder",
+            hint="Start from a clone or a worktree of it.",
+        )
     return Path(top.text).resolve() if top.status == 0 else None
 
 

@@ -140,12 +140,13 @@ def choose_base(git: Git, remote: str | None, configured: str | None, *, guess: 
 
 def fetch(git: Git, remote: str, names: Sequence[str], *options: str) -> None:
     refspecs = (f"+{name}:{tracking(remote, name)}" for name in names)
-    _asked(git, remote, *_FETCH, *options, remote, *refspecs)
+    fetch_objects(git, remote, *refspecs, options=options)
 
 
-def fetch_object(git: Git, remote: str, ref: str) -> None:
-    """Fetch the object that a remote ref points at without creating a local ref."""
-    _asked(git, remote, *_FETCH, remote, ref)
+def fetch_objects(git: Git, remote: str, *refs: str, options: Sequence[str] = ()) -> None:
+    """Fetch what refs of the remote point at; a bare name creates no local ref, a refspec does."""
+    if (result := git.attempt(*_FETCH, *options, remote, *refs)).status != 0:
+        raise fetch_error(remote, result)
 
 
 def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
@@ -208,11 +209,6 @@ def fetch_error(remote: str, result: Result) -> InfrastructureError | Repository
 
 def _listed(git: Git, *words: str) -> Result:
     return git.attempt("ls-remote", *words, seconds=ANSWER_SECONDS)
-
-
-def _asked(git: Git, remote: str, *command: str) -> None:
-    if (result := git.attempt(*command)).status != 0:
-        raise fetch_error(remote, result)
 
 
 def _explain(words: str, causes: tuple[_Cause, ...]) -> tuple[str, str]:

@@ -292,8 +292,7 @@ class Client:
                 raise
         try:
             with asking(what):
-                query = "query { viewer { login } }"
-                _, answer = self.repo.requester.graphql_query(query, {})
+                _, answer = self.repo.requester.graphql_query("query { viewer { login } }", {})
         except Refused:
             return ACTIONS
         return str(answer["data"]["viewer"]["login"])

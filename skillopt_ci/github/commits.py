@@ -13,7 +13,7 @@ from typing import Any
 
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
-from skillopt_ci.git.remote import fetch_object
+from skillopt_ci.git.remote import fetch_objects
 from skillopt_ci.github.client import Client, Refused, Unavailable, asking
 
 _WRITE = "contents: write"
@@ -51,7 +51,7 @@ class ApiCommits:
         except Refused as refused:
             if "already exists" not in refused.words.lower():
                 raise
-        fetch_object(git, self.remote, f"refs/{name}")
+        fetch_objects(git, self.remote, f"refs/{name}")
         # It may be gone already, and one that stays does no harm.
         with suppress(Refused), asking("remove a temporary ref", _WRITE):
             self.client.send("DELETE", f"/git/refs/{name}")

@@ -14,8 +14,8 @@ _STOPPING = {"creation", "update", "pull_request", "required_signatures", "requi
 Line = tuple[Literal["ok", "warning", "error"], str]
 
 
-def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Line]:
-    """Check what training needs: the secrets, the right to push ``branch``, a workflow."""
+def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]:
+    """Check what training needs: the secrets, the right to push the branches, a workflow."""
     with asking(f"show the repository {client.name}"):
         default = client.send("GET", "")["default_branch"]
     there = [each["name"] for each in _seen(client, f"/contents/{_PLACE}") or ()]
@@ -36,15 +36,17 @@ def setup_of(client: Client, secrets: Iterable[str], branch: str) -> Iterator[Li
     for key in secrets:
         is_set = key in names or (None if lists[0] is None else False)
         yield _line(is_set, f"the secret {key} is set", f"gh secret set {key}")
-    guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}")
-    if guards is None:
-        yield "warning", f"rules that guard {branch}: this token may not see them"
-    elif stopped := sorted(_STOPPING & {each["type"] for each in guards}):
-        let = "let GitHub Actions bypass it (Settings → Rules), or training cannot push"
-        yield "warning", f"rules guard {branch} ({', '.join(stopped)}): {let}"
-    else:
-        guarded = "rules keep it from being rewritten" if guards else "no rule guards it"
-        yield "ok", f"Actions may push {branch}; {guarded}"
+    candidates = (f"skillopt-candidate/{run}", _STOPPING | {"deletion"})  # each step deletes it
+    for branch, stopping in ((f"skillopt/{run}", _STOPPING), candidates):
+        guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}")
+        if guards is None:
+            yield "warning", f"rules that guard {branch}: this token may not see them"
+        elif stopped := sorted(stopping & {each["type"] for each in guards}):
+            let = "let GitHub Actions bypass it (Settings → Rules), or training cannot push"
+            yield "warning", f"rules guard {branch} ({', '.join(stopped)}): {let}"
+        else:
+            guarded = "rules keep it from being rewritten" if guards else "no rule guards it"
+            yield "ok", f"Actions may push {branch}; {guarded}"
 
 
 def _trains(client: Client, name: str) -> bool:

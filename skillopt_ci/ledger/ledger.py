@@ -243,10 +243,14 @@ class Ledger:
         for ref in existing:
             for wanted in self.names.own:
                 if ref.startswith(f"{wanted}/") or wanted.startswith(f"{ref}/"):
+                    name, free = branch(ref), f"{branch(ref).replace('/', '-')}-old"
+                    moved = f"FETCH_HEAD:{HEADS}{free} :{ref}"
+                    there = f"git fetch {where} {ref} && git push {where} {moved}"
+                    rename = there if where == self.remote else f"git branch -m {name} {free}"
                     raise RepositoryError(
-                        f"branch {branch(ref)!r} in {where} is in the way of {branch(wanted)!r}: "
+                        f"branch {name!r} in {where} is in the way of {branch(wanted)!r}: "
                         "git keeps branches like files in folders",
-                        hint=f"Rename it: git branch -m {branch(ref)} {branch(ref)}-old",
+                        hint=f"Rename it: {rename}",
                     )
 
     # The contents of commits and their ancestry.
@@ -293,8 +297,7 @@ class Ledger:
 
     def merge_base(self, one: str, other: str) -> str | None:
         self._bring_into_view(one, other)
-        result = self.git.attempt("merge-base", one, other)
-        return result.text if result.status == 0 else None
+        return self.git.attempt("merge-base", one, other).text or None
 
     def _bring_into_view(self, one: str, other: str) -> None:
         for generations in (*GENERATIONS, None):

@@ -136,12 +136,7 @@ def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
     """Read the tree of ``commit``; raises if the skill is missing or the run trains another one."""
     read, folder = partial(run.ledger.read, commit), run.folder
     state, skill = folder.read_state(read), read(run.skill_path)
-    if state is not None and state.skill != run.skill_path:
-        raise RepositoryError(
-            f"Run '{state.run}' trains {state.skill}, but the configuration names "
-            f"{run.skill_path}.",
-            hint="Give the other skill a run of its own: change `run` in the configuration.",
-        )
+    refuse_another_skill(state, run.skill_path)
     if skill is None:
         raise SkillError(
             f"{run.skill_path} is not in the commit that training starts from "
@@ -155,6 +150,14 @@ def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
             hint=LFS_REMEDY,
         )
     return Checkout(commit, branch, skill, state, folder.read_history(read))
+
+
+def refuse_another_skill(state: State | None, path: str) -> None:
+    if state is not None and state.skill != path:
+        raise RepositoryError(
+            f"Run '{state.run}' trains {state.skill}, but the configuration names {path}.",
+            hint="Give the other skill a run of its own: change `run` in the configuration.",
+        )
 
 
 def _merged_with_base(run: Run, tip: str, base: str) -> str:

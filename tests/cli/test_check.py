@@ -281,6 +281,11 @@ def test_outside_of_a_repository_the_rest_is_still_looked_at(untrained, tmp_path
     assert Finding("skill", "ok", "skills/ledger/SKILL.md") in found
 
 
+def test_a_skill_that_the_run_does_not_train_is_told(trained):
+    told = errors(look(trained, "skill=skills/books/SKILL.md"))["git"]
+    assert "Run 'quickstart' trains skills/ledger/SKILL.md, but the configuration names" in told
+
+
 @pytest.mark.parametrize("state", ["{}", "<<<<<<< HEAD"])
 def test_a_damaged_record_of_the_run_is_an_error(fresh, git, state):
     file = fresh / ".skillopt/quickstart/state.json"

@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 from http_server import Handler, http_server
 
+from skillopt_ci.cli.config import survey
 from skillopt_ci.cli.init import (
     PRESETS,
     Look,
@@ -25,7 +26,7 @@ from skillopt_ci.cli.init import (
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.scaffold import WORKFLOW
 from skillopt_ci.config.loading import load
-from skillopt_ci.errors import UsageError
+from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.git.process import Git
 
 pytestmark = pytest.mark.integration
@@ -79,8 +80,10 @@ def test_existing_files_are_left_and_listed(tmp_path):
 
 def test_a_bare_repository_and_an_empty_configuration_are_refused(tmp_path, git):
     git(tmp_path, "init", "--quiet", "--bare", "bare")
-    assert "is a bare repository" in str(init(tmp_path / "bare", "-y").exception)
+    assert "repository is bare" in str(init(tmp_path / "bare", "-y").exception)
     assert not (tmp_path / "bare/skillopt.yaml").exists()
+    with pytest.raises(RepositoryError, match="repository is bare"):
+        survey(tmp_path / "bare")
     (tmp_path / "skillopt.yaml").touch()
     assert "run: missing" in str(init(tmp_path, "-y").exception)
 

@@ -155,6 +155,8 @@ def test_file_in_the_way_of_a_folder_gives_way(bare):
     old = bare.text("mktree", "--missing", stdin=lines.encode())
     new = change_tree(bare, old, {"file": "x"})
     assert bare.text("ls-tree", new).splitlines()[1:] == bare.text("ls-tree", old).splitlines()
+    with pytest.raises(RepositoryError, match="module/x is in the submodule module"):
+        objects.file_entry(bare, old, "module/x")
 
 
 @pytest.mark.parametrize("path", ["a/../b", "a/.GIT/config", "a\0b", "./a", "a/"])

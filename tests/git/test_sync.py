@@ -1,5 +1,6 @@
 """Where a run stands, after all that people and other runs do to branches."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -365,17 +366,15 @@ def test_checked_out_skills_branch_is_found_in_any_worktree_but_a_removed_one(be
     assert "prunable" in bench.git(here, "worktree", "list", "--porcelain")
 
 
+@pytest.mark.parametrize("where", ["this repository", "origin"])
 @pytest.mark.parametrize("name", ["skillopt", "skillopt-candidate", "skillopt/demo/x"])
-def test_branch_in_the_way_is_found(bench, repository, name):
-    bench.git(repository, "branch", name)
-    with pytest.raises(RepositoryError, match=f"branch '{name}' in this repository is in the way"):
-        check(bench, repository)
-
-
-def test_branch_in_the_way_on_the_remote_is_found(bench, here, origin):
-    bench.git(origin, "branch", "skillopt")
-    with pytest.raises(RepositoryError, match="branch 'skillopt' in origin is in the way"):
+def test_branch_in_the_way_is_found_and_its_hint_works(bench, here, origin, name, where):
+    bench.git(origin if where == "origin" else here, "branch", name)
+    with pytest.raises(RepositoryError, match=f"branch '{name}' in {where} is in the way") as told:
         check(bench, here)
+    command = told.value.hint.partition(": ")[2]
+    subprocess.run(["sh", "-ec", command], cwd=here, check=True, capture_output=True)
+    check(bench, here)
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,13 @@ BRANCH = "skillopt/demo"
 
 
 def told(hub: Hub, keys: Sequence[str] = ("A_KEY", "B_KEY")) -> list[tuple[str, str]]:
-    return list(setup_of(Scene(hub).client("pat"), keys, BRANCH))
+    return list(setup_of(Scene(hub).client("pat"), keys, "demo"))
 
 
 def test_what_is_missing_is_told_with_its_remedy(github_hub):
     github_hub.bare.save("main", "README.md", "Hello\n")
     github_hub.actions_may_open, github_hub.secrets = False, ["A_KEY"]
-    workflow, allowed, one, other, branch = told(github_hub)
+    workflow, allowed, one, other, branch, _ = told(github_hub)
     assert workflow[0] == "error"
     assert "`skillopt-ci init --github` writes one" in workflow[1]
     allow = "gh api -X PUT repos/octo/skills/actions/permissions/workflow"
@@ -67,7 +67,7 @@ def test_what_is_missing_is_told_with_its_remedy(github_hub):
 def test_all_is_well(github_hub):
     github_hub.bare.save("main", ".github/workflows/a.yml", "on: push\n")
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
-    github_hub.secrets, github_hub.rules = ["A_KEY", "B_KEY"], ["deletion", "non_fast_forward"]
+    github_hub.secrets, github_hub.rules = ["A_KEY", "B_KEY"], ["non_fast_forward"]
     lines = told(github_hub)
     assert {level for level, _ in lines} == {"ok"}
     assert lines[0][1] == ".github/workflows/skillopt.yml is on main"
@@ -83,9 +83,10 @@ def test_a_renamed_workflow_is_recognized_by_the_action_that_it_uses(github_hub)
 def test_a_rule_that_stops_actions_is_told(github_hub):
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
     github_hub.rules = ["pull_request", "deletion", "required_linear_history"]
-    level, text = told(github_hub)[-1]
+    (level, text), (_, candidate) = told(github_hub)[-2:]
     assert level == "warning"
     assert f"rules guard {BRANCH} (pull_request, required_linear_history): let GitHub" in text
+    assert "rules guard skillopt-candidate/demo (deletion, pull_request, " in candidate
 
 
 def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
@@ -96,9 +97,9 @@ def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
         "GET /rules/branches/{branch}",
     ):
         words = "Resource not accessible by personal access token"
-        github_hub.faults.append(Fault(name, 403, words))
+        github_hub.faults.append(Fault(name, 403, words, times=2))
     lines = told(github_hub, ["A_KEY"])
-    assert [level for level, _ in lines] == ["ok", "warning", "warning", "warning"]
+    assert [level for level, _ in lines] == ["ok"] + 4 * ["warning"]
     assert all("this token may not see " in text for _, text in lines[1:])
 
 
