@@ -162,6 +162,14 @@ MERGED_WISHES = section(
 )
 
 
+SAME_TRAJECTORIES = section(
+    "Shared Evidence",
+    "Several of these analysts read the same trajectories, independently of each other: count each "
+    "trajectory once. An idea that most of them had is surer than one that a single analyst had, "
+    "and comes first.",
+)
+
+
 def ranked_wishes(indices: Sequence[int]) -> str:
     if not indices:
         return ""

@@ -40,6 +40,8 @@ async def merge(
 ) -> Patch[Item]:
     """Merge the patches of ``reflections``; without a usable reply, keep all their edits."""
     stable = library.joined(library.meta_skill(chat.meta_skill), library.current_skill(skill))
+    if gradient.analysts > 1:
+        stable = library.joined(stable, library.SAME_TRAJECTORIES)
     merger = _Merger(mode, chat, stable, gradient.merge_batch_size)
     chat.observer(StageStarted("aggregate"))
     found = [one for one in reflections if one.patch.edits]

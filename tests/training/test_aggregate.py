@@ -125,6 +125,13 @@ def test_a_side_cannot_be_relabelled(scripted, merged):
     assert patch.edits == (Edit("append", "", "x", "success", 9, 2),)
 
 
+def test_a_merge_is_told_that_analysts_read_the_same_trajectories(scripted, merged):
+    client = scripted(joining)
+    for analysts in (1, 3):
+        merged(client, failures("a", "b"), gradient={"analysts": analysts})
+    assert ["## Shared Evidence" in prompt for prompt in client.prompts] == [False, True]
+
+
 def test_an_unusable_merge_puts_the_edits_one_after_the_other(scripted, merged, events):
     patch = merged(scripted(lambda request: "no"), failures("a", "b", "c"))
     assert contents(patch) == ["a", "b", "c"]
