@@ -18,14 +18,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from skillopt_ci.program import CommandResult
+from skillopt_ci.liveness import scratch_folder
 
 #: Names of variables that hold secrets. Git's settings for one command may hold some, too.
 _SECRET_NAME = re.compile(
@@ -263,35 +262,6 @@ def current() -> Confinement:
         return _found
 
 
-async def run_program(
-    arguments: Sequence[str],
-    *,
-    stdin: bytes,
-    work: Path,
-    cwd: Path,
-    environ: Mapping[str, str],
-    timeout: float,
-    output_bytes: int,
-    keeps_home: bool = False,
-) -> "CommandResult":
-    """Run ``arguments`` confined, with write access only to ``work``. Raises TimeoutError."""
-    # late, so that --help, which closes this process too, does not wait for asyncio
-    import asyncio  # noqa: PLC0415
-
-    from skillopt_ci.program import execute  # noqa: PLC0415
-
-    cell = await asyncio.to_thread(lambda: current().cell(work))
-    command, variables = cell.command(
-        arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
-    )
-    done = await execute(
-        command, stdin=stdin, environ=variables, cwd=cwd, timeout=timeout, output_bytes=output_bytes
-    )
-    if done.timed_out:
-        raise TimeoutError
-    return replace(done, signal=done.signal or cell.signal(done.exit_code))
-
-
 _lock = threading.Lock()
 _find = partial(Confinement, "none", "no configuration was read")
 _found: Confinement | None = None
@@ -324,8 +294,6 @@ def _search(
 
 def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
     """Run a program to test a confinement; return why it fails, or an empty text."""
-    from skillopt_ci.program import scratch_folder  # noqa: PLC0415
-
     seen = {name: environ[name] for name in ("PATH", "HOME") if name in environ}
     # in a sandbox, an empty home replaces the real one
     targets = [str(path) for path in tried.hidden if tried.kind == "user" or path != tried.home]
@@ -363,15 +331,15 @@ def _hidden(
     """All existing paths that no program may reach."""
     needed = [checkout, *map(Path, (sys.prefix, sys.base_prefix))]
     workspace = Path(environ.get("GITHUB_WORKSPACE") or checkout)
-    places = [*own, *_git_folders(checkout), *_git_folders(workspace)]
-    places += [Path(environ[name]).parent for name in _RUNNER_FILES if environ.get(name)]
-    if environ.get("RUNNER_TEMP"):
-        places.append(Path(environ["RUNNER_TEMP"]))
-    places += [home / name for name in _CREDENTIALS]
-    if environ.get("GITHUB_ACTIONS"):
-        places.append(home)
     engine = urlsplit(environ.get("DOCKER_HOST", ""))
-    places += map(Path, (*_SOCKETS, *([engine.path] if engine.scheme == "unix" else [])))
+    places = [
+        *(*own, *_git_folders(checkout), *_git_folders(workspace)),
+        *(Path(environ[name]).parent for name in _RUNNER_FILES if environ.get(name)),
+        *([Path(environ["RUNNER_TEMP"])] if environ.get("RUNNER_TEMP") else []),
+        *(home / name for name in _CREDENTIALS),
+        *([home] if environ.get("GITHUB_ACTIONS") else []),
+        *map(Path, (*_SOCKETS, *([engine.path] if engine.scheme == "unix" else []))),
+    ]
     for place in places:
         if place.exists():
             yield from _around(place.resolve(), needed)

@@ -1,34 +1,29 @@
 """Run programs on this machine within limits, and kill them with everything they started."""
 
 import asyncio
-import contextlib
 import fcntl
 import os
-import re
-import shutil
 import signal
 import sys
 import time
 from asyncio.subprocess import Process
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
+from tempfile import TemporaryFile
 from typing import Any
 
 from skillopt_ci.aio import shielded
+from skillopt_ci.confinement import current
 from skillopt_ci.errors import ComputerFailure
+from skillopt_ci.liveness import PROC, stat_of
 
 #: Environment variables that every program may see.
 ALWAYS_VISIBLE = ("PATH", "HOME", "LANG")
-_PROC = Path("/proc")
 #: Seconds to wait for output: a process that escaped the kill may still hold the pipe open.
 _PATIENCE = 2.0
-_IDENTITY = re.compile(r"([0-9a-f]{12})-(\d+)-(\d+)")
-_SCRATCH = "skillopt-ci-"
 
 
 @dataclass(slots=True)
@@ -153,6 +148,30 @@ async def execute(
     return CommandResult(exit_code, stdout, stderr, timed_out, seconds=seconds, signal=number)
 
 
+async def run_program(
+    arguments: Sequence[str],
+    *,
+    stdin: bytes,
+    work: Path,
+    cwd: Path,
+    environ: Mapping[str, str],
+    timeout: float,
+    output_bytes: int,
+    keeps_home: bool = False,
+) -> CommandResult:
+    """Run ``arguments`` confined, with write access only to ``work``. Raises TimeoutError."""
+    cell = await asyncio.to_thread(lambda: current().cell(work))
+    command, variables = cell.command(
+        arguments, environ, cwd, needs=arguments, keeps_home=keeps_home
+    )
+    done = await execute(
+        command, stdin=stdin, environ=variables, cwd=cwd, timeout=timeout, output_bytes=output_bytes
+    )
+    if done.timed_out:
+        raise TimeoutError
+    return replace(done, signal=done.signal or cell.signal(done.exit_code))
+
+
 def visible_environ(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The variables that a program may see: a few basic ones and ``names``."""
     return {name: environ[name] for name in (*ALWAYS_VISIBLE, *names) if name in environ}
@@ -248,7 +267,7 @@ def kill_marked(name: str, value: str) -> None:
     """Kill processes started with ``name=value`` in their environment, even orphaned ones."""
     mark = f"{name}={value}".encode()
     for entry in _processes():
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if mark in (entry / "environ").read_bytes().split(b"\0"):
                 kill(int(entry.name))
 
@@ -256,8 +275,8 @@ def kill_marked(name: str, value: str) -> None:
 def _descendants(root: int) -> set[int]:
     children = defaultdict(list)
     for entry in _processes():
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            children[int(_stat(entry)[1])].append(int(entry.name))
+        with suppress(OSError, ValueError, IndexError):
+            children[int(stat_of(entry)[1])].append(int(entry.name))
     found: set[int] = set()
     waiting = [root]
     while waiting:
@@ -268,62 +287,11 @@ def _descendants(root: int) -> set[int]:
 
 
 def _processes() -> list[Path]:
-    found = _PROC.iterdir() if _PROC.is_dir() else ()
+    found = PROC.iterdir() if PROC.is_dir() else ()
     return [entry for entry in found if entry.name.isdigit()]
-
-
-def _stat(process: Path) -> list[str]:
-    """State, parent and so on, see proc(5)."""
-    # the program's name comes before them in parentheses and may contain any character
-    return (process / "stat").read_bytes().rpartition(b")")[2].decode().split()
 
 
 def kill(process: int, number: int = signal.SIGKILL) -> None:
     """Send a signal to a process, or to the group ``-process``, if it still exists."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
-
-
-def this_process() -> str:
-    """A name for this process that no later one on this machine and in this namespace gets."""
-    pid = os.getpid()
-    return f"{_namespace()}-{pid}-{_started(pid)}"
-
-
-def is_gone(name: str) -> bool:
-    """Whether the process with this :func:`this_process` name has certainly ended."""
-    match = _IDENTITY.fullmatch(name)
-    if match is None or match[1] != _namespace():
-        return False
-    return _started(int(match[2])) != int(match[3])
-
-
-def scratch_folder(kind: str) -> TemporaryDirectory[str]:
-    """A temporary folder; if this process is killed, the next one that needs some removes it."""
-    _sweep(gettempdir())
-    owner = ""
-    with contextlib.suppress(OSError):  # without /proc, nobody can tell that it is left over
-        owner = f"{this_process()}_"
-    return TemporaryDirectory(prefix=f"{_SCRATCH}{owner}{kind}-", ignore_cleanup_errors=True)
-
-
-@cache
-def _sweep(folder: str) -> None:
-    """Remove the scratch folders of processes that have ended; done once."""
-    for left in Path(folder).glob(f"{_SCRATCH}*_*"):
-        if is_gone(left.name.removeprefix(_SCRATCH).partition("_")[0]):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _namespace() -> str:
-    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-    namespace = (_PROC / "self/ns/pid").readlink().name.strip("pid:[]")
-    return f"{int(boot[:12], 16) ^ int(namespace):012x}"[-12:]
-
-
-def _started(pid: int) -> int | None:
-    try:
-        state, *fields = _stat(_PROC / str(pid))
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state in "ZX" else int(fields[18])

@@ -34,7 +34,8 @@ from typing import IO, Any, Protocol, cast
 
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
-from skillopt_ci.program import kill, kill_tree, scratch_folder
+from skillopt_ci.liveness import scratch_folder
+from skillopt_ci.program import kill, kill_tree
 from skillopt_ci.util import last_line, lasting_import
 
 _TAIL_BYTES = 2000
@@ -217,8 +218,8 @@ def _written(folder: int, name: str) -> str:
 class Side(Protocol):
     """The other tool, loaded: its tasks and a way to attempt one."""
 
+    #: Whether one process may make several attempts.
     shares_process: bool
-    """Whether one process may make several attempts."""
 
     def tasks(self) -> Any:
         """Return the tasks as JSON."""

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci import program
-from skillopt_ci.confinement import run_program
-from skillopt_ci.program import Capture, CommandResult, signal_name
+from skillopt_ci.program import Capture, CommandResult, run_program, signal_name
 
 
 def run(folder: Path, code: str, timeout: float = 30.0, stdin: str = "") -> CommandResult:
@@ -72,7 +71,8 @@ def test_a_program_over_its_time_is_killed(tmp_path):
 RUN_ON = """\
 import asyncio, os
 from pathlib import Path
-from skillopt_ci.confinement import confine, current, run_program
+from skillopt_ci.confinement import confine, current
+from skillopt_ci.program import run_program
 
 here = Path.cwd()
 confine(here, dict(os.environ))

@@ -16,7 +16,8 @@ from typing import Protocol
 
 from skillopt_ci.computer.archive import Member, pack, selected, unpack, with_parents
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable, FileRefused
-from skillopt_ci.program import Capture, CommandResult, scratch_folder
+from skillopt_ci.liveness import scratch_folder
+from skillopt_ci.program import Capture, CommandResult
 
 #: The agent's writable folder. Relative paths start here.
 WORKDIR = "/workspace"

@@ -23,7 +23,8 @@ from skillopt_ci.computer.computer import (
 )
 from skillopt_ci.confinement import without_secrets
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
-from skillopt_ci.program import CommandResult, execute, is_gone, this_process
+from skillopt_ci.liveness import is_gone, this_process
+from skillopt_ci.program import CommandResult, execute
 
 #: Timeouts in seconds for the engine: to answer, and to pull an image.
 _PATIENCE, _PULL_PATIENCE = 120.0, 3600.0

@@ -11,7 +11,8 @@ from pathlib import Path
 from skillopt_ci.computer.computer import HOME, START, WORKDIR, Command, Computer, ComputerSpec
 from skillopt_ci.confinement import Cell, current
 from skillopt_ci.errors import ComputerUnavailable
-from skillopt_ci.program import CommandResult, execute, kill_marked, scratch_folder
+from skillopt_ci.liveness import scratch_folder
+from skillopt_ci.program import CommandResult, execute, kill_marked
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,17 @@
 """The kernel's limits for a sandbox: control groups (versions 1 and 2) and a seccomp filter."""
 
-import contextlib
 import errno
 import secrets
 import socket
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.errors import ComputerUnavailable
-from skillopt_ci.program import is_gone, this_process
+from skillopt_ci.liveness import is_gone, this_process
 
 CONTROLLERS = frozenset({"cpu", "memory", "pids"})
 _PREFIX = "skillopt-ci_"
@@ -153,7 +152,7 @@ def control_group(hierarchies: tuple[Hierarchy, ...], spec: ComputerSpec) -> Ite
         yield group
     finally:
         for folder in group:
-            with contextlib.suppress(OSError):  # the next sweep removes a group that is still busy
+            with suppress(OSError):  # the next sweep removes a group that is still busy
                 folder.rmdir()
 
 
@@ -181,7 +180,7 @@ def sweep(hierarchies: tuple[Hierarchy, ...]) -> None:
     for one in hierarchies:
         for folder in one.folder.glob(f"{_PREFIX}*"):
             if is_gone(folder.name.removeprefix(_PREFIX).rpartition("_")[0]):
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     folder.rmdir()
 
 

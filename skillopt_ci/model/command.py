@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.confinement import run_program
 from skillopt_ci.errors import ComputerFailure, ModelSetupError
+from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.providers import require_abilities, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, estimated_usage
-from skillopt_ci.program import scratch_folder, signal_name, visible_environ
+from skillopt_ci.program import run_program, signal_name, visible_environ
 
 #: A longer output counts as a failed try.
 _MOST_OUTPUT_BYTES = 4_000_000

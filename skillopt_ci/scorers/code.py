@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer, RubricScorer
-from skillopt_ci.confinement import current, run_program, without_secrets
+from skillopt_ci.confinement import current, without_secrets
 from skillopt_ci.errors import (
     BudgetExhausted,
     ComputerFailure,
@@ -23,8 +23,9 @@ from skillopt_ci.errors import (
     SkilloptError,
     UsageError,
 )
+from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.messages import fenced
-from skillopt_ci.program import scratch_folder, signal_name, visible_environ
+from skillopt_ci.program import run_program, signal_name, visible_environ
 from skillopt_ci.scorers.base import (
     GraderBroke,
     GraderError,
@@ -196,8 +197,7 @@ class _Side:
     def facts(self) -> Mapping[str, object]:
         return {}
 
-    def attempt(self, job: Mapping[str, Any], folder: Path) -> Mapping[str, object]:
-        del folder
+    def attempt(self, job: Mapping[str, Any], _folder: Path) -> Mapping[str, object]:
         try:
             returned = self.function(*job["arguments"])
         except (Exception, SystemExit) as error:  # noqa: BLE001 - reported to the other side

@@ -11,7 +11,7 @@ from computer_kinds import SPEC
 
 from skillopt_ci.computer.docker import Containers, Engine
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
-from skillopt_ci.program import this_process
+from skillopt_ci.liveness import this_process
 
 ABLE = {
     "OSType": "linux",

@@ -19,7 +19,7 @@ from computer_kinds import CONFINED, EVERY, SPEC, computers, desk, eventually, p
 import skillopt_ci
 from skillopt_ci.computer.docker import LABEL
 from skillopt_ci.computer.sandbox_limits import usable_hierarchies
-from skillopt_ci.program import is_gone, this_process
+from skillopt_ci.liveness import is_gone, this_process
 
 pytestmark = pytest.mark.integration
 #: Opens a computer, runs something in it that never ends, and says so.
@@ -37,7 +37,7 @@ async def run_on():
 
 asyncio.run(run_on())
 """
-SCRATCH = "from skillopt_ci.program import scratch_folder; scratch_folder('x').cleanup()"
+SCRATCH = "from skillopt_ci.liveness import scratch_folder; scratch_folder('x').cleanup()"
 
 
 def groups_of(pid: int) -> list[Path]:
@@ -268,8 +268,8 @@ def test_nobody_is_confined_as_well(tmp_path_factory):
     try:
         source = Path(skillopt_ci.__file__).parent
         shutil.copytree(source / "computer", shelf / "skillopt_ci/computer")
-        for name in ("__init__.py", "aio.py", "confinement.py", "errors.py", "program.py"):
-            shutil.copy(source / name, shelf / "skillopt_ci" / name)
+        for name in ("__init__", "aio", "confinement", "errors", "liveness", "program"):
+            shutil.copy(source / f"{name}.py", shelf / "skillopt_ci")
         subprocess.run(["chmod", "-R", "a+rX", str(shelf)], check=True)
         outside = shelf / "outside"
         outside.write_text("s3cr3t")

@@ -17,7 +17,7 @@ from skillopt.prompts import load_prompt
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.skillopt.adapter import files_below, lay_out
-from skillopt_ci.program import scratch_folder
+from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.tasks.records import kind_of
 from skillopt_ci.util import user_module
 
