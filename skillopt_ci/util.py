@@ -17,7 +17,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -135,11 +134,11 @@ def lasting_import(name: str) -> ModuleType:
     during import and in each full collection took a fifth of a run's CPU time.
     """
     if name in sys.modules:
-        return import_module(name)
+        return importlib.import_module(name)
     enabled = gc.isenabled()
     gc.disable()
     try:
-        return import_module(name)
+        return importlib.import_module(name)
     finally:
         gc.freeze()
         if enabled:

@@ -9,8 +9,8 @@ from typing import Any, Literal, TextIO
 
 from skillopt_ci.sanitize import harmless_line
 
+#: An object that a command printed.
 Result = Mapping[str, Any]
-"""An object that a command printed."""
 Level = Literal["notice", "warning", "error"]
 
 #: GitHub cuts longer messages.
@@ -59,33 +59,44 @@ def fold(results: Sequence[Result]) -> Outputs:
     if not results or "bytes" in last:
         pass
     elif "matrix" in last:
-        said["matrix"] = json.dumps(last["matrix"], separators=(",", ":"))
-        said["phase"] = last.get("phase")
+        matrix = json.dumps(last["matrix"], separators=(",", ":"))
+        said = {"matrix": matrix, "phase": last.get("phase")}
     elif "skills" in last:  # an evaluation of one skill, or of two
         skills, difference = last["skills"], last.get("difference")
-        said["score_before"] = skills[0]["hard"] if len(skills) > 1 else None
-        said["score_after"] = skills[-1]["hard"]
-        said["improved"] = None if difference is None else difference["hard"] > 0
-        said["cost_usd"] = last.get("cost_usd")
+        said = {
+            "score_before": skills[0]["hard"] if len(skills) > 1 else None,
+            "score_after": skills[-1]["hard"],
+            "improved": None if difference is None else difference["hard"] > 0,
+            "cost_usd": last.get("cost_usd"),
+        }
     elif "score_initial" in last:  # the run's status
         before, after = last["score_initial"], last["score_current"]
-        said = {"step": last.get("step"), "commit": last.get("commit")}
-        said |= {"score_before": before, "score_after": after}
-        said["improved"] = None if before is None else after > before
+        said = {
+            "step": last.get("step"),
+            "commit": last.get("commit"),
+            "score_before": before,
+            "score_after": after,
+            "improved": None if before is None else after > before,
+        }
     elif "best_gain" in last and len(results) == 1:  # the end of a run
-        said = {"step": last["step"], "commit": last["commit"]}
-        said["score_before"] = (last["initial"]["test"] or {}).get("hard")
-        said["score_after"] = (last["best"]["test"] or {}).get("hard")
-        said["improved"] = None if last["best_gain"] is None else last["best_gain"]["mean"] > 0
+        said = {
+            "step": last["step"],
+            "commit": last["commit"],
+            "score_before": (last["initial"]["test"] or {}).get("hard"),
+            "score_after": (last["best"]["test"] or {}).get("hard"),
+            "improved": None if last["best_gain"] is None else last["best_gain"]["mean"] > 0,
+        }
     else:
         costs = [result["cost_usd"] for result in results if "cost_usd" in result]
-        said["commit"] = last.get("commit")
-        said["cost_usd"] = None if None in costs else sum(costs, 0.0)
+        cost = None if None in costs else sum(costs, 0.0)
+        said = {"commit": last.get("commit"), "cost_usd": cost}
         if steps := [result for result in results if "score_before" in result]:
-            said |= {name: steps[-1].get(name) for name in ("action", "step", "score_after")}
-            said["score_before"] = steps[0]["score_before"]
             actions = (str(step.get("action")) for step in steps)
-            said["improved"] = any(action.startswith("accept") for action in actions)
+            said |= {
+                **{name: steps[-1].get(name) for name in ("action", "step", "score_after")},
+                "score_before": steps[0]["score_before"],
+                "improved": any(action.startswith("accept") for action in actions),
+            }
     return Outputs.of(**said)
 
 

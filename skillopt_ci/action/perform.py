@@ -385,10 +385,8 @@ def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
 
 def _refuse_unconfined(run: Run) -> None:
     """Refuse to run programs that an untrusted change controls if they could read our secrets."""
-    config, splits = run.config, run.splits
-    tasks = (*splits.train, *splits.selection, *splits.test)
-    _, left = build.unconfined_programs(config, tasks, run.environment)
-    if left and not config.rollout.programs_can_read_secrets:
+    _, left = build.unconfined_programs(run.config, run.splits.all, run.environment)
+    if left and not run.config.rollout.programs_can_read_secrets:
         raise UsageError(
             "a change of the skill is not evaluated where programs that it steers could read this "
             f"job's keys and token: {'; '.join(left)}",

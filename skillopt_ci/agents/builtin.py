@@ -170,14 +170,13 @@ class Toolbox:
 
 def _told(result: CommandResult, seconds: float) -> str:
     # Without times, so that the same work reads the same when repeated.
-    ends = [f"exit code {result.exit_code}"]
-    if result.timed_out:
-        ends.append(f"killed after {seconds:g} s")
-    if result.limit:
-        ends.append(f"out of {result.limit}")
-    parts = [f"[{', '.join(ends)}]", result.stdout]
-    if result.stderr:
-        parts += ["[standard error]", result.stderr]
+    ends = (
+        f"exit code {result.exit_code}",
+        f"killed after {seconds:g} s" if result.timed_out else "",
+        f"out of {result.limit}" if result.limit else "",
+    )
+    errors = ("[standard error]", result.stderr) if result.stderr else ()
+    parts = (f"[{', '.join(filter(None, ends))}]", result.stdout, *errors)
     return "\n".join(part.rstrip("\n") for part in parts if part)
 
 

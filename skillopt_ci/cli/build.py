@@ -14,7 +14,6 @@ from skillopt_ci.cli.console import build_observer
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load, read_layers
-from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.reference import config_sha256
 from skillopt_ci.config.rollout import HumanConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer, ScorerSpec
@@ -33,7 +32,6 @@ from skillopt_ci.tasks.files import refuse
 from skillopt_ci.tasks.loading import SPLIT_NAMES, clashes, load_splits
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.fingerprint import (
-    grader_folders,
     keep_secrets,
     measurement_fingerprint,
     run_secrets,
@@ -57,15 +55,6 @@ def load_configured(settings: Globals) -> Loaded:
     ]:
         hint = f"There is one elsewhere: --config {near[0].relative_to(cwd)}"
     raise ConfigError("there is no such file", file=file, hint=hint)
-
-
-def roles_of(models: Models) -> Mapping[str, ModelRole]:
-    named = {"target": models.target, "optimizer": models.optimizer, "judge": models.judge}
-    return {name: role for name, role in named.items() if role is not None}
-
-
-def all_tasks(splits: Splits) -> tuple[Task, ...]:
-    return (*splits.train, *splits.selection, *splits.test)
 
 
 def learn_secrets(
@@ -117,7 +106,7 @@ def unconfined_programs(
         "scorers of type `command`": any(isinstance(part, CommandScorer) for part in parts),
         "scorers of type `python`": any(isinstance(part, PythonScorer) for part in parts),
         "`model`, a program": any(
-            role.preset.protocol == "command" for role in roles_of(config.model).values()
+            role.preset.protocol == "command" for role in config.model.roles.values()
         ),
         "`rollout.computer.type: unconfined`": config.rollout.computer is not None
         and config.rollout.computer.type == "unconfined",
@@ -142,7 +131,7 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
         everywhere = f"rollout.solver: {solver.type}"
     elif grades_there(config.scorer):
         everywhere = "scorer: computer"
-    for task in all_tasks(splits):
+    for task in splits.all:
         needing = everywhere
         if not needing and (task.computer is not None or grades_there(task.scorer)):
             needing = f"task {task.id!r}" if task.computer else f"the scorer of task {task.id!r}"
@@ -190,8 +179,8 @@ def as_begun(run: Run) -> Run:
     config, splits = planned(config, run.splits, state)
     config = config.model_copy(update={"budget": run.config.budget})
     run = replace(run, config=config, splits=splits, config_sha256=config_sha256(config))
-    graders = grader_folders(config, run.selection, run.root)
-    under = measurement_fingerprint(config, run.selection, run.prompts, run.rollout_facts, graders)
+    facts = run.rollout_facts
+    under = measurement_fingerprint(config, run.selection, run.prompts, facts, run.root)
     return replace(run, measured_under=under)
 
 
@@ -228,7 +217,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
     config, root = loaded.config, loaded.root
     learn_secrets(redact, loaded, environ)
     splits, environment = read_tasks(loaded, environ)
-    learn_secrets(redact, loaded, environ, all_tasks(splits))
+    learn_secrets(redact, loaded, environ, splits.all)
     prompts = Prompts.load(
         None if config.prompts is None else root / config.prompts,
         {} if environment is None else environment.prompts(),
@@ -250,7 +239,6 @@ def open_run(settings: Globals, observer: Observer) -> Run:
     facts = working_facts(
         config, root, environ, prompts=prompts, environment=environment, places=pool
     )
-    graders = grader_folders(config, selection, root)
     return Run(
         config=config,
         root=root,
@@ -265,7 +253,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         clock=time.monotonic,
         command_started=time.monotonic(),
         config_sha256=config_sha256(config),
-        measured_under=measurement_fingerprint(config, selection, prompts, facts, graders),
+        measured_under=measurement_fingerprint(config, selection, prompts, facts, root),
         redact=redact,
         places=pool,
         environment=environment,

@@ -115,8 +115,10 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     config, root = loaded.config, loaded.root
     build.learn_secrets(settings.redact, loaded, environ)
     name = os.path.relpath(loaded.file, settings.cwd)
-    told = [Finding("config", "ok", f"{name}: run {config.run!r}")]
-    told += [Finding("config", "warning", warning) for warning in loaded.warnings]
+    told = [
+        Finding("config", "ok", f"{name}: run {config.run!r}"),
+        *(Finding("config", "warning", warning) for warning in loaded.warnings),
+    ]
 
     def check(part: str, findings: Iterable[Finding]) -> None:
         told.extend(up_to_error(part, findings))
@@ -156,7 +158,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     check("computer", computers)
     if tasks is not None:
         check("programs", _check_programs(loaded, tasks, environment))
-    for name, role in build.roles_of(config.model).items():
+    for name, role in config.model.roles.items():
         check(f"model.{name}", _check_model(name, role, root, environ, asked=probe))
     if not all(map(can_be_hidden, resolved_key_values(config.model, environ, root))):
         text = "a key is too short or too simple to be redacted wherever it appears"
@@ -381,7 +383,7 @@ def _try_graders(
             limits=loaded.config.rollout.limits,
             functions=functions,
         )
-        graders = scorers.programs(build.all_tasks(splits))
+        graders = scorers.programs(splits.all)
         tried = map_ordered(fault, graders[:_MOST_TRIED], limit=_TRIED_AT_A_TIME)
         faults = [*filter(None, asyncio.run(tried))]
     if faults:
@@ -427,7 +429,7 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
 def _check_programs(
     loaded: Loaded, tasks: Splits, environment: Environment | None
 ) -> Iterator[Finding]:
-    starts, left = build.unconfined_programs(loaded.config, build.all_tasks(tasks), environment)
+    starts, left = build.unconfined_programs(loaded.config, tasks.all, environment)
     if left:
         text = (
             f"not kept from secrets: {'; '.join(left)}\nThey can read your files and what other "

@@ -65,10 +65,12 @@ def comment_command(settings: Globals, publishing: bool) -> None:
     """
     links = links_of(settings.environ)
     if not publishing:
-        reader = open_reader(settings)
-        run = view(reader)
-        told = {"title": title(run), "body": body(run, links)}
-        told["comment"] = pinned_comment(run, links)
+        run = view(open_reader(settings))
+        told = {
+            "title": title(run),
+            "body": body(run, links),
+            "comment": pinned_comment(run, links),
+        }
         settings.tell(told, harmless("\n\n".join(told.values())))
         return
     # Imported late: PyGithub costs half a second.
@@ -185,11 +187,11 @@ def task_places(loaded: Loaded, repository: Path) -> dict[str, TaskPlace]:
     if loaded.config.tasks is None:
         return {}
     try:
-        splits = load_splits(loaded.config.tasks, loaded.root)
+        tasks = load_splits(loaded.config.tasks, loaded.root).all
     except SkilloptError:
         return {}
     root, found = repository.resolve(), dict[str, TaskPlace]()
-    for task in (*splits.train, *splits.selection, *splits.test):
+    for task in tasks:
         file = None if task.file is None else task.file.resolve()
         if file is not None and task.line is not None and file.is_relative_to(root):
             found[task.id] = TaskPlace(file.relative_to(root).as_posix(), task.line)

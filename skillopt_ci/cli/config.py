@@ -37,9 +37,8 @@ def config_command(ctx: click.Context, settings: Globals) -> None:
 
 
 @command("schema")
-def schema_command(settings: Globals) -> None:
+def schema_command(_settings: Globals) -> None:
     """Print the JSON Schema, for completion and checks in your editor."""
-    del settings
     click.echo(json.dumps(json_schema(), indent=2))
 
 

@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, closing, suppress
 from typing import Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -203,13 +203,8 @@ class _Figures(ProgressColumn):
         return Text(f"{count:>7} {rate_text(done, seconds):>8} {time_text(seconds):>11}")
 
 
-@contextmanager
-def build_observer(settings: Globals) -> Iterator[progress.Observer]:
-    display = ProgressDisplay(sys.stderr, settings)
-    try:
-        yield display
-    finally:
-        display.close()
+def build_observer(settings: Globals) -> AbstractContextManager[ProgressDisplay]:
+    return closing(ProgressDisplay(sys.stderr, settings))
 
 
 # Tables, with and without colour.

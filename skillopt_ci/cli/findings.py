@@ -24,8 +24,8 @@ class Finding:
     level: Literal["ok", "warning", "error"]
     text: str
     exit_code: ExitCode = ExitCode.DONE
+    #: A warning that a check gets over and a training step does not: a key that is missing.
     blocks: bool = False
-    """A warning that a check gets over and a training step does not: a key that is missing."""
 
 
 def failed(part: str, error: SkilloptError) -> Finding:

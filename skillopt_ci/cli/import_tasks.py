@@ -56,7 +56,7 @@ def import_command(
     if lost:
         more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []
         told += ["", "\n- ".join(["Not carried over:", *lost[:_SHOWN], *more])]
-    told += ["", "For skillopt.yaml:"]
-    told += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items()]
+    lines = (f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items())
+    told += ["", "For skillopt.yaml:", *lines]
     counts = {name: len(part) for name, part in files.items()}
     settings.tell({"files": counts, "lost": found.lost, **keys}, "\n".join(told))

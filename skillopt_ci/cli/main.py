@@ -47,12 +47,10 @@ class LazyGroup(click.Group):
         super().__init__(*args, **how)
         self.lazy, self.renamed = commands_by_name, renamed
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(self.lazy)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.lazy:
             return None
         module = lasting_import(self.lazy[cmd_name][0])
@@ -78,8 +76,7 @@ class LazyGroup(click.Group):
         ]
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for group in dict.fromkeys(group for _, _, group in self.lazy.values()):
             with formatter.section(group):
                 lines = [(name, line) for name, (_, line, own) in self.lazy.items() if own == group]
@@ -99,8 +96,12 @@ _SECRET_TEXT = re.compile(
 
 def crash_report(error: BaseException, words: list[str], redact: Redact = unchanged) -> str:
     """All that a maintainer needs to know of ``error``, which ended the command line ``words``."""
-    facts = [f"skillopt-ci {__version__}, Python {sys.version} on {platform.platform()}"]
-    facts += [f"command: skillopt-ci {' '.join(words)}", "", *traceback.format_exception(error)]
+    facts = [
+        f"skillopt-ci {__version__}, Python {sys.version} on {platform.platform()}",
+        f"command: skillopt-ci {' '.join(words)}",
+        "",
+        *traceback.format_exception(error),
+    ]
     return _SECRET_TEXT.sub("<redacted>", redact("\n".join(facts)))
 
 
@@ -223,9 +224,8 @@ COMMANDS = {
     "4 budget reached, 5 infrastructure failed, 6 another run was first, 130 interrupted.",
 )
 @click.pass_context
-def cli(ctx: click.Context, settings: Globals) -> None:
+def cli(ctx: click.Context, _settings: Globals) -> None:
     """Train an agent skill in its own repository: every step a commit, every change gated."""
-    del settings
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
         ctx.exit(ExitCode.USAGE)

@@ -101,16 +101,14 @@ def command(
 def _option(
     names: str, told: str, update: Callable[[Globals, Any], Globals], **how: Any
 ) -> click.Option:
-    def remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        del param
+    def remember(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
         if value:
             ctx.obj = update(ctx.obj, value)
 
     return click.Option(names.split(), callback=remember, expose_value=False, help=told, **how)
 
 
-def _tell_version(known: Globals, asked: bool) -> NoReturn:
-    del known, asked
+def _tell_version(_known: Globals, _asked: bool) -> NoReturn:
     click.echo(f"skillopt-ci {__version__}")
     raise click.exceptions.Exit(ExitCode.DONE)
 

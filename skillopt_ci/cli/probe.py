@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from skillopt_ci.cli.build import roles_of
 from skillopt_ci.cli.findings import Finding, failed, mend
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import SkilloptError
@@ -33,7 +32,7 @@ async def ask_models(
 ) -> list[Finding]:
     """Ask every role one question, one after the other: they may be one small server."""
     found = []
-    for name, config in roles_of(models).items():
+    for name, config in models.roles.items():
         try:
             found += await _ask_role(Role(name), config, environ, root, redact)
         except SkilloptError as error:

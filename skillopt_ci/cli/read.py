@@ -208,7 +208,6 @@ _KEPT = ("best", "current", "initial")
 
 def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
     """The text that ``word`` names: a kept one, a file, a git ref, or ``REF:path``."""
-    text: str | None
     if word in _KEPT:
         commit = newest(source.ledger)
         read = partial(source.ledger.read, commit)
@@ -218,7 +217,7 @@ def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
             "current": source.skill_path,
             "initial": source.folder.initial_skill if started else source.skill_path,
         }
-        text = read(paths[word])
+        text: str | None = read(paths[word])
         if text is None:
             raise UsageError(
                 f"Run {source.folder.run!r} has no {word} skill: there is no {paths[word]} in "

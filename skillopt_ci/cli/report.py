@@ -143,9 +143,10 @@ def _versions(run: RunView) -> Iterator[Version]:
 
 
 def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:
-    made: list[tuple[str, ProposalRecord | BoundaryRecord]]
-    made = [(f"step-{one.step}", one.proposal) for one in run.steps]
-    made += [(f"epoch-{end.epoch}", end) for end in run.epochs]
+    made: list[tuple[str, ProposalRecord | BoundaryRecord]] = [
+        *((f"step-{one.step}", one.proposal) for one in run.steps),
+        *((f"epoch-{end.epoch}", end) for end in run.epochs),
+    ]
     for name, what in made:
         before, after = run.texts.get(what.skill_before), run.texts.get(what.skill_after)
         if before is not None and after is not None and before != after:
@@ -285,11 +286,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except SkilloptError as error:
             status, body = HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode()
         self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "no-referrer")
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

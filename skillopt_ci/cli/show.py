@@ -85,8 +85,10 @@ def status_command(settings: Globals) -> None:
     )
     first = f"measure the skill again, {why}; then " if edited else ""
     if what:
-        rows.append(("in flight", f"{what}: its candidate {commit[:10]} waits to be measured"))
-        rows.append(("next", f"{first}the verdict on it, by `step` or `run`"))
+        rows += [
+            ("in flight", f"{what}: its candidate {commit[:10]} waits to be measured"),
+            ("next", f"{first}the verdict on it, by `step` or `run`"),
+        ]
     elif coming is not None:
         rows.append(("next", first + _sentence(coming)))
     print_rows(settings, _title(reader), terminal.status_rows(run, rows))

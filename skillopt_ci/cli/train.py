@@ -21,7 +21,6 @@ from skillopt_ci.config.config import Budget, Limits
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.estimate.estimate import Estimate, estimate
 from skillopt_ci.ledger.inspect import newest
-from skillopt_ci.ledger.records import Decision
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import terminal
 from skillopt_ci.report.commits import summary_rows
@@ -311,17 +310,13 @@ def summary(outcome: Outcome, *, colour: bool = False) -> str:
 
 def outcome_json(outcome: Outcome) -> dict[str, object]:
     """The same as one flat object; no major version removes or renames a key."""
-    record, usage = outcome.record, outcome.record.usage
-    decision: Decision | None
-    action: str
-    more: dict[str, object]
+    record, usage, decision = outcome.record, outcome.record.usage, outcome.record.decision
     if isinstance(outcome, StepOutcome):
-        place = {"kind": "step", **pick(record, "step epoch")}
-        decision, action = outcome.decision, outcome.decision.action
-        more = {"edits": outcome.record.proposal.change_count}
+        decision = outcome.decision
+        place = {"kind": "step", **pick(record, "step epoch"), "action": decision.action}
+        more: dict[str, object] = {"edits": outcome.record.proposal.change_count}
     else:
-        place = {"kind": "slow_update", **pick(record, "epoch step")}
-        decision, action = outcome.record.decision, outcome.record.action
+        place = {"kind": "slow_update", **pick(record, "epoch step action")}
         slow, meta = outcome.record.slow_update, outcome.record.meta_skill
         more = {
             "pairs": len(outcome.record.pairs),
@@ -331,7 +326,6 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
     current = outcome.state.current.measurement.score
     return {
         **place,
-        "action": action,
         "score_before": current if decision is None else decision.score_before,
         "score_after": decision and decision.score_after,
         "commit": outcome.commit,

@@ -13,9 +13,10 @@ import random
 import re
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from skillopt_ci.aio import shielded
@@ -313,25 +314,32 @@ def bubblewrap_options(
 ) -> Sequence[str]:
     """The options that set up a command's view of the system, see bwrap(1)."""
     is_open = spec.network is Network.OPEN
-    words = ["--unshare-all", "--unshare-user", "--disable-userns"]
-    words += ["--share-net"] if is_open else []
-    words += ["--uid", _AGENT, "--gid", _AGENT, "--hostname", "computer", "--cap-drop", "ALL"]
-    words += ["--die-with-parent", "--new-session", "--clearenv", "--seccomp", str(filter_fd)]
-    words += ["--sync-fd", str(sync_fd), "--json-status-fd", str(status_fd)]
-    words += ["--dir", "/etc", "--dir", "/home"]
-    for name in _OWN_SETTINGS:
-        words += ["--ro-bind", f"{_STAGE}/etc/{name}", f"/etc/{name}"]
-    words += system_view(*(["resolv.conf"] if is_open else []))
-    words += ["--proc", "/proc", "--dev", "/dev", "--bind", f"{_STAGE}/shm", "/dev/shm"]  # noqa: S108
-    words += ["--bind", f"{_STAGE}/tmp", "/tmp", "--bind", f"{_STAGE}/home", HOME]  # noqa: S108
-    words += ["--bind", f"{_STAGE}/workspace", WORKDIR]
-    for number, path in enumerate(spec.readable):
-        words += ["--ro-bind", f"{_STAGE}/readable/{number}", str(path)]
-    # Otherwise both would be writable file systems in memory, without a size limit.
-    words += ["--remount-ro", "/dev", "--remount-ro", "/"]
-    for name, value in environ.items():
-        words += ["--setenv", name, value]
-    return [*words, "--chdir", "/"]
+    shown = {f"etc/{name}": f"/etc/{name}" for name in _OWN_SETTINGS}
+    readable = {f"readable/{number}": str(path) for number, path in enumerate(spec.readable)}
+    variables = (("--setenv", name, value) for name, value in environ.items())
+    return [
+        *("--unshare-all", "--unshare-user", "--disable-userns"),
+        *(["--share-net"] if is_open else []),
+        *("--uid", _AGENT, "--gid", _AGENT, "--hostname", "computer", "--cap-drop", "ALL"),
+        *("--die-with-parent", "--new-session", "--clearenv", "--seccomp", str(filter_fd)),
+        *("--sync-fd", str(sync_fd), "--json-status-fd", str(status_fd)),
+        *("--dir", "/etc", "--dir", "/home"),
+        *_read_only(shown),
+        *system_view(*(["resolv.conf"] if is_open else [])),
+        *("--proc", "/proc", "--dev", "/dev", "--bind", f"{_STAGE}/shm", "/dev/shm"),  # noqa: S108
+        *("--bind", f"{_STAGE}/tmp", "/tmp", "--bind", f"{_STAGE}/home", HOME),  # noqa: S108
+        *("--bind", f"{_STAGE}/workspace", WORKDIR),
+        *_read_only(readable),
+        # Otherwise both would be writable file systems in memory, without a size limit.
+        *("--remount-ro", "/dev", "--remount-ro", "/"),
+        *chain.from_iterable(variables),
+        *("--chdir", "/"),
+    ]
+
+
+def _read_only(places: Mapping[str, str]) -> Iterator[str]:
+    for staged, path in places.items():
+        yield from ("--ro-bind", f"{_STAGE}/{staged}", path)
 
 
 @asynccontextmanager

@@ -321,9 +321,9 @@ class Loaded:
 
     config: Config
     file: Path
+    #: Where all relative paths start, a base file's as well: the absolute folder of ``file``, and
+    #: for a configuration of SkillOpt's the working directory.
     root: Path
-    """Where all relative paths start, a base file's as well: the absolute folder of ``file``, and
-    for a configuration of SkillOpt's the working directory."""
     warnings: tuple[str, ...] = ()
 
 
@@ -334,8 +334,8 @@ class Translation:
     tree: Node
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    #: Where its paths start, if not in the file's folder.
     root: Path | None = None
-    """Where its paths start, if not in the file's folder."""
 
 
 def _translated(layers: Sequence[Node], *given: object) -> Translation | None:

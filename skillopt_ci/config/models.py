@@ -288,6 +288,12 @@ class Models(Section):
     judge: ModelRole | None = None
     """Grades rubrics; null: the optimizer's model."""
 
+    @property
+    def roles(self) -> dict[str, ModelRole]:
+        """The roles that are configured, by name."""
+        named = {"target": self.target, "optimizer": self.optimizer, "judge": self.judge}
+        return {name: role for name, role in named.items() if role is not None}
+
 
 def with_long_roles(layer: Node) -> Node:
     """Every `provider/model` as a mapping; text of another form stays for validation."""

@@ -23,12 +23,12 @@ RUNS = "runs"
 class Location:
     """Where a validation error happened, in the user's terms."""
 
+    #: Keys and list indices.
     path: tuple[str | int, ...]
-    """Keys and list indices."""
+    #: The model that holds the last key.
     section: type[Section] | None
-    """The model that holds the last key."""
+    #: That key's definition.
     field: FieldInfo | None
-    """That key's definition."""
 
 
 def locate(loc: Sequence[str | int], root: type[Section] = Config) -> Location:

@@ -159,9 +159,11 @@ class Forecast:
             # The last epoch's skill, if replaced, lacks about half as many attempts.
             likely = sample * self._fresh * (1 + (1 - self._same) / 2)
             self._fresh *= 1 - sample / train
-            calls[SLOW_ROLLOUT] = Range(0, likely * each, 2 * most * each)
-            calls[SLOW_UPDATE] = Range(1, 1, 2) if slow else Range()
-            calls[META_SKILL] = Range(1, 1, 2) if meta else Range()
+            calls = {
+                SLOW_ROLLOUT: Range(0, likely * each, 2 * most * each),
+                SLOW_UPDATE: Range(1, 1, 2) if slow else Range(),
+                META_SKILL: Range(1, 1, 2) if meta else Range(),
+            }
             if slow:
                 gated = optimizer.slow_update_gate_with_selection
                 calls[SELECTION] = self._selection(self._judge(_GUIDED, gated=gated))

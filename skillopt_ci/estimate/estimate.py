@@ -19,7 +19,7 @@ from skillopt_ci.estimate.calls import (
 )
 from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
-from skillopt_ci.model.types import Account, Usage
+from skillopt_ci.model.types import Account, Usage, summed
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
@@ -75,14 +75,14 @@ class Part:
 
     def cost_usd(self) -> tuple[float, float, float] | None:
         """Least, likely and most dollars; None if any price is unknown."""
-        low = likely = high = 0.0
-        for one in self.stages:
-            if one.cost_usd is None:
-                return None
-            low += one.calls.low * one.cost_usd
-            likely += one.calls.likely * one.cost_usd
-            high += one.calls.high * one.cost_usd
-        return low, likely, high
+        priced = [(one.calls, one.cost_usd) for one in self.stages if one.cost_usd is not None]
+        if len(priced) < len(self.stages):
+            return None
+        return (
+            sum(calls.low * dollars for calls, dollars in priced),
+            sum(calls.likely * dollars for calls, dollars in priced),
+            sum(calls.high * dollars for calls, dollars in priced),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +205,11 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
 
 def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
     """Those of earlier calls, else assumed."""
-    state, total = checkout.state, dict[Account, Usage]()
-    for account, usage in ({} if state is None else state.accounts).items():
-        # The parts of the final test count as one stage.
-        known = Account(account.role, account.stage.partition(" ")[0])
-        total[known] = total.get(known, Usage()) + usage
+    accounts = {} if checkout.state is None else checkout.state.accounts
+    # The parts of the final test count as one stage.
+    total = summed(
+        (Account(one.role, one.stage.partition(" ")[0]), used) for one, used in accounts.items()
+    )
     measured = {account: _mean_call(usage) for account, usage in total.items() if usage.calls}
     tasks = (*run.splits.train, *run.selection)
     return {**_assumed_sizes(run.config, tasks, run.prompts, checkout.skill), **measured}

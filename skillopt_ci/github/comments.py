@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from skillopt_ci.github.client import Client, NotFound, asking, same_text
 from skillopt_ci.github.types import Change, Comment, Reaction
@@ -21,7 +21,7 @@ _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
 def keep_comment(client: Client, number: int, body: str) -> Change:
     """Post or edit our comment with the marker of ``body``. Raises ValueError without a marker."""
     there = f"/issues/{number}/comments"
-    return _keep(client, number, body, lambda: _conversation(client, number), there)
+    return _keep(client, number, body, lambda: _listed(client, number, "issues"), there)
 
 
 def answer_note(client: Client, number: int, note: Comment, body: str) -> Change:
@@ -30,7 +30,7 @@ def answer_note(client: Client, number: int, note: Comment, body: str) -> Change
         return keep_comment(client, number, body)
 
     def replies() -> Iterator[Comment]:
-        return (one for one in _on_lines(client, number) if one.thread == note.thread)
+        return (one for one in _listed(client, number, "pulls") if one.thread == note.thread)
 
     place = f"/pulls/{number}/comments/{note.thread}/replies"
     return _keep(client, number, body, replies, place)
@@ -48,10 +48,10 @@ def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
     These are comments on lines of its diff, and `/skillopt note …` in the conversation, without
     that prefix.
     """
-    lines = [one for one in _on_lines(client, number) if one.path == path]
+    lines = [one for one in _listed(client, number, "pulls") if one.path == path]
     spoken = [
         replace(one, body=_NOTE.sub("", one.body, count=1))
-        for one in _conversation(client, number)
+        for one in _listed(client, number, "issues")
         if _NOTE.match(one.body)
     ]
     # The token may be a person's: what we wrote ourselves is told by its marker.
@@ -105,14 +105,11 @@ def _resource(comment: Comment) -> str:
     return f"/{'issues' if comment.kind == 'issue' else 'pulls'}/comments/{comment.id}"
 
 
-def _conversation(client: Client, number: int) -> Iterator[Comment]:
-    with asking(f"list the comments of #{number}", _READ):
-        yield from map(_comment, client.listing(f"/issues/{number}/comments"))
-
-
-def _on_lines(client: Client, number: int) -> Iterator[Comment]:
-    with asking(f"list the review comments of #{number}", _READ):
-        yield from map(_comment, client.listing(f"/pulls/{number}/comments"))
+def _listed(client: Client, number: int, part: Literal["issues", "pulls"]) -> Iterator[Comment]:
+    """The comments in the conversation (``issues``) or on lines of the diff (``pulls``)."""
+    what = "comments" if part == "issues" else "review comments"
+    with asking(f"list the {what} of #{number}", _READ):
+        yield from map(_comment, client.listing(f"/{part}/{number}/comments"))
 
 
 def _comment(data: dict[str, Any]) -> Comment:

@@ -184,8 +184,8 @@ class BridgeSolver:
     facts: Mapping[str, object]
     environment: "BridgeEnvironment[Any]"
     client: ChatClient
+    #: The other tool brings its own.
     needs_computer: bool = False
-    """The other tool brings its own."""
 
     def identity(self) -> Mapping[str, object]:
         return self.facts
@@ -273,8 +273,7 @@ class BridgeEnvironment(Environment, Generic[Options]):
 
         return talk.hold(work)
 
-    async def grade(self, task: Task, attempt: Attempt, parts: Parts) -> Score:
-        del task, parts
+    async def grade(self, _task: Task, attempt: Attempt, _parts: Parts) -> Score:
         if not attempt.artifacts:
             limit = attempt.limit or "nothing"
             return Score(0.0, 0.0, f"ended by the limit of {limit}, ungraded", attempt.response)

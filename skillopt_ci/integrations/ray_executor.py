@@ -79,10 +79,10 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
+    #: The paid answers, as lines of a shard's file.
     answers: tuple[str, ...] = ()
-    """The paid answers, as lines of a shard's file."""
+    #: Why the worker could not measure the attempt.
     trouble: str = ""
-    """Why the worker could not measure the attempt."""
 
 
 #: How long a worker may take to stop what a cancelled attempt started.

@@ -15,7 +15,7 @@ from pydantic import (
     model_serializer,
 )
 
-from skillopt_ci.model.types import Account, Accounts, Usage
+from skillopt_ci.model.types import Account, Accounts, Usage, summed
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 
 
@@ -40,10 +40,8 @@ def rounded(usage: Usage) -> Usage:
 
 def booked(*accounts: Accounts) -> dict[Account, Usage]:
     """All ``accounts`` together, as they are recorded: in the order of roles and stages."""
-    sums: dict[Account, Usage] = {}
-    for account, usage in (row for one in accounts for row in one.items()):
-        sums[account] = sums.get(account, Usage()) + usage
-    return {account: rounded(usage) for account, usage in sorted(sums.items())}
+    rows = (row for one in accounts for row in one.items())
+    return {account: rounded(usage) for account, usage in summed(rows).items()}
 
 
 def _read_accounts(given: Accounts | Iterable[object]) -> dict[Account, Usage]:

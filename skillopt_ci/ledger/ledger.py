@@ -32,10 +32,10 @@ class Position:
     base: str
     tip: str | None
     candidate: str | None
+    #: The skills branch contains base (also true without a skills branch).
     base_in_tip: bool
-    """The skills branch contains base (also true without a skills branch)."""
+    #: The skills branch was merged: base contains all of it.
     tip_in_base: bool
-    """The skills branch was merged: base contains all of it."""
 
     @property
     def head(self) -> str:
@@ -69,12 +69,12 @@ class Ledger:
     run: str
     base: str
     remote: str | None
+    #: Creates commits: with local git, or through the code host, which signs them.
     write_commit: CommitWriter = objects.write_commit
-    """Creates commits: with local git, or through the code host, which signs them."""
+    #: Removes secrets from messages and records; skills stay unchanged.
     redact: Redact = unchanged
-    """Removes secrets from messages and records; skills stay unchanged."""
+    #: Called with each repair of the repository.
     tell: Callable[[str], None] = field(default=lambda _: None, compare=False)
-    """Called with each repair of the repository."""
 
     @classmethod
     def open(

@@ -51,8 +51,8 @@ def required_variable(config: ModelRole) -> str | None:
 
 
 def required_variables(models: Models) -> tuple[str, ...]:
-    roles = filter(None, (models.target, models.optimizer, models.judge))
-    return tuple(dict.fromkeys(filter(None, map(required_variable, roles))))
+    needed = filter(None, map(required_variable, models.roles.values()))
+    return tuple(dict.fromkeys(needed))
 
 
 def api_key(
@@ -88,7 +88,7 @@ def resolved_key_values(
 ) -> tuple[str, ...]:
     """All keys and secrets of the roles that are set, for redaction."""
     found: list[str] = []
-    for role in filter(None, (models.target, models.optimizer, models.judge)):
+    for role in models.roles.values():
         with suppress(ModelSetupError):
             found.append(api_key("", role, environ, root))
         found += secret_values(role.variables, environ)

@@ -22,8 +22,8 @@ def anthropic_body(
 ) -> dict[str, object]:
     """The whole body; cache breakpoints follow the system prompt and, with tools used, the end."""
     limit = providers.limit_in(settings)
-    body: dict[str, object] = {"model": config.model}
-    body["max_tokens"] = _DEFAULT_LIMIT if limit is None else limit
+    most = _DEFAULT_LIMIT if limit is None else limit
+    body: dict[str, object] = {"model": config.model, "max_tokens": most}
     if request.tools:
         body["tools"] = [
             {"name": one.name, "description": one.description, "input_schema": {**one.parameters}}

@@ -54,10 +54,6 @@ class Tariff:
     def known(self) -> bool:
         return self.source != "unknown"
 
-    def priced(self, usage: Usage) -> float | None:
-        """The cost of ``usage`` in dollars; a cost that the provider reports takes precedence."""
-        return usage.cost_usd or self.cost_usd(usage)
-
 
 def tariff_of(config: ModelRole) -> Tariff:
     if config.provider == "simulated":
@@ -70,8 +66,7 @@ def tariff_of(config: ModelRole) -> Tariff:
 
 def tariffs(models: Models) -> dict[str, Tariff]:
     """The tariff of every role; without a judge model, the optimizer's model judges."""
-    judge = models.judge or models.optimizer
-    roles = {"target": models.target, "optimizer": models.optimizer, "judge": judge}
+    roles = {**models.roles, "judge": models.judge or models.optimizer}
     return {name: tariff_of(config) for name, config in roles.items()}
 
 
@@ -299,10 +294,12 @@ class Meter:
         lent, under_way = sum(self._lent, Usage()), _amounts(total(self._in_flight))
         for scope, limits in self._limits.items():
             before = (Usage() if scope == "step" else self._spent) + self.unbooked
-            used = _amounts(before + self.total() + lent)
-            # what has no known cost must not hide what the rest cost
-            used["cost_usd"] = sum(one.cost_usd or 0.0 for one in (before, lent)) + self._dollars
-            used["minutes"] = (self._clock() - self._started[scope]) / 60
+            used = {
+                **_amounts(before + self.total() + lent),
+                # what has no known cost must not hide what the rest cost
+                "cost_usd": sum(one.cost_usd or 0.0 for one in (before, lent)) + self._dollars,
+                "minutes": (self._clock() - self._started[scope]) / 60,
+            }
             for name, limit in limits:
                 if limit is not None:
                     yield scope, name, limit, used[name], under_way[name]
@@ -408,4 +405,7 @@ class BudgetedClient:
 
     def _priced(self, request: ChatRequest, usage: Usage) -> Usage:
         tariff = self.tariffs.get(request.role)
-        return usage if tariff is None else replace(usage, cost_usd=tariff.priced(usage))
+        if tariff is None:
+            return usage
+        # a cost that the provider reports takes precedence
+        return replace(usage, cost_usd=usage.cost_usd or tariff.cost_usd(usage))

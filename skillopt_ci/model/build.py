@@ -57,7 +57,7 @@ class ModelRouter:
         )
         if self.cache is None:
             return client
-        configs = {Role.JUDGE: self.models.optimizer, **_roles(self.models)}
+        configs = {"judge": self.models.optimizer, **self.models.roles}
         return CachedClient(
             client,
             self.cache,
@@ -85,19 +85,18 @@ async def open_router(
     key, program or package is missing.
     """
     async with AsyncExitStack() as resources:
-        configs = _roles(models)
+        configs = {Role(name): config for name, config in models.roles.items()}
         clients: dict[Role, ChatClient] = {}
         pools: dict[str, Any] = {}  # roles with the same protocol share connections
         for role, one in configs.items():
             section, protocol = f"model.{role}", one.preset.protocol
-            client: ChatClient
             if protocol == "simulated":
                 from skillopt_ci.demo.client import SimulatedClient  # noqa: PLC0415 - for the quickstart
 
                 clients[role] = SimulatedClient(one, role)
                 continue
             if protocol == "command":
-                client = CommandClient(section, one, root, environ)
+                client: ChatClient = CommandClient(section, one, root, environ)
             else:
                 key = api_key(section, one, environ, root)
                 headers = headers_of(section, one, environ)
@@ -130,11 +129,6 @@ def judge_with(client: ChatClient) -> Judge:
         return (await client.complete(request)).text
 
     return ask
-
-
-def _roles(models: Models) -> dict[Role, ModelRole]:
-    judge = {} if models.judge is None else {Role.JUDGE: models.judge}
-    return {Role.TARGET: models.target, Role.OPTIMIZER: models.optimizer, **judge}
 
 
 def wire_of(config: ModelRole) -> Wire:

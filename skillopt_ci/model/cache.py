@@ -340,10 +340,9 @@ class CachedClient:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Raises a cached refusal again."""
         key = self.key_of(request)
-        outcome: ChatReply | ModelRefusal
         async with self.locks.setdefault(key, asyncio.Lock()):
             if (known := self.cache.get(key)) is not None:
-                outcome = known.outcome
+                outcome: ChatReply | ModelRefusal = known.outcome
             else:
                 try:
                     outcome = await self.inner.complete(request)

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -91,16 +91,19 @@ _TARGET_STAGES = frozenset(
 _MOST = 1e15
 
 
+Key = TypeVar("Key", str, Account)
+
+
 def total(accounts: Iterable[Usage]) -> Usage:
     return sum(accounts, Usage())
 
 
 def by_stage(accounts: Accounts) -> dict[str, Usage]:
-    return _grouped((account.stage, usage) for account, usage in accounts.items())
+    return summed((account.stage, usage) for account, usage in accounts.items())
 
 
 def by_role(accounts: Accounts) -> dict[str, Usage]:
-    return _grouped((account.role, usage) for account, usage in accounts.items())
+    return summed((account.role, usage) for account, usage in accounts.items())
 
 
 def role_of(stage: str) -> str:
@@ -110,8 +113,9 @@ def role_of(stage: str) -> str:
     return "judge" if stage == "judge" else "optimizer"
 
 
-def _grouped(named: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
-    groups = defaultdict[str, Usage](Usage)
+def summed(named: Iterable[tuple[Key, Usage]]) -> dict[Key, Usage]:
+    """The sum of the usage under each key, in the order of the keys."""
+    groups = defaultdict[Key, Usage](Usage)
     for name, usage in named:
         groups[name] += usage
     return dict(sorted(groups.items()))

@@ -117,8 +117,10 @@ def _text(
     }
     # A step's usage belongs to the verdict on its edits, not to the one on its notes.
     if not (isinstance(record, HistoryEntry) and record.kind == "notes"):
-        trailers["Skillopt-Tokens"] = str(record.usage.tokens)
-        trailers["Skillopt-Cost-Usd"] = "unknown" if cost is None else f"{cost:.6f}"
+        trailers |= {
+            "Skillopt-Tokens": str(record.usage.tokens),
+            "Skillopt-Cost-Usd": "unknown" if cost is None else f"{cost:.6f}",
+        }
     if record.simulated:
         paragraphs = (*paragraphs, _SIMULATED)
         trailers["Skillopt-Simulated"] = "true"

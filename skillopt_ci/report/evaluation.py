@@ -24,8 +24,8 @@ class Finding(StrEnum):
     IMPROVEMENT = "improvement"
     REGRESSION = "regression"
     UNCLEAR = "no clear difference"
+    #: The change could not be measured.
     INCONCLUSIVE = "inconclusive"
-    """The change could not be measured."""
 
 
 _ICONS = {

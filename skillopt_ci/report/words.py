@@ -131,18 +131,17 @@ def _sentences(gate: GateRecord) -> Iterator[str]:
         yield f"Types of task that lost too much: {lost}."
 
 
-def reservations(measurement: Measurement | None) -> tuple[str, ...]:
+def reservations(measurement: Measurement | None) -> Iterator[str]:
     """Caveats of a score: attempts not measured, ended at a limit or not confined."""
-    told: list[str] = []
     if measurement is None:
-        return ()
+        return
     if measurement.pessimistic_hard is not None:
         reasons = [
             f"{count} × {one_line(why, 120)}" for why, count in measurement.unmeasured.items()
         ]
         rest = len(reasons) - _MOST_REASONS
         more = f"; and {plural(rest, 'further reason')}" if rest > 0 else ""
-        told.append(
+        yield (
             f"{plural(sum(measurement.unmeasured.values()), 'attempt')} could not be measured. "
             f"Counted as failed, the mean would be {score(measurement.pessimistic_hard)} solved "
             f"and {score(measurement.pessimistic_soft)} with partial credit. "
@@ -151,10 +150,9 @@ def reservations(measurement: Measurement | None) -> tuple[str, ...]:
     if limits := measurement.limits:
         parts = ", ".join(f"{count} by {limit}" for limit, count in limits.items())
         count = plural(sum(limits.values()), "attempt")
-        told.append(f"{count} ended at a limit and were graded as they were: {parts}.")
+        yield f"{count} ended at a limit and were graded as they were: {parts}."
     if caveat := one_line(measurement.caveat, 300):
-        told.append(caveat)
-    return tuple(told)
+        yield caveat
 
 
 def with_pessimistic(text: str, measurement: Measurement) -> str:
@@ -295,10 +293,10 @@ def unusable_lines(proposal: ProposalRecord) -> Iterator[str]:
 class Fate(StrEnum):
     MERGED = "merged"
     REVERTED = "reverted"
+    #: A candidate that follows it has no verdict yet.
     IN_FLIGHT = "in flight"
-    """A candidate that follows it has no verdict yet."""
+    #: An edit was proposed for it, but refused, not selected or not applicable.
     NOT_CARRIED_OUT = "not carried out"
-    """An edit was proposed for it, but refused, not selected or not applicable."""
     NOT_TAKEN_UP = "not taken up"
 
 

@@ -121,18 +121,18 @@ class Status(StrEnum):
     """How an attempt ended. Only some statuses say something about the model."""
 
     SCORED = "scored"
+    #: A limit ended the work before the agent did; the work so far is graded.
     LIMIT = "limit"
-    """A limit ended the work before the agent did; the work so far is graded."""
+    #: The server would not answer this prompt (content filter, too long): scores 0.
     REFUSED = "refused"
-    """The server would not answer this prompt (content filter, too long): scores 0."""
+    #: The agent itself failed (crashed, broke its protocol): scores 0.
     AGENT_ERROR = "agent_error"
-    """The agent itself failed (crashed, broke its protocol): scores 0."""
+    #: There is an answer, but the scorer failed: unscored, can be regraded.
     GRADER_ERROR = "grader_error"
-    """There is an answer, but the scorer failed: unscored, can be regraded."""
+    #: Infrastructure failed: unscored.
     ERROR = "error"
-    """Infrastructure failed: unscored."""
+    #: The work was cancelled from outside: appears only in events, never as a result.
     CANCELLED = "cancelled"
-    """The work was cancelled from outside: appears only in events, never as a result."""
 
     @property
     def measured(self) -> bool:

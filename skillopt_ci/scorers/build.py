@@ -115,7 +115,7 @@ def check_scorers(
     """
 
     def problems() -> Iterator[Problem]:
-        for task in (*splits.train, *splits.selection, *splits.test):
+        for task in splits.all:
             if task.scorer is not None:
                 fault = check_spec(task.scorer, root, functions) or check_task(task.scorer, task)
             elif default is not None:

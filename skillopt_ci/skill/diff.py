@@ -4,7 +4,6 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Literal
 
 _NO_NEWLINE = "\n\\ No newline at end of file\n"
@@ -28,12 +27,12 @@ def undone(before: str, after: str, now: str) -> str | None:
     old, new, lines = (text.splitlines(keepends=True) for text in (before, after, now))
     found = {
         block.a + offset: block.b + offset
-        for block in SequenceMatcher(None, new, lines, autojunk=False).get_matching_blocks()
+        for block in difflib.SequenceMatcher(None, new, lines, autojunk=False).get_matching_blocks()
         for offset in range(block.size)
     }
     found |= {-1: -1, len(new): len(lines)}
     for tag, i, j, first, last in reversed(
-        SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     ):
         if tag == "equal":
             continue
@@ -98,9 +97,9 @@ def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
     return tuple(rows)
 
 
-def _matcher(old: Sequence[str], new: Sequence[str]) -> SequenceMatcher[str]:
+def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[str]:
     # In long texts, treat frequent items as junk; else each is compared with all its repetitions.
-    return SequenceMatcher(None, old, new, autojunk=len(old) * len(new) > _QUICK)
+    return difflib.SequenceMatcher(None, old, new, autojunk=len(old) * len(new) > _QUICK)
 
 
 def _plain(kind: Literal["same", "removed", "added"], line: str) -> DiffRow:

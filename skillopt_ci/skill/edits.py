@@ -48,8 +48,8 @@ class Edit:
     source_type: Origin = "failure"
     support_count: int = 1
     merge_level: int = 0
+    #: The reviewers' notes that it follows, according to the model.
     note_ids: tuple[str, ...] = ()
-    """The reviewers' notes that it follows, according to the model."""
 
 
 class EditStatus(StrEnum):

@@ -8,31 +8,24 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import NamedTuple
 
 from skillopt_ci.skill.document import ended, frontmatter_end, line_ending, sha256
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
-    name: str
+class Region(NamedTuple):
+    """The markers around a region."""
 
-    @property
-    def start(self) -> str:
-        return f"<!-- {self.name}_START -->"
-
-    @property
-    def end(self) -> str:
-        return f"<!-- {self.name}_END -->"
+    start: str
+    end: str
 
 
-SLOW_UPDATE = Region("SLOW_UPDATE")
-APPENDIX = Region("APPENDIX")
+SLOW_UPDATE = Region("<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->")
+APPENDIX = Region("<!-- APPENDIX_START -->", "<!-- APPENDIX_END -->")
 REGIONS = (SLOW_UPDATE, APPENDIX)
 
-_MARKER = re.compile(
-    "|".join(re.escape(mark) for region in REGIONS for mark in (region.start, region.end))
-)
+_MARKER = re.compile("|".join(map(re.escape, chain.from_iterable(REGIONS))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,17 +182,15 @@ def refuse_constant(name: str) -> object:
 # decoder has checked it, but reports no positions.
 
 
-def _starts(text: str, opening: int) -> list[int]:
-    starts = []
+def _starts(text: str, opening: int) -> Iterator[int]:
     position = _skip(text, opening + 1)
     while text[position] not in "]}":
-        starts.append(position)
+        yield position
         position = _skip(text, _end(text, position))
         if text[position] == ":":
             position = _skip(text, _end(text, _skip(text, position + 1)))
         if text[position] == ",":
             position = _skip(text, position + 1)
-    return starts
 
 
 def _skip(text: str, position: int) -> int:

@@ -33,8 +33,8 @@ class Foreign:
     entries: list[Entry] = field(default_factory=list)
     triggers: list[Entry] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    #: The scorer that all entries share, if any.
     scorer: Entry | None = None
-    """The scorer that all entries share, if any."""
 
 
 def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
@@ -208,8 +208,13 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             asked = "\n\n".join(str(item[key]) for key in _ALPACA if item.get(key))
         made = None if prompt or reference or alpaca else to_task(Record(one, file, record.line))
         if not isinstance(made, Task):
-            one = {"id": name, **_asked(asked, name, found), "metadata": rest}
-            one |= {"references": answers, "scorer": {"type": "normalized"}}
+            one = {
+                "id": name,
+                **_asked(asked, name, found),
+                "metadata": rest,
+                "references": answers,
+                "scorer": {"type": "normalized"},
+            }
         found.entries.append(one)
 
 

@@ -66,6 +66,10 @@ class Splits:
     selection: tuple[Task, ...]
     test: tuple[Task, ...]
 
+    @property
+    def all(self) -> tuple[Task, ...]:
+        return (*self.train, *self.selection, *self.test)
+
 
 # Identity of tasks: the same in substance, or exactly the same.
 

@@ -96,8 +96,10 @@ class _Merger(Generic[Item]):
         if not (failure.edits and success.edits):
             return failure if failure.edits else success
         both, noun = _all_edits((failure, success)), self.mode.noun
-        named = {"1 (failure-driven, HIGH priority)": failure}
-        named["2 (success-driven, lower priority)"] = success
+        named = {
+            "1 (failure-driven, HIGH priority)": failure,
+            "2 (success-driven, lower priority)": success,
+        }
         groups = (
             library.section(
                 f"Group {title}: {len(patch.edits)} {noun}s",

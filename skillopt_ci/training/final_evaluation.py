@@ -20,7 +20,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
-from skillopt_ci.training.fingerprint import grader_folders, measurement_fingerprint
+from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.memory import record_of, step_records
 from skillopt_ci.training.plan import last_step, sizes_of
@@ -41,8 +41,7 @@ def tested_under(run: Run) -> str:
     """Fingerprint of what test scores depend on besides the skill; empty if nothing is tested."""
     if not (run.test and run.config.evaluation.eval_test):
         return ""
-    graders = grader_folders(run.config, run.test, run.root)
-    return measurement_fingerprint(run.config, run.test, run.prompts, run.rollout_facts, graders)
+    return measurement_fingerprint(run.config, run.test, run.prompts, run.rollout_facts, run.root)
 
 
 async def _test(

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from skillopt_ci.agents.build import build_solver
 from skillopt_ci.agents.cli_agents import visible_names
@@ -43,11 +42,11 @@ def measurement_fingerprint(
     config: Config,
     selection: Sequence[Task],
     prompts: Prompts,
-    rollout: Mapping[str, object] = MappingProxyType({}),
-    graders: Mapping[str, str] = MappingProxyType({}),
+    rollout: Mapping[str, object],
+    root: Path,
 ) -> str:
     """SHA-256 of all that a score depends on; ``rollout`` comes from :func:`working_facts`."""
-    evaluation = config.evaluation
+    evaluation, graders = config.evaluation, _grader_folders(config, selection, root)
     facts = {
         "target": model_facts(config.model.target),
         "judge": model_facts(config.model.judge or config.model.optimizer)
@@ -60,13 +59,13 @@ def measurement_fingerprint(
         "density": [evaluation.semantic_density_weight, sorted(evaluation.leading_words)]
         if evaluation.use_semantic_density
         else None,
-        **({"graders": dict(graders)} if graders else {}),
+        **({"graders": graders} if graders else {}),
         **rollout,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> Mapping[str, str]:
+def _grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> dict[str, str]:
     """SHA-256 of the files in each folder that the scorers of ``tasks`` grade with."""
     folders = {
         part.folder: part.model_copy(update={"files": {}})
@@ -145,8 +144,7 @@ def run_secrets(
 
 
 def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None:
-    models = config.model
-    roles = [one for one in (models.target, models.optimizer, models.judge) if one]
+    roles = config.model.roles.values()
     withhold(name for role in roles for name in role.secret_variables)
     home = Path(environ.get("HOME") or "/nonexistent")
     names = [role.api_key_file for role in roles if role.api_key_file]

@@ -27,10 +27,10 @@ End = Literal["measured", "certain"]
 @dataclass(frozen=True, slots=True)
 class Ask:
     tasks: tuple[str, ...]
+    #: The later asks that are certain, in order, given the scores so far: they may start now.
     sure: Callable[[TaskScores], tuple["Ask", ...]] = field(
         default=lambda _: (), repr=False, compare=False
     )
-    """The later asks that are certain, in order, given the scores so far: they may start now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,16 +331,15 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 def guard_context(run: Run, checkout: Checkout) -> GuardContext:
     read, folder = partial(run.ledger.read, checkout.commit), run.folder
     earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
-    splits, models = run.splits, run.config.model
     names = [
         name
-        for role in filter(None, (models.target, models.optimizer, models.judge))
+        for role in run.config.model.roles.values()
         for name in (role.api_key_env or "", *filter(_SECRET_NAME.search, role.env))
     ]
     return GuardContext(
         rules=run.config.guard,
         known="\n".join((checkout.skill, *earlier)),
-        answers=Answers.of((*splits.train, *splits.selection, *splits.test)),
+        answers=Answers.of(run.splits.all),
         keys=tuple(run.environ[name] for name in names if run.environ.get(name)),
     )
 

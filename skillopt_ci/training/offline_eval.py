@@ -155,9 +155,7 @@ class Rescored:
 async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = True) -> Rescored:
     """Regrade the latest recorded attempts; without ``own_scorers``, all with the run's scorer."""
     tasks = {
-        task.id: task if own_scorers else replace(task, scorer=None)
-        for part in (run.splits.train, run.splits.selection, run.splits.test)
-        for task in part
+        task.id: task if own_scorers else replace(task, scorer=None) for task in run.splits.all
     }
     found = _recorded(run, tasks, stage)
     run.observer(StageStarted("rescore", len(found)))

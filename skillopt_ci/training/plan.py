@@ -235,8 +235,10 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
         rate = min(_MOST_EDITS, round(_EDITS / steps))
         written = config.optimizer.model_fields_set & {"learning_rate", "min_learning_rate"}
         if rate > config.optimizer.learning_rate and not written:
-            rates = {("optimizer", "learning_rate"): rate}
-            rates["optimizer", "min_learning_rate"] = rate // 2
+            rates = {
+                ("optimizer", "learning_rate"): rate,
+                ("optimizer", "min_learning_rate"): rate // 2,
+            }
             chosen = _filled(chosen, rates)
     if chosen.evaluation.sel_env_num and "sel_env_num" not in config.evaluation.model_fields_set:
         splits = replace(splits, selection=_mixed_by_type(splits.selection, config.train.seed))

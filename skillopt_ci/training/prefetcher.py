@@ -28,7 +28,7 @@ from skillopt_ci.training.evaluate import first_attempts, known_measurement
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shuffled
-from skillopt_ci.training.rollout_stage import attempts_so_far
+from skillopt_ci.training.rollout_stage import Made, attempts_so_far
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import earlier_skill, first_epoch, sampling_seed
 from skillopt_ci.training.state import Candidate, ScoredCheckout, candidate_at, find_checkout
@@ -160,8 +160,6 @@ class Prefetcher:
 #: The purpose of rollouts: the current skill's score, a step's batches, the decision on a candidate
 #: in flight, or the comparison of two epochs' skills.
 Phase = Literal["measure", "rollout", "evaluation", "comparison"]
-#: Attempts made under one skill: task id and attempt number.
-Made = Iterable[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)

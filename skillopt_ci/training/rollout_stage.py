@@ -60,8 +60,8 @@ class WorkedBatch:
     batch: Batch
     rollouts: Sequence[Rollout]
     reflections: Sequence[Reflection[Any]]
+    #: Questions and patches that yielded no reflection.
     lost: Sequence[Lost] = ()
-    """Questions and patches that yielded no reflection."""
 
 
 async def learn(

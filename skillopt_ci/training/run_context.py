@@ -232,8 +232,7 @@ class EnvironmentGrading:
     async def grade(self, task: Task, attempt: Attempt) -> Score:
         return await grade(self.environment, task, attempt, self.parts)
 
-    def facts(self, task: Task) -> Mapping[str, object] | None:
-        del task
+    def facts(self, _task: Task) -> Mapping[str, object] | None:
         return None  # we cannot know what an environment's grading depends on
 
     def keeps_computer(self, task: Task) -> bool:
@@ -309,9 +308,7 @@ class Run(RunnerParts):
 
     @property
     def simulated(self) -> bool:
-        models = self.config.model
-        roles = filter(None, (models.target, models.optimizer, models.judge))
-        return any(role.provider == "simulated" for role in roles)
+        return any(role.provider == "simulated" for role in self.config.model.roles.values())
 
     def scope(self, work: str, commit: str) -> str:
         """The name under which the caches keep what ``work`` on top of ``commit`` paid for."""

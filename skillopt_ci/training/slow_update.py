@@ -154,8 +154,8 @@ def render_pairs(
     parts = [f"{plural(len(pairs), 'task')}: {counts}."]
     for category, group in groups.items():
         if group:
-            parts.append(f"### {_TITLES[category]}: {len(group)}")
-            parts += [_block(pair, (earlier_skill, current_skill), gradient) for pair in group]
+            blocks = (_block(pair, (earlier_skill, current_skill), gradient) for pair in group)
+            parts += [f"### {_TITLES[category]}: {len(group)}", *blocks]
     return library.section("Comparison", *parts)
 
 
@@ -171,8 +171,8 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
         for (name, side), skill in zip(sides, skills, strict=True):
             rollout = side.telling
             if gradient.trace_to_optimizer and rollout.trace:
-                parts += [f"##### Trace under the {name} skill"]
-                parts += [fenced(keep_ends([rollout.trace], limit)[0])]
+                trace = fenced(keep_ends([rollout.trace], limit)[0])
+                parts += [f"##### Trace under the {name} skill", trace]
             entries = conversation(rollout.messages, {skill: f"[{name} skill as above]"}, limit)
             parts += [f"##### Conversation under the {name} skill", *map(fenced, entries)]
     return "\n\n".join(parts)

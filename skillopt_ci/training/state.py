@@ -421,9 +421,9 @@ def _read(run: Run, commit: str) -> Candidate | None:
     read, folder = partial(run.ledger.read, commit), run.folder
     trailers = run.ledger.log(commit, limit=1)[0].trailers
     skill = read(run.skill_path)
-    record: StepRecord | BoundaryRecord | None
     if "Skillopt-Epoch-End" in trailers:
-        record = folder.read_boundary(read, _number(trailers, "Skillopt-Epoch"))
+        number = _number(trailers, "Skillopt-Epoch")
+        record: StepRecord | BoundaryRecord | None = folder.read_boundary(read, number)
     else:
         record = folder.read_step(read, _number(trailers, "Skillopt-Step"))
     return None if skill is None or record is None else Candidate(record, skill, commit)

@@ -58,6 +58,7 @@ from skillopt_ci.training.state import (
     recharge,
     record_events,
 )
+from skillopt_ci.util import pick
 
 Result = TypeVar("Result")
 
@@ -163,9 +164,11 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     async with open_models(run, checkout, _name(work)) as models:
         candidate = await _candidate(run, checkout, work, candidate, models)
         decision = await evaluate(run, checkout, candidate, models)
-    done = {"boundary": work}
-    if isinstance(work, StepPlan):
-        done = {"step": work.step, "epoch": work.epoch}
+    done = (
+        {"step": work.step, "epoch": work.epoch}
+        if isinstance(work, StepPlan)
+        else {"boundary": work}
+    )
     state = checkout.state.model_copy(update=done)
     after = replace(checkout, state=state, skill=_skill_after(checkout, candidate, decision))
     record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
@@ -332,25 +335,17 @@ def commit_decision(
         **charged(checkout, record.usage, record.accounts),
         **decided_snapshots(decision, candidate.skill, record.step, origin),
     }
-    facts: dict[str, object] = {
-        "step": record.step,
-        "epoch": record.epoch,
-        "usage": record.usage,
-        "simulated": record.simulated,
-    }
-    files: dict[str, str | None]
+    facts = pick(record, "step epoch usage simulated")
     if isinstance(record, StepRecord):
         basis, before = basis_of(run), checkout.state
         # a resumed candidate may be older than a change of the configuration
         changes["basis"] = basis if record.basis_sha256 == basis_sha256(basis) else before.basis
         heard = (note.id for note in record.proposal.reviewer_notes)
         changes["heard_notes"] = (*before.heard_notes, *heard)
-        facts["edits"] = record.proposal.change_count
-        facts["config_sha256"] = record.proposal.config_sha256
-        files = {run.folder.step(record.step): document(record)}
+        facts |= pick(record.proposal, "edits=change_count config_sha256")
+        files: dict[str, str | None] = {run.folder.step(record.step): document(record)}
     else:
-        facts |= {"action": record.action, "reason": record.reason}
-        facts["config_sha256"] = record.config_sha256
+        facts |= pick(record, "action reason config_sha256")
         files = {
             run.folder.boundary(record.epoch): document(record),
             run.folder.epoch_skill(record.epoch): skill,

@@ -21,7 +21,7 @@ def test_the_configured_price_goes_before_the_table():
     price = {"input": 10, "output": 100, "cached_input": 1}
     found = tariff(provider="openai", model="gpt-5.5", price=price)
     assert (found.source, found.known) == ("configuration", True)
-    assert found.priced(CALL) == pytest.approx((600 * 10 + 400 * 1 + 100 * 100) / 1e6)
+    assert found.cost_usd(CALL) == pytest.approx((600 * 10 + 400 * 1 + 100 * 100) / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_a_well_known_model_costs_what_the_table_says(role, provider):
     expected = calc_price(counted, role["model"], provider_id=provider).total_price
     assert found.source == "table"
     assert found.text.startswith(f"{provider}/")
-    assert found.priced(CALL) == pytest.approx(float(expected))
-    assert found.priced(CALL) < found.priced(Usage(1, 1000, 100))
+    assert found.cost_usd(CALL) == pytest.approx(float(expected))
+    assert found.cost_usd(CALL) < found.cost_usd(Usage(1, 1000, 100))
 
 
 def test_what_a_provider_writes_into_its_cache_is_priced_as_the_table_says():
     found = tariff(provider="anthropic", model="claude-opus-4-6")
-    assert found.priced(Usage(1, 1000, 0, cache_write_tokens=1000)) > found.priced(Usage(1, 1000))
+    assert found.cost_usd(Usage(1, 1000)) < found.cost_usd(Usage(1, 1000, cache_write_tokens=1000))
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_what_a_provider_writes_into_its_cache_is_priced_as_the_table_says():
 )
 def test_a_price_that_nobody_knows_is_unknown_and_not_guessed_by_the_name(role):
     found = tariff(**role)
-    assert (found.source, found.known, found.priced(CALL)) == ("unknown", False, None)
+    assert (found.source, found.known, found.cost_usd(CALL)) == ("unknown", False, None)
 
 
 def test_a_simulated_model_costs_nothing_and_says_so():
     found = tariff(provider="simulated", model="gpt-5.5")
-    assert (found.source, found.priced(CALL)) == ("simulated", 0.0)
+    assert (found.source, found.cost_usd(CALL)) == ("simulated", 0.0)
     assert "simulated" in found.text
 
 

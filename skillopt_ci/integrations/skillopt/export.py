@@ -105,9 +105,8 @@ def flat_config(evidence: RunView) -> dict[str, object]:
         flat |= {_FLAT.get(key, key): one for key, one in parts.get(section, {}).items()}
     for role, settings in parts.get("model", {}).items():
         if isinstance(settings, Mapping):
-            provider = str(settings["provider"])
-            flat[f"{role}_model"] = settings["model"]
-            flat[f"{role}_backend"] = _BACKENDS.get(provider, "openai_compatible")
+            backend = _BACKENDS.get(str(settings["provider"]), "openai_compatible")
+            flat |= {f"{role}_model": settings["model"], f"{role}_backend": backend}
     batch, accumulation = (int(str(parts["train"][key])) for key in ("batch_size", "accumulation"))
     steps = math.ceil(basis.train_size / (batch * accumulation))
     return {
