@@ -172,7 +172,6 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "string_too_short": "text that is not empty",
-    "string_too_long": "a shorter text",
     "too_short": "a list that is not empty",
 }
 
@@ -204,8 +203,7 @@ def _explained(
         return _wrong_shape(place.path, shapes, value)
     found = shown(place.path, value)
     key = next((step for step in reversed(place.path) if isinstance(step, str)), "")
-    about = meanings(place.section).get(key, "") if place.section else ""
-    about = " ".join(about.split())
+    about = " ".join((meanings(place.section).get(key, "") if place.section else "").split())
     match error["type"]:
         case "model_type" if ModelRole in shapes:
             text = f"expected provider/model, such as openai/gpt-5.5, or a mapping, found {found}"
@@ -222,7 +220,8 @@ def _explained(
         case "value_error":
             text = error["msg"].removeprefix("Value error, ")
         case kind:
-            other = f"a value {error['msg'].removeprefix('Input should be ')}"
+            said = error["msg"].removeprefix("String should have ")
+            other = said.replace("Input should be ", "a value ")
             text = f"expected {_EXPECTED.get(kind, other)}, found {found}"
     return place.path, text
 

@@ -81,7 +81,7 @@ def test_name_of_the_record_is_its_id_unless_it_has_one():
         ({"id": ""}, "id: must not be empty"),
         ({"id": "a\nb"}, "id: 'a\\nb' holds a control character"),
         ({"id": True}, "id: expected text, found true"),
-        ({"id": "x" * 201}, "id: expected a shorter text, found 'xxx"),
+        ({"id": "x" * 201}, "id: expected at most 200 characters, found 'xxx"),
         ({"references": [None]}, "references[0]: expected text, found nothing"),
         ({"references": {"a": 1}}, "references[0]: expected text, found a mapping"),
         ({"metadata": [1]}, "metadata: expected a mapping, found a list"),
