@@ -114,7 +114,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Count
 def test_local_run_begins_few_processes(checkout, begun):
     outcomes, count = checkout.run(), begun()
     assert len(outcomes) == STEPS
-    assert count.total() <= 20 + 11 * STEPS, count
+    assert count.total() <= 21 + 11 * STEPS, count
     assert [count[name] for name in ("cat-file", "hash-object", "mktree")] == [1, 1, 1]
 
 
