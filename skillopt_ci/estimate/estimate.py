@@ -37,8 +37,9 @@ CHARACTERS_PER_TOKEN = 4
 ANSWER, PROPOSAL, CHOICE, GUIDANCE, VERDICT = 300, 800, 250, 600, 80
 #: Tokens of a rubric prompt besides task and answer.
 _RUBRIC = 350
-#: Roughly how many attempts a run makes for each question to the optimizer.
-_ATTEMPTS_PER_QUESTION = 25
+#: Roughly how many attempts a run makes for each question of its three analysts; with one analyst
+#: three times as many. One is enough if a question costs as much as this many attempts.
+_ATTEMPTS_PER_QUESTION, _ANALYSTS, _DEAR = 20, 3, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,26 +254,39 @@ def _assumed_sizes(
 def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Config:
     """``config`` of a new run, with the calls that a budget in dollars or tokens will likely buy.
 
-    For planning only: the number is too uncertain to be enforced. Unchanged if there is no such
-    limit, or if calls cannot be priced or counted beforehand (an agent's).
+    If a question to the optimizer costs too many attempts, there is one analyst. For planning only:
+    the number is too uncertain to be enforced. Unchanged if there is no such limit, or if calls
+    cannot be priced or counted beforehand (an agent's).
     """
     limits, tasks = config.budget.run, (*splits.train, *splits.selection)
     chats = isinstance(config.rollout.solver, ChatConfig) and config.environment is None
     if not chats or not tasks or (limits.tokens is None and limits.cost_usd is None):
         return config
     sizes, prices = _assumed_sizes(config, tasks, prompts, skill), tariffs(config.model)
-    judged = _ATTEMPTS_PER_QUESTION * _judged(config, tasks)
-    mix = {counts.ROLLOUT: _ATTEMPTS_PER_QUESTION, counts.ANALYST: 1, counts.JUDGE: judged}
-    stages = (_stage(account, Range(n, n, n), sizes, prices) for account, n in mix.items())
-    part = Part("mix", tuple(one for one in stages if one.calls.high))
-    calls, dollars = part.calls().likely, part.cost_usd()
-    bought = [] if limits.calls is None else [limits.calls]
-    if limits.tokens is not None:
-        bought.append(int(limits.tokens / part.tokens().likely * calls))
-    if limits.cost_usd is not None and dollars is not None and dollars[1]:
-        bought.append(int(limits.cost_usd / dollars[1] * calls))
-    run = limits.model_copy(update={"calls": min(bought, default=None)})
-    return config.model_copy(update={"budget": config.budget.model_copy(update={"run": run})})
+
+    def part(calls: Mapping[Account, int]) -> Part:
+        stages = (_stage(account, Range(n, n, n), sizes, prices) for account, n in calls.items())
+        return Part("", tuple(one for one in stages if one.calls.high))
+
+    attempt = part({counts.ROLLOUT: 1, counts.JUDGE: _judged(config, tasks)})
+    question = part({counts.ANALYST: 1})
+    bought = [] if limits.calls is None else [(limits.calls, False)]
+    amounts: list[tuple[float | None, float, float]]
+    amounts = [(limits.tokens, attempt.tokens().likely, question.tokens().likely)]
+    if (dollars := attempt.cost_usd()) and (asked := question.cost_usd()):
+        amounts.append((limits.cost_usd, dollars[1], asked[1]))
+    for limit, of_attempt, of_question in amounts:
+        if limit is not None and of_attempt:
+            dear = of_question > _DEAR * of_attempt
+            made = _ATTEMPTS_PER_QUESTION * (_ANALYSTS if dear else 1)
+            calls = made * attempt.calls().likely + 1
+            bought.append((int(limit / (made * of_attempt + of_question) * calls), dear))
+    most, dear = min(bought, default=(None, False))
+    run = limits.model_copy(update={"calls": most})
+    changes: dict[str, object] = {"budget": config.budget.model_copy(update={"run": run})}
+    if dear and "analysts" not in config.gradient.model_fields_set:
+        changes["gradient"] = config.gradient.model_copy(update={"analysts": 1})
+    return config.model_copy(update=changes)
 
 
 def _judged(config: Config, tasks: Iterable[Task]) -> int:

@@ -12,22 +12,25 @@ TASKS = tuple(Task(f"t{number}", (Message("user", "?" * 4000),)) for number in r
 PRICED = {"provider": "openai", "model": "m", "price": {"input": 1, "output": 2}}
 
 
-def bought(model: Any = PRICED, skill: str = "", **run: Any) -> int | None:
+def planned_by(target: Any = PRICED, optimizer: Any = None, skill: str = "", **run: Any) -> Config:
     more = {"rollout": {"solver": {"type": "agent"}}} if run.pop("agent", False) else {}
     config = Config.model_validate(
         {
             "run": "r",
             "skill": "SKILL.md",
             "tasks": {"train": "a", "selection": "b"},
-            "model": {"target": model, "optimizer": model},
+            "model": {"target": target, "optimizer": optimizer or target},
             "scorer": run.pop("scorer", {"type": "exact"}),
+            "gradient": run.pop("gradient", {}),
             "budget": {"run": run},
             **more,
         }
     )
-    found = budgeted(config, Splits(TASKS, TASKS, ()), Prompts.load(), skill)
-    assert found.model_copy(update={"budget": config.budget}) == config
-    return found.budget.run.calls
+    return budgeted(config, Splits(TASKS, TASKS, ()), Prompts.load(), skill)
+
+
+def bought(*given: Any, **more: Any) -> int | None:
+    return planned_by(*given, **more).budget.run.calls
 
 
 def test_dollars_and_tokens_buy_calls_by_their_sizes_and_prices():
@@ -40,8 +43,7 @@ def test_dollars_and_tokens_buy_calls_by_their_sizes_and_prices():
     assert bought(dear, cost_usd=1) == pytest.approx(calls / 10, abs=1)
     assert 300_000 / 4000 < (bought(tokens=300_000) or 0) < 300_000 / 1350
     rubric = {"type": "rubric", "rubric": "It is polite."}
-    judged = bought(cost_usd=1, scorer=rubric) or 0
-    assert calls < judged < 2 * calls  # twice the calls, each for less
+    assert calls / 2 < (bought(cost_usd=1, scorer=rubric) or 0) < 2 * calls
 
 
 def test_the_limit_that_ends_first_counts():
@@ -56,3 +58,11 @@ def test_what_cannot_be_priced_or_counted_buys_no_number():
     assert bought({"provider": "openai", "model": "unheard-of"}, cost_usd=1) is None
     assert bought({"provider": "simulated", "model": "s"}, cost_usd=1) is None
     assert bought(cost_usd=1, agent=True) is None
+
+
+def test_one_analyst_is_enough_where_a_question_costs_more_than_twenty_attempts():
+    cheap = {**PRICED, "price": {"input": 0.5, "output": 1}}
+    assert planned_by(cost_usd=1).gradient.model_fields_set == {"analysts"}  # 33 attempts
+    assert planned_by(PRICED, cheap, cost_usd=1).gradient.model_fields_set == set()
+    assert planned_by(calls=9, cost_usd=1).gradient.model_fields_set == set()
+    assert planned_by(cost_usd=1, gradient={"analysts": 2}).gradient.analysts == 2
