@@ -59,6 +59,7 @@ from skillopt_ci.training.plan import (
     total_steps,
 )
 from skillopt_ci.training.state import refuse_another_skill
+from skillopt_ci.training.trainer import NextWork, upcoming
 from skillopt_ci.util import is_lfs_pointer, read_text
 
 #: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
@@ -76,6 +77,12 @@ _OLDEST_GIT = (2, 29)
 #: The first git that merges without a checkout, as is needed once base changes the skill.
 _MERGING_GIT = (2, 38)
 _NOT_FOUND = (126, 127)
+#: What the check ends with once no step is left: a step would only say so.
+_AFTER_TRAINING: dict[NextWork, tuple[str, str]] = {
+    "finish": ("Ready to test the skills; every step is done", "finish"),
+    "done": ("Nothing is left to train", "report"),
+    "nothing_to_learn": ("The skill solves every selection task: nothing to train", "status"),
+}
 
 
 @command()
@@ -218,8 +225,10 @@ def _check_plan(
     last, whole = last_step(config, sizes, state, history), total_steps(sizes.train, config.train)
     steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
     told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
+    then = None
     if state is not None:
         told += f", {state.step} done"
+        then = _AFTER_TRAINING.get(upcoming(config, sizes, state, history).work)
     if sizes.selection < selection:
         told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
     if more_edits:
@@ -230,7 +239,7 @@ def _check_plan(
         text = f"{told}, more than the budget allows\nRaise budget.run, or lower train.batch_size."
         yield Finding("plan", "warning", text)
     else:
-        yield Finding("plan", "ok", told)
+        yield Finding("plan", "ok", told, then=then)
     tests, calls = test_calls(config, sizes), config.budget.run.calls
     if calls is not None and tests >= calls:
         told = f"testing the first and the best skill takes about {tests} calls"

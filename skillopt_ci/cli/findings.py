@@ -26,6 +26,8 @@ class Finding:
     exit_code: ExitCode = ExitCode.DONE
     #: A warning that a check gets over and a training step does not: a key that is missing.
     blocks: bool = False
+    #: What can be done if all is well, and the command for it, where this is not the next step.
+    then: tuple[str, str] | None = None
 
 
 def failed(part: str, error: SkilloptError) -> Finding:
@@ -58,10 +60,12 @@ def print_findings(findings: Sequence[Finding], settings: Globals, *, files: boo
             text = wrapped(harmless(finding.text), sys.stdout, _TEXT_STARTS)
             click.echo(f"{mark}  {finding.part:<15}  {text}", color=colour)
     if settings.verbosity >= 0:
-        then = "The files are in order", "."
+        ready, then = "The files are in order", "."
         if not files:
-            then = "Ready to train", f": skillopt-ci step{settings.same_run}"
-        click.echo(f"\n{_conclusion(findings, *then)}")
+            told = (finding.then for finding in findings if finding.then is not None)
+            ready, command = next(told, ("Ready to train", "step"))
+            then = f": skillopt-ci {command}{settings.same_run}"
+        click.echo(f"\n{_conclusion(findings, ready, then)}")
 
 
 def _conclusion(findings: Sequence[Finding], ready: str, then: str) -> str:

@@ -38,6 +38,13 @@ def test_a_run_that_can_start_is_called_ready(cli, untrained):
     assert done.err == ""
 
 
+@pytest.mark.parametrize(("tested", "command"), [("true", "finish"), ("false", "report")])
+def test_a_run_without_a_step_left_is_not_sent_to_the_next_step(cli, trained, tested, command):
+    done = cli(trained, "check", "-o", f"evaluation.eval_test={tested}")
+    assert (done.code, done.out.endswith(f": skillopt-ci {command}\n")) == (0, True)
+    assert "skillopt-ci step" not in done.out
+
+
 def test_files_alone_need_no_commit_and_no_git(cli, fresh, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(fresh, copy, ignore=shutil.ignore_patterns(".git"))
