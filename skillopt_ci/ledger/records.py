@@ -63,6 +63,7 @@ _VERDICTS = {
     "reject": "reverted",
     "skip_no_patches": "nothing proposed",
     "skip_no_rewrite": "nothing rewritten",
+    "open": "provisional",
 }
 
 

@@ -131,12 +131,13 @@ def _mark(moment: Moment, x: float, verdicts: Mapping[str, str]) -> Mark:
     title = f"{event_name(entry)}: {told}"
     if entry.score_after is None:
         return Mark(x, _y(0), "none", title, anchor(entry))
-    on = f" on {plural(entry.tasks, 'task')}" if entry.tasks else ""
+    of = f"{entry.tasks} of " if entry.planned else ""
+    on = f" on {of}{plural(entry.planned or entry.tasks, 'task')}" if entry.tasks else ""
     return Mark(
         x,
         _y(entry.score_after),
         "measured" if plain else "merged" if entry.stays else "reverted",
-        f"{title}, {score(entry.score_after)}{on}",
+        f"{title}, {score(entry.score_after, estimated=entry.planned > 0)}{on}",
         anchor(entry),
     )
 

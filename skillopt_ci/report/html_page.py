@@ -95,7 +95,7 @@ def _event(run: RunView, entry: HistoryEntry) -> tuple[HistoryEntry, str, str, s
     view = run.told(entry)
     told = [entry.verdict if view is None else view.verdict, run.mark(entry)]
     if entry.kind == "confirm":
-        told = [f"{entry.action}: {entry.reason}"]
+        told = [f"{entry.verdict}: {entry.reason}"]
     return entry, say.event_name(entry), anchor(entry), ", ".join(filter(None, told))
 
 

@@ -34,7 +34,7 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
 
 def event_line(entry: HistoryEntry) -> str:
     tested = entry.kind == "confirm"
-    why = md.inline(f"{entry.action}, {entry.reason}" if tested else entry.reason, 160)
+    why = md.inline(f"{entry.verdict}, {entry.reason}" if tested else entry.reason, 160)
     after = score(entry.score_after, estimated=entry.planned > 0)
     on = f" · {after} on {plural(entry.tasks, 'task')}"
     found = on if entry.tasks and not tested else ""

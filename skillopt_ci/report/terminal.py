@@ -76,7 +76,8 @@ def rows_in_full(view: EventView) -> Rows:
 
 def _step_rows(record: StepRecord) -> Iterator[tuple[str, str]]:
     proposal = record.proposal
-    yield from (("pattern", f"{one.description} (×{one.count})") for one in proposal.patterns)
+    for one in say.failures(proposal.patterns):
+        yield "pattern", f"{one.description} (×{one.count})"
     for number, edit in enumerate(proposal.edits, start=1):
         yield f"edit {number}", f"{say.edit_fate(edit)}: {say.edit_text(edit)}"
 
@@ -138,8 +139,7 @@ def log_row(entry: HistoryEntry, view: EventView | None = None) -> tuple[str, ..
     elif entry.kind == "notes":
         what = f"notes of step {entry.step} kept"
     elif entry.kind == "confirm":  # the scores have their own columns
-        told = "provisional" if entry.action == "open" else entry.action
-        what = f"{told}, {plural(entry.tasks, 'fresh pair')}"
+        what = f"{entry.verdict}, {plural(entry.tasks, 'fresh pair')}"
     elif entry.kind != "slow_update":
         what = f"{entry.action.replace('_', ' ')}: {entry.reason}"
     elif entry.score_after is None:

@@ -114,12 +114,16 @@ def training_score(proposal: ProposalRecord) -> str:
 
 def arithmetic(decision: Decision) -> str:
     """How the verdict was reached, in sentences; empty for records without this."""
-    return "" if decision.gate is None else " ".join(_sentences(decision.gate))
+    return "" if decision.gate is None else " ".join(_sentences(decision, decision.gate))
 
 
-def _sentences(gate: GateRecord) -> Iterator[str]:
+def _sentences(decision: Decision, gate: GateRecord) -> Iterator[str]:
     difference = difference_text(gate.difference, gate.standard_error, gate.compared)
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"
+    if decision.partial and decision.score_after is not None:
+        # what headlines show: without it, the step would have two different gains
+        gain = difference_text(decision.score_after - decision.score_before, None, 0)
+        over += f", so {gain} overall if the rest score as before"
     yield f"Difference: {difference} on {over}."
     if gate.candidate_attempts:
         saved = f", {gate.saved} saved: {_ENDS.get(gate.end, '')}" if gate.saved else ""

@@ -10,7 +10,8 @@ from skillopt_ci.ledger.folder import RunFolder, standing_files
 from skillopt_ci.ledger.records import Confirmed, GateRecord, HistoryEntry, State
 from skillopt_ci.report.comment import body, confirmation_check, pinned_comment, title
 from skillopt_ci.report.markdown import Links
-from skillopt_ci.report.terminal import status_rows
+from skillopt_ci.report.sections import event_line
+from skillopt_ci.report.terminal import log_row, status_rows
 from skillopt_ci.report.view import RunView
 
 LINKS = Links(REPOSITORY)
@@ -57,6 +58,11 @@ def test_headline_check_and_status_say_what_is_confirmed(run, claim, conclusion)
     files = standing_files(RunFolder("demo"), run.state, None, "m", "2026-11-23")
     badge, card = (json.loads(text or "") for text in files.values())
     assert card["provisional"] == ("provisional" in badge["message"]) == (conclusion != "success")
+
+
+def test_a_comment_and_the_log_have_the_same_word_for_what_cannot_be_told_yet():
+    one = fresh("open")
+    assert ("provisional" in event_line(one), "provisional" in log_row(one)[-1]) == (True, True)
 
 
 def test_a_run_that_began_without_it_says_nothing_of_it():

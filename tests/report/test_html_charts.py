@@ -128,3 +128,9 @@ def test_a_mark_says_what_only_the_evidence_can_tell_from_noise():
     history = [START, entry("step", 1, "accept_new_best", 0.5)]
     assert "merged, new best" in curve(history).marks[1].title
     assert "new best" not in curve(history, {"step-1": "merged, within noise"}).marks[1].title
+
+
+def test_a_partial_score_is_an_estimate_in_the_chart():
+    facts = {"score_after": 0.825, "tasks": 16, "planned": 40}
+    (_, mark) = curve([START, run_views.entry(7, **facts)]).marks
+    assert mark.title.endswith("~0.825 on 16 of 40 tasks")

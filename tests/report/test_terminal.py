@@ -46,10 +46,10 @@ def test_patterns_and_what_could_not_be_measured_are_named(make_record, make_pro
     lost = TaskOutcome(id="t9", status=Status.ERROR, hard=0, soft=0)
     proposal = make_proposal(
         rollout=rollout.model_copy(update={"tasks": (*rollout.tasks, lost)}),
-        patterns=(PatternRecord(description="rude", count=2),),
+        patterns=tuple(PatternRecord(description="rude", count=count) for count in (2, 1)),
     )
     rows = dict(rows_in_full(event_view(make_record(proposal=proposal))))
-    assert (rows["pattern"], rows["not measured"]) == ("rude (×2)", "t9")
+    assert (rows["pattern"], rows["not measured"]) == ("rude (×3)", "t9")
 
 
 def test_a_long_list_is_cut(make_record, make_decision):

@@ -73,6 +73,12 @@ def test_arithmetic_tells_difference_and_effort():
     )
 
 
+def test_a_partial_difference_names_the_gain_that_headlines_show():
+    told = words.arithmetic(decision(PARTIAL, GATE))
+    assert "+0.100 ± 0.142" in told
+    assert "-0.063" in told  # 0.500 → ~0.438
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
