@@ -155,18 +155,17 @@ def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:
 
 def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[Recorded, int]:
     """The attempts on this machine's record that the report could show, and how many there are."""
-    # one after the other, so that memory does not grow with the record
+    # one after the other: memory grows only by the names of attempts, which cached answers repeat
     wanted = {one for own in wishes(run).values() for one in own}
-    count = 0
+    seen = set[tuple[str, str, int, str]]()
 
     def wished() -> Iterator[Trajectory]:
-        nonlocal count
         for trace in attempt_traces(read_events(events_path(reader.ledger, reader.state.run))):
-            count += 1
+            seen.add((trace.stage, trace.task, trace.attempt, trace.skill_sha256))
             if (trace.stage, trace.task, trace.skill_sha256) in wanted:
                 yield trajectory(trace, redact)
 
-    return recorded(wished()), count
+    return recorded(wished()), len(seen)
 
 
 def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:

@@ -92,6 +92,8 @@ def test_a_torn_record_is_read_as_far_as_it_goes(done):
     newest = max((done / ".git/skillopt-ci/events/quickstart").glob("*.jsonl"))
     newest.write_bytes(newest.read_bytes()[:-40])
     assert recorded_attempts(reader, run, unchanged)[1] == before  # unfinished, yet begun
+    newest.with_stem(f"{newest.stem}-again").write_bytes(newest.read_bytes())
+    assert recorded_attempts(reader, run, unchanged)[1] == before  # answered from the cache
 
 
 @pytest.mark.parametrize(
