@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from tests.pins import surface
-from tests.pins.world import FIXTURES, Case, differences, go_on, pack, unpack
+from tests.pins.world import FIXTURES, SAFELY, Case, differences, go_on, pack, unpack
 
 
 def accept(name: str, scratch: Path) -> None:
@@ -27,7 +27,7 @@ def accept(name: str, scratch: Path) -> None:
     told = differences(*played, likely=case.likely)
     assert not told, "\n".join([name, *told[:40]])
     with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
-        archive.extractall(scratch / "kept", filter="data")
+        archive.extractall(scratch / "kept", **SAFELY)
     text = json.dumps(asdict(replace(case, expected=played[0])), ensure_ascii=False)
     (scratch / "kept" / "case.json").write_text(text, encoding="utf-8")
     names = sorted(found.name for found in (scratch / "kept").iterdir())
