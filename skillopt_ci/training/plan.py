@@ -228,7 +228,8 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
         used = 0 if most >= len(splits.selection) else most
         epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))
         found = {("train", "num_epochs"): epochs, ("evaluation", "sel_env_num"): used}
-        if config.optimizer.skill_update_mode == "patch":  # elsewhere nobody has measured it
+        varied = config.model.optimizer.temperature != 0
+        if varied and config.optimizer.skill_update_mode == "patch":  # others were not measured
             found["gradient", "analysts"] = _ANALYSTS
         chosen = _filled(config, found)
         steps = last_step(chosen, sizes_of(chosen, splits), None, ())

@@ -200,9 +200,12 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     config, chosen = planned(configured(budget={"run": {"calls": 570}}), splits, None)
     assert (config.evaluation.sel_env_num, config.train.num_epochs) == (40, 57)
     assert config.gradient.analysts == 3
-    given = configured(
-        budget={"run": {"calls": 570}}, optimizer={"skill_update_mode": "full_rewrite_minibatch"}
-    )
+    one = {"skill_update_mode": "full_rewrite_minibatch"}
+    given = configured(budget={"run": {"calls": 570}}, optimizer=one)
+    assert planned(given, splits, None)[0].gradient.analysts == 1
+    role = {"provider": "openai", "model": "m"}
+    alike = {"target": role, "optimizer": {**role, "temperature": 0}}
+    given = configured(budget={"run": {"calls": 570}}, model=alike)
     assert planned(given, splits, None)[0].gradient.analysts == 1
     used = [task.task_type for task in chosen.selection[:40]]
     assert (used.count("a"), used.count("b")) == (30, 10)
