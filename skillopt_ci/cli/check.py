@@ -51,11 +51,11 @@ from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.plan import (
     Sizes,
     calls_left,
+    final_test_calls,
     last_step,
     likely_calls,
     planned,
     sizes_of,
-    test_calls,
     total_steps,
 )
 from skillopt_ci.training.state import refuse_another_skill
@@ -201,8 +201,7 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
     config, count = loaded.config, len(tasks.selection)
     if reader is None:
         with suppress(OSError, SkilloptError):  # said of skill and prompts
-            folder = None if config.prompts is None else loaded.root / config.prompts
-            prompts = Prompts.load(folder)
+            prompts = Prompts.load(None if config.prompts is None else loaded.root / config.prompts)
             config = budgeted(config, tasks, prompts, read_text(loaded.root / config.skill))
     config, tasks = planned(config, tasks, None if reader is None else reader.state)
     sizes = sizes_of(config, tasks)
@@ -240,7 +239,7 @@ def _check_plan(
         yield Finding("plan", "warning", text)
     else:
         yield Finding("plan", "ok", told, then=then)
-    tests, calls = test_calls(config, sizes), config.budget.run.calls
+    tests, calls = final_test_calls(config, sizes), config.budget.run.calls
     if calls is not None and tests >= calls:
         told = f"testing the first and the best skill takes about {tests} calls"
         mended = "Raise budget.run, or set evaluation.test_env_num."

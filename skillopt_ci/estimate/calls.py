@@ -193,8 +193,7 @@ class Forecast:
         counts = [minibatch_counts(n, round((1 - self._solved) * n), usual) for n in shown]
         failures, successes = (sum(side) for side in zip(*counts, strict=True))
         each = gradient.analysts
-        patches = math.ceil(each * successes * _SUCCESS_PATCHES)
-        merges = merged(each * failures, patches, usual)
+        merges = merged(each * failures, math.ceil(each * successes * _SUCCESS_PATCHES), usual)
         return {
             ANALYST: _between(each * low, each * (failures + successes), 2 * each * high),
             MERGE: _between(0, merges, 2 * merged(each * alone, each * alone, gradient)),

@@ -1,6 +1,6 @@
 """Estimates calls, tokens and dollars of the next step, its epoch, and the rest of the run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from skillopt_ci.config.config import Config
@@ -8,6 +8,7 @@ from skillopt_ci.config.rollout import ChatConfig
 from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import (
+    Assumed,
     Calls,
     Forecast,
     Range,
@@ -25,7 +26,14 @@ from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.confirm import fewest_pairs
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import completed_epoch, last_step, plan_step, sizes_of, total_steps
+from skillopt_ci.training.plan import (
+    ANALYSTS,
+    completed_epoch,
+    last_step,
+    plan_step,
+    sizes_of,
+    total_steps,
+)
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Candidate, Checkout, finished
@@ -37,9 +45,9 @@ CHARACTERS_PER_TOKEN = 4
 ANSWER, PROPOSAL, CHOICE, GUIDANCE, VERDICT = 300, 800, 250, 600, 80
 #: Tokens of a rubric prompt besides task and answer.
 _RUBRIC = 350
-#: Roughly how many attempts a run makes for each question of its three analysts; with one analyst
-#: three times as many. One is enough if a question costs as much as this many attempts.
-_ATTEMPTS_PER_QUESTION, _ANALYSTS, _DEAR = 20, 3, 20
+#: Roughly how many attempts a run with several analysts makes for each of their questions, and the
+#: most that a question may cost, in attempts, if several analysts are to answer it.
+_ATTEMPTS_PER_QUESTION, _COSTLY = 20, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +111,14 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     sizes = _sizes(run, checkout)
     if state is None:
         supposed, made, first, due = assumed(config, None, (), ()), 0, 1, None
+        # what the budget leaves is not known from calls yet
+        planned = budgeted(config, run.splits, run.prompts, checkout.skill)
     else:
+        planned = config
         solved, records = state.current.measurement.hard, step_records(run, checkout)
         supposed = assumed(config, solved, checkout.history, records)
         made, first = len(attempts_so_far(run, checkout)), state.step + 1
         due = completed_epoch(config, sizes_of(config, run.splits), state)
-    planned = config
-    if state is None:  # what the budget leaves is not known from calls yet
-        planned = budgeted(config, run.splits, run.prompts, checkout.skill)
     situation = Situation(
         train=len(train),
         selection=len(run.selection),
@@ -148,31 +156,34 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         stages = (_stage(account, count, sizes, prices) for account, count in calls.items())
         return Part(name, tuple(stages))
 
-    assumptions = [
-        "Cached answers cost nothing. The most assumes that every question is asked twice.",
-        f"Assumed: the target solves {supposed.solved:.0%} of the tasks, more with each step.",
-        f"Assumed: the gate accepts {supposed.accepted:.0%} of the candidates.",
-    ]
-    _, usual, most = supposed.calls
-    if most > 1:
-        assumptions.append(f"An attempt takes {usual:.1f} answers of the target, at most {most}.")
-    if not any(one.measured for one in sizes.values()):
-        assumptions.append(
-            f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
-            f"{ANSWER} tokens per answer, {PROPOSAL} per proposal. Reasoning models write more."
-        )
     rest = part("rest of the run", works)
     asked = dict.fromkeys(one.account.role for one in rest.stages)
     unknown = [role for role in asked if not prices[role].known]
-    if unknown:
-        assumptions.append(f"No price is known for: {', '.join(unknown)}; set model.<role>.price.")
     return Estimate(
         part("next step", [*begin, *steps[:1]] if steps else []),
         part(f"epoch {epoch}", of_epoch),
         rest,
         prices,
-        tuple(assumptions),
+        tuple(_assumptions(supposed, sizes, unknown)),
     )
+
+
+def _assumptions(
+    supposed: Assumed, sizes: Mapping[Account, CallSize], unpriced: Sequence[str]
+) -> Iterator[str]:
+    yield "Cached answers cost nothing. The most assumes that every question is asked twice."
+    yield f"Assumed: the target solves {supposed.solved:.0%} of the tasks, more with each step."
+    yield f"Assumed: the gate accepts {supposed.accepted:.0%} of the candidates."
+    _, usual, most = supposed.calls
+    if most > 1:
+        yield f"An attempt takes {usual:.1f} answers of the target, at most {most}."
+    if not any(one.measured for one in sizes.values()):
+        yield (
+            f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
+            f"{ANSWER} tokens per answer, {PROPOSAL} per proposal. Reasoning models write more."
+        )
+    if unpriced:
+        yield f"No price is known for: {', '.join(unpriced)}; set model.<role>.price."
 
 
 def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Calls:
@@ -191,9 +202,8 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     """A text: the most that ``rounds`` of attempts at the selection tasks may consume."""
     made = rounds * len(run.selection) * run.config.rollout.attempts
     supposed = assumed(run.config, None, (), ())
-    account = Account("target", "selection")
     judged = _judged(run.config, run.selection)
-    calls = in_calls({account: Range(made, made, made)}, supposed.calls, judged)
+    calls = in_calls({counts.SELECTION: Range(made, made, made)}, supposed.calls, judged)
     sizes, prices = _sizes(run, checkout), tariffs(run.config.model)
     stages = tuple(_stage(one, count, sizes, prices) for one, count in calls.items())
     part = Part("calibration", stages)
@@ -277,14 +287,14 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
         amounts.append((limits.cost_usd, dollars[1], asked[1]))
     for limit, of_attempt, of_question in amounts:
         if limit is not None and of_attempt:
-            dear = of_question > _DEAR * of_attempt
-            made = _ATTEMPTS_PER_QUESTION * (_ANALYSTS if dear else 1)
+            costly = of_question > _COSTLY * of_attempt
+            made = _ATTEMPTS_PER_QUESTION * (ANALYSTS if costly else 1)
             calls = made * attempt.calls().likely + 1
-            bought.append((int(limit / (made * of_attempt + of_question) * calls), dear))
-    most, dear = min(bought, default=(None, False))
+            bought.append((int(limit / (made * of_attempt + of_question) * calls), costly))
+    most, costly = min(bought, default=(None, False))
     run = limits.model_copy(update={"calls": most})
     changes: dict[str, object] = {"budget": config.budget.model_copy(update={"run": run})}
-    if dear and "analysts" not in config.gradient.model_fields_set:
+    if costly and "analysts" not in config.gradient.model_fields_set:
         changes["gradient"] = config.gradient.model_copy(update={"analysts": 1})
     return config.model_copy(update=changes)
 

@@ -141,6 +141,7 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     if not (prompt and told.has("completion_tokens", "output_tokens", "total_tokens")):
         return estimated_usage(request, text)
     said_tokens = told.number("completion_tokens", "output_tokens")
+    cached = asked.number("cached_tokens") or told.number("prompt_cache_hit_tokens") or read
     cost = told.money("cost") or 0.0
     if told.get("is_byok") is True:  # OpenRouter's own share; the key's provider charges the rest
         cost += told.at("cost_details").money("upstream_inference_cost") or 0.0
@@ -149,9 +150,7 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
         prompt_tokens=prompt,
         # Gemini and xAI count reasoning only in the total.
         completion_tokens=max(said_tokens, told.number("total_tokens") - prompt),
-        cached_tokens=asked.number("cached_tokens")
-        or told.number("prompt_cache_hit_tokens")
-        or read,
+        cached_tokens=cached,
         cache_write_tokens=asked.number("cache_write_tokens") or written,
         reasoning_tokens=said.number("reasoning_tokens", "thinking_tokens"),
         cost_usd=cost or None,
@@ -159,9 +158,7 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
 
 
 #: Messages of servers that answer 400 to a wrong key.
-_BAD_KEY_WORDS = re.compile(
-    r"api[ _]key (?:not valid|is invalid)|invalid api[ _]key", re.IGNORECASE
-)
+_BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid)|invalid api[ _]key")
 #: The server could not parse the model's output as a call or as JSON; a retry may succeed.
 _GARBLED = frozenset({"json_validate_failed", "tool_use_failed"})
 _OVERLOADED = frozenset({429, 503, 529})
@@ -312,9 +309,8 @@ def told_error(document: JsonObject, missing: str) -> ServerError:
         said = document.text("error")[:LONGEST_MESSAGE]
         raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))
     status = error.number("code") or _STATUS_OF_TYPE.get(error.text("type"), 502)
-    return ServerError(
-        status, error.text("message")[:LONGEST_MESSAGE], error.text("code"), error.text("type")
-    )
+    message = error.text("message")[:LONGEST_MESSAGE]
+    return ServerError(status, message, error.text("code"), error.text("type"))
 
 
 def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
@@ -454,9 +450,8 @@ class ServerClient:
         request = replace(request, messages=tuple(map(sendable, request.messages)))
         while True:
             settings = settings_of(config, request, self._refused)
-            answer: bytes | ChatReply | ServerError = await self._send(
-                wire.body(config, request, settings)
-            )
+            answer: bytes | ChatReply | ServerError
+            answer = await self._send(wire.body(config, request, settings))
             if isinstance(answer, bytes):
                 answer = wire.read(answer, request, config)
             if isinstance(answer, ChatReply):

@@ -176,10 +176,8 @@ async def select(
     selected, count = Selected(patch, "untouched"), len(patch.edits)
     if budget is not None and count > budget:
         if budget and trust_order and patch.ordered:
-            note = f"[the first {budget} of {count}, in the order of the merge]"
-            first = replace(
-                patch, edits=patch.edits[:budget], reasoning=f"{patch.reasoning} {note}"
-            )
+            told = f"{patch.reasoning} [the first {budget} of {count}, in the order of the merge]"
+            first = replace(patch, edits=patch.edits[:budget], reasoning=told)
             selected = Selected(first, "truncated")
         else:
             selected = await _ranked(skill, patch, budget, mode=mode, chat=chat)

@@ -133,13 +133,13 @@ def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
         if limit is None or (name != "calls" and not used):
             continue
         each = 1.0 if name == "calls" else used / max(1, spent.calls)
-        tests = test_calls(config, sizes)
+        tests = final_test_calls(config, sizes)
         kept = tests if tests * each < limit else 0
         left = min(left, (limit - used) / each - kept)
     return left
 
 
-def test_calls(config: Config, sizes: Sizes) -> int:
+def final_test_calls(config: Config, sizes: Sizes) -> int:
     """The calls that testing the first and the best skill takes, at one for an attempt."""
     return 2 * sizes.test * config.rollout.attempts * config.evaluation.eval_test
 
@@ -204,9 +204,8 @@ _KEPT = (
 #: worlds, shares from 0.05 to 0.1 did equally well, and fewer than 16 tasks did not pay.
 _EVALUATION_SHARE = 0.07
 _FEWEST_SELECTION = 16
-#: Of three independent answers, what the optimizer is sure of stands out. In 24 synthetic worlds,
-#: two and five did less well for the same cost.
-_ANALYSTS = 3
+#: Of three independent answers, what the optimizer is sure of stands out (decision 14).
+ANALYSTS = 3
 #: Edits that a run should be able to try, and the most that this may put into one step.
 _EDITS, _MOST_EDITS = 40, 10
 
@@ -230,7 +229,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
         found = {("train", "num_epochs"): epochs, ("evaluation", "sel_env_num"): used}
         varied = config.model.optimizer.temperature != 0
         if varied and config.optimizer.skill_update_mode == "patch":  # others were not measured
-            found["gradient", "analysts"] = _ANALYSTS
+            found["gradient", "analysts"] = ANALYSTS
         chosen = _filled(config, found)
         steps = last_step(chosen, sizes_of(chosen, splits), None, ())
         rate = min(_MOST_EDITS, round(_EDITS / steps))
