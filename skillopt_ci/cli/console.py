@@ -245,7 +245,8 @@ def print_table(
             cells = [row[:out] + row[out + 1 :] for row in cells]
     # All columns but the last are one to rich, which would draw a thousand rows of eight cells in
     # most of a second.
-    heads = [_GAP.join(map(set_cell_size, row[:-1], _widths(cells))) for row in cells]
+    widths = _widths(cells)
+    heads = [_GAP.join(map(set_cell_size, row[:-1], widths)) for row in cells]
     table = _table(title, show_header=True)
     table.add_column(Text(heads[0]), no_wrap=True)
     table.add_column(Text(cells[0][-1]), overflow="fold")
