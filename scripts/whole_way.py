@@ -20,14 +20,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests" / "support")]
 
 import pictures  # noqa: E402
-from action_world import World  # noqa: E402
+from action_world import Finished, World  # noqa: E402
 from doc_blocks import read_blocks, run_in  # noqa: E402
 from doc_walk import Scratch, scratch  # noqa: E402
 from github_server.bare import Bare  # noqa: E402
 from github_server.server import serving  # noqa: E402
 from github_server.state import Hub  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
-from workflow_runner import INSTALLED, Finished, Runner, github_runner  # noqa: E402
+from workflow_runner import INSTALLED, Runner, github_runner  # noqa: E402
 
 from skillopt_ci.cli.scaffold import WORKFLOW  # noqa: E402
 

@@ -4,9 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from tests.support.office_tasks import ROOT, ShellTask, shell_tasks
-from tests.support.shell_office import CONVENTIONS, read_order, script_for
+from office_tasks import ROOT, ShellTask, shell_tasks
+from shell_office import CONVENTIONS, read_order, script_for
 
 CHECKER = ROOT / "examples/shell/grading/check.sh"
 TASKS = shell_tasks()

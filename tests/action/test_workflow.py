@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import forked
 import pytest
 from action_world import SMALL, World
 from github_server.scene import WANTED, Scene
@@ -12,7 +13,6 @@ from workflow_runner import INSTALLED, Ran, Runner, github_runner
 
 from skillopt_ci.cli.scaffold import WORKFLOW
 from skillopt_ci.github.pull_requests import keep_pull_request
-from tests.support import forked
 
 pytestmark = [
     pytest.mark.end_to_end,

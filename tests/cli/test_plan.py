@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulated_modes  # noqa: F401 - teaches the simulated optimizer
+from command_line import Cli
 
 from skillopt_ci.cli.init import make_repository
-from tests.cli.conftest import Cli
-from tests.support import simulated_modes  # noqa: F401 - teaches the simulated optimizer
 
 
 def machine(name: str) -> tuple[str, str]:

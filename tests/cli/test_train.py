@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import Cli
 
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.train import outcome_json, print_outcome, summary
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.git.locks import run_lock
-from skillopt_ci.ledger.records import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.trainer import StepOutcome, advance
-from tests.cli.conftest import Cli
 
 
 def closed_port() -> int:

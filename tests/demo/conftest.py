@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+import simulated_modes
 
 from skillopt_ci.demo import client, optimizer
 from skillopt_ci.demo.world import Dice
 from skillopt_ci.messages import Message
-from tests.support import simulated_modes
 
 SetRates = Callable[..., None]
 

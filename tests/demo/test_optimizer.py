@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from office_tasks import ledger_tasks
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.demo import optimizer
@@ -22,7 +23,6 @@ from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.slow_update import Pair, Side, render_pairs
 from tests.demo.conftest import asked
-from tests.support.office_tasks import ledger_tasks
 
 PROMPTS = Prompts.load()
 FIRST, SECOND = CONVENTIONS["date"].rules

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from office_tasks import ledger_tasks
 
 from skillopt_ci.demo.client import answer, complete
 from skillopt_ci.demo.world import CONVENTIONS, Dice
@@ -12,7 +13,6 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.types import Tool
 from skillopt_ci.skill.regions import SLOW_UPDATE, with_notes, with_region
 from tests.demo.conftest import SetRates, asked
-from tests.support.office_tasks import ledger_tasks
 
 LEDGER_RULES = "\n".join(f"- {convention.rules[0]}" for convention in CONVENTIONS.values())
 NOTES = ledger_tasks()[-60:]

@@ -4,13 +4,13 @@ from datetime import date
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from office_tasks import ledger_tasks
 
 from skillopt_ci.demo import world
 from skillopt_ci.demo.optimizer import PLATITUDES
 from skillopt_ci.demo.world import CONVENTIONS, Dice, Note, ledger_line, read_note, subject
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.prompts.library import Prompts
-from tests.support.office_tasks import ledger_tasks
 
 SKILL = f"# Rules\n\n- {CONVENTIONS['date'].rules[0]} {CONVENTIONS['vendor'].rules[1].upper()}\n"
 WRONG = CONVENTIONS["date"].harmful

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import yaml
+from pydantic import BaseModel
 
 from skillopt_ci.environments.api import split_tasks
 from skillopt_ci.environments.find import BUILT_IN, open_environment
@@ -14,7 +15,11 @@ from skillopt_ci.integrations.skillopt.adapter import SkillOptOptions
 from skillopt_ci.rollout.environment import Environment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
-OPTIONS = {"inspect": InspectOptions, "promptfoo": PromptfooOptions, "skillopt": SkillOptOptions}
+OPTIONS: dict[str, type[BaseModel]] = {
+    "inspect": InspectOptions,
+    "promptfoo": PromptfooOptions,
+    "skillopt": SkillOptOptions,
+}
 
 
 def blocks(language: str) -> list[str]:

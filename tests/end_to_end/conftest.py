@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 
 from tests.conftest import Checkout
-from tests.support import forked
 
 Killed = Callable[["Checkout", int], None]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

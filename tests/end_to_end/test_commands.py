@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 
 from tests.conftest import Checkout, ModelServer, Workshop
-from tests.support import forked
 
 pytestmark = pytest.mark.end_to_end
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -9,11 +9,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import forked
 import pytest
-
-from tests.support import forked
-from tests.support.serving import running
-from tests.support.shell_office import ShellOffice
+from serving import running
+from shell_office import ShellOffice
 
 pytestmark = [
     pytest.mark.end_to_end,

@@ -12,19 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
+import forked
 import pytest
+import simulated_modes  # noqa: F401 - teaches the simulated optimizer
+from computer_kinds import eventually
+from serving import running
+from simulated_server import SimulatedServer
 
 from skillopt_ci.cli.init import make_repository
-from skillopt_ci.ledger.records import Usage
+from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Observer, StageFinished
 from tests.conftest import Checkout, Workshop
-from tests.support import (
-    forked,
-    simulated_modes,  # noqa: F401 - teaches the simulated optimizer
-)
-from tests.support.computer_kinds import eventually
-from tests.support.serving import running
-from tests.support.simulated_server import SimulatedServer
 
 pytestmark = pytest.mark.end_to_end
 BRANCH = "skillopt/demo"

@@ -5,16 +5,16 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import forked
 import pytest
+from faulty_server import FAULTS, FaultyServer
+from serving import running
+from simulated_server import SimulatedServer
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.git.process import Git
 from tests.conftest import Checkout
 from tests.end_to_end.conftest import Command
-from tests.support import forked
-from tests.support.faulty_server import FAULTS, FaultyServer
-from tests.support.serving import running
-from tests.support.simulated_server import SimulatedServer
 
 pytestmark = pytest.mark.end_to_end
 RUNS = """

@@ -7,10 +7,10 @@ import re
 import struct
 import termios
 
+import forked
 import pytest
 
 from tests.conftest import Checkout
-from tests.support import forked
 
 pytestmark = pytest.mark.end_to_end
 

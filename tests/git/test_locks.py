@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pytest
 
 from skillopt_ci.errors import LostRace, RepositoryError
 from skillopt_ci.git import refs
 from skillopt_ci.git.locks import STALE_SECONDS, clear_stale_locks, is_held, run_lock
 from skillopt_ci.git.process import Git
-from tests.support import forked
 
 SKILLS = "refs/heads/skillopt/demo"
 

@@ -241,4 +241,4 @@ def test_no_published_text_holds_a_secret(scene):
 )
 def test_connect_paces_writes_where_github_has_secondary_limits(api, seconds):
     hub = connect(Access("octo/skills", "job", api)).hub
-    assert hub.requester._Requester__seconds_between_writes == seconds
+    assert vars(hub.requester)["_Requester__seconds_between_writes"] == seconds

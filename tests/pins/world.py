@@ -24,9 +24,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import forked
 from http_server import Handler, http_server
-
-from tests.support import forked
 
 FIXTURES = Path(__file__).with_name("fixture")
 #: Debian 12's Python has no filter yet; the archives are our own.
@@ -314,7 +313,7 @@ def described(place: Place, branch: str = BRANCH) -> dict[str, Any]:
     """The branches, and all commits of ``branch``, each after its parents, with their files."""
     blobs: dict[str, str] = {}
     refs = place.git("for-each-ref", "--format=%(refname)").splitlines()
-    found = {"refs": refs, "commits": [], "blobs": blobs}
+    found: dict[str, Any] = {"refs": refs, "commits": [], "blobs": blobs}
     if (place.folder / "origin.git").exists():
         there = place.git("for-each-ref", "--format=%(refname)", at="origin.git")
         found["origin"] = there.splitlines()
@@ -471,9 +470,9 @@ def differences(
             told.append(f"commit {number}: parents {old['parents']} became {new['parents']}")
         texts = [{"message": each["message"], **each["files"]} for each in (old, new)]
         for name in sorted(texts[0].keys() | texts[1].keys()):
-            lines = [text.get(name, "").splitlines(keepends=True) for text in texts]
+            first, second = (text.get(name, "").splitlines(keepends=True) for text in texts)
             told += [
                 f"commit {number}, {name}: {line.rstrip()}"
-                for line in unified_diff(*lines, "expected", "found", n=1)
+                for line in unified_diff(first, second, "expected", "found", n=1)
             ]
     return told

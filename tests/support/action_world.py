@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+import forked
 from github_server.state import Hub
 
 from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.job import Job, Runner
 from skillopt_ci.action.outputs import JobLog
 from skillopt_ci.demo import write_example
-from tests.support import forked
 
 SMALL = "train.batch_size=4\nevaluation.sel_env_num=8\nevaluation.test_env_num=4"
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
-
-from tests.support import forked
 
 Finished = subprocess.CompletedProcess[str]
 

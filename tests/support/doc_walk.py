@@ -7,10 +7,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 from doc_blocks import Block, Command, commands
 
 from skillopt_ci.cli.init import make_repository
-from tests.support import forked
 
 _GIT = "[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n"
 #: What differs from one run to the next.

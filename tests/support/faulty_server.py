@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from aiohttp import web
+from simulated_server import SimulatedServer
 
 from skillopt_ci.demo.world import Dice
 from skillopt_ci.model.chat_server import error_response
-from tests.support.simulated_server import SimulatedServer
 
 FAULTS = ("rate_limited", "server_error", "cut_connection", "truncated_json")
 #: A client that tries five times gets its answer.

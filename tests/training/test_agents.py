@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import forked
 import pytest
 import shell_agent
 from training_runs import train_once
@@ -17,7 +18,6 @@ from skillopt_ci.progress import Event, Note
 from skillopt_ci.training.prefetcher import look_ahead
 from skillopt_ci.training.shard import Shard, roll_out_shard, take_over
 from tests.conftest import Checkout, Workshop
-from tests.support import forked
 
 ALONE = "model.target.max_concurrency=1"
 

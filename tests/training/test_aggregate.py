@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from update_modes import FULL_REWRITE, PATCH, REWRITE
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
@@ -17,7 +18,6 @@ from skillopt_ci.training.aggregate import Selected, merge, select
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 from skillopt_ci.training.update import UpdateMode
-from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
 Merged = Callable[..., Patch[Any]]
 

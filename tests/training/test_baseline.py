@@ -7,7 +7,8 @@ import pytest
 
 from skillopt_ci.errors import ExitCode, NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement
-from skillopt_ci.ledger.records import Snapshot, State, Usage
+from skillopt_ci.ledger.records import Snapshot, State
+from skillopt_ci.model.types import Usage
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training import baseline
 from skillopt_ci.training.measure import all_empty

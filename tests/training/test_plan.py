@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from update_modes import PATCH
 
 from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
@@ -36,7 +37,6 @@ from skillopt_ci.training.plan import (
     planned,
     total_steps,
 )
-from tests.support.update_modes import PATCH
 
 TASKS = tuple(Task(f"t{number}", (Message("user", "?"),)) for number in range(10))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from update_modes import FULL_REWRITE, PATCH, REWRITE
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
@@ -23,7 +24,6 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.reflect import Analysts, minibatches
 from skillopt_ci.training.replies import Reflection
-from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
 Reflect = Callable[..., tuple[Reflection[Any], ...]]
 

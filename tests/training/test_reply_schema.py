@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
+from update_modes import FULL_REWRITE, PATCH, REWRITE
 
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.messages import Message
@@ -18,7 +19,6 @@ from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import WireError, parse_analyst, parse_merge, parse_ranking
 from skillopt_ci.training.update import UpdateMode
-from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
 PROMPTS = Prompts.load()
 MODES: list[UpdateMode[Any]] = [PATCH, REWRITE, FULL_REWRITE]

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulated_modes  # noqa: F401 - teaches the simulated optimizer
 from hypothesis import given
 from hypothesis import strategies as st
 from training_runs import train_all, train_once
+from update_modes import FULL_REWRITE, PATCH, REWRITE
 
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
@@ -28,8 +30,6 @@ from skillopt_ci.skill.regions import REGIONS, protected_parts
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, OptimizerChat
 from skillopt_ci.training.replies import SkillCandidate, Suggestion
 from skillopt_ci.training.update import Updated, UpdateMode, update
-from tests.support import simulated_modes  # noqa: F401 - teaches the simulated optimizer
-from tests.support.update_modes import FULL_REWRITE, PATCH, REWRITE
 
 Update = Callable[..., Updated]
 STAGES = ["analyst_error", "analyst_success", "merge_failure", "merge_success", "merge_final"]
