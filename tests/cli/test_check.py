@@ -53,6 +53,38 @@ def test_files_alone_need_no_commit_and_no_git(cli, fresh, tmp_path):
     assert done.out.endswith("\nThe files are in order (2 warnings).\n")
 
 
+_LAYOUT = {
+    "configs/_base_/default.yaml": "env: {name: '', skill_init: '', split_mode: ratio}\n",
+    "configs/qa/default.yaml": """\
+_base_: ../_base_/default.yaml
+env: {name: searchqa, skill_init: envs/initial.md, split_mode: split_dir, split_dir: data}
+""",
+    "envs/initial.md": "# Answer\n",
+}
+_CSV = 'id,question,answers\n{split}1,"{split}, one?",a\n{split}2,"{split}, two?",a\n'
+_MCQ = """[{{"month": "{split}", "no": 1, "mcq": {{
+    "question": "Which of {split}?", "correct_choice": {{"label": "B", "text": "2"}},
+    "choices": [{{"label": "A", "text": "1"}}, {{"label": "B", "text": "2"}}]}}}}]"""
+_JSON = '[{{"id": "{split}", "question": "{split}?", "context": "[DOC] a.", "answers": ["a"]}}]'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("items.csv", _CSV), ("qa_2026_final.json", _MCQ), ("items.json", _JSON)],
+    ids=["csv", "monthly", "json"],
+)
+def test_a_repository_in_skillopts_layout_has_nothing_wrong(cli, fresh, name, text):
+    items = {f"data/{split}/{name}": text.format(split=split) for split in ("train", "val", "test")}
+    for path, content in (_LAYOUT | items).items():
+        (fresh / path).parent.mkdir(parents=True, exist_ok=True)
+        (fresh / path).write_text(content, encoding="utf-8")
+    top = _LAYOUT["configs/qa/default.yaml"].replace("../_base_", "configs/_base_")
+    (fresh / "top.yaml").write_text(top, encoding="utf-8")
+    for file in ("configs/qa/default.yaml", "top.yaml"):
+        done = cli(fresh, "-c", file, "check", "--files", "--json")
+        assert [one for one in done.json["findings"] if one["level"] == "error"] == []
+
+
 def test_errors_are_counted_and_their_hints_indented(cli, fresh):
     done = cli(fresh, "check", "-o", "prompts=none", "-o", "git.base=trunk")
     assert done.code == 2

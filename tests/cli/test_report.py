@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.report import _Handler, page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
+from skillopt_ci.integrations.skillopt.export import flat_config
 from skillopt_ci.ledger.evidence import EditRecord
-from skillopt_ci.ledger.records import GateRecord, StepRecord
+from skillopt_ci.ledger.records import Basis, GateRecord, StepRecord
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import viewer
@@ -354,6 +356,15 @@ def test_the_summary_has_every_field_that_the_reference_names(exported):
     assert "_total" in summary["token_summary"]
     assert summary["config"] == read(exported, "config.json")
     assert read(exported, "config.json").keys() >= DERIVED
+    assert summary["epoch_stats"][0]["steps"] == [1, 2]
+
+
+def test_backends_are_named_as_skillopt_does():
+    role, train = {"provider": "compatible", "model": "m"}, {"batch_size": 4, "accumulation": 1}
+    basis = Basis(config={"model": {"target": role}, "train": train}, train_size=8, train_sha256="")
+    run = plain_run(1)
+    run = replace(run, state=run.state.model_copy(update={"basis": basis}))
+    assert flat_config(run)["target_backend"] == "openai_compatible"
 
 
 def test_the_resume_pointer_leads_to_files_that_are_there(exported):

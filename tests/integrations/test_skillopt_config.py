@@ -97,9 +97,89 @@ def test_split_mode_decides_when_both_are_given(load_text, mode, used):
     assert used in load_text(text).config.tasks.model_dump().values()
 
 
+@pytest.mark.parametrize(
+    ("line", "section", "key", "value"),
+    [
+        ('train: {batch_size: "40"}', "train", "batch_size", 40),
+        ("train: {num_epochs: 4.0}", "train", "num_epochs", 4),
+        ("evaluation: {gate_mixed_weight: '0.25'}", "evaluation", "gate_mixed_weight", 0.25),
+        ("gradient: {failure_only: 'true'}", "gradient", "failure_only", True),
+        ("optimizer: {use_meta_skill: 0}", "optimizer", "use_meta_skill", False),
+    ],
+)
+def test_its_spellings_of_values_are_taken(load_text, line, section, key, value):
+    assert getattr(getattr(load_text(ENV + line).config, section), key) == value
+
+
+@pytest.mark.parametrize(
+    "line", ["train: {num_epochs: true}", "train: {num_epochs: 1.5}", "train: {seed: four}"]
+)
+def test_a_value_that_is_no_spelling_is_refused(complaint, line):
+    key = line.partition("{")[2].partition(":")[0]
+    assert complaint(ENV + line).startswith(f"skillopt.yaml:2: train.{key}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("env: {name: {a: 1}, skill_init: s}", "env.name: expected one value, found a mapping"),
+        (
+            f"{ENV}model: {{codex_exec_web_search: [true]}}",
+            "model.codex_exec_web_search: expected one value, found a list",
+        ),
+    ],
+)
+def test_a_list_or_mapping_for_one_value_is_refused(complaint, text, said):
+    assert complaint(text).endswith(said)
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "train: {batch_size: 2}\nenv: {name: '', skill_init: '', split_mode: ratio}\n",
+        "_base_: base.yaml\nevaluation: {gate_metric: soft}\n",
+    ],
+)
+def test_what_is_but_a_part_says_so(write, complaint, fragment):
+    write("train: {batch_size: 2}\nenv: {name: '', split_dir: ''}\n", "base.yaml")
+    assert "this file is a fragment" in complaint(fragment)
+
+
 def test_a_split_folder_serves_where_ratio_has_no_file(load_text):
     text = "env: {name: a, skill_init: s, split_mode: ratio, split_dir: d, data_path: ''}"
     assert load_text(text).config.tasks.model_dump()["split_dir"] == "d"
+
+
+@pytest.mark.parametrize("kept", ["here", "beside the file"])
+def test_each_path_starts_at_the_working_directory_or_else_at_the_file(write, tmp_path, kept):
+    write("# Skill\n", "skill.md")
+    main = write("env: {name: a, skill_init: skill.md, split_dir: data}\n", "configs/c.yaml")
+    folder = "data" if kept == "here" else "configs/data"
+    (tmp_path / folder).mkdir()
+    loaded = load(main, cwd=tmp_path)
+    assert loaded.config.skill == "skill.md"
+    assert loaded.config.tasks.model_dump()["split_dir"] == folder
+
+
+@pytest.mark.parametrize(
+    ("name", "scorer"),
+    [("searchqa", "f1"), ("docvqa", "anls"), ("livemathematicianbench", "choice")],
+)
+def test_a_benchmark_brings_its_scorer(load_text, name, scorer):
+    loaded = load_text(ENV.replace("name: a", f"name: {name}")).config.scorer
+    assert (loaded.type, loaded.answer) == (scorer, "tag")
+
+
+@pytest.mark.parametrize("name", ["alfworld", "officeqa", "spreadsheetbench"])
+def test_a_benchmark_that_needs_its_own_code_gets_its_adapter(load_text, name):
+    text = f"env: {{name: {name}, skill_init: s.md, split_dir: d, max_steps: 50}}\n"
+    config = load_text(text).config
+    options = config.environment.model_dump()
+    assert (options["type"], options["adapter"]) == ("skillopt", name)
+    assert options["config"]["env"]["max_steps"] == 50
+    assert config.tasks is None
+    tasks = load_text(f"{text}scorer: {{type: exact}}\n").config.tasks
+    assert tasks.model_dump() == {"split_dir": "d", "limit": 0}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +268,16 @@ def test_a_key_without_meaning_is_named_once_with_its_place(warnings, extra, key
 )
 def test_what_is_unset_or_so_anyway_needs_no_warning(warnings, extra):
     assert warnings(extra) == []
+
+
+def test_what_is_spelt_in_another_way_is_told(warnings):
+    assert [
+        text.partition(";")[0]
+        for text in warnings("workers: '24'\ntrain: {batch_size: '40', num_epochs: 4}")
+    ] == [
+        "skillopt.yaml:3: env.workers: '24' is read as 24",
+        "skillopt.yaml:4: train.batch_size: '40' is read as 40",
+    ]
 
 
 def test_a_slip_of_the_pen_is_suspected(warnings):

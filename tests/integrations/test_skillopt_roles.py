@@ -7,6 +7,7 @@ import pytest
 
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import Models
+from skillopt_ci.errors import ConfigError
 from skillopt_ci.model.access import base_url_of
 
 Load = Callable[..., Loaded]
@@ -243,6 +244,40 @@ def test_every_setting_of_codex_is_passed_on(read):
         "sandbox_workspace_write.network_access=true",
         "web_search=disabled",
     ]
+
+
+CODEX = f"{ENV}model: {{optimizer_backend: codex_exec, target_backend: codex_exec"
+NETWORK = "sandbox_workspace_write.network_access=true"
+
+
+@pytest.mark.parametrize("word", ["false", "0", "no", "False"])
+def test_a_variable_that_says_no_keeps_codexs_network_off(load_text, word):
+    loaded = load_text(f"{CODEX}}}", environ={"CODEX_EXEC_NETWORK_ACCESS": word})
+    assert NETWORK not in loaded.config.model.target.command
+
+
+def test_a_quoted_false_keeps_codexs_network_off(read):
+    text = "target_backend: codex_exec, codex_exec_network_access: 'false'"
+    assert NETWORK not in read(text).target.command
+
+
+@pytest.mark.parametrize(
+    "key", ["codex_exec_network_access", "codex_exec_web_search", "codex_exec_sandbox"]
+)
+def test_a_setting_of_codex_that_means_nothing_is_refused(complaint, key):
+    assert "maybe" in complaint(f"{CODEX}, {key}: maybe}}")
+
+
+def test_a_variable_of_codex_that_means_nothing_is_named(load_text):
+    told = "'none' in the variable CODEX_SANDBOX_MODE is not one of read-only"
+    with pytest.raises(ConfigError, match=told):
+        load_text(f"{CODEX}}}", environ={"CODEX_SANDBOX_MODE": "none"})
+
+
+def test_the_variable_of_the_optimizers_sandbox_is_read(load_text):
+    # With SkillOpt it is the chat role's, `codex_exec_sandbox` the target's.
+    loaded = load_text(f"{CODEX}}}", environ={"CODEX_SANDBOX_MODE": "workspace-write"})
+    assert options(loaded.config.model.optimizer.command, "--sandbox") == ["workspace-write"]
 
 
 @pytest.mark.parametrize(

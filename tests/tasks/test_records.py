@@ -329,6 +329,66 @@ def test_choices_are_shown_and_kept_for_the_scorer(choices):
     assert (entry["references"], entry["metadata"]) == ("B", {"choices": {"A": "x", "B": "y"}})
 
 
+def item_task(**value: object) -> Task:
+    made = to_task(record(value))
+    assert isinstance(made, Task), made
+    return made
+
+
+OFFICEQA = {"question": "How much?", "ground_truth": "12", "category": "lookup", "source_files": ""}
+DOCVQA = {"question": "What?", "answer": "['12', 'twelve']", "topic": "form", "image_path": ""}
+SHEET = {"instruction": "Sum.", "instruction_type": "Cell-Level Manipulation", "answer": "12"}
+THEOREM = {"month": "2026", "no": 3, "theorem_type": ["bound", "other"]}
+MCQ = {
+    "question": "Which bound is sharp?",
+    "choices": [{"label": "A", "text": "1"}, {"label": "B", "text": "2"}],
+    "correct_choice": {"label": "B", "text": "2"},
+}
+
+
+@pytest.mark.parametrize(
+    ("item", "id_", "kind", "references", "said"),
+    [
+        ({"uid": "a", **OFFICEQA}, "a", "lookup", ("12",), "How much?"),
+        ({"uid": "b", "id": "a", **OFFICEQA}, "a", "lookup", ("12",), "How much?"),
+        ({"questionId": "a", **DOCVQA}, "a", "form", ("12", "twelve"), "What?"),
+        ({"id": "a", **DOCVQA}, "a", "form", ("12", "twelve"), "What?"),
+        ({**THEOREM, "mcq": MCQ}, "2026:3", "bound", ("B",), "## Choices\nA. 1\nB. 2"),
+        ({**THEOREM, **MCQ}, "2026:3", "bound", ("B",), "## Choices\nA. 1\nB. 2"),
+        ({"id": "a", **THEOREM, **MCQ}, "a", "bound", ("B",), "Which bound is sharp?"),
+        ({"id": "a", **SHEET}, "a", "Cell-Level Manipulation", ("12",), "Sum."),
+        ({"uid": "a", "question": "Why?", "answers": ["a"]}, "a", "", ("a",), "Why?"),
+    ],
+)
+def test_the_parts_of_a_benchmarks_item_go_where_they_belong(item, id_, kind, references, said):
+    task = item_task(**item)
+    assert (task.id, task.task_type, task.references) == (id_, kind, references)
+    assert said in task.messages[0].content
+
+
+@pytest.mark.parametrize("key", ["question", "instruction"])
+def test_an_item_without_an_answer_is_a_task(key):
+    assert item_task(id="a", **{key: "What is it?"}).references == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"answers": ["a", "b"]},
+        [{"text": "a"}, {"value": "b"}],
+        {"ground_truth": "['a', 'b']"},
+        '["a", "b"]',
+    ],
+)
+def test_golds_may_stand_in_mappings_or_lists_written_as_text(answer):
+    assert item_task(questionId=7, question="What?", answer=answer).references == ("a", "b")
+
+
+def test_an_item_of_a_simulator_names_the_way_to_play_it():
+    (problem,) = to_task(record({"id": "a", "gamefile": "game.tw-pddl", "task_type": "pick"}))
+    assert "adapter: alfworld" in problem.message
+
+
 @pytest.mark.parametrize(
     "value", [{"question": "q", "prompt": "p"}, {"prompt": "p"}, {"question": 1}]
 )
