@@ -10,15 +10,32 @@ from github_server import pulls
 
 ADA = {"login": "ada", "type": "User"}
 OURS = {"full_name": "octo/skills"}
+FORK = {"full_name": "mallory/skills"}
+SKILL = "skills/ledger/SKILL.md"
+CHECK = "skillopt-ci / quickstart evaluation"
+#: As few tasks as show a difference.
+TINY = "evaluation.sel_env_num=2"
+LATER = "2999-01-01T00:00:00Z"
 SCHEDULE = {"schedule": "17 3 * * 1", "sender": ADA}
 pytestmark = pytest.mark.end_to_end
 
 
-def pull(action: str, repository: dict[str, str] = OURS, **more: Any) -> dict[str, Any]:
-    head = {"sha": "a" * 40, "ref": "better", "repo": repository}
-    base = {"sha": "b" * 40, "ref": "main", "repo": OURS}
-    number = {"number": 1, "head": head, "base": base}
-    return {"action": action, "pull_request": number, "sender": ADA, **more}
+def propose(world: World, head: str, repository: dict[str, str] = OURS) -> dict[str, Any]:
+    """Open a pull request of this commit; return the payload of the event."""
+    pulls.add(world.hub, "ada", head, head="better", base="main", head_repo=repository["full_name"])
+    base = {"sha": world.hub.bare.tip("main"), "ref": "main", "repo": OURS}
+    side = {"sha": head, "ref": "better", "repo": repository}
+    pull = {"number": 1, "head": side, "base": base}
+    return {"action": "opened", "pull_request": pull, "sender": ADA}
+
+
+def conclusions(world: World, commit: str) -> list[str]:
+    """How the check that may be required ended on a commit."""
+    return [
+        check["conclusion"]
+        for check in world.hub.checks.values()
+        if (check["name"], check["head_sha"]) == (CHECK, commit)
+    ]
 
 
 def test_a_schedule_trains_a_step_and_opens_the_pull_request(world):
@@ -39,14 +56,17 @@ def test_a_schedule_trains_a_step_and_opens_the_pull_request(world):
     assert "41898282+github-actions[bot]@users.noreply.github.com" in log.splitlines()
 
 
-def ask(world: World, body: str, number: int = 0, **inputs: str) -> Finished:
-    """Comment on a pull request, by default the run's, and let the workflow answer."""
+def commented(world: World, body: str, number: int = 0, at: str = LATER) -> dict[str, Any]:
+    """Comment on a pull request, by default the run's; return the payload of the event."""
     number = number or next(iter(world.hub.pulls))
-    said = {"id": world.hub.say("ada", body, number), "body": body}
-    comment = {**said, "created_at": "2999-01-01T00:00:00Z"}
+    said = {"id": world.hub.say("ada", body, number), "body": body, "created_at": at}
     issue = {"number": number, "state": "open", "pull_request": {"url": "…"}}
-    payload = {"action": "created", "issue": issue, "comment": comment, "sender": ADA}
-    return world.start("issue_comment", payload, **inputs)
+    return {"action": "created", "issue": issue, "comment": said, "sender": ADA}
+
+
+def ask(world: World, body: str, number: int = 0, at: str = LATER, **inputs: str) -> Finished:
+    """Comment on a pull request and let the workflow answer."""
+    return world.start("issue_comment", commented(world, body, number, at), **inputs)
 
 
 def test_a_comment_commands_only_the_run_whose_pull_request_it_is_on(world):
@@ -189,32 +209,117 @@ def test_a_push_to_base_trains_and_one_of_our_own_does_not(world):
 
 
 def test_a_forks_pull_request_is_told_before_anything_is_spent(world):
-    done = world.start("pull_request", pull("opened", {"full_name": "mallory/skills"}), token="")
+    done = world.start("pull_request", propose(world, "a" * 40, FORK), token="")
     assert (done.code, done.outputs["result"]) == (0, "skipped")
     assert "::notice title=skillopt-ci did nothing::" in done.log
     assert "nothing was spent" in done.log
 
 
 def test_an_ordinary_comment_starts_nothing(world):
-    payload = {
-        "action": "created",
-        "issue": {"number": 1, "state": "open", "pull_request": {}},
-        "comment": {"id": 3, "body": "Nice\n::error::forged"},
-        "sender": ADA,
-    }
-    done = world.start("issue_comment", payload)
+    done = ask(world, "Nice\n::error::forged", 1)
     assert (done.code, done.outputs["result"]) == (0, "skipped")
     assert "forged" not in done.log
+
+
+@pytest.mark.parametrize("repository", [OURS, FORK])
+def test_a_comment_asks_for_what_was_head_when_it_was_made(world, repository):
+    name = repository["full_name"]
+    first = world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n")
+    propose(world, first, repository)
+    world.hub.push("better", first, "2020-01-01T00:00:00Z", name, "branch_creation")
+    later = world.hub.bare.save("better", SKILL, "# Ledger\n\nPushed after the comment.\n")
+    world.hub.push("better", later, "2020-01-01T00:00:05Z", name)
+    done = ask(world, "/skillopt eval", 1, "2020-01-01T00:00:05Z", overrides=TINY)
+    assert done.outputs["result"] == "done", done.log
+    assert len(conclusions(world, first)) == 1
+    assert conclusions(world, later) == []
+
+
+@pytest.mark.parametrize("trouble", ["", "nothing known", "deleted", "no fork"])
+def test_a_comment_is_answered_where_nobody_knows_what_was_head(world, trouble):
+    head = world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n")
+    propose(world, head)
+    if trouble == "deleted":
+        world.hub.push("better", "0" * 40, "2020-01-01T00:00:00Z", kind="branch_deletion")
+    elif trouble == "no fork":
+        world.hub.pulls[1]["head_repo"] = None
+    elif not trouble:
+        world.hub.fail("GET /activity", 404, "Not Found", times=9)
+    done = ask(world, "/skillopt eval", 1, "2020-01-01T00:00:05Z", overrides=TINY)
+    assert done.outputs["result"] == "skipped"
+    assert world.hub.checks == {}
+    (answer,) = world.hub.own_comments()
+    assert "Add the label `skillopt-eval`" in answer
+
+
+@pytest.mark.parametrize(
+    ("event", "repository"), [("pull_request", OURS), ("pull_request_target", FORK)]
+)
+def test_a_change_without_the_skill_gets_the_check_too(world, event, repository):
+    head = world.hub.bare.save("better", "README.md", "Nothing about the skill.\n")
+    world.start(event, propose(world, head, repository))
+    assert conclusions(world, head) == ["success"]
+
+
+def test_a_group_to_merge_gets_the_check_too(world):
+    ref = "gh-readonly-queue/main/pr-1"
+    head = world.hub.bare.save(ref, "README.md", "Nothing about the skill.\n")
+    base = world.hub.bare.tip("main")
+    group = {
+        "head_sha": head,
+        "head_ref": f"refs/heads/{ref}",
+        "base_sha": base,
+        "base_ref": "refs/heads/main",
+    }
+    world.start("merge_group", {"action": "checks_requested", "merge_group": group, "sender": ADA})
+    assert conclusions(world, head) == ["success"]
+
+
+@pytest.mark.parametrize("body", ["/skillopt finish", "/skillopt steps"])
+def test_an_unknown_command_in_a_comment_is_answered(world, body):
+    propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))
+    payload = commented(world, body)
+    world.start("issue_comment", {**payload, "sender": {"login": "bob"}})
+    assert world.hub.own_comments() == []  # bob may not write
+    world.start("issue_comment", payload)
+    world.start("issue_comment", payload)
+    (answer,) = world.hub.own_comments()
+    assert "`slow-update`" in answer
+    assert [content for _, _, content in world.hub.reactions] == ["-1", "confused"]
+
+
+def test_a_fork_that_changes_the_skill_waits_for_the_label(world):
+    head = world.hub.bare.save("better", SKILL, "# Ledger\n")
+    world.start("pull_request_target", propose(world, head, FORK))
+    (check,) = world.hub.checks.values()
+    assert (check["name"], check["head_sha"], check["status"]) == (CHECK, head, "in_progress")
+    assert "skillopt-eval" in check["output"]["summary"]
 
 
 def test_a_mistake_in_the_configuration_is_shown_where_it_is(world):
     file = world.workspace / "skillopt.yaml"
     text = file.read_text(encoding="utf-8").replace("batch_size", "batch_sise")
-    file.write_text(text, encoding="utf-8")
+    file.write_text(f'{text}\n"<img src=x onerror=alert(1)>": 1\n', encoding="utf-8")
     done = world.start("schedule", SCHEDULE, overrides="")
     line = 1 + text[: text.index("batch_sise")].count("\n")
     assert (done.code, done.outputs["result"]) == (2, "failed")
     assert f"file=skillopt.yaml,line={line}::" in done.log
+    # what it quotes does not act in the summary
+    assert ("onerror" in done.summary, "<img" in done.summary) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "deleted"),
+    [
+        ("skillopt/<script>alert(1)</script>`code`|__bold__", False),
+        ("<img/src=x/onerror=alert(1)>", True),
+    ],
+)
+def test_the_name_of_a_branch_does_not_act_in_the_summary(world, name, deleted):
+    done = world.start("push", {"ref": f"refs/heads/{name}", "deleted": deleted, "sender": ADA})
+    assert done.outputs["result"] == "skipped"
+    assert "did nothing" in done.summary
+    assert [sign for sign in ("<script", "<img", "__bold", "`code") if sign in done.summary] == []
 
 
 def test_a_wrong_input_fails_before_anything_else(world):

@@ -141,6 +141,11 @@ def test_a_skill_that_head_deletes_is_not_measured(desk):
     head = desk.hub.bare.git("commit-tree", tree, "-p", "main", "-m", "Delete")
     assert "has no file skills/SKILL.md" in desk.evaluate(head).report
     assert desk.conclusion() == (head, "failure")
+    outputs = desk.evaluate(head, "github.fail_on=never").outputs
+    assert desk.conclusion() == (head, "neutral")
+    assert (outputs.finding, outputs.improved) == ("regression", "false")
+    (comment,) = desk.hub.own_comments()
+    assert "The head of this pull request has no file skills/SKILL.md" in comment
 
 
 def test_what_github_refuses_is_a_note(desk):

@@ -11,9 +11,17 @@ from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRec
 from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, GateRecord, StepRecord, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import comment
-from skillopt_ci.report.comment import body, marker, pinned_comment, step_comment, title
+from skillopt_ci.report.comment import (
+    body,
+    marker,
+    pinned_comment,
+    step_check,
+    step_comment,
+    title,
+)
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.markdown import Links, size
+from skillopt_ci.report.terminal import status_json, status_rows
 from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import Fate, note_outcomes
 
@@ -30,7 +38,7 @@ def test_any_record_makes_texts_that_are_inert_and_fit(run, why, limit):
     for text in texts:
         assert size(text) <= 60_000
         assert problems(text) == []
-    assert len(comment.step_check(run, LINKS, inconclusive=why).summary) <= 65_535
+    assert len(step_check(run, LINKS, inconclusive=why).summary) <= 65_535
 
 
 def test_body_and_comment_say_from_where_to_where_and_the_table_stands_once():
@@ -159,7 +167,7 @@ def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_
     assert "step 3" not in learned(run)
     assert title(run).endswith("new, to be scored again, since a step was taken back")
     assert "0.300 on 40 tasks" not in pinned_comment(run, LINKS).split("<details>", 1)[0]
-    check = comment.step_check(run, LINKS)
+    check = step_check(run, LINKS)
     assert (check.conclusion, "to be scored again" in check.title) == ("neutral", True)
     assert not run.improved
 
@@ -168,6 +176,23 @@ def test_only_what_base_lacks_was_learned():
     run = replace(plain_run(3), base_events=2)
     assert "step 1" not in learned(run)
     assert title(replace(run, base_events=4)).startswith("ledger: nothing learned yet, ")
+
+
+def test_after_a_merge_all_is_relative_to_base():
+    # base has the start and three steps, the last of which came to 0.30; step 5 comes to 0.40
+    run = replace(plain_run(5), base_events=4)
+    assert title(run) == "ledger: new, +0.100 on 40 selection tasks"
+    assert dict(status_rows(run))["steps"] == "3 merged, 2 reverted"
+    assert status_json(run, {})["merged"] == 3
+    told, pinned, check = body(run, LINKS), pinned_comment(run, LINKS), step_check(run, LINKS)
+    for text in (told, pinned):
+        assert "0.300" in text
+        assert "0.100 →" not in text
+    assert "1 merged, 1 reverted" in told
+    assert "<code>main</code>, which has this run up to step 3" in told
+    assert "Step 3" not in pinned
+    assert "0.100" not in check.summary
+    assert "1 merged, 1 reverted" in check.summary
 
 
 def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval():
