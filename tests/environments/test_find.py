@@ -1,9 +1,7 @@
 """Environments by name: built in, from installed packages, from files; and mistakes in naming."""
 
 import asyncio
-import subprocess
 import sys
-import venv
 from pathlib import Path
 from typing import Any
 
@@ -96,47 +94,17 @@ def test_one_that_never_ends_loading_is_told_with_its_line(root):
         read_tasks(load(config), {}, 0.1)
 
 
-PYPROJECT = """
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-[project]
-name = "riddle-environment"
-version = "1.0"
-[project.entry-points."skillopt_ci.environments"]
-riddles = "riddle_environment:Riddles"
-[tool.hatch.build.targets.wheel]
-include = ["riddle_environment.py"]
-"""
-USE = """
-from pathlib import Path
-from skillopt_ci.environments.find import open_environment
-from skillopt_ci.config.config import EnvironmentConfig
-found = open_environment(EnvironmentConfig(type="riddles", count=1), Path(), {})
-print([task.id for task in found.tasks("train")])
-"""
-
-
-@pytest.mark.integration
-def test_an_installed_package_offers_an_environment_by_name(tmp_path):
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
-    (package / "riddle_environment.py").write_text(CLASS, encoding="utf-8")
-    # a venv that sees this one's packages, so that nothing is downloaded
-    place = tmp_path / "venv"
-    venv.create(place, with_pip=False)
-    (site,) = place.glob("lib/python*/site-packages")
-    ours = next(path for path in sys.path if path.endswith("site-packages"))
-    (site / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n", encoding="utf-8")
-    python = place / "bin" / "python"
-    options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", *options, str(package)]
-    subprocess.run(pip, check=True, capture_output=True)
-    done = subprocess.run(
-        [python, "-c", USE], check=True, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.stdout == "['train-0']\n"
+def test_an_installed_package_offers_an_environment_by_name(root, monkeypatch):
+    monkeypatch.syspath_prepend(root)
+    monkeypatch.delitem(sys.modules, "riddles", raising=False)
+    metadata = root / "riddle_environment-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: riddle-environment\nVersion: 1.0\n")
+    offered = "[skillopt_ci.environments]\nriddles = riddles:Riddles\n"
+    (metadata / "entry_points.txt").write_text(offered)
+    config = EnvironmentConfig(type="riddles", count=1)
+    found = open_environment(config, root.parent, {})
+    assert [task.id for task in found.tasks("train")] == ["train-0"]
 
 
 # Reading and dividing tasks, and mistakes in a user's environment told as such.
