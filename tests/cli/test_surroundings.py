@@ -5,7 +5,6 @@ Each is told in a sentence, and ends with 2 or 5 (or with 0, where nothing is lo
 
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -13,40 +12,35 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import Done
+from command_line import Cli, Done, command_of, overrides, skillopt_ci
 
 from tests.conftest import Checkout
 
 LONG = "a" * 300
-#: A command that gives up does so at once; one that hangs costs this much.
-SECONDS = 10
+TEST = ("eval", "skills/SKILL.md", "--split", "test")
 
 
-def started(checkout: Checkout, *words: str) -> subprocess.Popen[str]:
-    """Begin a command in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "skillopt_ci", *words],
-        cwd=checkout.folder,
-        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+@pytest.fixture
+def cli(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Cli:
+    """Commands in this process, with the key of the checkout's models."""
+    monkeypatch.setenv("DEMO_KEY", "sk-demo-key")
+    return command_of(capsys, monkeypatch)
 
 
-def ended(
-    process: subprocess.Popen[str], seconds: float = SECONDS, *, out: bool = False
+def printed(
+    checkout: Checkout, words: str, into: str = "", before: str = "", **env: str
 ) -> tuple[int, str]:
-    """How it ended, and what it said; a process that does not end is killed and fails the test."""
-    try:
-        told = process.communicate(timeout=seconds)[0 if out else 1]
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise AssertionError(f"it did not end within {seconds} s") from None
-    return process.returncode, told
+    """Run a command by a shell, which does this before and puts its output there."""
+    done = subprocess.run(
+        ["sh", "-c", f'{before} "$0" -m skillopt_ci {words} {into}', sys.executable],
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": "sk-demo-key", **env},
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode("utf-8", errors="replace")
 
 
 def is_told(code: int, told: str) -> bool:
@@ -62,11 +56,8 @@ def said(done: Done) -> str:
 
 
 def test_a_cache_where_no_file_can_be_is_told(checkout):
-    process = started(
-        checkout, "eval", "skills/SKILL.md", "--split", "test", "-o", "cache.path=/proc/x"
-    )
-    code, told = ended(process, 30)
-    assert is_told(code, told), told
+    done = skillopt_ci(checkout.folder, *TEST, "-o", "cache.path=/proc/x", seconds=30)
+    assert is_told(done.returncode, done.stderr), done.stderr
 
 
 def test_who_waits_for_the_cache_can_be_stopped(checkout):
@@ -75,16 +66,17 @@ def test_who_waits_for_the_cache_can_be_stopped(checkout):
     place = checkout.folder.parent
     # The folder `begun` is made on the way to the file, just before its lock is asked for.
     cache = f"{place}/begun/../calls.sqlite"
-    words = ("eval", "skills/SKILL.md", "--split", "test", "-o", f"cache.path={cache}")
-    with FileLock(place / "calls.sqlite.lock"):  # as a suspended process would hold it
-        process = started(checkout, *words)
+    words = [sys.executable, "-m", "skillopt_ci", *TEST, "-o", f"cache.path={cache}"]
+    env = {**os.environ, "DEMO_KEY": "sk-demo-key"}
+    held = FileLock(place / "calls.sqlite.lock")  # as a suspended process would hold it
+    with held, subprocess.Popen(words, cwd=checkout.folder, env=env) as process:
         give_up = time.monotonic() + 20
         while not (place / "begun").exists() and process.poll() is None:
             assert time.monotonic() < give_up
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        code, told = ended(process, 30)
-    assert code in (2, 5, 6, 130), told
+        code = process.wait(30)
+    assert code in (2, 5, 6, 130)
 
 
 def test_a_pipe_is_no_file(checkout):
@@ -92,27 +84,18 @@ def test_a_pipe_is_no_file(checkout):
     for name in names:
         (checkout.folder / name).parent.mkdir(exist_ok=True)
         os.mkfifo(checkout.folder / name)
-    settings = ("skill=key", "tasks.train=pipe.jsonl", "prompts=prompts")
     key = ("model.target.api_key_env=null", "model.target.api_key_file=key")
-    words = [word for one in (*settings, *key) for word in ("-o", one)]
-    code, told = ended(started(checkout, "check", "--quiet", *words), out=True)
-    assert code == 2
-    assert told.count("It is a pipe or a device, not a file") == 4, told
-    code, told = ended(started(checkout, "check", "--quiet", "-c", "pipe.yaml"))
-    assert is_told(code, told), told
+    words = overrides("skill=key", "tasks.train=pipe.jsonl", "prompts=prompts", *key)
+    done = skillopt_ci(checkout.folder, "check", "--quiet", *words, seconds=10)
+    assert done.returncode == 2
+    assert done.stdout.count("It is a pipe or a device, not a file") == 4, done.stdout
+    done = skillopt_ci(checkout.folder, "check", "--quiet", "-c", "pipe.yaml", seconds=10)
+    assert is_told(done.returncode, done.stderr), done.stderr
 
 
 def test_a_device_is_no_skill(checkout):
-    limit = 1_000_000_000
-    process = subprocess.run(
-        [sys.executable, "-m", "skillopt_ci", "check", "--quiet", "-o", "skill=/dev/zero"],
-        cwd=checkout.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-    )
-    assert is_told(process.returncode, process.stderr), process.stderr
+    code, told = printed(checkout, "check --quiet -o skill=/dev/zero", before="ulimit -v 1000000;")
+    assert is_told(code, told), told
 
 
 # --- keys ----------------------------------------------------------------------------------------
@@ -125,7 +108,7 @@ def test_a_device_is_no_skill(checkout):
 )
 def test_a_stray_character_in_a_key_is_named_with_its_place(checkout, cli, monkeypatch, stray):
     monkeypatch.setenv("DEMO_KEY", f"sk-{'d' * 37}{stray}key")
-    done = cli(checkout.folder, "eval", "skills/SKILL.md", "--split", "test")
+    done = cli(checkout.folder, *TEST)
     assert done.code == 2, said(done)
     assert "DEMO_KEY" in done.err
     # The forty-first, or number 40 for those who count from 0.
@@ -133,18 +116,6 @@ def test_a_stray_character_in_a_key_is_named_with_its_place(checkout, cli, monke
 
 
 # --- outputs -------------------------------------------------------------------------------------
-
-
-def printed(checkout: Checkout, words: str, into: str, **env: str) -> tuple[int, str]:
-    """Run a command by a shell, whose words say where its output goes."""
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$0" -m skillopt_ci {words} {into}', sys.executable],
-        cwd=checkout.folder,
-        env={**os.environ, "DEMO_KEY": "sk-demo-key", **env},
-        capture_output=True,
-        check=False,
-    )
-    return done.returncode, done.stderr.decode("utf-8", errors="replace")
 
 
 @pytest.mark.parametrize(
@@ -163,24 +134,17 @@ def test_an_output_that_takes_nothing_is_told(checkout, words, into):
 
 
 def test_a_disk_without_room_for_temporary_files_is_told(checkout):
-    done = subprocess.run(
-        ["sh", "-c", 'ulimit -f 0; exec "$0" -m skillopt_ci step', sys.executable],
-        cwd=checkout.folder,
-        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 5, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
-    assert "temporary directory" in done.stderr
-    assert "TMPDIR" in done.stderr
+    code, told = printed(checkout, "step", before="ulimit -f 0;")
+    assert code == 5, told
+    assert "Traceback" not in told
+    assert "Exception ignored" not in told
+    assert "temporary directory" in told
+    assert "TMPDIR" in told
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "ascii:surrogateescape"])
-def test_an_output_in_ascii_is_written_to(workshop, encoding):
-    code, told = printed(workshop.checkout(), "check", "", PYTHONIOENCODING=encoding)
+def test_an_output_in_ascii_is_written_to(checkout, encoding):
+    code, told = printed(checkout, "check", PYTHONIOENCODING=encoding)
     assert code == 0, told
 
 
@@ -188,7 +152,7 @@ def test_a_skill_that_the_output_cannot_hold_is_not_printed(checkout, cli, monke
     checkout.write("skills/SKILL.md", "# Straße\n")
     checkout.git("commit", "-aqm", "Umlauts")
     assert cli(checkout.folder, "step", "-o", "train.batch_size=1").code == 0
-    code, told = printed(checkout, "best", "", PYTHONIOENCODING="ascii")
+    code, told = printed(checkout, "best", PYTHONIOENCODING="ascii")
     assert (code, "--output FILE" in told) == (2, True), told
 
 
@@ -203,7 +167,7 @@ def test_a_skill_that_the_output_cannot_hold_is_not_printed(checkout, cli, monke
         ("init", "--yes", "-c", "x.yaml", "--skill", f"{LONG}.md"),
         ("-o", r'skill="a\0b"', "check"),
         ("-o", r'tasks.train="a\0b.jsonl"', "check"),
-        ("-o", r'cache.path="a\0b"', "eval", "skills/SKILL.md", "--split", "test"),
+        ("-o", r'cache.path="a\0b"', *TEST),
         ("-o", "skill=loop", "check"),
         ("-o", r'git.author_name="a\0b"', "step"),
         ("-o", r'git.base="a\0b"', "check"),
@@ -256,8 +220,7 @@ def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(workshop, cli):
 
 
 def test_a_deeply_nested_event_is_passed_over(checkout, cli):
-    words = ("eval", "skills/SKILL.md", "--split", "test")
-    assert cli(checkout.folder, *words).code == 0
+    assert cli(checkout.folder, *TEST).code == 0
     logs = [*(checkout.folder / ".git" / "skillopt-ci").rglob("*.jsonl")]
     assert logs
     for log in logs:
@@ -272,16 +235,9 @@ def test_a_deeply_nested_event_is_passed_over(checkout, cli):
 )
 def test_a_repository_for_reading_alone_is_told(checkout, command, read_only):
     # Root may write all the same, unless it hands that right back.
-    ordinary = ["setpriv", "--bounding-set=-dac_override"] if os.getuid() == 0 else []
+    ordinary = "setpriv --bounding-set=-dac_override" if os.getuid() == 0 else ""
     for folder, _, files in os.walk(checkout.folder / read_only):
         for path in (Path(folder), *(Path(folder, name) for name in files)):
             path.chmod(path.stat().st_mode & ~0o222)
-    done = subprocess.run(
-        [*ordinary, sys.executable, "-m", "skillopt_ci", command],
-        cwd=checkout.folder,
-        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert is_told(done.returncode, done.stderr), done.stderr
+    code, told = printed(checkout, command, before=ordinary)
+    assert is_told(code, told), told
