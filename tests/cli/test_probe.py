@@ -91,6 +91,13 @@ def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(cli, checkout, se
     assert len(found(done, "model.optimizer", "ok")) == 2
 
 
+def test_a_header_without_its_variable_is_told_before_calls(cli, checkout, server):
+    header = "model.target.headers={x-team: '${GATEWAY_TEAM}'}"
+    done = cli(checkout.folder, "check", "--probe", "--json", "-o", header)
+    assert "GATEWAY_TEAM" in found(done, "model.target", "error")[0]
+    assert len(server.prompts) == 1  # the optimizer's
+
+
 def test_a_key_from_a_file_is_used_and_not_told(cli, checkout, server, monkeypatch):
     checkout.write("key.txt", f"{KEY}-of-the-file\n")
     options = [
@@ -221,7 +228,10 @@ def test_an_agent_that_is_not_on_the_computer_is_told_with_the_remedy(cli, bare)
         ("echo 2.0.1", "warning", "it has no key: none of ANTHROPIC_API_KEY, "),
     ],
 )
-def test_an_agent_that_fails_or_has_no_key_is_told(cli, bare, tmp_path, text, level, said):
+def test_an_agent_that_fails_or_has_no_key_is_told(
+    cli, bare, tmp_path, monkeypatch, text, level, said
+):
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")  # an address is no key
     program = script(tmp_path / "claude", text)
     (told,) = found(look(cli, bare, UNCONFINED, claude(program)), "agent", level)
     assert told.startswith(said.format(program))

@@ -79,6 +79,9 @@ def test_headers_are_secret_if_a_name_says_so():
     words = r"value of A holds U\+200B \(ZERO WIDTH SPACE\) as character 5 of 6"
     with pytest.raises(ModelSetupError, match=words):
         access.headers_of("model.target", role, {"A": "a b \u200bc"})
+    for environ in ({}, {"A": ""}):
+        with pytest.raises(ModelSetupError, match=r"model\.target\.headers needs .*\bA\b"):
+            access.headers_of("model.target", role, environ)
 
 
 def test_a_secret_inside_another_leaves_no_rest():

@@ -102,9 +102,10 @@ def test_a_conversation_is_understood(api, family):
         Message("assistant", "yes?"),
         Message("user", "go on"),
     )
-    (reply,) = ask(role(api, family), request(*turns, max_output_tokens=900))
+    config = role(api, family, headers={"x-team": "the ${KEY}"})
+    (reply,) = ask(config, request(*turns, max_output_tokens=900))
     assert (reply.text, reply.finish_reason, reply.model) == ("hello", "stop", "m-served")
-    assert api.paths == [family.path]
+    assert (api.paths, api.headers[0]["x-team"]) == ([family.path], "the sk-test")
     sent = json.dumps(api.bodies[0])
     assert all(text in sent for text in ("Be brief.", "yes?", "go on", "900"))
 

@@ -331,6 +331,26 @@ def test_a_server_in_trouble_while_time_runs_out_is_not_either():
         play(external("codex"), limits={"rollout_seconds": 0.5}, script=f"{stream}sleep 60\n")
 
 
+BEGUN = ({"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"})
+
+
+def test_codex_with_a_command_that_hangs_was_at_work():
+    hangs = {"type": "command_execution", "command": "sleep 60", "status": "in_progress"}
+    stream = _events(*BEGUN, {"type": "item.started", "item": {"id": "0", **hangs}})
+    played = play(external("codex"), limits={"rollout_seconds": 0.5}, script=f"{stream}sleep 60\n")
+    assert played.attempt.limit is Limit.TIME
+
+
+def test_codex_without_its_key_is_set_up_wrong():
+    stream = _events(
+        *BEGUN,
+        {"type": "error", "message": "Reconnecting... 1/5"},
+        {"type": "turn.failed", "error": {"message": "stream disconnected before completion"}},
+    )
+    with pytest.raises(ModelSetupError, match="none of CODEX_API_KEY, OPENAI_API_KEY is set"):
+        play(external("codex"), script=f"{stream}exit 1\n")
+
+
 def test_codex_takes_either_key():
     script = '#!/bin/sh\ncat > seen; echo "$CODEX_API_KEY $OPENAI_API_KEY" > seen; echo done\n'
     for ours in ({"OPENAI_API_KEY": "a"}, {"CODEX_API_KEY": "b", "OPENAI_API_KEY": "a"}):
