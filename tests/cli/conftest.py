@@ -38,7 +38,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def plain_environment(home: Path) -> Iterator[None]:
-    with at_home(home):
+    with at_home(home) as process:
+        process.setenv("DEMO_KEY", "sk-demo-key")
         yield
 
 

@@ -115,6 +115,10 @@ def test_a_file_that_is_no_scorer_is_told(cli, done):
     told = cli(done, "rescore", "--scorer", "odd.yaml")
     assert told.code == 2
     assert "expected a scorer" in told.err
+    (done / "listed.yaml").write_text('type: computer\ncommand: ["true"]\n', encoding="utf-8")
+    computer = "rollout.computer={type: unconfined}"
+    told = cli(done, "rescore", "--scorer", "listed.yaml", "-o", computer)
+    assert "expected a list" not in told.err
 
 
 def test_without_a_record_there_is_nothing_to_grade(cli, untrained):

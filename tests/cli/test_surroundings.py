@@ -12,21 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import Cli, Done, command_of, overrides, skillopt_ci
+from command_line import Done, overrides, skillopt_ci
 
 from tests.conftest import Checkout
 
 LONG = "a" * 300
 TEST = ("eval", "skills/SKILL.md", "--split", "test")
-
-
-@pytest.fixture
-def cli(
-    checkout: Checkout, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Cli:
-    """Commands in this process, with the key of the checkout's models."""
-    monkeypatch.setenv("DEMO_KEY", "sk-demo-key")
-    return command_of(capsys, monkeypatch)
 
 
 def printed(
@@ -36,7 +27,7 @@ def printed(
     done = subprocess.run(
         ["sh", "-c", f'{before} "$0" -m skillopt_ci {words} {into}', sys.executable],
         cwd=checkout.folder,
-        env={**os.environ, "DEMO_KEY": "sk-demo-key", **env},
+        env={**os.environ, **env},
         capture_output=True,
         check=False,
     )
@@ -67,9 +58,8 @@ def test_who_waits_for_the_cache_can_be_stopped(checkout):
     # The folder `begun` is made on the way to the file, just before its lock is asked for.
     cache = f"{place}/begun/../calls.sqlite"
     words = [sys.executable, "-m", "skillopt_ci", *TEST, "-o", f"cache.path={cache}"]
-    env = {**os.environ, "DEMO_KEY": "sk-demo-key"}
     held = FileLock(place / "calls.sqlite.lock")  # as a suspended process would hold it
-    with held, subprocess.Popen(words, cwd=checkout.folder, env=env) as process:
+    with held, subprocess.Popen(words, cwd=checkout.folder) as process:
         give_up = time.monotonic() + 20
         while not (place / "begun").exists() and process.poll() is None:
             assert time.monotonic() < give_up

@@ -76,6 +76,30 @@ def test_what_no_computer_can_be_is_refused(key, value):
         ComputerConfig.model_validate({key: value})
 
 
+def test_only_a_container_has_an_image():
+    with pytest.raises(ValidationError, match="image"):
+        ComputerConfig(type="unconfined", image="python")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'rollout.task={setup: [["true", "all"]]}',
+        'rollout.task={submission: {command: ["true"]}}',
+        'rollout.task.setup=[["true", "all"]]',
+        'rollout.task.submission.command=["true"]',
+        'scorer={type: computer, command: ["true"]}',
+        'scorer={type: computer, setup: [["true"]], command: "true"}',
+        'scorer={type: computer, report: {command: ["true"]}}',
+    ],
+)
+def test_a_command_may_be_a_list(load_with, setting):
+    assert load_with("rollout: {computer: {type: unconfined}}\n", setting)
+    key, _, value = setting.partition("=")
+    if key == "rollout.task":
+        assert load_with(f"rollout: {{task: {value}, computer: {{type: unconfined}}}}\n")
+
+
 @pytest.mark.parametrize("path", ["/opt/tool", "/home/runner/.local", "/usr/local/lib/tool"])
 def test_what_can_be_lent(path):
     assert ComputerConfig.model_validate({"readable": [path]}).readable == (Path(path),)

@@ -5,8 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config.scorers import ChoiceScorer
+from skillopt_ci.messages import Message
 from skillopt_ci.scorers.base import GraderError
-from skillopt_ci.scorers.text import anls, find_numbers, normalized, same_json, token_f1
+from skillopt_ci.scorers.text import (
+    anls,
+    check_choice_references,
+    find_numbers,
+    grade_choice,
+    normalized,
+    same_json,
+    token_f1,
+)
+from skillopt_ci.tasks.task import Task
 
 CHOICES = {"A": "Paris", "B": "New York", "C": "None of these"}
 
@@ -33,6 +44,31 @@ def test_label_is_read_from_the_answer(grade, answer, label):
     score = grade("choice", answer, "B", choices=CHOICES)
     assert score.hard == (label == "B")
     assert label in score.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "A good reason makes it C",
+        "A city like Rome",
+        "A close call between B and C",
+        "A, but C is better",
+        "A, C because both are cities",
+        "A - C",
+        "A, no: C",
+    ],
+)
+def test_a_sentence_that_begins_with_a_or_names_other_labels_does_not_choose_a(grade, answer):
+    assert grade("choice", answer, "A", choices=CHOICES).hard == 0
+
+
+@pytest.mark.parametrize("reference", ["A, C", "A and C", "A C", "A | C", "A, E"])
+def test_several_labels_are_all_asked_for_or_refused(reference):
+    task = Task("t", (Message("user", "Which?"),), references=(reference,))
+    spec = ChoiceScorer(type="choice", choices=CHOICES)
+    if check_choice_references(spec, task) is None:
+        assert grade_choice(spec, task, "A").hard == 0
+        assert grade_choice(spec, task, "A, C").hard == 1
 
 
 @pytest.mark.parametrize(
