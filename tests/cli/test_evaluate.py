@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+from command_line import in_process, overrides
 
 from skillopt_ci.git.process import Git
 
@@ -214,3 +215,47 @@ def test_calibrate_explains_tasks_that_tell_nothing(cli, done, pattern, said):
     assert told.code == 0, told.err
     assert said in told.out
     assert "simulated comparisons" not in told.out
+
+
+def test_an_evaluation_that_measured_nothing_says_so_in_json(checkout, model_server):
+    model_server.trouble = lambda prompt: (500, "down")
+    done = in_process(
+        checkout.folder, "eval", "skills/SKILL.md", "--json", "-o", "evaluation.test_env_num=2"
+    )
+    assert done.returncode == 5
+    (skill,) = json.loads(done.stdout).get("skills", [{}])
+    assert skill.get("errors") == 2
+
+
+def test_the_evaluation_of_one_skill_has_the_scores_of_its_tasks_in_json(checkout, model_server):
+    done = in_process(
+        checkout.folder, "eval", "skills/SKILL.md", "--json", "-o", "evaluation.test_env_num=2"
+    )
+    assert done.returncode == 0, done.stderr
+    asked = {prompt.rsplit("Item ", 1)[1] for prompt in model_server.prompts}
+    names = {f"{item.split()[-1]}{item.split()[0]}" for item in asked}
+    assert len(names) == 2
+    assert [name for name in names if f'"{name}"' not in done.stdout] == []
+
+
+def test_the_end_of_a_retried_attempt_belongs_to_its_last_try(checkout):
+    mark = checkout.folder / "tried"
+    settings = overrides(
+        "evaluation.test_env_num=1",
+        'rollout.solver={type: scripted, commands: ["true"], answer: a200}',
+        "rollout.computer={type: unconfined}",
+        "rollout.programs_can_read_secrets=true",  # the first try leaves a mark outside
+        f'rollout.task={{setup: ["test -e {mark} || {{ touch {mark}; exit 1; }}"]}}',
+    )
+    assert in_process(checkout.folder, "eval", "skills/SKILL.md", *settings).returncode == 0
+    (log,) = (checkout.folder / ".git").rglob("*-eval.jsonl")
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [event["retry"] for event in events if event["type"] == "work_ended"] == [1]
+    assert [event["retry"] for event in events if event["type"] == "attempt_ended"] == [1]
+
+
+def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout):
+    optimizer = "model.optimizer=simulated/simulated-optimizer"
+    done = in_process(checkout.folder, "eval", "skills/SKILL.md", "-o", optimizer)
+    assert done.returncode == 0, done.stderr
+    assert "(simulated models)" not in done.stdout

@@ -1,11 +1,14 @@
 import re
+import shutil
+import socket
 
 import pytest
+from command_line import in_process
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.view import RunView, StepPlace
-from tests.conftest import Checkout
+from tests.conftest import Checkout, Workshop
 
 
 def test_the_configuration_names_the_run_and_the_repository(cli, trained, tmp_path):
@@ -100,3 +103,51 @@ def test_ends_of_epochs_have_a_place_of_their_own(checkout):
     run = seen(checkout)
     assert run.place(1, "slow_update").verdict == ended.commit
     assert [record.epoch for record in run.epochs] == [1]
+
+
+@pytest.fixture
+def merged(workshop: Workshop) -> Checkout:
+    """A clone of what was merged, with the skills branch gone and origin out of reach."""
+    origin = workshop.origin()
+    trainer = workshop.clone(origin, "trainer")
+    trainer.step("git.remote=origin")
+    trainer.git("merge", "--quiet", "skillopt/demo")
+    trainer.git("push", "--quiet", "origin", "main", ":skillopt/demo")
+    clone = workshop.clone(origin, "clone")
+    shutil.rmtree(origin)
+    return clone
+
+
+@pytest.mark.parametrize("default_branch", ["known", "unknown"])
+@pytest.mark.parametrize("words", [("log",), ("status",), ("show", "1"), ("report",)])
+def test_a_run_is_read_without_origin(merged, words, default_branch):
+    if default_branch == "unknown":  # as after `git fetch` without `git clone`
+        merged.git("remote", "set-head", "origin", "--delete")
+    done = in_process(merged.folder, *words)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout + done.stderr
+    assert "origin" in told, "it does not say that this may be old"
+
+
+def test_a_run_is_read_though_origin_never_answers(merged, monkeypatch):
+    monkeypatch.setattr("skillopt_ci.git.remote.ANSWER_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"git://127.0.0.1:{silent.getsockname()[1]}/x.git"
+        merged.git("remote", "set-url", "origin", url)
+        read, trained = in_process(merged.folder, "log"), in_process(merged.folder, "step")
+    assert read.returncode == 0, read.stderr
+    assert "origin cannot be read: this is from main as of" in read.stderr
+    assert trained.returncode == 5
+    assert "no answer within 0.3 seconds" in trained.stderr
+
+
+def test_report_of_a_shallow_clone_is_written_without_origin(workshop):
+    origin = workshop.origin()
+    workshop.clone(origin, "trainer").run(
+        "train.num_epochs=1", "evaluation.eval_test=false", "git.remote=origin"
+    )
+    clone = workshop.clone(origin, "clone", "--depth=1", "--no-single-branch")
+    shutil.rmtree(origin)
+    done = in_process(clone.folder, "report")
+    assert done.returncode == 0, done.stderr
+    assert "origin cannot be read, and this clone is shallow" in done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import in_process
 from run_views import plain_run
 
 from skillopt_ci.cli.options import Globals
@@ -433,3 +434,15 @@ def test_a_folder_with_something_in_it_is_refused(cli, done, tmp_path):
     result = cli(done, "export", tmp_path / "mine")
     assert (result.code, "nothing was written" in result.err) == (ExitCode.USAGE, True)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(checkout, model_server):
+    model_server.memory = "Look at the kind first."
+    checkout.run(
+        "train.num_epochs=1", "evaluation.eval_test=false", "optimizer.use_meta_skill=true"
+    )
+    assert in_process(checkout.folder, "report").returncode == 0
+    page = (checkout.folder / "skillopt-report.html").read_text(encoding="utf-8")
+    badge = r'<span class="badge">([^<]*)</span> <span class="headline"><bdi>End of epoch 1'
+    (fate,) = re.findall(badge, page)
+    assert fate != "in flight"

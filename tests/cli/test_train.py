@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import Cli
+from command_line import Cli, in_process, overrides
 
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
@@ -17,6 +17,7 @@ from skillopt_ci.git.locks import run_lock
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.trainer import StepOutcome, advance
+from tests.conftest import SKILL
 
 
 def closed_port() -> int:
@@ -296,3 +297,61 @@ def test_a_hostile_reason_reaches_no_terminal(outcome, settings, capsys):
     assert "pwned" in told
     assert "\x1b" not in told
     assert "::error" not in told
+
+
+def test_a_step_and_an_evaluation_mean_the_same_by_plus_and_minus(checkout):
+    stepped = in_process(checkout.folder, "step").stdout
+    told = in_process(checkout.folder, "eval", "initial", "current", "--split", "selection").stdout
+    pattern = r"\+0\.250 ± ([\d.]+)"
+    (first,), (second,) = re.findall(pattern, stepped), re.findall(pattern, told)
+    assert first == second
+
+
+def test_the_end_of_a_run_says_what_plus_and_minus_mean(checkout):
+    told = in_process(checkout.folder, "run", *overrides("train.num_epochs=1")).stdout
+    end = told[told.index("Run demo") :]
+    assert "±" in end
+    assert re.search(r"±[^\n]*(95 %|standard error)|(95 %|standard error)[^\n]*±", end)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "setting"),
+    [
+        ("base.yaml", "train: {batch_size: 3}\n", "_base_: base.yaml"),
+        ("prompts/agent.md", "{skill}\n", "prompts: prompts"),
+        (
+            "grade.py",
+            "def grade(task, answer):\n    return float(answer in task['references'])\n",
+            "scorer: {type: python, entry: grade.py:grade, answer: tag}",
+        ),
+        ("grade.sh", "exit 1\n", "scorer: {type: command, command: [sh, grade.sh]}"),
+    ],
+    ids=["base", "prompts", "scorer", "command"],
+)
+def test_step_names_what_was_never_committed(checkout, file, text, setting):
+    config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8").splitlines()
+    replaced = tuple(line.partition(":")[0] for line in setting.splitlines())
+    config = [line for line in config if not line.startswith(replaced)]
+    checkout.write("skillopt.yaml", "\n".join([*config, setting, ""]))
+    checkout.write(".gitignore", "prompts/\n")
+    checkout.git("commit", "--quiet", "--all", "--message=Configure")
+    checkout.write(file, text)
+    done = in_process(checkout.folder, "step")
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if file in line]
+    assert any("differs from what is committed" in line for line in told), done.stderr
+
+
+@pytest.mark.parametrize("file", ["skillopt.yaml", "tasks/train.jsonl", SKILL])
+def test_a_step_says_what_differs_from_the_commit(checkout, file):
+    text = (checkout.folder / file).read_text(encoding="utf-8")
+    changes = {
+        "skillopt.yaml": lambda: text.replace("batch_size: 4", "batch_size: 3"),
+        "tasks/train.jsonl": lambda: text.replace("kind a", "kind b"),
+        SKILL: lambda: f"{text}\nThe letter comes first.\n",
+    }
+    checkout.write(file, changes[file]())
+    done = in_process(checkout.folder, "step")
+    assert done.returncode == 0, done.stderr
+    about = [line for line in (done.stdout + done.stderr).splitlines() if file in line]
+    assert [line for line in about if re.search(r"commit|differ|main", line)] != []
