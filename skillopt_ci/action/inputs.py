@@ -39,10 +39,6 @@ class Command(StrEnum):
         return self in (Command.STEP, Command.PROPOSE, Command.RUN)
 
     @property
-    def shows(self) -> bool:
-        return self.trains or self in (Command.COMMENT, Command.REPORT)
-
-    @property
     def works_for_training(self) -> bool:
         """Whether the command does a part of training, and so has no place in a review."""
         return self.trains or self in (Command.PLAN, Command.ROLLOUT)

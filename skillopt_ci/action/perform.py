@@ -113,8 +113,8 @@ def _reply(job: Job, asked: Reply) -> Outcome:
     except SkilloptError as error:
         text = inline(f"Nothing was done: {error}", 1_000)
         return _answer(job, comment, text, _skipped(job, str(error)), by=by)
-    outputs = Outputs(result="done", page=page)
-    return _answer(job, comment, text, Outcome(outputs, text + "\n", notes=notes), by=by)
+    outcome = Outcome(Outputs(result="done", page=page), f"{text}\n", notes=notes)
+    return _answer(job, comment, text, outcome, by=by)
 
 
 def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
@@ -170,8 +170,7 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
 
 def _conclude(job: Job, asked: Conclude) -> Outcome:
     run = build.load_configured(job.settings).config.run
-    outcome, notes = _skipped(job, asked.reason), list[str]()
-    links = links_of(job.environ)
+    outcome, notes, links = _skipped(job, asked.reason), list[str](), links_of(job.environ)
     check = unevaluated_check(run, asked.head_sha, asked.conclusion, asked.reason, links)
     with noting(notes):
         if job.client is not None:
@@ -252,10 +251,10 @@ def _publish(job: Job, inconclusive: str) -> Outcome:
     if job.client is None:
         return Outcome()
     try:
-        links = links_of(job.environ)
-        shown = publish_run(job.settings, job.client, links=links, inconclusive=inconclusive)
+        shown = publish_run(job.settings, job.client, inconclusive)
     except SkilloptError as error:
-        return Outcome(notes=(str(error),))
+        # What ended the command was told, and it may be this.
+        return Outcome(notes=() if inconclusive else (str(error),))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
         return Outcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
     outputs = Outputs.of(pull_request=shown.pull_request, commit=shown.commit)
@@ -264,7 +263,8 @@ def _publish(job: Job, inconclusive: str) -> Outcome:
 
 def _leave_page(job: Job, command: Command, ended: Ended) -> str:
     """Write the run's HTML report; return its path, or an empty text if this fails."""
-    if not command.shows or not job.keep.parent.is_dir():
+    shown = command.trains or command in (Command.COMMENT, Command.REPORT)
+    if not (shown and job.keep.parent.is_dir()):
         return ""
     if command is not Command.REPORT:
         ended = execute(job, command_line(job, Command.REPORT))

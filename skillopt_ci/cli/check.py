@@ -58,7 +58,7 @@ from skillopt_ci.training.plan import (
     sizes_of,
     total_steps,
 )
-from skillopt_ci.training.state import refuse_another_skill
+from skillopt_ci.training.state import refuse_another_skill, start_of
 from skillopt_ci.training.trainer import NextWork, upcoming
 from skillopt_ci.util import is_lfs_pointer, read_text
 
@@ -204,10 +204,9 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
             prompts = Prompts.load(None if config.prompts is None else loaded.root / config.prompts)
             config = budgeted(config, tasks, prompts, read_text(loaded.root / config.skill))
     config, tasks = planned(config, tasks, None if reader is None else reader.state)
-    sizes = sizes_of(config, tasks)
-    train, test = len(tasks.train), len(tasks.test)
-    told = f"{train} train, {count} selection, {test} test"
-    yield Finding("tasks", "ok", f"{told}; no task is in two splits")
+    sizes, train, test = sizes_of(config, tasks), len(tasks.train), len(tasks.test)
+    told = f"{train} train, {count} selection, {test} test; no task is in two splits"
+    yield Finding("tasks", "ok", told)
     for text in _few_tasks(train, sizes.selection, test):
         yield Finding("tasks", "warning", text)
     if examples := unchanged_examples(loaded.root, loaded.config.tasks):
@@ -249,8 +248,7 @@ def _check_plan(
 def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
     def known_to(tasks: int) -> str:
         # half of the 95 % interval around a score of 0.5, where it is widest
-        interval = wilson(0.5, tasks)
-        return f"±{(interval.high - interval.low) / 2:.2f}"
+        return f"±{wilson(0.5, tasks).high - 0.5:.2f}"
 
     if train < _ENOUGH_TO_LEARN:
         yield (
@@ -264,18 +262,21 @@ def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
             f"{known_to(_ENOUGH)}, with {_PLENTY} to {known_to(_PLENTY)} (see `calibrate`)"
         )
     if test == 0:
-        text = "no test tasks: nothing checks the final score on unseen tasks"
-        yield f"{text}; add {_ENOUGH} or more"
+        yield f"no test tasks: nothing checks the score on unseen tasks; add {_ENOUGH} or more"
     elif test < _ENOUGH:
         yield f"only {plural(test, 'test task')}: the final score is known to {known_to(test)}"
 
 
 def _check_skill(loaded: Loaded) -> Iterator[Finding]:
-    name = loaded.config.skill
-    file = loaded.root / name
+    name, file = loaded.config.skill, loaded.root / loaded.config.skill
     try:
         text = read_text(file)
     except OSError as error:
+        if Git(loaded.root).attempt("ls-files", "-t", "--", name).text.startswith("S "):
+            text = f"{name} is not in this sparse checkout; training reads it from the commit\n"
+            text += f"To check it too: git sparse-checkout add {Path(name).parent}"
+            yield Finding("skill", "warning", text)
+            return
         other = None if file.exists() else existing_skill(loaded.root)
         meant = "" if other is None else f"\nDid you mean {other}?"
         yield mend("skill", f"{name}: {error.strerror}{meant}")
@@ -320,6 +321,7 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     committed, file = ledger.read(position.base, path), loaded.root / config.skill
     state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
     refuse_another_skill(state, path)
+    start_of(ledger, path, position)
     if ledger.read(position.head, path) is None:
         if file.exists():  # else it is said of the skill itself
             text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
@@ -478,8 +480,8 @@ def _check_model(
     key = f"key in {role.key_variable}" if role.key_variable else "no key"
     if role.api_key_file:
         key = f"key in the file {role.api_key_file}"
-    about = [where, key, price.text if price.known else ""]
-    about = about if role.provider != "simulated" else [price.text]
+    known = [where, key, price.text if price.known else ""]
+    about = [price.text] if role.provider == "simulated" else known
     yield Finding(part, "ok", f"{role.model} ({', '.join(filter(None, about))})")
     if not price.known:
         text = f"no price is known, so its cost will be unknown; set {part}.price"

@@ -63,9 +63,8 @@ def comment_command(settings: Globals, publishing: bool) -> None:
 
     --publish posts both, together with the check. Publishing twice changes nothing.
     """
-    links = links_of(settings.environ)
     if not publishing:
-        run = view(open_reader(settings))
+        run, links = view(open_reader(settings)), links_of(settings.environ)
         told = {
             "title": title(run),
             "body": body(run, links),
@@ -78,7 +77,7 @@ def comment_command(settings: Globals, publishing: bool) -> None:
 
     client = connect(from_environ(settings.environ), redact=settings.redact)
     open_reader(settings, fresh=True)  # an old clone would publish an old state
-    published = publish_run(settings, client, links=links)
+    published = publish_run(settings, client)
     for note in published.notes:
         click.echo(f"warning: {harmless(note)}", err=True)
     number = published.pull_request
@@ -88,17 +87,14 @@ def comment_command(settings: Globals, publishing: bool) -> None:
     )
 
 
-def publish_run(
-    settings: Globals, client: "Client", *, links: Links | None = None, inconclusive: str = ""
-) -> Published:
+def publish_run(settings: Globals, client: "Client", inconclusive: str = "") -> Published:
     """Show the run that ``settings`` name; raises RepositoryError if it has not started."""
     reader, wishes, tasks = open_reader(settings), GitHub(), dict[str, TaskPlace]()
     if settings.config_file.is_file():
         loaded = load_configured(settings)
         wishes, tasks = loaded.config.github, task_places(loaded, reader.ledger.root)
-    return publish(
-        view(reader), client, wishes, links or Links(), inconclusive=inconclusive, tasks=tasks
-    )
+    links = links_of(settings.environ)
+    return publish(view(reader), client, wishes, links, inconclusive=inconclusive, tasks=tasks)
 
 
 def publish(

@@ -17,8 +17,8 @@ from skillopt_ci.config.reference import changed_keys, recordable
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
 from skillopt_ci.ledger.evidence import booked, rounded
-from skillopt_ci.ledger.folder import document, line, standing_files
-from skillopt_ci.ledger.ledger import Position
+from skillopt_ci.ledger.folder import RunFolder, document, line, standing_files
+from skillopt_ci.ledger.ledger import Ledger, Position
 from skillopt_ci.ledger.records import (
     Basis,
     BoundaryRecord,
@@ -80,39 +80,53 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
 
     Records that a person's `git revert` took back are restored first, if ``publish``.
     """
-    ledger, tip, base = run.ledger, position.tip, position.base
+    ledger, path, tip, base = run.ledger, run.skill_path, position.tip, position.base
     if tip is None or position.tip_in_base:
         if tip is not None and publish:
             base = _with_records_of(run, tip, base, tip)
-        found = read_checkout(run, base, branch=tip if base == position.base else base)
-        step = 0 if found.state is None else found.state.step + 1
-        if step and run.folder.read_step(partial(ledger.read, base), step) is not None:
-            raise RepositoryError(
-                f"{ledger.base} has step {step}, but not that it was merged: a rebase loses that.",
-                hint=f"Restore the branch skillopt/{run.config.run}, or commit its folder "
-                f"{run.folder.path} to {ledger.base}.",
-            )
-        return found
-    if not position.base_in_tip:
-        root = ledger.merge_base(tip, base)
-        if root is None:
-            raise RepositoryError(
-                f"skillopt/{run.config.run} and {ledger.base} have no common history.",
-                hint="Choose another `run` name, or delete that branch if it is not a training "
-                "run.",
-            )
-        if ledger.changed_between(root, base, (run.skill_path, run.folder.path)):
-            merged = _merged_with_base(run, tip, base)
-            if publish:
-                words = message(*run.render.base(ledger.base, run.skill_path))
-                merged = ledger.commit((tip, base), merged, {}, words)
-                ledger.advance(tip, merged)
-            tip = merged
+        start_of(ledger, path, replace(position, base=base))
+        return read_checkout(ledger, path, base, branch=tip if base == position.base else base)
+    start = start_of(ledger, path, position)
     if publish:
-        log = ledger.log(tip, first_parent=True, limit=_PEOPLES_COMMITS)
-        own = next((one.sha for one in log if "Skillopt-Action" in one.trailers), tip)
-        tip = _with_records_of(run, own, tip, tip)
-    return read_checkout(run, tip, branch=tip)
+        if start != tip:
+            words = message(*run.render.base(ledger.base, path))
+            start = ledger.commit((tip, base), start, {}, words)
+            ledger.advance(tip, start)
+        log = ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS)
+        own = next((one.sha for one in log if "Skillopt-Action" in one.trailers), start)
+        start = _with_records_of(run, own, start, start)
+    return read_checkout(ledger, path, start, branch=start)
+
+
+def start_of(ledger: Ledger, path: str, position: Position) -> str:
+    """The commit to build on, or only the tree that base and the skills branch make together.
+
+    Raises RepositoryError if they cannot be merged, or if a rebase onto base lost the merges.
+    """
+    tip, base, folder = position.tip, position.base, RunFolder(ledger.run)
+    if tip is None or position.tip_in_base:
+        read = partial(ledger.read, base)
+        state = folder.read_state(read)
+        if state is not None and folder.read_step(read, state.step + 1) is not None:
+            raise RepositoryError(
+                f"{ledger.base} has step {state.step + 1}, but not that it was merged: a rebase "
+                "loses that.",
+                hint=f"Restore the branch skillopt/{ledger.run}, or commit its folder "
+                f"{folder.path} to {ledger.base}.",
+            )
+        return base
+    if position.base_in_tip:
+        return tip
+    root = ledger.merge_base(tip, base)
+    if root is None:
+        raise RepositoryError(
+            f"skillopt/{ledger.run} and {ledger.base} have no common history.",
+            hint=f"Was {ledger.base} rewritten? Merge it in by hand and push (git merge "
+            "--allow-unrelated-histories). Is that branch no training run? Choose another `run`.",
+        )
+    if not ledger.changed_between(root, base, (path, folder.path)):
+        return tip
+    return _merged_with_base(ledger, path, tip, base)
 
 
 def _with_records_of(run: Run, own: str, commit: str, tip: str) -> str:
@@ -132,21 +146,20 @@ def _with_records_of(run: Run, own: str, commit: str, tip: str) -> str:
     return kept
 
 
-def read_checkout(run: Run, commit: str, branch: str | None) -> Checkout:
+def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) -> Checkout:
     """Read the tree of ``commit``; raises if the skill is missing or the run trains another one."""
-    read, folder = partial(run.ledger.read, commit), run.folder
-    state, skill = folder.read_state(read), read(run.skill_path)
-    refuse_another_skill(state, run.skill_path)
+    read, folder = partial(ledger.read, commit), RunFolder(ledger.run)
+    state, skill = folder.read_state(read), read(path)
+    refuse_another_skill(state, path)
     if skill is None:
         raise SkillError(
-            f"{run.skill_path} is not in the commit that training starts from "
-            f"({run.ledger.base} {commit[:10]}).",
-            hint=f"Commit it there first (git add {run.skill_path} && git commit), or mend "
+            f"{path} is not in the commit that training starts from ({ledger.base} {commit[:10]}).",
+            hint=f"Commit it there first (git add {path} && git commit), or mend "
             "`skill` in the configuration if it is to name another file.",
         )
     if is_lfs_pointer(skill):
         raise SkillError(
-            f"{run.skill_path} in commit {commit[:10]} is a pointer of Git LFS, not the skill.",
+            f"{path} in commit {commit[:10]} is a pointer of Git LFS, not the skill.",
             hint=LFS_REMEDY,
         )
     return Checkout(commit, branch, skill, state, folder.read_history(read))
@@ -160,33 +173,24 @@ def refuse_another_skill(state: State | None, path: str) -> None:
         )
 
 
-def _merged_with_base(run: Run, tip: str, base: str) -> str:
-    ledger = run.ledger
-    now, then = (run.folder.read_history(partial(ledger.read, one)) for one in (tip, base))
-    if len(then) > len(now) and then[: len(now)] == now:
+def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
+    now, then = (read_checkout(ledger, path, one, branch=None) for one in (tip, base))
+    folder, known = RunFolder(ledger.run), len(now.history)
+    if len(then.history) > known and then.history[:known] == now.history:
         return base  # which went on from here: this is a stale copy of a branch that was merged
-    keep = [run.folder.path, *run.folder.fixed_files()]
-    if _holds_earlier_state(run, tip, base):
-        keep.append(run.skill_path)
-    merged = ledger.take_in_base(tip, base, keep)
-    if merged.tree is None:
+    keep = [folder.path, *folder.fixed_files()]
+    # Base holds an earlier state of the skills branch, the only sign of a squash merge.
+    squashed = then.state is not None and then.state.current.sha256 == then.sha256
+    if squashed and now.history[: len(then.history)] == then.history:
+        keep.append(path)
+    if (merged := ledger.take_in_base(tip, base, keep)).tree is None:
         raise RepositoryError(
             f"{', '.join(merged.conflicts)} changed both on {ledger.base} and on "
-            f"skillopt/{run.config.run}, in the same places.",
-            hint=f"Merge {ledger.base} into skillopt/{run.config.run} by hand, push it, and "
+            f"skillopt/{ledger.run}, in the same places.",
+            hint=f"Merge {ledger.base} into skillopt/{ledger.run} by hand, push it, and "
             "run the step again: the merged skill is then measured and trained on.",
         )
     return merged.tree
-
-
-def _holds_earlier_state(run: Run, tip: str, base: str) -> bool:
-    """Whether base holds an earlier state of the skills branch, the only sign of a squash merge."""
-    now, then = (read_checkout(run, commit, branch=None) for commit in (tip, base))
-    return (
-        then.state is not None
-        and then.state.current.sha256 == then.sha256
-        and now.history[: len(then.history)] == then.history
-    )
 
 
 def basis_of(run: Run) -> Basis:
@@ -271,8 +275,8 @@ class Event:
 
 def finished(history: Sequence[HistoryEntry]) -> bool:
     """Whether the run ended and no event but setting a candidate aside followed."""
-    events = (one.kind for one in reversed(history) if one.kind != "set_aside")
-    return next(events, None) == "finish"
+    kept = [one.kind for one in history if one.kind != "set_aside"]
+    return kept[-1:] == ["finish"]
 
 
 def history_entry(

@@ -117,7 +117,9 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
     last = outcome.record.proposal.unusable if isinstance(outcome, StepOutcome) else None
     if last is None:
         return
-    records = step_records(run, read_checkout(run, outcome.commit, branch=None))
+    records = step_records(
+        run, read_checkout(run.ledger, run.skill_path, outcome.commit, branch=None)
+    )
     count = sum(takewhile(bool, (_asked_in_vain(one.proposal) for one in reversed(records))))
     if count >= MOST_UNUSABLE:
         reply = last.replies[-1]

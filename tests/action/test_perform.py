@@ -25,7 +25,6 @@ from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
 from skillopt_ci.redaction import HIDDEN
-from skillopt_ci.report.markdown import Links
 from skillopt_ci.training.review_comments import read_notes
 from tests.conftest import Checkout, Workshop
 
@@ -52,7 +51,7 @@ class Desk:
     published: list[str] = field(default_factory=list)
     evaluated: list[Evaluate] = field(default_factory=list)
 
-    def publish(self, settings: Globals, client: Client, links: Links, inconclusive: str) -> Any:
+    def publish(self, settings: Globals, client: Client, inconclusive: str) -> Any:
         self.published.append(inconclusive)
         if self.trouble is not None:
             raise self.trouble

@@ -63,7 +63,11 @@ def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github
 
 
 def test_a_manual_start_does_its_command(github):
+    # of what its branch has by the time it starts
+    github.sha = github.world.hub.bare.tip("main")
+    newest = github.world.hub.bare.save("main", "README.md", "Changed while the job waited\n")
     ran = github.fire("workflow_dispatch", {"inputs": {"command": "check"}, "sender": ADA})
+    assert ran[TRAINING].head == newest
     assert ran[TRAINING].done is not None
     assert "step" not in ran[TRAINING].done.outputs
     assert github.world.hub.bare.tip("skillopt/quickstart") is None

@@ -262,6 +262,17 @@ def test_a_skill_that_is_not_text_is_an_error(fresh):
     assert errors(look(fresh))["skill"] == f"skills/ledger/SKILL.md: {said}"
 
 
+def test_what_would_stop_the_next_step_is_told(done, git):
+    git(done, "reset", "--quiet")
+    git(done, "sparse-checkout", "set", "tasks")
+    assert errors(found := look(done)) == {}
+    assert any("git sparse-checkout add skills/ledger" in text for text in warnings(found))
+    git(done, "sparse-checkout", "disable")
+    (done / "skills/ledger/SKILL.md").write_text("# Something else\n", encoding="utf-8")
+    git(done, "commit", "--quiet", "--all", "-m", "Write it anew")
+    assert "changed both on main and on skillopt/quickstart" in errors(look(done))["git"]
+
+
 def test_few_selection_tasks_and_no_test_tasks_are_warned_about(fresh, edit):
     edit(fresh / "skillopt.yaml", "  test: tasks/test.jsonl", "  # none")
     told = " ".join(warnings(look(fresh, "evaluation.sel_env_num=1")))

@@ -177,7 +177,7 @@ def pushed(workshop: Workshop, github_hub: Hub) -> Checkout:
 
 def publish_checkout(checkout: Checkout, hub: Hub, *overrides: str) -> Published:
     settings = Globals(RUNNER, checkout.folder, overrides=overrides)
-    return publish_run(settings, Scene(hub).client(), links=links_of(RUNNER))
+    return publish_run(settings, Scene(hub).client())
 
 
 def test_a_step_is_shown_as_configured_with_links_to_where_it_happened(pushed, github_hub):

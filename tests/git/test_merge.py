@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 from repositories import Bench
 
-from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.ledger import Ledger
 
 LINES = "".join(f"{number}\n" for number in range(20))
@@ -95,10 +94,3 @@ def test_submodule_moved_by_both_is_a_conflict(bench, repository):
     ours = ledger.commit((sides[0],), sides[1], {}, "Ours")
     theirs = ledger.commit((sides[0],), sides[2], {}, "Theirs")
     assert ledger.take_in_base(ours, theirs, ()).conflicts == ("module",)
-
-
-def test_unrelated_history_is_refused(ledger):
-    head = ledger.sync().base
-    orphan = ledger.commit((), head, {}, "Orphan")
-    with pytest.raises(RepositoryError, match="no common history"):
-        ledger.take_in_base(head, orphan, ())

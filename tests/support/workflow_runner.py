@@ -49,6 +49,8 @@ class Runner:
     node: "subprocess.Popen[str]"
     secrets: dict[str, str] = field(default_factory=dict)
     overrides: str = ""
+    sha: str = ""
+    """The commit that the event is about; by default the newest on main."""
     caches: dict[str, Path] = field(default_factory=dict)
 
     def fire(self, event: str, payload: Json) -> dict[str, Ran]:
@@ -142,8 +144,13 @@ class Runner:
     def _checkout(self, ref: str) -> str:
         git, bare = self.world.git, str(self.world.hub.bare.folder)
         git("clean", "-ffdxq")
-        git("fetch", "--quiet", bare, "main")
-        git("checkout", "--quiet", *(["--detach", ref] if ref else ["-B", "main", "FETCH_HEAD"]))
+        git("fetch", "--quiet", bare, ref if ref.startswith("refs/") else "main")
+        commit = self.sha if not ref else "FETCH_HEAD" if ref.startswith("refs/") else ref
+        git(
+            "checkout",
+            "--quiet",
+            *(["--detach", commit] if commit else ["-B", "main", "FETCH_HEAD"]),
+        )
         return git("rev-parse", "HEAD")
 
     def _bash(self, text: str, env: dict[str, str]) -> str:
