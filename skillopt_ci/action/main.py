@@ -44,11 +44,7 @@ def main() -> int:
             # The environment is the only way to reach every git process from here on.
             keep_back(git_environment(runner, inputs, environ))
             redact.learn([inputs.token, *keys.values()])
-            client = (
-                connect(from_environ(environ, inputs.token), redact=redact)
-                if inputs.token
-                else None
-            )
+            client = connect(from_environ(environ, inputs.token), redact=redact) if token else None
             job = Job(runner, inputs, log, whole_environment() | keys, client, redact)
             with git_access.owner_kept(runner.workspace, os.geteuid()):
                 return run(job)

@@ -88,7 +88,7 @@ def fold(results: Sequence[Result]) -> Outputs:
         }
     else:
         costs = [result["cost_usd"] for result in results if "cost_usd" in result]
-        cost = None if None in costs else sum(costs, 0.0)
+        cost = sum(costs, 0.0) if costs and None not in costs else None
         said = {"commit": last.get("commit"), "cost_usd": cost}
         if steps := [result for result in results if "score_before" in result]:
             actions = (str(step.get("action")) for step in steps)

@@ -135,8 +135,7 @@ def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
 
 def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
     # `status` takes only the global options.
-    options = command_line(job, Command.STATUS)[1:]
-    ended = execute(job, ["revert", *options, "--", what])
+    ended = execute(job, ["revert", *command_line(job, Command.STATUS)[1:], "--", what])
     if ended.error is not None and not isinstance(ended.error, SkilloptError):
         raise ended.error
     if ended.failure is not None:
@@ -206,6 +205,9 @@ def _command(job: Job, command: Command) -> Outcome:
     found = meaning(ended.exit_code)
     if ended.failure is not None and ended.error is not None:
         announce(job.log, ended.failure, ended.error, job.runner.workspace)
+    for one in (finding for result in ended.results for finding in result.get("findings", ())):
+        if one["level"] != "ok":
+            job.log.annotate(one["level"], harmless(one["text"]), title=one["part"])
     # What ends a run is no result of `run`.
     always = command in (Command.COMMENT, Command.RUN)
     # Who was first shows what they did; this clone does not know it.
@@ -220,9 +222,11 @@ def _command(job: Job, command: Command) -> Outcome:
         page=_leave_page(job, command, ended),
         pull_request=last.outputs.pull_request,
     )
-    exit_code = ended.exit_code if found.job_fails else 0
     return replace(
-        last, outputs=outputs, report=last.report or _report(ended, outputs), exit_code=exit_code
+        last,
+        outputs=outputs,
+        report=last.report or _report(ended, outputs),
+        exit_code=ended.exit_code if found.job_fails else 0,
     )
 
 
@@ -268,9 +272,8 @@ def _leave_page(job: Job, command: Command, ended: Ended) -> str:
         return ""
     if command is not Command.REPORT:
         ended = execute(job, command_line(job, Command.REPORT))
-    if ended.failure is not None or not job.page.is_file():
-        return ""
-    return job.page.relative_to(job.runner.workspace).as_posix()
+    there = ended.failure is None and job.page.is_file()
+    return job.page.relative_to(job.runner.workspace).as_posix() if there else ""
 
 
 def _notes(job: Job, command: Command) -> list[str]:

@@ -428,4 +428,4 @@ def _reason(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error).splitlines()[0]
     first = error.errors(include_input=False, include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

@@ -157,6 +157,7 @@ def test_a_mistake_fails_the_job_where_it_is(job, log):
     (job.folder / "tasks" / "train.jsonl").write_text("{\n", encoding="utf-8")
     outcome = perform(job, Perform(Command.CHECK))
     assert (outcome.outputs.result, outcome.exit_code) == ("failed", 2)
+    assert ("::error title=tasks::" in log.getvalue(), outcome.outputs.cost_usd) == (True, "")
     outcome = perform(job, Perform(Command.STEP))
     assert outcome.exit_code == 2
     assert ",file=tasks/train.jsonl,line=1::" in log.getvalue()
