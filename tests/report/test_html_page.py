@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from command_line import skillopt_ci
 from hostile import HOSTILE
 from hypothesis import given, settings
 from playwright.sync_api import Browser, Page
@@ -486,7 +487,7 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
     folder = tmp_path / "repository"
     make_repository(folder)
     short = ("-o", "train.num_epochs=2")
-    subprocess.run((*PROGRAM, "-q", "step", *short), cwd=folder, check=True, capture_output=True)
+    assert skillopt_ci(folder, "-q", "step", *short).returncode == 0
     complaints: list[str] = []
     with closing(browser.new_page()) as page:
         with serving(folder) as address:

@@ -131,7 +131,7 @@ def test_an_answer_that_makes_the_grader_fail_scores_0(grade, answer):
 
 def test_an_answer_that_never_ends_scores_0(grade):
     command = python(RUN_IT, "{answer}")
-    assert grade("command", "while 1: pass", command=command, score="stdout", timeout=1).soft == 0
+    assert grade("command", "while 1: pass", command=command, score="stdout", timeout=0.5).soft == 0
 
 
 def test_a_grader_that_fails_once_is_asked_again(grade, tmp_path):
