@@ -26,7 +26,7 @@ from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.training.review_comments import read_notes
-from tests.conftest import Checkout, Workshop
+from tests.conftest import SKILL, Checkout, Workshop
 
 pytestmark = pytest.mark.integration
 
@@ -267,9 +267,6 @@ def posted(hub: Hub) -> Comment:
     hub.bare.save("main", "skills/SKILL.md", "# Skill\n")
     Scene(hub).pull()
     return Comment(hub.say("ada", "/skillopt"), 1, "step", on_pull_request=True, open=True)
-
-
-SKILL = "skills/SKILL.md"
 
 
 class Trained:

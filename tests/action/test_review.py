@@ -13,9 +13,8 @@ from skillopt_ci.action.job import Outcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.perform import review_pull_request
 from skillopt_ci.errors import ExitCode
-from tests.conftest import Checkout, Workshop
+from tests.conftest import SKILL, Checkout, Workshop
 
-SKILL = "skills/SKILL.md"
 KNOWN = "# Items\n\n" + "".join(f"- Kind {kind}: a number begins with {kind}.\n" for kind in "abcd")
 
 

@@ -8,7 +8,7 @@ from command_line import in_process
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.view import RunView, StepPlace
-from tests.conftest import Checkout, Workshop
+from tests.conftest import BRANCH, Checkout, Workshop
 
 
 def test_the_configuration_names_the_run_and_the_repository(cli, trained, tmp_path):
@@ -36,9 +36,6 @@ def test_a_merged_run_is_read_from_base(cli, done, git):
     git(done, "branch", "--delete", "--force", "skillopt/quickstart")
     (done / "skillopt.yaml").unlink()
     assert re.search(r"last step +2 ", cli(done, "status").out)
-
-
-BRANCH = "skillopt/demo"
 
 
 def seen(checkout: Checkout) -> RunView:

@@ -12,7 +12,7 @@ from pathlib import Path
 import forked
 import pytest
 
-from tests.conftest import Checkout, ModelServer, Workshop
+from tests.conftest import BRANCH, Checkout, ModelServer, Workshop
 
 pytestmark = pytest.mark.end_to_end
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -108,8 +108,6 @@ def test_terminated_run_goes_on_where_it_was(checkout, model_server):
 
 
 # Git will not take the commits: a message, an exit code, and nothing lost or paid twice.
-
-BRANCH = "skillopt/demo"
 
 
 @pytest.fixture

@@ -22,10 +22,9 @@ from simulated_server import SimulatedServer
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Observer, StageFinished
-from tests.conftest import Checkout, Workshop
+from tests.conftest import BRANCH, Checkout, Workshop
 
 pytestmark = pytest.mark.end_to_end
-BRANCH = "skillopt/demo"
 #: The finished stages of a baseline and of two steps, the one merged and the other reverted.
 STAGES = [
     "baseline selection",

@@ -14,7 +14,7 @@ from skillopt_ci.training import baseline
 from skillopt_ci.training.measure import all_empty
 from skillopt_ci.training.review_comments import ReviewerNote
 from skillopt_ci.training.state import ScoredCheckout
-from tests.conftest import Checkout
+from tests.conftest import BRANCH, SKILL, Checkout
 
 NOTE = ReviewerNote(id="review-1", author="ada", text="Be brief.")
 
@@ -133,8 +133,6 @@ def test_empty_answers_are_told_if_all_are(empty, scored, told):
         assert "max_output_tokens" in note.text
 
 
-BRANCH = "skillopt/demo"
-SKILL = "skills/SKILL.md"
 WITH_TWO_RULES = "# Items\n\n- Kind a: a number begins with a.\n- Kind b: a number begins with b.\n"
 
 

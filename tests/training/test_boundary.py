@@ -10,10 +10,7 @@ import pytest
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
-from tests.conftest import Checkout, ModelServer, Workshop
-
-BRANCH = "skillopt/demo"
-
+from tests.conftest import BRANCH, Checkout, ModelServer, Workshop
 
 RULE = "- Kind d: a number begins with d."
 HARMFUL = "- Leave out every answer."

@@ -17,9 +17,8 @@ from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEnt
 from skillopt_ci.progress import Event, Note, StageAdvanced
 from skillopt_ci.training import confirm
 from skillopt_ci.training.confirm import ALPHA, drift, fewest_pairs, level, recomputed, verdict
-from tests.conftest import RULES, Checkout, ModelServer, Stopped
+from tests.conftest import BRANCH, RULES, Checkout, ModelServer, Stopped
 
-BRANCH = "skillopt/demo"
 A, B, C = (RULES[kind] for kind in "abc")
 ON = "evaluation.confirm=1"
 

@@ -12,9 +12,8 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
-from tests.conftest import Checkout, ModelServer, tasks
+from tests.conftest import BRANCH, Checkout, ModelServer, tasks
 
-BRANCH = "skillopt/demo"
 FOLDER = RunFolder("demo")
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 TEST_ITEMS = [f"Item {number} " for number in range(200, 208)]

@@ -7,9 +7,8 @@ import pytest
 
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.skill.document import sha256
-from tests.conftest import Checkout, ModelServer, Workshop
+from tests.conftest import BRANCH, HARMFUL, Checkout, ModelServer, Workshop
 
-BRANCH = "skillopt/demo"
 RULES = [f"Kind {kind}: a number begins with {kind}." for kind in "abcd"]
 SOON = "evaluation.gate.look_every=2"
 
@@ -163,7 +162,6 @@ def test_without_a_task_in_common_there_is_no_verdict(checkout, model_server):
 OPEN = "evaluation.use_gate=false"
 DENSE = "evaluation.use_semantic_density=true"
 SHORT = "evaluation.ties=prefer_shorter"
-HARMFUL = "Leave out every answer."
 WORDY = "# Items\n\nThese are only words.\n"
 
 

@@ -7,9 +7,8 @@ from skillopt_ci.ledger.records import Decision, StepRecord
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.memory import MAX_VALUE_CHARS, render
-from tests.conftest import ModelServer
+from tests.conftest import HARMFUL, ModelServer
 
-HARMFUL = "Leave out every answer."
 RULE = "Kind a: a number begins with a."
 
 

@@ -16,7 +16,7 @@ from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.replies import Patch, Reflection
 from skillopt_ci.training.trainer import StepOutcome
 from skillopt_ci.training.update import notes_from, take_notes
-from tests.conftest import Checkout, ModelServer
+from tests.conftest import BRANCH, HARMFUL, Checkout, ModelServer
 
 Step = Callable[..., StepOutcome]
 
@@ -125,11 +125,9 @@ def test_notes_are_wanted_as_configured():
 
 # Notes in whole steps: what stays of them, and the commits that say so.
 
-BRANCH = "skillopt/demo"
 AWARE = "optimizer.use_skill_aware_reflection=true"
 FORCED = "optimizer.skill_aware_appendix_gate=forced"
 RULE = "Kind a: a number begins with a."
-HARMFUL = "Leave out every answer."
 NOTE = "Look at the kind again."
 
 

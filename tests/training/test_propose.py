@@ -10,13 +10,11 @@ from skillopt_ci.errors import BudgetExhausted, TooManyErrors
 from skillopt_ci.model.types import ModelUnavailable, total
 from skillopt_ci.training.guard import guard_context
 from skillopt_ci.training.trainer import StepOutcome, prepare
-from tests.conftest import Checkout, ModelServer
+from tests.conftest import BRANCH, CANDIDATE, Checkout, ModelServer
 
 Step = Callable[..., StepOutcome]
 
 
-BRANCH = "skillopt/demo"
-CANDIDATE = "skillopt-candidate/demo"
 #: A step's calls: 8 for the baseline, then 4 rollouts, 2 analysts, 1 merge, 8 for the candidate.
 IN_BASELINE, IN_ROLLOUT, IN_REFLECT, IN_SELECTION = 5, 10, 13, 20
 

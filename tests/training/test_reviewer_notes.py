@@ -11,9 +11,8 @@ from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.report.words import Fate, note_outcomes
 from skillopt_ci.training import review_comments
 from skillopt_ci.training.review_comments import MOST_NOTES, ReviewerNote, read_notes, write_notes
-from tests.conftest import Checkout, ModelServer, Stopped, stop_when_proposed
+from tests.conftest import BRANCH, Checkout, ModelServer, Stopped, stop_when_proposed
 
-BRANCH = "skillopt/demo"
 NOTE = ReviewerNote("review-7", "wen", "Say what kind a is.", "skills/SKILL.md", 3, "https://x.y/7")
 LATER = ReviewerNote("issue-9", "ada", "Be brief. Thanks @bob")
 RULE = "Kind a: a number begins with a."

@@ -14,10 +14,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.plan import sizes_of
 from skillopt_ci.training.trainer import Upcoming, upcoming
-from tests.conftest import Checkout, Workshop
-
-BRANCH = "skillopt/demo"
-CANDIDATE = "skillopt-candidate/demo"
+from tests.conftest import BRANCH, CANDIDATE, Checkout, Workshop
 
 
 def snapshot(checkout: Checkout) -> dict[str, object]:

@@ -9,10 +9,8 @@ from skillopt_ci.ledger.records import Decision, Snapshot
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.state import decided_snapshots
-from tests.conftest import RULES, Checkout
+from tests.conftest import BRANCH, CANDIDATE, RULES, SKILL, Checkout
 
-BRANCH = "skillopt/demo"
-SKILL = "skills/SKILL.md"
 LONG = "# Items\n\nOne.\nTwo.\nThree.\nFour.\nFive.\n\n## Rules\n\nAs follows.\n"
 
 
@@ -212,9 +210,6 @@ def test_partial_clones_go_on_with_a_run(workshop, options):
     outcome = clone.done()
     assert outcome.record.step == 2
     assert clone.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(outcome.commit)
-
-
-CANDIDATE = "skillopt-candidate/demo"
 
 
 @pytest.fixture

@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.skill.document import sha256
-from tests.conftest import Checkout, Workshop
-
-BRANCH = "skillopt/demo"
-CANDIDATE = "skillopt-candidate/demo"
+from tests.conftest import BRANCH, CANDIDATE, Checkout, Workshop
 
 
 @pytest.fixture(scope="module")
