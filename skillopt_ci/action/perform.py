@@ -203,8 +203,8 @@ def _command(job: Job, command: Command) -> Outcome:
         job.log.annotate("notice", str(ended.error), title="Training waits")
         ended = Ended(results=ended.results)
     found = meaning(ended.exit_code)
-    if ended.failure is not None and ended.error is not None:
-        announce(job.log, ended.failure, ended.error, job.runner.workspace)
+    if (failed := ended.failure) is not None and ended.error is not None:
+        announce(job.log, failed, ended.error, job.runner.workspace)
     for one in (finding for result in ended.results for finding in result.get("findings", ())):
         if one["level"] != "ok":
             job.log.annotate(one["level"], harmless(one["text"]), title=one["part"])
@@ -212,8 +212,8 @@ def _command(job: Job, command: Command) -> Outcome:
     always = command in (Command.COMMENT, Command.RUN)
     # Who was first shows what they did; this clone does not know it.
     raced = ended.exit_code == ExitCode.LOST_RACE
-    if not raced and (always or (command.trains and (ended.failure or not shown))):
-        shown.append(_publish(job, found.title if ended.failure else ""))
+    if not raced and (always or (command.trains and (failed or not shown))):
+        shown.append(_publish(job, f"{found.title}: {failed.message}" if failed else ""))
     last, folded = shown[-1] if shown else Outcome(), fold(ended.results)
     outputs = replace(
         folded,

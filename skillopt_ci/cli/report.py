@@ -17,11 +17,9 @@ from skillopt_ci.cli.options import FILE, Globals, command
 from skillopt_ci.cli.read import RunReader, gather, open_reader
 from skillopt_ci.cli.scaffold import write_new
 from skillopt_ci.errors import SkilloptError, UsageError
-from skillopt_ci.ledger.evidence import ProposalRecord
-from skillopt_ci.ledger.records import BoundaryRecord
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.effects import edit_effects
-from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
+from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, newest, recorded, wishes
 from skillopt_ci.report.html_charts import Outcome, anchor, outcome_of
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.terminal import shortened, trace_lines
@@ -143,14 +141,10 @@ def _versions(run: RunView) -> Iterator[Version]:
 
 
 def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:
-    made: list[tuple[str, ProposalRecord | BoundaryRecord]] = [
-        *((f"step-{one.step}", one.proposal) for one in run.steps),
-        *((f"epoch-{end.epoch}", end) for end in run.epochs),
-    ]
-    for name, what in made:
-        before, after = run.texts.get(what.skill_before), run.texts.get(what.skill_after)
+    for view in newest(run):
+        before, after = run.texts.get(view.made.skill_before), run.texts.get(view.made.skill_after)
         if before is not None and after is not None and before != after:
-            yield name, (before, after)
+            yield view.anchor, (before, after)
 
 
 def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[Recorded, int]:

@@ -260,7 +260,7 @@ class BoundaryRecord(Record):
         if slow.action == "inject_placeholder":
             return "make room for guidance" if self.changed else "there is room for guidance"
         if slow.content:
-            return one_line(slow.content.lstrip("#-*> "), 60)
+            return one_line(slow.content.lstrip("#-*> ").replace(".\n-", ";"), 60)
         return "no new guidance, but notes for the optimizer" if noted else "no new guidance"
 
     @property

@@ -138,10 +138,12 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
 def _standing(run: RunView, inconclusive: str) -> str:
     current = run.state.current.measurement
     scores = f"{score(run.first_score)} → {score(current.score)}"
-    told = _UNSCORED if run.unscored else f"{scores} on {plural(current.n, 'task')}"
+    told = _UNSCORED if run.unscored else f"{scores} on {plural(current.n, 'selection task')}"
     heading = f"### {md.code(run.skill_name)}: {told}"
     simulated = SIMULATED if run.state.simulated else ""
-    return md.join(heading, _claim(run), interruption(inconclusive), simulated)
+    facts = (one for one in run_facts(run) if one.label.startswith(("test", "steps", "used")))
+    listed = "\n".join(f"- {one.label}: {md.inline(one.text, 300)}" for one in facts)
+    return md.join(heading, _claim(run), listed, interruption(inconclusive), simulated)
 
 
 def _claim(run: RunView) -> str:
@@ -153,8 +155,8 @@ def interruption(why: str) -> str:
         return ""
     return (
         "> [!NOTE]\n> **No verdict this time:** "
-        f"{md.inline(why, 500)}. This is neither a regression nor an improvement. Every paid "
-        "answer is kept, and the next run resumes from there."
+        f"{md.inline(why.rstrip('.'), 500)}. This is neither a regression nor an improvement. "
+        "Every paid answer is kept, and the next run resumes from there."
     )
 
 
@@ -178,7 +180,7 @@ def footer(run: RunView, links: Links) -> str:
     parts = (
         f"as of {links.commit(run.commit)}" if run.commit else "",
         links.run("workflow run"),
-        "scores are means, with 95 % intervals, over selection tasks that the optimizer never sees",
+        "scores are means with 95 % intervals; the optimizer sees no selection and no test task",
     )
     return f"<sub>{md.join(*parts, by=' · ')}</sub>"
 
@@ -209,7 +211,7 @@ def step_check(
     decision = newest.record.decision if newest is not None and judged else None
     told = f"Training starts at {score(run.state.current.measurement.score)}"
     if inconclusive:
-        told = f"Inconclusive: {md.clip(md.single_line(inconclusive), 200)}"
+        told = md.clip(md.single_line(inconclusive), 200)
     elif run.unscored:
         told = f"The skill is {_UNSCORED}"
     elif newest is not None:

@@ -220,7 +220,8 @@ def _epoch_end(record: BoundaryRecord, candidate: str | None) -> _Words:
         subject = f"{did} end of epoch {record.epoch} ({say.arrow(decision)}): {record.gist}"
         verdict = (
             "" if decision.stays else f"This reverts commit {candidate}.",
-            f"Verdict: {decision.action}. {decision.reason}",
+            f"Verdict: {decision.verdict}. {_sentence(decision.reason)}",
+            "" if decision.measurement is None else _flips(decision),
             say.arithmetic(decision),
         )
     used = f"Used {say.usage_text(record.usage)}."
@@ -279,7 +280,7 @@ def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
         for kind, found in sorted(summary.best.by_type.items()):
             yield f"  {kind}", f"best: {score_text(found.hard, found.n)}"
     for one in summary.epochs:
-        steps = f"{one.accepts} merged, {one.rejects} reverted, {one.skips} without a proposal"
+        steps = f"{one.accepts} merged, {one.rejects} reverted, {one.skips} without a candidate"
         scores = f"best {score(one.best_score)}, current {score(one.current_score)}"
         yield f"epoch {one.epoch}", f"{plural(one.steps, 'step')}: {steps}; {scores}"
     yield "used", f"{say.usage_text(summary.usage)}, {seconds:.1f} s"

@@ -63,8 +63,8 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
     tasks still failing. Test tasks are excluded: reading them and editing is training on them.
     """
     found: dict[str, tuple[Wish, ...]] = {}
-    for view in _newest_first(run):
-        made, decision = _made(view), view.record.decision
+    for view in newest(run):
+        made, decision = view.made, view.record.decision
         stage, under = "slow_rollout", made.skill_before
         if isinstance(made, ProposalRecord):
             stage, under = "rollout", made.attempted_under
@@ -84,17 +84,14 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
     return found
 
 
-def _newest_first(run: RunView) -> list[EventView]:
+def newest(run: RunView) -> list[EventView]:
+    """The steps and ends of epochs that have evidence, newest first."""
     records: tuple[StepRecord | BoundaryRecord, ...] = (*run.steps, *run.epochs)
 
     def moment(view: EventView) -> tuple[int, bool, int]:
         return view.record.epoch, isinstance(view.record, BoundaryRecord), view.record.step
 
     return sorted(map(event_view, records), key=moment, reverse=True)
-
-
-def _made(view: EventView) -> ProposalRecord | BoundaryRecord:
-    return view.record if isinstance(view.record, BoundaryRecord) else view.record.proposal
 
 
 # The limited choice of attempts that the report shows, and the links to them.
@@ -149,10 +146,10 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
     Attempts where the task's outcome changed come first, then the newest. ``count`` is the number
     of attempts on record.
     """
-    asked, views = wishes(run), _newest_first(run)
+    asked, views = wishes(run), newest(run)
     order = {section: number for number, section in enumerate(asked)}
     # A text belongs to the oldest section that made it, an attempt to the newest that wants it.
-    made = {_made(view).skill_after: view.anchor for view in views}
+    made = {view.made.skill_after: view.anchor for view in views}
     wished = {wish: section for section, own in reversed(asked.items()) for wish in own}
     decided = {view.anchor: view.record.decision for view in views}
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -10,6 +11,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 from skillopt_ci import __version__
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
@@ -150,13 +152,13 @@ def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[st
         return ", ".join((f"{known(f'model.{role}.provider')} · {name}", *words)) if name else ""
 
     yield "Models", {role: model(role) for role in ("target", "optimizer", "judge")}
-    epochs, rate = known("train.num_epochs"), known("optimizer.learning_rate")
+    rate = known("optimizer.learning_rate")
     gate = "open" if known("evaluation.use_gate") is False else ""
     yield (
         "Training",
         {
             "steps": run.counts_text,
-            "epochs": f"{state.epoch} of {epochs}" if epochs else state.epoch,
+            "epochs": state.epoch,  # of how many is not known: a budget may end the run
             "edits": rate and f"at most {rate} in a step",
             "gate": gate or known("evaluation.gate.policy"),
         },
@@ -191,9 +193,10 @@ def _template() -> Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    shown = (score, score_text, interval, plural, cost_text, section_name, wishes, diff_rows)
-    told = (say.failures, say.edit_evidence, say.edit_fate, say.effect_text, say.gist, effect_kind)
-    environment.filters.update({one.__name__: one for one in (*shown, *told)})
+    shown = (score, score_text, plural, cost_text, section_name, diff_rows)
+    told = (say.failures, say.edit_evidence, say.edit_fate, say.effect_text, say.gist)
+    own = (interval, wishes, effect_kind, code_spans)
+    environment.filters.update({one.__name__: one for one in (*shown, *told, *own)})
     return environment.get_template("page.html")
 
 
@@ -207,10 +210,9 @@ def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]
     for view in views:
         decision = view.record.decision
         if decision is not None and decision.measurement is not None:
-            fate = "merged" if decision.stays else "reverted"
             label = view.anchor.replace("step-", "").replace("epoch-", "e")
-            title = f"{view.name[:1].lower()}{view.name[1:]}, {fate}"
-            yield Column(title, view.anchor, fate, decision.measurement, label)
+            title = f"{view.name.lower()}, {view.fate}"
+            yield Column(title, view.anchor, view.fate, decision.measurement, label)
 
 
 def _data(drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
@@ -237,6 +239,12 @@ def interval(mean: float, n: int) -> Interval:
 
 #: The probability from which a rule is called helpful or harmful.
 _SURE = 0.9
+
+
+def code_spans(text: str) -> Markup:
+    """``text`` as HTML, with what stands between two backticks as code."""
+    escaped = str(escape(visible(text)))
+    return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escaped))  # noqa: S704 - it is
 
 
 def effect_kind(effect: Effect) -> str:

@@ -90,16 +90,10 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def cut_table(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    align: str,
-    most: int,
-    left_out: str = "",
-) -> str:
+def cut_table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str, most: int) -> str:
     """A table of the first ``most`` rows and how many more there are; empty without rows."""
     rest = len(rows) - most
-    more = f"<sub>and {left_out or f'{rest:,} more'}</sub>" if rest > 0 else ""
+    more = f"<sub>and {rest:,} more</sub>" if rest > 0 else ""
     return join(table(headings, rows[:most], align), more) if rows else ""
 
 

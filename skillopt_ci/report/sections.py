@@ -5,18 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from skillopt_ci.ledger.evidence import ProposalRecord
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, PairRecord, StepRecord
 from skillopt_ci.report import markdown as md
+from skillopt_ci.report import words as say
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts
-from skillopt_ci.report.words import edit_evidence, event_name, failures, note_outcomes, rules
 from skillopt_ci.text import cost_text, plural, rounded, score
 
 _MOST_EDITS = 10
 _MOST_LINES = 12
-_MOST_PATTERNS = 8
-_MOST_PAIRS = 30
 _DIFF_LINES = 30
-#: Changed pairs come first.
-_ORDER = ("regressed", "improved", "persistent_fail", "stable_success")
 
 
 def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
@@ -26,9 +22,9 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
         return "" if entry.kind == "step" else event_line(entry)
     headline = md.inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
     record, cost = view.record, view.record.usage.cost_usd
-    changes = "; ".join(rules(record.proposal)) if isinstance(record, StepRecord) else record.gist
+    told = say.rules(record.proposal) if isinstance(record, StepRecord) else (record.gist,)
     spent = md.inline(cost_text(cost)) if cost else ""
-    summary = md.join(f"{icon(entry)} {headline}", md.inline(changes, 160), spent, by=" · ")
+    summary = md.join(f"{icon(entry)} {headline}", md.inline("; ".join(told), 160), spent, by=" · ")
     return md.details(summary, event_body(view, links))
 
 
@@ -38,7 +34,7 @@ def event_line(entry: HistoryEntry) -> str:
     after = score(entry.score_after, estimated=entry.planned > 0)
     on = f" · {after} on {plural(entry.tasks, 'task')}"
     found = on if entry.tasks and not tested else ""
-    return f"{icon(entry)} {event_name(entry)}{f': {why}' if why else ''}{found}"
+    return f"{icon(entry)} {say.event_name(entry)}{f': {why}' if why else ''}{found}"
 
 
 def icon(entry: HistoryEntry) -> str:
@@ -82,16 +78,15 @@ def _step_parts(record: StepRecord, links: Links) -> Iterator[str]:
         (
             f"{links.within(one.note.url, md.inline(one.note.author, 60) or 'somebody')}: "
             f"“{md.inline(one.note.text, 300)}” – **{one.fate}**"
-            for one in note_outcomes(record)
+            for one in say.note_outcomes(record)
         ),
     )
     patterns = [
         (md.inline(one.description, 200), f"{one.count}", md.codes(one.task_ids, most=6))
-        for one in failures(proposal.patterns)
+        for one in say.failures(proposal.patterns)
     ]
-    more = plural(len(patterns) - _MOST_PATTERNS, "more pattern")
-    headings = ("what went wrong", "times", "tasks")
-    yield md.cut_table(headings, patterns, "lrl", _MOST_PATTERNS, more)
+    headings = ("what went wrong", "times", "among attempts at")
+    yield md.cut_table(headings, patterns, "lrl", most=8)
     yield from edit_parts(proposal)
     yield _list(
         "Not measured (no evidence for or against)",
@@ -110,7 +105,7 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
         kept = _prefixed(" ", edit.target) if edit.op == "insert_after" else ""
         removed = _prefixed("-", edit.target) if edit.op in ("replace", "delete") else ""
         added = "" if edit.op == "delete" else _prefixed("+", edit.content)
-        yield f"**Edit {number}** · {edit_evidence(edit)}"
+        yield f"**Edit {number}** · {say.edit_evidence(edit)}"
         yield md.block(md.join(kept, removed, added, by="\n"), "diff", lines=_DIFF_LINES)
     if len(applied) > _MOST_EDITS:
         yield f"And {plural(len(applied) - _MOST_EDITS, 'more edit')}."
@@ -133,19 +128,19 @@ def _epoch_parts(record: BoundaryRecord) -> Iterator[str]:
 
 
 def pair_table(pairs: Sequence[PairRecord]) -> str:
-    rank = {category: number for number, category in enumerate(_ORDER)}
+    rank = {name: number for number, name in enumerate(say.CATEGORIES)}
     ordered = sorted(pairs, key=lambda pair: (rank.get(pair.category, len(rank)), pair.id))
     rows = [
         (
             md.code(pair.id, 60),
             rounded(pair.previous.hard, 2),
             rounded(pair.current.hard, 2),
-            md.inline(pair.category.replace("_", " "), 40),
+            md.inline(say.category(pair), 40),
         )
         for pair in ordered
     ]
     headings = ("training task", "last epoch's skill", "this epoch's", "")
-    return md.cut_table(headings, rows, "lrrl", _MOST_PAIRS)
+    return md.cut_table(headings, rows, "lrrl", most=30)
 
 
 def _list(heading: str, lines: Iterable[str]) -> str:

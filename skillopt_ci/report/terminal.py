@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from skillopt_ci.estimate.calls import Range
@@ -83,9 +82,8 @@ def _step_rows(record: StepRecord) -> Iterator[tuple[str, str]]:
 
 
 def _epoch_rows(record: BoundaryRecord) -> Iterator[tuple[str, str]]:
-    by_category = attrgetter("category")
-    for category, pairs in groupby(sorted(record.pairs, key=by_category), key=by_category):
-        yield category.replace("_", " "), names_text([pair.id for pair in pairs])
+    for category, pairs in groupby(sorted(record.pairs, key=say.category), key=say.category):
+        yield "compared", f"{category}: {names_text([pair.id for pair in pairs])}"
     if record.slow_update is not None:
         yield "old guidance", record.slow_update.previous_content or "–"
         yield "guidance", record.slow_update.content or "–"
@@ -116,7 +114,8 @@ def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
 def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]:
     return {
         **pick(run, "run=state.run skill=state.skill commit step=state.step epoch=state.epoch"),
-        **pick(run, "epoch_end=state.boundary score_initial=start.score_after"),
+        "epoch_end": run.state.boundary,
+        "score_initial": run.history[0].score_after,
         **pick(run.state, "score_current=current.measurement.score"),
         **pick(run.state, "score_best=best.measurement.score best_step=best.step"),
         **pick(run.state, "tasks=current.measurement.n"),

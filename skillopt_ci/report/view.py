@@ -20,7 +20,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW
 from skillopt_ci.sanitize import visible
-from skillopt_ci.text import difference_text, plural, score, score_text, within_noise
+from skillopt_ci.text import difference_text, names_text, plural, score, score_text, within_noise
 
 #: How edits were chosen if there were more than the edit budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
@@ -73,6 +73,10 @@ class EventView:
         return f"step-{record.step}" if isinstance(record, StepRecord) else f"epoch-{record.epoch}"
 
     @property
+    def made(self) -> ProposalRecord | BoundaryRecord:
+        return self.record if isinstance(self.record, BoundaryRecord) else self.record.proposal
+
+    @property
     def headline(self) -> str:
         decision = self.record.decision
         if decision is None or decision.score_after is None:
@@ -89,10 +93,8 @@ class EventView:
     @property
     def fate(self) -> Literal["merged", "reverted", "none", "flight"]:
         decision = self.record.decision
-        if decision is None:
+        if decision is None or decision.score_after is None:
             return "flight" if self.verdict == "in flight" else "none"
-        if decision.score_after is None:
-            return "none"
         return "merged" if decision.stays else "reverted"
 
     @property
@@ -105,8 +107,6 @@ class EventView:
             return
         if decision.measurement is not None:
             yield from _measured(decision, decision.measurement)
-        if decision.beats_best:
-            yield Fact("best", "the candidate is better than the best skill so far")
         if (alone := decision.notes) is not None:
             told = f"{alone.verdict}, {say.arrow(alone)}: {alone.reason}. {say.arithmetic(alone)}"
             yield Fact("reminders alone", told.rstrip())
@@ -140,7 +140,7 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
         record,
         place,
         name=f"End of epoch {record.epoch}",
-        heading=f"slow update after step {record.step}",
+        heading=f"after step {record.step}",
         verdict=say.boundary_verdict(record),
         reason=record.reason,
         work=tuple(_epoch_work(record)),
@@ -172,7 +172,11 @@ def _step_work(record: StepRecord) -> Iterator[Fact]:
     proposal = record.proposal
     tasks = proposal.rollout.tasks
     yield Fact("training tasks", say.training_score(proposal))
-    yield Fact("failed", names=tuple(dict.fromkeys(task.id for task in tasks if task.failed)))
+    failed = dict.fromkeys(task.id for task in tasks if task.failed)
+    yield Fact("failed", names=tuple(failed))
+    read = dict.fromkeys(name for one in proposal.patterns for name in one.task_ids)
+    if earlier := tuple(name for name in read if name not in failed):
+        yield Fact("failed in earlier steps", names=earlier)
     if lost := tuple(task.id for task in tasks if not task.status.measured):
         yield Fact("not measured", names=lost)
     rate, most = proposal.learning_rate, "no limit"
@@ -261,10 +265,6 @@ class RunView:
         return max(again, default=0)
 
     @property
-    def start(self) -> HistoryEntry | None:
-        return next((entry for entry in self.history if entry.kind == "start"), None)
-
-    @property
     def origin(self) -> HistoryEntry | None:
         """The event that measured base's skill, or the one that training started with."""
         last = max(self._rescaled_at, self.base_events - 1)
@@ -330,10 +330,11 @@ class RunView:
         if self.state.provisional and test is not None and test.action == "refuted":
             told.append(f"Refuted: {test.reason}")
         elif self.state.provisional:
-            steps = sorted({one.step for one in self.provisional})
-            which = f"steps {steps[0]}–{steps[-1]} are" if steps[1:] else "the skill is"
-            which = f"step {steps[0]} is" if len(steps) == 1 else which
-            told.append(f"Provisional: {which} not yet distinguishable from noise")
+            names = [say.event_name(one).lower() for one in self.provisional] or ["the skill"]
+            more = f"; so far {test.reason}" if test and test.action == "open" else ""
+            told.append(
+                f"Provisional: fresh attempts have yet to confirm {names_text(names)}{more}"
+            )
         return ". ".join(told)
 
     def mark(self, entry: HistoryEntry) -> str:
@@ -373,7 +374,7 @@ def run_facts(run: RunView) -> Iterator[Fact]:
             began = ", from where training began" if since else ""
             after = f"after step {found.step}{began}, tasks kept out of training"
             yield Fact("test", f"{' → '.join(told)} ({after})")
-    yield Fact("score", f"{started} → {now} ({state.current.origin})")
+    yield Fact("selection", f"{started} → {now} ({state.current.origin})")
     if run.claim:
         yield Fact("fresh attempts", run.claim)
     yield from (Fact("caution", sentence) for sentence in say.reservations(current))
@@ -433,7 +434,7 @@ def lessons(run: RunView) -> list[Lesson]:
                 edits = [edit for number, edit in numbered if number not in gone]
             name += ", a rule of it taken back" if gone else ""
         elif record.slow_update and record.slow_update.content:
-            told = [record.gist]
+            told = [say.quoted(line, _RULE) for line in record.slow_update.content.splitlines()]
         if told := [words for words in told if visible(words).strip()]:
             decision = record.decision.notes if notes and record.decision else record.decision
             found.append(Lesson(name, told, edits, entry, view, decision))

@@ -20,6 +20,7 @@ from skillopt_ci.ledger.records import (
     Decision,
     GateRecord,
     HistoryEntry,
+    PairRecord,
     StepRecord,
 )
 from skillopt_ci.model.types import Accounts, Usage, by_role
@@ -343,6 +344,14 @@ def failures(patterns: Sequence[PatternRecord]) -> list[PatternRecord]:
 
 # The end of an epoch.
 
+#: What became of a training task under the newer of two skills, changes first.
+CATEGORIES = {
+    "regressed": "broken",
+    "improved": "fixed",
+    "persistent_fail": "still failed",
+    "stable_success": "still solved",
+}
+
 
 def boundary_verdict(record: BoundaryRecord) -> str:
     if record.decision is None:
@@ -351,5 +360,9 @@ def boundary_verdict(record: BoundaryRecord) -> str:
 
 
 def categories(record: BoundaryRecord) -> str:
-    counts = Counter(pair.category for pair in record.pairs)
-    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.most_common())
+    counts = Counter(category(pair) for pair in record.pairs)
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common())
+
+
+def category(pair: PairRecord) -> str:
+    return CATEGORIES.get(pair.category, pair.category)

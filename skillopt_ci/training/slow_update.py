@@ -150,7 +150,7 @@ def render_pairs(
 ) -> str:
     """The comparison section: counts, then the pairs by category."""
     groups = {kind: [pair for pair in pairs if pair.category is kind] for kind in _TITLES}
-    counts = ", ".join(f"{len(group)} {_words(kind)}" for kind, group in groups.items())
+    counts = ", ".join(f"{len(group)} {kind}" for kind, group in groups.items()).replace("_", " ")
     parts = [f"{plural(len(pairs), 'task')}: {counts}."]
     for category, group in groups.items():
         if group:
@@ -188,10 +188,6 @@ def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
         yield f"{name}: {verdict}, soft {side.soft:.2f}, answer {answer}"
         if shown.failed and shown.reason:
             yield f"{name} failure reason: {keep_ends([one_line(shown.reason)], max_chars)[0]}"
-
-
-def _words(category: Category) -> str:
-    return category.value.replace("_", " ")
 
 
 Stage = Literal["slow_update", "meta_skill"]
@@ -325,8 +321,8 @@ async def compare_epochs(
     seed, policy = sampling_seed(run, epoch), optimizer.longitudinal_pair_policy
     pairs = await sample_pairs(train, optimizer.slow_update_samples, seed, policy, both)
     counts = Counter(pair.category for pair in pairs)
-    named = (f"{counts[one]} {_words(one)}" for one in Category if counts[one])
-    observer(StageFinished("compare", ", ".join(named) or "no task that is wanted"))
+    changed = f"{counts[Category.IMPROVED]} fixed, {counts[Category.REGRESSED]} broken"
+    observer(StageFinished("compare", f"{changed} of {plural(len(pairs), 'task')}"))
     return pairs
 
 

@@ -330,7 +330,7 @@ def commit_decision(
     stays = decision is not None and decision.stays
     skill = candidate.skill if stays else checkout.skill
     is_step = isinstance(record, StepRecord)
-    origin = f"step {record.step}" if is_step else f"slow update of epoch {record.epoch}"
+    origin = f"step {record.step}" if is_step else f"end of epoch {record.epoch}"
     changes: dict[str, object] = {
         "config_sha256": run.config_sha256,
         "simulated": run.simulated,

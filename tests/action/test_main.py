@@ -89,7 +89,7 @@ def test_a_comment_commands_only_the_run_whose_pull_request_it_is_on(world):
 
 def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
     world.start("schedule", SCHEDULE)
-    for word, said in (("status", "| score |"), ("diff", "\n```diff\n"), ("report", "[step 1]")):
+    for word, said in (("status", "| selection |"), ("diff", "```diff\n"), ("report", "[step 1]")):
         done = ask(world, f"/skillopt {word}")
         assert (done.code, done.outputs["result"]) == (0, "done"), done.log
         assert f"### <code>ledger</code>: {word}" in world.hub.own_comments()[-1]
@@ -117,7 +117,7 @@ def test_apply_merges_what_was_there_when_somebody_asked(world):
     tip = world.hub.bare.tip("skillopt/quickstart") or ""
     world.hub.push("skillopt/quickstart", tip, "2026-01-02T00:00:00Z")
     assert ask(world, "/skillopt apply").outputs["result"] == "skipped"
-    assert "not confirmed by fresh attempts (Provisional: step 1" in world.hub.own_comments()[-1]
+    assert "(Provisional: fresh attempts have yet to confirm step 1" in world.hub.own_comments()[-1]
     pull["draft"] = True
     assert ask(world, "/skillopt apply anyway").outputs["result"] == "skipped"
     assert "it is a draft" in world.hub.own_comments()[-1]

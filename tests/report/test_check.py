@@ -38,7 +38,7 @@ def test_what_an_open_gate_let_in_is_not_green_by_that():
     step = run.steps[-1].model_copy(update={"decision": forced})
     assert check(replace(run, steps=(step,))).conclusion == "neutral"
     found = check(plain_run(1), "the network failed")
-    assert (found.title, found.annotations) == ("Inconclusive: the network failed", ())
+    assert (found.title, found.annotations) == ("the network failed", ())
 
 
 def test_tasks_are_annotated_where_they_are_defined_broken_ones_first():

@@ -199,6 +199,7 @@ def make_end(make_decision: Make) -> Make:
         pairs=(
             PairRecord(id="t1", category="improved", previous=BAD, current=GOOD),
             PairRecord(id="t2", category="persistent_fail", previous=BAD, current=BAD),
+            PairRecord(id="t3", category="persistent_fail", previous=BAD, current=BAD),
         ),
         previous_hard=0.0,
         current_hard=0.5,
@@ -225,15 +226,15 @@ def ended_unchanged(make_end: Make, **changes: object) -> BoundaryRecord:
 
 def test_candidate_says_what_it_proposes(make_end):
     text = candidate(make_end(decision=None))
-    assert text.subject == "End of epoch 2: Check twice. - Ask (at)ada."
+    assert text.subject == "End of epoch 2: Check twice; Ask (at)ada."
     assert text.trailers["Skillopt-Action"] == "proposed"
     assert text.trailers["Skillopt-Skill-Sha256"] == AFTER
 
 
 def test_merge_has_scores_and_evidence(make_end):
     text = landed(make_end(), "f" * 40)
-    assert text.subject.startswith("Merge end of epoch 2 (0.500 → 0.750): Check twice.")
-    assert "Compared on 2 training tasks: 1 improved, 1 persistent fail; 0.000 under" in text.body
+    assert text.subject.startswith("Merge end of epoch 2 (0.500 → 0.750): Check twice; ")
+    assert "Compared on 3 training tasks: 2 still failed, 1 fixed; 0.000 under" in text.body
     assert "For the optimizer: - Short rules work." in text.body
     assert (text.trailers["Skillopt-Epoch"], text.trailers["Skillopt-Epoch-End"]) == ("2", "true")
     assert text.trailers["Skillopt-Score-After"] == "0.75"
@@ -244,6 +245,8 @@ def test_revert_names_its_candidate(make_end, make_decision):
     text = landed(make_end(decision=make_decision(action="reject")), "f" * 40)
     assert text.subject.startswith("Revert end of epoch 2")
     assert f"This reverts commit {'f' * 40}." in text.body
+    assert "Verdict: reverted. " in text.body
+    assert "Fixed: s1, s2. Broken: " in text.body
     assert text.trailers["Skillopt-Skill-Sha256"] == BEFORE
 
 
@@ -281,13 +284,14 @@ def test_refusals_are_in_the_message(make_end):
 def test_rows_at_a_glance(make_end, state):
     rows = dict(rows_at_a_glance(event_view(make_end(), StepPlace(seconds=1.25)), state))
     assert rows["verdict"] == "merged, new best"
-    assert rows["compared"] == "0.000 → 0.500 on 2 training tasks: 1 improved, 1 persistent fail"
+    assert rows["compared"] == "0.000 → 0.500 on 3 training tasks: 2 still failed, 1 fixed"
     assert rows["used"].endswith("1.2 s")
     rows = dict(rows_at_a_glance(event_view(make_end(pairs=())), state))
     assert rows["compared"] == "nothing to compare"  # as in the first epoch
     rows = dict(rows_in_full(event_view(make_end())))
     assert (rows["guidance"], rows["old guidance"]) == (SLOW.content, "- Old.")
-    assert (rows["improved"], rows["persistent fail"]) == ("t1", "t2")
+    told = [text for name, text in rows_in_full(event_view(make_end())) if name == "compared"]
+    assert told[1:] == ["fixed: t1", "still failed: t2, t3"]
     assert rows["meta skill"] == META.content
     assert rows["selection tasks"].startswith("0.500 → 0.750")
 

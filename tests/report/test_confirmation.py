@@ -32,17 +32,17 @@ def run_with(*more: HistoryEntry, confirmed: str = "first") -> RunView:
 @pytest.mark.parametrize(
     ("run", "claim", "conclusion"),
     [
-        (run_with(), "Provisional: steps 1–3 are not yet distinguishable from noise", None),
+        (run_with(), "Provisional: fresh attempts have yet to confirm step 1, step 3", None),
         (
             run_with(fresh("open")),
-            "Provisional: steps 1–3 are not yet distinguishable from noise",
+            f"Provisional: fresh attempts have yet to confirm step 1, step 3; so far {GAIN}",
             None,
         ),
         (run_with(fresh("refuted", "-0.200 over it")), "Refuted: -0.200 over it", "failure"),
         (run_with(fresh("confirmed"), confirmed="now"), f"Confirmed: {GAIN}", "success"),
         (
             run_with(fresh("confirmed"), entry(4, action="accept")),
-            f"Confirmed: {GAIN}. Provisional: step 4 is not yet distinguishable from noise",
+            f"Confirmed: {GAIN}. Provisional: fresh attempts have yet to confirm step 4",
             None,
         ),
     ],

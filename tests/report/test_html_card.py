@@ -5,8 +5,8 @@ from html import unescape
 
 from run_views import plain_run
 
-from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRecord
-from skillopt_ci.ledger.records import BoundaryRecord, GateRecord, PairRecord, PairSide, StepRecord
+from skillopt_ci.ledger.evidence import EditRecord, Measurement, PatternRecord, ReviewerNoteRecord
+from skillopt_ci.ledger.records import GateRecord, StepRecord
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_page import Evidence, Version, build_page, wishes
@@ -99,6 +99,11 @@ def test_what_attribution_did_in_runs_of_before_is_told_in_words():
     assert "delete · applied · did harm, by all that was measured" in told
 
 
+def test_tasks_of_earlier_steps_that_were_read_again_are_named():
+    pattern = PatternRecord(description="`x`", count=1, task_ids=("train-9",))
+    assert "failed in earlier steps, and read again: train-9" in card(step(patterns=(pattern,)))
+
+
 def test_what_reviewers_asked_for_is_told_with_what_became_of_it():
     note = ReviewerNoteRecord(
         id="c1", author="ada", text="Be brief.", path="SKILL.md", line=7, proposed=2, taken=1
@@ -109,24 +114,10 @@ def test_what_reviewers_asked_for_is_told_with_what_became_of_it():
     assert wish in card(record)
 
 
-def test_an_epochs_end_counts_how_tasks_fared():
-    side = PairSide(hard=0, soft=0)
-    pairs = tuple(
-        PairRecord(id=name, category=kind, previous=side, current=side)
-        for name, kind in (("a", "persistent_fail"), ("b", "persistent_fail"), ("c", "improved"))
-    )
-    record = BoundaryRecord(
-        epoch=1, step=1, simulated=False, pairs=pairs, skill_before="a", skill_after="a",
-        config_sha256="c", previous_hard=0.0, current_hard=0.5,
-    )  # fmt: skip
-    assert facts(event_view(record).work)["compared"].endswith("2 persistent fail, 1 improved")
-
-
 def test_cost_is_told_by_role_and_stage():
     used = Usage(calls=3, prompt_tokens=10, cost_usd=0.5)
-    record = (
-        plain_run(1).steps[0].model_copy(update={"accounts": {Account("target", "rollout"): used}})
-    )
+    accounts = {Account("target", "rollout"): used}
+    record = plain_run(1).steps[0].model_copy(update={"accounts": accounts})
     rows = [(name.strip(), words) for name, words in event_view(record).accounts]
     assert ("target", "3 calls, 10 tokens, cost $0.5000") in rows
     assert ("rollout", "3 calls, 10 tokens, cost $0.5000") in rows

@@ -17,7 +17,7 @@ from run_views import plain_run, runs
 from bench.report import LONG, QUICKSTART, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.ledger.evidence import Measurement, TaskOutcome
-from skillopt_ci.ledger.records import Basis, DifferenceRecord, FinalSkill, Summary
+from skillopt_ci.ledger.records import Basis, DifferenceRecord, FinalSkill, GateRecord, Summary
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Trajectory, Turn, recorded
 from skillopt_ci.report.html_charts import Outcome
@@ -146,6 +146,7 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
 def test_one_panel_tells_of_models_settings_dates_and_cost(show):
     model = {"target": {"provider": "openai", "model": "gpt", "reasoning_effort": "low"}}
     config = {"model": model, "train": {"num_epochs": 3, "batch_size": 16, "accumulation": 2}}
+    config["optimizer"] = {"learning_rate": 4}
     run = plain_run()
     basis = Basis.model_validate({"config": config, "train_size": 48, "train_sha256": "x"})
     state = run.state.model_copy(update={"basis": basis})
@@ -154,7 +155,7 @@ def test_one_panel_tells_of_models_settings_dates_and_cost(show):
     for words in (
         "target openai · gpt, reasoning effort low",
         "steps 2 merged, 1 reverted",
-        "epochs 1 of 3",
+        "epochs 1 edits at most 4 in a step",
         "train 48, 32 a step",
         "selection 40",
         "began 2026-01-30 newest 2026-02-01",
@@ -183,12 +184,16 @@ def test_each_rule_leads_to_the_step_that_brought_it(show):
 def test_a_rule_says_what_it_is_estimated_to_add(show):
     run = plain_run(1)
     record = run.steps[0]
-    edit = record.proposal.edits[0].model_copy(update={"content": "Refunds are negative."})
+    edit = record.proposal.edits[0].model_copy(update={"content": "Refunds begin with `-`."})
     proposal = record.proposal.model_copy(update={"edits": (edit,)})
-    step = record.model_copy(update={"proposal": proposal})
+    gate = GateRecord(policy="strict", planned=40, compared=40, difference=0.1, standard_error=0.2)
+    decision = record.decision and record.decision.model_copy(update={"gate": gate})
+    step = record.model_copy(update={"proposal": proposal, "decision": decision})
     page = show(evidence(replace(run, steps=(step,)), effects={(1, 0): Effect(0.1, 0.05)}))
     rules = page.locator(".learned .rules li").all_inner_texts()
-    assert rules == ["Refunds are negative.\n+0.100 ± 0.098 (95 %), 98% likely to help"]
+    assert rules == ["Refunds begin with -.\n+0.100 ± 0.098 (95 %), 98% likely to help"]
+    assert page.locator(".rules code").all_inner_texts() == ["-"]
+    assert "within noise" in page.inner_text(".learned .origin")
     assert page.locator(".effect.good").count() == 1
 
 

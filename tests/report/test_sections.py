@@ -71,6 +71,7 @@ def test_tasks_that_infrastructure_failed_are_no_evidence():
     proposal = step.proposal.model_copy(update={"rollout": rollout})
     text = body(step.model_copy(update={"proposal": proposal}))
     assert "| failed (0) | none |" in text
+    assert "| failed in earlier steps (1) | <code>train-1</code> |" in text
     assert "**Not measured (no evidence for or against)**" in text
     assert "<code>train-9</code>: HTTP 503" in text
 
@@ -132,7 +133,7 @@ END = BoundaryRecord(
 def test_it_tells_verdict_pairs_guidance_and_reason():
     text = epoch_section(END)
     assert "<b>End of epoch 2</b> reverted: 0.500 → 0.400" in text
-    assert "| compared | 1.000 → 0.500 on 2 training tasks: 1 stable success, 1 regressed |" in text
+    assert "| compared | 1.000 → 0.500 on 2 training tasks: 1 still solved, 1 broken |" in text
     assert "Look twice." in text
     assert "> It slipped." in text
 
@@ -140,7 +141,7 @@ def test_it_tells_verdict_pairs_guidance_and_reason():
 def test_pairs_that_changed_come_first():
     text = pair_table(END.pairs)
     assert text.index("t2") < text.index("t1")
-    assert "| <code>t2</code> | 1.00 | 0.00 | regressed |" in text
+    assert "| <code>t2</code> | 1.00 | 0.00 | broken |" in text
     assert "and 70 more" in pair_table([pair(f"t{n}", "improved", 0, 1) for n in range(100)])
 
 

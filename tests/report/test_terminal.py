@@ -123,7 +123,7 @@ def test_the_run_at_a_glance(state, make_entry):
     assert status_rows(run_of(state, start, make_entry())) == (
         ("skill", "SKILL.md"),
         ("branch at", "0123456789"),
-        ("score", "0.500 [0.15, 0.85] n=4 → 0.750 [0.30, 0.95] n=4 (step 3)"),
+        ("selection", "0.500 [0.15, 0.85] n=4 → 0.750 [0.30, 0.95] n=4 (step 3)"),
         ("steps", "1 merged, 0 reverted"),
         ("last step", "3 (epoch 2)"),
         ("used", "20 calls, 4,100 tokens, cost unknown (no price known)"),
@@ -132,7 +132,7 @@ def test_the_run_at_a_glance(state, make_entry):
 
 def test_before_the_first_step_there_is_none(state, make_entry):
     rows = dict(status_rows(run_of(state.model_copy(update={"step": 0}))))
-    assert rows["score"].startswith("– → 0.750")
+    assert rows["selection"].startswith("– → 0.750")
     assert rows["last step"] == "none yet"
     rows = dict(status_rows(run_of(state, make_entry(action="skip_no_patches", score_after=None))))
     assert rows["steps"] == "0 merged, 0 reverted, 1 without a candidate"

@@ -132,7 +132,7 @@ def test_progress_counts_both_sides(checkout):
     compare(checkout, events)
     assert events[0] == StageStarted("compare", 16)
     assert sum(isinstance(event, StageAdvanced) for event in events) == 16
-    assert events[-1] == StageFinished("compare", "6 persistent fail, 2 improved")
+    assert events[-1] == StageFinished("compare", "2 fixed, 0 broken of 8 tasks")
 
 
 def test_every_attempt_is_made_under_both_skills(checkout):
