@@ -11,11 +11,8 @@ _NEGLIGIBLE = 1e-18
 def t_quantile(confidence: float, degrees: int) -> float:
     """The t for which -t to t has probability ``confidence`` with ``degrees`` of freedom.
 
-    Found by bisecting the angle whose tangent is t / sqrt(degrees). Raises ValueError if
-    ``degrees`` is below 1 or ``confidence`` is not between 0 and 1.
+    Found by bisecting the angle whose tangent is t / sqrt(degrees).
     """
-    if degrees < 1 or not 0 < confidence < 1:
-        raise ValueError(f"no t for {degrees} degrees of freedom at a confidence of {confidence}")
     low, high = 0.0, math.pi / 2
     while True:
         middle = (low + high) / 2

@@ -274,11 +274,7 @@ class ExternalSolver:
     ) -> AsyncIterator[Step | Attempt]:
         """Run the agent once. Raises the exceptions of :func:`agent_failure`, and UsageError."""
         computer, facts = place.computer, AGENTS[self.settings.agent]
-        if computer is None:
-            raise UsageError(
-                f"task {task.id!r}: an external agent needs a computer to work on",
-                hint="Set `rollout.computer`, for instance to `{type: sandbox, network: open}`.",
-            )
+        assert computer is not None  # noqa: S101 - it says that it needs one
         read, places = as_read(skill), (facts.skills, facts.instructions)
         where = self.folder.path_for(read.strip(), self.settings.skill_as, *places)
         prompt = f"{self.prompts.with_skill('external', where)}\n\n# Task\n\n{_task_text(task)}\n"

@@ -3,13 +3,10 @@
 import asyncio
 import json
 import os
-import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import ClassVar, TextIO
-
-from pydantic import ValidationError
 
 from skillopt_ci.aio import off_the_clock
 from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
@@ -19,7 +16,9 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.limits import Transcript
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
+from skillopt_ci.sanitize import visible
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.util import user_errors
 
 _HELP = "Type commands for the task's computer; `submit` or `submit ANSWER` ends the work."
 _AT_ONCE = 65536
@@ -133,11 +132,7 @@ class HumanSolver:
 
     def _show(self, *texts: str) -> None:
         for text in filter(None, texts):
-            harmless = (
-                char if char in "\n\t" or unicodedata.category(char)[0] != "C" else "�"
-                for char in text
-            )
-            self.terminal.say("".join(harmless))
+            self.terminal.say(visible(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +154,11 @@ class ScriptedSolver:
     ) -> AsyncIterator[Step | Attempt]:
         """Run the script. Raises UsageError if the task's own script is invalid."""
         del skill
-        try:
-            own = task.metadata.get("script", {})
-            base = self.settings.model_dump()
-            script = ScriptedConfig.model_validate(
-                {**base, **own} if isinstance(own, dict) else own
-            )
-        except ValidationError as error:
-            raise UsageError(
-                f"task {task.id!r}: `metadata.script` is no script",
-                hint="It has the keys `commands` (a list) and `answer` (a text).",
-            ) from error
+        own, base = task.metadata.get("script", {}), self.settings.model_dump()
+        given = {**base, **own} if isinstance(own, dict) else own
+        keys = "with the keys `commands` (a list) and `answer` (a text)"
+        with user_errors(f"task {task.id!r}: `metadata.script` is no script {keys}:"):
+            script = ScriptedConfig.model_validate(given)
         talk = Transcript(task.messages)
         yield Asked(talk.opening)
         for number, command in enumerate(script.commands):

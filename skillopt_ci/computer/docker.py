@@ -109,8 +109,8 @@ class Engine:
             raise ComputerFailure(f"The Docker engine failed: {said}")
         return done.stdout
 
-    async def check(self) -> str:
-        """The engine's version. Raises ComputerUnavailable if it is missing or lacks our limits."""
+    async def check(self) -> None:
+        """Raise ComputerUnavailable if it is missing or lacks our limits."""
         if shutil.which("docker", path=self.environ.get("PATH", os.defpath)) is None:
             raise ComputerUnavailable(
                 "`rollout.computer.type: docker` needs the program docker, which is not installed.",
@@ -133,7 +133,6 @@ class Engine:
                 f"The Docker engine {reason}, so that a computer would not be confined.",
                 hint="A rootless engine needs control groups of version 2, delegated by systemd.",
             )
-        return str(facts.get("ServerVersion", "of some version"))
 
     async def provide(self, image: str) -> None:
         known = await self.run("image", "inspect", "--format", "{{.Id}}", "--", image)

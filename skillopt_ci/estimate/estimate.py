@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ChatConfig
-from skillopt_ci.config.scorers import AllScorer, AnyScorer, RubricScorer, WeightedScorer
+from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import (
     Assumed,
@@ -22,6 +23,7 @@ from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Usage, summed
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.confirm import fewest_pairs
@@ -127,7 +129,6 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         judged=_judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
-
     forecast = Forecast(config, situation, supposed, made)
     epochs = config.train.num_epochs
     epoch = min(epochs, (first - 1) // (total_steps(len(train), config.train) // epochs) + 1)
@@ -187,7 +188,6 @@ def _assumptions(
 
 
 def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Calls:
-    """The attempts for confirmation, a share of all; the last test has a minimum size."""
     share, made = run.config.evaluation.confirm, joined(works)
     if not share or (state is not None and state.confirmed is None):
         return {}
@@ -215,7 +215,6 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
 
 
 def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
-    """Those of earlier calls, else assumed."""
     accounts = {} if checkout.state is None else checkout.state.accounts
     # The parts of the final test count as one stage.
     total = summed(
@@ -229,7 +228,6 @@ def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
 def _assumed_sizes(
     config: Config, tasks: Sequence[Task], prompts: Prompts, skill: str
 ) -> dict[Account, CallSize]:
-    """Computed from the texts, with answers of assumed lengths."""
     gradient, optimizer = config.gradient, config.optimizer
     document, suffix = _tokens(skill), update_mode(optimizer).prompt_suffix
     contents = [one.content for each in tasks for one in each.messages]
@@ -281,8 +279,9 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     attempt = part({counts.ROLLOUT: 1, counts.JUDGE: _judged(config, tasks)})
     question = part({counts.ANALYST: 1})
     bought = [] if limits.calls is None else [(limits.calls, False)]
-    amounts: list[tuple[float | None, float, float]]
-    amounts = [(limits.tokens, attempt.tokens().likely, question.tokens().likely)]
+    amounts: list[tuple[float | None, float, float]] = [
+        (limits.tokens, attempt.tokens().likely, question.tokens().likely)
+    ]
     if (dollars := attempt.cost_usd()) and (asked := question.cost_usd()):
         amounts.append((limits.cost_usd, dollars[1], asked[1]))
     for limit, of_attempt, of_question in amounts:
@@ -300,7 +299,9 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
 
 
 def _judged(config: Config, tasks: Iterable[Task]) -> int:
-    return max((_rubrics(task.scorer or config.scorer) for task in tasks), default=0)
+    specs: list[Any] = [task.scorer or config.scorer for task in tasks]
+    kinds = ([type(part) for part in parts_of(spec)] for spec in specs)
+    return max((one.count(RubricScorer) for one in kinds), default=0)
 
 
 def _stage(
@@ -311,16 +312,6 @@ def _stage(
     if cost is None and size.measured:
         cost = size.usage.cost_usd
     return StageEstimate(account, count, size, cost)
-
-
-def _rubrics(spec: object) -> int:
-    match spec:
-        case RubricScorer():
-            return 1
-        case AllScorer() | AnyScorer() | WeightedScorer():
-            return sum(map(_rubrics, spec.of))
-        case _:
-            return 0
 
 
 def _mean_call(usage: Usage) -> CallSize:

@@ -69,15 +69,19 @@ Work = Callable[[str, str], Coroutine[Any, Any, dict[str, Any]]]
 
 @dataclass(slots=True)
 class Conversation:
-    """The model calls of one attempt; ``messages`` and ``usage`` are the target's so far."""
+    """The model calls of one attempt; ``messages`` are the target's so far.
+
+    ``asked`` counts its calls, ``turns`` those answered; ``grading``: the tool grades the answer.
+    """
 
     client: ChatClient
     stage: str
     attempt: int
     roles: Collection[Role] = (Role.TARGET, Role.JUDGE)
     messages: tuple[Message, ...] = ()
-    usage: Usage = field(default_factory=Usage)
     turns: int = 0
+    asked: int = 0
+    grading: bool = False
     result: dict[str, Any] = field(default_factory=dict)
     _asked: Counter[str] = field(default_factory=Counter)
 
@@ -97,6 +101,9 @@ class Conversation:
             key = request.headers.get("Authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(key.encode(), token.encode()):
                 return error_response(HTTPStatus.UNAUTHORIZED, "this line is not open to you")
+            if request.path == "/v1/grading":
+                self.grading = True
+                return web.Response()
             if request.path != "/v1/chat/completions":
                 return error_response(HTTPStatus.NOT_FOUND, f"there is no {request.path}")
             try:
@@ -127,11 +134,19 @@ class Conversation:
                     task.cancel()
                 await asyncio.gather(*running, return_exceptions=True)
 
+    @property
+    def works(self) -> bool:
+        """Whether the target is at work: it is answering, or a tool that it called is running."""
+        return self.turns < self.asked or (
+            not self.grading and any(one.tool_calls for one in self.messages[-1:])
+        )
+
     async def _answer(
         self, asked: ChatRequest, choices: int, tell: Callable[[Step], None]
     ) -> dict[str, object]:
         if asked.role not in self.roles:
             raise EnvironmentFailure(f"the model {asked.role.value!r} is not lent for {self.stage}")
+        self.asked += asked.role is Role.TARGET
         stage = "judge" if asked.role is Role.JUDGE else self.stage
         content, calls = repr(asked), []
         for _ in range(choices):
@@ -154,7 +169,6 @@ class Conversation:
             for step in (*_since(self.messages, asked.messages), ModelSaid(said, usage)):
                 tell(step)
             self.messages = (*asked.messages, said)
-            self.usage += usage
             self.turns += 1
         return reply_body(replies)
 
@@ -195,9 +209,15 @@ class BridgeSolver:
     ) -> AsyncIterator[Step | Attempt]:
         talk = Conversation(self.client, place.stage, place.attempt)
         job = {**self.environment.job(task, place), "skill": as_read(skill)}
-        async with aclosing(self.environment.run_job(job, talk)) as steps:
-            async for step in steps:
-                yield step
+        try:
+            async with aclosing(self.environment.run_job(job, talk)) as steps:
+                async for step in steps:
+                    yield step
+        except asyncio.CancelledError:
+            if not talk.works:
+                end = "the answer was graded" if talk.asked else "the model was asked"
+                place.hindered.append(f"{self.name}: the time was over before {end}")
+            raise
         result = talk.result
         if failure := result.get("failure"):
             raise EnvironmentFailure(str(failure))
@@ -210,7 +230,6 @@ class BridgeSolver:
             trace=str(result.get("trace", "")),
             limit=Limit(result["limit"]) if result.get("limit") else None,
             artifacts=pack([Member(_RESULT, left)]),
-            usage=talk.usage,
         )
 
 
@@ -274,9 +293,9 @@ class BridgeEnvironment(Environment, Generic[Options]):
         return talk.hold(work)
 
     async def grade(self, _task: Task, attempt: Attempt, _parts: Parts) -> Score:
-        if not attempt.artifacts:
-            limit = attempt.limit or "nothing"
-            return Score(0.0, 0.0, f"ended by the limit of {limit}, ungraded", attempt.response)
+        if attempt.limit and not attempt.artifacts:
+            reason = f"ended by the limit of {attempt.limit}, ungraded"
+            return Score(0.0, 0.0, reason, attempt.response)
         return self.score(unpacked(attempt.artifacts))
 
     def identity(self) -> Mapping[str, object]:

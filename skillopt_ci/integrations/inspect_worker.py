@@ -16,6 +16,7 @@ from inspect_ai import (
 )
 from inspect_ai._eval.loader import load_tasks
 from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.hooks import Hooks, SampleScoring, hooks
 from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ChatMessageSystem, Model, get_model
 from inspect_ai.scorer import includes, value_to_float
@@ -85,6 +86,7 @@ class InspectSide:
         return {"versions": {"inspect_ai": version("inspect_ai")}}
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        _tell_grading(job)
         # An evaluation modifies both, and this process makes further attempts.
         sample = self._samples[job["sample"]].model_copy(deep=True)
         before = self._task.setup or []
@@ -97,6 +99,17 @@ class InspectSide:
         if not log.samples:
             return {"failure": log.error.message if log.error else "no sample was evaluated"}
         return _result(log.samples[0])
+
+
+def _tell_grading(job: Mapping[str, Any]) -> None:
+    @hooks("skillopt-ci", "tells when the solver has ended")
+    class Told(Hooks):
+        async def on_sample_scoring(self, _: SampleScoring) -> None:
+            async with DefaultAsyncHttpxClient(verify=False) as client:
+                await client.post(
+                    f"{job['base_url']}/grading",
+                    headers={"Authorization": f"Bearer {job['token']}"},
+                )
 
 
 def _evaluate(

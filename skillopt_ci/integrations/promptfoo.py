@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -35,9 +36,11 @@ _ROLES = ("system", "user", "assistant")
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _ITEM = re.compile(r"(?:\".*?\"|[^,]+)(?=\s*,|\s*\Z)")
+#: Bounds for a test's variables, whose lists multiply and whose texts may name each other.
+_MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
 
 
-def _listed(value: object) -> object:
+def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -97,9 +100,8 @@ class PromptfooEnvironment(Environment):
     """The tests of a promptfoo configuration; a task's scorer is made from its assertions."""
 
     def __init__(
-        self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
+        self, options: Mapping[str, object], root: Path, _environ: Mapping[str, str]
     ) -> None:
-        del environ
         super().__init__(options, root)
         read = read_options(PromptfooOptions, options)
         self._splits = read.divided(read_tests(root / read.file))
@@ -231,7 +233,7 @@ def read_tests(file: Path) -> tuple[Task, ...]:
         if not test.assertions:
             raise UsageError(f"{where} has no assertions, so that every answer would pass")
         try:
-            found += [*_of_test(f"test-{number}", prompts, test, file)]
+            found += [*_of_test(number, prompts, test, file)]
         except _Unsupported as why:
             logging.getLogger(__name__).warning("%s is left out: %s", where, why)
     if not found:
@@ -239,15 +241,15 @@ def read_tests(file: Path) -> tuple[Task, ...]:
     return tuple(found)
 
 
-def _of_test(name: str, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
+def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     if test.options.transform is not None:
         raise _Unsupported("options.transform is not supported")
-    choices = [*_choices(test, file.parent)]
+    choices = [*_choices(f"{file}: test {number}", test, file.parent)]
     for variant, chosen in enumerate(choices, 1):
         for place, prompt in enumerate(prompts, 1):
             which = f"-vars-{variant}" if len(choices) > 1 else ""
             which += f"-prompt-{place}" if len(prompts) > 1 else ""
-            yield _task(f"{name}{which}", prompt, test, chosen, file)
+            yield _task(f"test-{number}{which}", prompt, test, chosen, file)
 
 
 def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], file: Path) -> Task:
@@ -300,29 +302,37 @@ def _with(default: TestShape, test: TestShape) -> TestShape:
     )
 
 
-def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
+def _choices(where: str, test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
     spread = {
         name: [_value(one, folder) for one in value]
         if isinstance(value, list) and not test.options.disable_var_expansion
         else [_value(value, folder)]
         for name, value in test.vars.items()
     }
+    if (number := math.prod(map(len, spread.values()))) > _MOST_CHOICES:
+        lists = ", ".join(name for name, values in spread.items() if len(values) > 1)
+        raise UsageError(
+            f"{where}: the lists of the variables {lists} make {number:,} tasks, more than "
+            f"{_MOST_CHOICES:,}"
+        )
     for values in product(*spread.values()):
-        yield _resolved(dict(zip(spread, values, strict=True)))
+        chosen = dict(zip(spread, values, strict=True))
+        # values may name others, which may name others in turn
+        for _ in range(5):
+            chosen = {
+                name: _with_others(value, chosen, f"{where}: the variable {name!r}")
+                for name, value in chosen.items()
+            }
+        yield chosen
 
 
-def _resolved(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with others filled in that they name, which may name others in turn."""
-
-    def other(found: re.Match[str]) -> str:
-        return _as_text(values.get(found[1], found[0]))
-
-    for _ in range(5):
-        values = {
-            name: _NAMED.sub(other, value) if isinstance(value, str) else value
-            for name, value in values.items()
-        }
-    return values
+def _with_others(value: Any, values: Mapping[str, Any], what: str) -> Any:
+    named = _NAMED.findall(value) if isinstance(value, str) else []
+    if sum(len(_as_text(values.get(name, ""))) for name in named) > _MOST_CHARACTERS:
+        raise UsageError(
+            f"{what} grows beyond {_MOST_CHARACTERS:,} characters, since variables name each other"
+        )
+    return _NAMED.sub(lambda one: _as_text(values.get(one[1], one[0])), value) if named else value
 
 
 def _value(value: Any, folder: Path) -> Any:
@@ -339,9 +349,7 @@ def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
     path = _path(given, folder)
     if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
         raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
-    data = _data(path)
-    records = data if isinstance(data, list) else [data]
-    for number, one in enumerate(records, 1):
+    for number, one in enumerate(_listed(_data(path)), 1):
         yield _shaped(TestShape, one, f"{path}: test {number}")
 
 

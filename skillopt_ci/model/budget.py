@@ -21,9 +21,9 @@ from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
     ModelRefusal,
-    ModelUnavailable,
     Role,
     Usage,
+    billed,
     by_stage,
     redacted_message,
     redacted_reply,
@@ -167,8 +167,6 @@ class Meter:
         self._lent: list[Usage] = []
         self._changed = asyncio.Event()
         self._told = told
-        #: Calls that cost nothing because the cache had the answer.
-        self.reused_calls = 0
 
     async def reserve(self, expected: Usage = _ONE_CALL) -> None:
         """Reserve budget for a call that is expected to consume at most ``expected``.
@@ -204,13 +202,8 @@ class Meter:
         self.unbooked = self.unbooked.beyond(usage)
 
     def reuse(self, role: str = "") -> None:
-        self.reused_calls += 1
         if (share := _SHARE.get()) is not None:
             share.target |= role == Role.TARGET
-
-    async def check(self) -> None:
-        await self.reserve()
-        self.release()
 
     @contextmanager
     def lent(self, parts: int) -> Iterator[Limits]:
@@ -383,16 +376,15 @@ class BudgetedClient:
             try:
                 reply = redacted_reply(await self.clients[request.role].complete(asked), redact)
                 return replace(reply, usage=self._book(request, reply.usage))
-            except SkilloptError as error:
-                error.message, error.hint = redact(error.message), redact(error.hint)
-                error.args = (error.message,)
-                if isinstance(error, ModelRefusal | ModelUnavailable) and error.usage.calls:
-                    error.usage = self._book(request, error.usage)
-                raise
-            except asyncio.CancelledError as cancelled:
-                for usage in cancelled.args:
-                    if isinstance(usage, Usage) and usage.calls:
-                        self._book(request, usage)
+            except (SkilloptError, asyncio.CancelledError) as end:
+                usage, end.args = billed(end), ()
+                if isinstance(end, SkilloptError):
+                    end.message, end.hint = redact(end.message), redact(end.hint)
+                    end.args = (end.message,)
+                if isinstance(end, ModelRefusal) and end.usage.calls:
+                    end.usage = self._book(request, end.usage)
+                elif usage.calls:
+                    end.args += (self._book(request, usage),)
                 raise
             finally:
                 self.meter.release(expected)

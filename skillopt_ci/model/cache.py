@@ -14,13 +14,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_ci.config.models import PROVIDERS, ModelRole
-from skillopt_ci.errors import InfrastructureError, UsageError
+from skillopt_ci.errors import InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.access import base_url_of, uses_responses
 from skillopt_ci.model.budget import Meter
@@ -31,6 +32,7 @@ from skillopt_ci.model.types import (
     ChatRequest,
     ModelRefusal,
     Usage,
+    billed,
     reply_schema,
     token_limit,
 )
@@ -348,6 +350,11 @@ class CachedClient:
                     outcome = await self.inner.complete(request)
                 except ModelRefusal as refusal:
                     outcome = refusal
+                except (SkilloptError, asyncio.CancelledError) as end:
+                    if (usage := billed(end)).calls:  # paid for, although nothing can be reused
+                        nobody = f"unanswered {uuid4()}"
+                        self.cache.put(nobody, ModelRefusal("", usage=usage), paid_by=self.scope)
+                    raise
                 self.cache.put(key, outcome, paid_by=self.scope)
         self.used(key)
         if known is None:

@@ -450,8 +450,8 @@ class ServerClient:
         request = replace(request, messages=tuple(map(sendable, request.messages)))
         while True:
             settings = settings_of(config, request, self._refused)
-            answer: bytes | ChatReply | ServerError
-            answer = await self._send(wire.body(config, request, settings))
+            sent = wire.body(config, request, settings)
+            answer: bytes | ChatReply | ServerError = await self._send(sent)
             if isinstance(answer, bytes):
                 answer = wire.read(answer, request, config)
             if isinstance(answer, ChatReply):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from skillopt_ci.aio import off_the_clock, refund
-from skillopt_ci.errors import InfrastructureError
+from skillopt_ci.errors import InfrastructureError, SkilloptError
 from skillopt_ci.model.types import (
     ChatClient,
     ChatReply,
@@ -169,8 +169,8 @@ class RetryingClient:
             except ModelRefusal as refusal:
                 refusal.usage = unused + refusal.usage
                 raise
-            except asyncio.CancelledError as cancelled:
-                cancelled.args = (unused,)  # billed, so that the caller can book it
+            except (SkilloptError, asyncio.CancelledError) as end:
+                end.args += (unused,)
                 raise
             self._reached = self._reached or not last.unreachable
             pause = backoff(number, last.retry_after, self.draw)
@@ -192,7 +192,7 @@ class RetryingClient:
         tries = "1 try" if number == 1 else f"{number} tries"
         text = f"The {request.role} model did not answer after {tries}: {last.message}"
         unavailable = ModelUnavailable(text)
-        unavailable.usage = unused
+        unavailable.args += (unused,)
         raise unavailable from last
 
     async def _try(self, request: ChatRequest) -> ChatReply:

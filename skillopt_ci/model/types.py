@@ -243,9 +243,12 @@ class ModelRefusal(SkilloptError):
 
 
 class ModelUnavailable(InfrastructureError):
-    """A call kept failing for reasons other than its prompt; ``usage`` was billed all the same."""
+    """A call kept failing for reasons other than its prompt."""
 
-    usage = Usage()
+
+def billed(error: BaseException) -> Usage:
+    """What a call without an answer cost; clients add it to the arguments of the error."""
+    return total(one for one in error.args if isinstance(one, Usage))
 
 
 def estimated_usage(request: ChatRequest, text: str) -> Usage:

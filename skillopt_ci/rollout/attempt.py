@@ -5,6 +5,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
+from uuid import uuid4
 
 from skillopt_ci.computer.archive import pack, unpack
 from skillopt_ci.computer.computer import Computer
@@ -104,6 +105,8 @@ class AttemptRunner:
                 except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
                     failure = error.message
                     self.record(events.TryFailed(failure))
+                except GraderError as error:  # of the tool that makes the attempts
+                    return _without_work(request, Status.GRADER_ERROR, error.message, number)
         return _without_work(request, Status.ERROR, failure, retries)
 
     def kept(self, request: AttemptRequest) -> bool:
@@ -170,7 +173,8 @@ class AttemptRunner:
             grade_now=grade_now,
         )
         if not self._chats:
-            await self.meter.check()
+            await self.meter.reserve()
+            self.meter.release()
         with self.meter.shared() as share:
             attempt = None
             try:
@@ -190,6 +194,8 @@ class AttemptRunner:
                 used = (attempt or so_far).usage
                 if not share.target and used != Usage():
                     self.meter.charge(Account(Role.TARGET, request.stage), used)
+                    if attempt is None and self.cache is not None:
+                        await self.cache.keep(f"failed {uuid4()}", Attempt((), ""), used)
             charged = share.charged
         if self.cache is not None and key:
             await self.cache.keep(key, attempt, charged)

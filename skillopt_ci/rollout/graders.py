@@ -18,7 +18,7 @@ from skillopt_ci.config.scorers import (
     RubricScorer,
     ScorerSpec,
 )
-from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
+from skillopt_ci.errors import ComputerFailure, FileRefused
 from skillopt_ci.program import CommandResult
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
@@ -36,7 +36,7 @@ from skillopt_ci.scorers.base import (
     program_verdict,
     verdict,
 )
-from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer, parts_of
+from skillopt_ci.scorers.build import build_scorer, parts_of
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
@@ -270,8 +270,7 @@ class TaskScorers:
         self._functions = self.functions or Functions(self.environ)
 
     async def grade(self, task: Task, attempt: Attempt) -> Score:
-        scorer = self._build(self.spec(task), attempt, task)
-        return await scorer(task, attempt.response)
+        return await self._build(self.spec(task), attempt, task)(task, attempt.response)
 
     def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
         """Each grader of ``tasks`` that is a program, once per computer, with one of its tasks."""
@@ -324,8 +323,7 @@ class TaskScorers:
 
     def _build(self, spec: ScorerSpec, attempt: Attempt, task: Task) -> Scorer:
         def on_computer(part: ComputerScorer) -> Scorer:
-            if self.pool is None:
-                raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
+            assert self.pool is not None  # noqa: S101 - opening the run has seen to it
             limits = self.limits.changed(self.pool.block(task).limits)
             return ComputerGrader(part, attempt, self.pool, self.root, limits)
 

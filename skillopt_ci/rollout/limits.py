@@ -168,6 +168,8 @@ async def run_solver(
         usage = tracker.usage if known.usage == Usage() else known.usage
         attempt = replace(found, messages=found.messages or known.messages, usage=usage)
     except TimeUp:
+        if place.hindered:
+            raise GraderError(place.hindered[0]) from None
         if tracker.steps and tracker.usage == Usage():
             raise ModelUnavailable("The time was over before the model had answered.") from None
         attempt = so_far.attempt(limit=Limit.TIME)

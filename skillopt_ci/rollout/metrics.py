@@ -68,8 +68,6 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float | None:
     """Cluster-robust standard error of the mean (Miller 2024); None below two clusters."""
-    if len(clusters) != len(values):
-        raise ValueError(f"{len(values)} values, but {len(clusters)} clusters")
     if len(set(clusters)) < 2:  # noqa: PLR2004 - one cluster has no spread
         return None
     mean = statistics.fmean(values)
@@ -153,8 +151,6 @@ def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
 
 def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:
     """The chance that all of ``k`` attempts succeed, pass^k: ``C(c, k) / C(n, k)``."""
-    if k < 1 or not 0 <= solved <= attempts:
-        raise ValueError(f"{solved} of {attempts} attempts solved, {k} drawn")
     return None if attempts < k else math.comb(solved, k) / math.comb(attempts, k)
 
 
@@ -217,14 +213,7 @@ class Outcome:
         return self.status.measured and self.hard == 1
 
 
-def outcome_of(rollout: Rollout) -> Outcome:
-    """Reduce a rollout to its outcome; ValueError if a score is not between 0 and 1."""
-    if not (0 <= rollout.hard <= 1 and 0 <= rollout.soft <= 1):
-        raise ValueError(
-            f"task {rollout.task_id!r} scored {rollout.hard:g} (hard) and {rollout.soft:g} (soft): "
-            "scores are from 0 to 1"
-        )
-    one = rollout
+def outcome_of(one: Rollout) -> Outcome:
     told = (one.task_id, one.task_type, one.status, one.hard, one.soft, one.reason, one.limit)
     return Outcome(*told, len(one.messages) or None)
 

@@ -28,7 +28,9 @@ class Workplace:
     ``computer`` is set up already, or None if the task needs none. ``check_submission`` says why
     there is no valid submission yet, or None if there is one; an agent that ends without one is
     nudged at most ``nudges`` times. ``grade_now`` returns the score of the work so far, or None if
-    that is unknown; the runner calls it after each tool use if the configuration says so.
+    that is unknown; the runner calls it after each tool use if the configuration says so. A solver
+    that is cancelled while the target is not at work says so in ``hindered``: if the time is over,
+    the attempt is not measured, for this reason.
     """
 
     stage: str
@@ -38,6 +40,7 @@ class Workplace:
     nudges: int = 0
     check_submission: Callable[[], Awaitable[str | None]] = _nothing
     grade_now: Callable[[], Awaitable[Score | None]] = _nothing
+    hindered: list[str] = field(default_factory=list)
 
 
 class Solver(Protocol):

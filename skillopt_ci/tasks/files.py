@@ -5,7 +5,7 @@ import io
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,24 +97,17 @@ def read_records(file: Path) -> Iterator[Record | Problem]:
 
 
 def _json_records(text: str, file: Path) -> Iterator[Record]:
-    document = _decoded(text)
-    start = _skip(text, 0)
-    items: list[tuple[str | None, object, int]] = []
-    if isinstance(document, dict):
-        keys = _starts(text, start)
-        values = (_skip(text, _skip(text, _end(text, key)) + 1) for key in keys)
-        at = dict(zip(document, values, strict=True))
-        if isinstance(document.get("data"), list):
-            document, start = document["data"], at["data"]
-        else:
-            items = [(key, value, at[key]) for key, value in document.items()]
-    elif not isinstance(document, list):
+    document, start = _decoded(text), _skip(text, 0)
+    if isinstance(document, dict) and isinstance(document.get("data"), list):
+        start = dict(zip(document, _places(text, start), strict=True))["data"]
+        document = document["data"]
+    if not isinstance(document, dict | list):
         raise TaskFileError("expected a JSON array or object of tasks", line=1)
-    if isinstance(document, list):
-        places = _starts(text, start)
-        items = [(None, value, at) for value, at in zip(document, places, strict=True)]
+    items: Iterable[tuple[str | None, object]] = (
+        document.items() if isinstance(document, dict) else ((None, one) for one in document)
+    )
     line_feeds = [match.start() for match in re.finditer("\n", text)]
-    for name, value, place in items:
+    for (name, value), place in zip(items, _places(text, start), strict=True):
         yield Record(value, file, bisect_left(line_feeds, place) + 1, name)
 
 
@@ -182,15 +175,15 @@ def refuse_constant(name: str) -> object:
 # decoder has checked it, but reports no positions.
 
 
-def _starts(text: str, opening: int) -> Iterator[int]:
+def _places(text: str, opening: int) -> Iterator[int]:
     position = _skip(text, opening + 1)
     while text[position] not in "]}":
+        end = _skip(text, _end(text, position))
+        if text[end] == ":":  # after a key
+            position = _skip(text, end + 1)
+            end = _skip(text, _end(text, position))
         yield position
-        position = _skip(text, _end(text, position))
-        if text[position] == ":":
-            position = _skip(text, _end(text, _skip(text, position + 1)))
-        if text[position] == ",":
-            position = _skip(text, position + 1)
+        position = _skip(text, end + (text[end] == ","))
 
 
 def _skip(text: str, position: int) -> int:

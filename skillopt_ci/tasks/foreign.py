@@ -195,7 +195,11 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         ask = prompt or next((key for key in _ASKS if item.get(key)), usual)
         given, own = item.get("id"), record.name or f"{file.stem}-{number}"
         name, asked = str(own if given is None else given), item.get(ask)
-        answers = [_text(one) for one in _listed(item.get(answer)) if one not in ("", None)]
+        answers = [
+            one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
+            for one in _listed(item.get(answer))
+            if one not in ("", None)
+        ]
         if empty := [key for key, value in ((ask, asked), (answer, answers)) if not value]:
             found.lost.append(f"{name}: the column {empty[0]} is empty")
             continue
@@ -216,10 +220,6 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
                 "scorer": {"type": "normalized"},
             }
         found.entries.append(one)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -15,7 +15,6 @@ from skillopt_ci.liveness import this_process
 
 ABLE = {
     "OSType": "linux",
-    "ServerVersion": "28.2",
     **dict.fromkeys(("MemoryLimit", "CpuCfsQuota", "PidsLimit"), True),
 }
 
@@ -50,12 +49,12 @@ esac
     return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
 
 
-def checked(environ: dict[str, str]) -> str:
-    return asyncio.run(Engine(environ).check())
+def checked(environ: dict[str, str]) -> None:
+    asyncio.run(Engine(environ).check())
 
 
 def test_an_engine_that_can_limit_is_used(tmp_path):
-    assert checked(engine_with(tmp_path, ABLE)) == "28.2"
+    checked(engine_with(tmp_path, ABLE))
 
 
 @pytest.mark.parametrize(

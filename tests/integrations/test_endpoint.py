@@ -164,7 +164,7 @@ def test_an_attempts_talk_is_told_in_steps_with_its_tools():
     assert [type(step) for step in steps] == [Asked, ModelSaid, ToolUsed, Nudged, ModelSaid]
     assert (steps[2].call, steps[2].output) == (call, "2")
     assert conversation.result == {"response": "done"}
-    assert (conversation.turns, conversation.usage.calls) == (2, 2)
+    assert (conversation.turns, len(model.requests)) == (2, 2)
     assert [message.role for message in conversation.messages] == [
         "user",
         "assistant",
@@ -187,7 +187,6 @@ def test_asking_the_same_again_is_another_sample():
     conversation, _, model = talk(lambda _: "x", work)
     assert [one.attempt for one in model.requests] == [3, 1_000_003, 2_000_003, 3]
     assert conversation.result == {"choices": 2}
-    assert conversation.usage.calls == 4
 
 
 def test_the_judge_is_no_part_of_the_conversation():
@@ -269,3 +268,16 @@ def test_the_end_of_the_work_ends_calls_under_way():
 
     asyncio.run(run())
     assert len(cancelled) == 1
+
+
+CALL = (ToolCall("1", "run", "{}"),)
+
+
+@pytest.mark.parametrize(
+    ("asked", "turns", "calls", "grading", "works"),
+    [(0, 0, (), 0, 0), (1, 0, (), 0, 1), (2, 2, (), 0, 0), (2, 2, CALL, 0, 1), (2, 2, CALL, 1, 0)],
+)
+def test_the_target_works_while_it_answers_or_its_tool_runs(asked, turns, calls, grading, works):
+    talk = Conversation(ScriptedModel(str), "s", 0, turns=turns, asked=asked, grading=bool(grading))
+    talk.messages = (Message("assistant", "", tool_calls=calls),)
+    assert talk.works == bool(works)

@@ -1,12 +1,13 @@
 """Inspect AI's own evaluation of little tasks, with the run's models."""
 
+import asyncio
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from environments import OpenEnvironment, attempt_now, opening, reply
+from environments import OpenEnvironment, ScriptedModel, attempt, attempt_now, opening, reply
 from inspect_tasks import FILE
 
 from skillopt_ci.errors import BudgetExhausted, EnvironmentFailure, UsageError
@@ -14,6 +15,7 @@ from skillopt_ci.integrations.bridge import unpacked
 from skillopt_ci.integrations.inspect import InspectEnvironment, InspectOptions
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.types import ChatRequest, ModelUnavailable, Role
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, ToolUsed
 from skillopt_ci.scorers.base import GraderError
 
@@ -88,7 +90,7 @@ def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(opened):
     assert [type(step) for step in made.steps] == [Asked, ModelSaid, ToolUsed, ModelSaid]
     assert made.attempt.messages[0].content == "# Skill\n\nUse the tool."
     assert made.attempt.messages[-1].content == f"The answer is {task.references[0]}"
-    assert (made.attempt.usage.calls, made.attempt.n_turns) == (2, 2)
+    assert made.attempt.n_turns == 2
     assert (made.score.hard, made.score.soft, made.score.answer) == (
         1.0,
         1.0,
@@ -161,6 +163,29 @@ def test_a_limit_of_inspects_is_told_and_the_work_is_graded(opened):
     assert made.score.hard in (0.0, 1.0)
 
 
+def test_a_scorer_that_does_not_end_is_not_the_models_failure(opened):
+    async def work() -> None:
+        found, place, grades = (
+            opened(options(args={"judged": True})),
+            Workplace("s"),
+            asyncio.Event(),
+        )
+
+        def script(request: ChatRequest) -> Any:
+            if request.role is Role.JUDGE:
+                grades.set()
+            return reply("", tool_calls=(ToolCall("c1", "add", '{"x": 2, "y": 3}'),))
+
+        task = next(iter(found.tasks("train")))
+        made = asyncio.create_task(attempt(found, task, ScriptedModel(script), "", place))
+        await grades.wait()
+        made.cancel()
+        await asyncio.wait([made])
+        assert place.hindered == ["inspect: the time was over before the answer was graded"]
+
+    asyncio.run(work())
+
+
 def test_a_broken_solver_is_not_the_models_failure_and_sees_only_what_it_may(opened):
     found = opened(options("sums.py@failing", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
     assert next(iter(found.tasks("train"))).messages[0].content.endswith(" yes None")
@@ -185,8 +210,6 @@ def test_a_score_of_nan_is_none_and_half_a_surrogate_pair_is_no_defect(opened):
 
 
 def test_an_attempt_without_a_result_scores_nothing(opened):
-    import asyncio
-
     found: Any = opened(options())
     cut = Attempt((), "so far", limit=Limit.TIME)
     score = asyncio.run(found.grade(None, cut, None))

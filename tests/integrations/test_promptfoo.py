@@ -178,6 +178,8 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
 
 
 OK = [{"type": "contains", "value": "x"}]
+CYCLE = {"a": "{{ b }}" * 9, "b": "{{ a }}" * 9 + "x" * 99}
+MANY = {name: list(range(11)) for name in "abcd"}
 PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
 
 
@@ -196,6 +198,8 @@ PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
         ({"tests": [{"assert": "x"}]}, "promptfooconfig.yaml: tests"),
         ({"tests": [{"assert": OK}], "scenarios": [{}]}, "scenarios are not supported"),
         ({"tests": [{"assert": [{"type": "cost"}]}]}, "no test that can be graded here"),
+        ({"tests": [{"assert": OK, "vars": CYCLE}]}, "test 1: the variable 'a' grows beyond"),
+        ({"tests": [{"assert": OK, "vars": MANY}]}, "test 1: the lists of the variables a, b, c"),
     ],
 )  # fmt: skip
 def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.budget import BudgetedClient, Meter
 from skillopt_ci.model.cache import UNCLAIMED, CachedClient, CallCache
+from skillopt_ci.model.retry import RetryingClient, TransientFailure
 from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Role, Usage
 
 
@@ -25,7 +27,7 @@ class Process:
     """A client as one process has it: its own meter, the cache in common."""
 
     def __init__(self, inner: Any, cache: CallCache, scope: str = "step 1") -> None:
-        self.meter = Meter()
+        self.meter, self.answered = Meter(), 0
         self.client = CachedClient(
             BudgetedClient({Role.TARGET: inner}, self.meter),
             cache,
@@ -37,6 +39,7 @@ class Process:
     def ask(self, *requests: ChatRequest) -> list[str]:
         async def run() -> list[str]:
             replies = await asyncio.gather(*map(self.client.complete, requests))
+            self.answered += len(replies)
             return [reply.text for reply in replies]
 
         return asyncio.run(run())
@@ -44,7 +47,8 @@ class Process:
     @property
     def accounts(self) -> tuple[int, int]:
         """Calls paid for and calls reused."""
-        return self.meter.total().calls, self.meter.reused_calls
+        paid = self.meter.total().calls
+        return paid, self.answered - paid
 
 
 def test_what_was_answered_is_not_asked_again(cache, scripted, ask, reply):
@@ -69,6 +73,25 @@ def test_another_step_reuses_at_no_cost(cache, scripted, ask, reply):
     later = Process(inner, cache, scope="step 2")
     later.ask(ask("a"))
     assert (later.accounts, later.meter.total()) == ((0, 1), Usage())
+
+
+@pytest.mark.parametrize(
+    ("end", "calls"),
+    [
+        (ModelSetupError("key refused"), 1),
+        (asyncio.CancelledError(), 1),
+        (TransientFailure("503"), 1),
+        (ModelRefusal("no", usage=Usage(1, 5)), 2),
+    ],
+)
+def test_a_try_that_was_billed_before_a_failure_stays_paid(cache, scripted, ask, reply, end, calls):
+    inner = scripted(TransientFailure("no answer", reply=reply("")), end)
+    process = Process(RetryingClient(inner, 1, 1, draw=lambda: 0.0), cache)
+    with suppress(ModelSetupError, asyncio.CancelledError, ModelUnavailable, ModelRefusal):
+        process.ask(ask("a"))
+    paid = cache.paid("step 1")
+    assert paid == process.meter.total()
+    assert (paid.calls, paid.tokens) == (calls, 10 + 5 * (calls - 1))
 
 
 def test_a_refusal_is_remembered(cache, scripted, ask):

@@ -43,12 +43,6 @@ def test_usage_is_booked_by_role_and_stage():
     assert meter.total() == CALL + CALL + CALL + CALL
 
 
-def test_reuse_costs_nothing_and_is_counted():
-    meter = Meter()
-    meter.reuse()
-    assert (meter.reused_calls, meter.total()) == (1, Usage())
-
-
 @pytest.mark.parametrize(
     ("limits", "key"),
     [
@@ -187,7 +181,7 @@ def test_a_piece_of_work_knows_whether_the_target_was_asked_at_all():
         assert not share.target
         with meter.shared() as part:
             meter.reuse(Role.TARGET)
-    assert (part.target, share.target, meter.reused_calls) == (True, True, 2)
+    assert (part.target, share.target, meter.total().calls) == (True, True, 1)
 
 
 def test_work_at_the_same_time_has_its_own_share():
@@ -204,15 +198,6 @@ def test_work_at_the_same_time_has_its_own_share():
         return await asyncio.gather(work(3), work(5))
 
     assert asyncio.run(both()) == [3, 5]
-
-
-def test_a_budget_can_be_asked_without_a_call():
-    meter = Meter(step=Limits(calls=1))
-    asyncio.run(meter.check())
-    asyncio.run(meter.check())
-    meter.charge(ROLLOUT, CALL)
-    with pytest.raises(BudgetExhausted):
-        asyncio.run(meter.check())
 
 
 def test_what_is_lent_is_nobody_elses_until_it_comes_back():

@@ -290,6 +290,21 @@ def test_infrastructure_errors_are_not_kept(store):
     assert Lab(store=store).attempt(Solving(answering()), make_task("a")).hard == 1.0
 
 
+def test_what_its_own_tool_could_not_grade_is_unscored_and_made_again(store):
+    async def hangs(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        yield ModelSaid(Message("assistant", "answered"), PAID)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            place.hindered.append("the scorer hangs")
+
+    settings, solver = RolloutConfig(limits=AttemptLimits(rollout_seconds=0.1)), Solving(hangs)
+    found = Lab(store=store, settings=settings).attempt(solver, make_task("a"))
+    assert (found.status, found.reason) == (Status.GRADER_ERROR, "the scorer hangs")
+    assert len(solver.done) == 1
+    assert Lab(store=store).attempt(Solving(answering()), make_task("a")).hard == 1.0
+
+
 def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(store):
     first, resumed, later = (Lab(store=store, scope=scope) for scope in ("s1", "s1", "s2"))
     for lab in (first, resumed, later):
@@ -298,7 +313,7 @@ def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(st
             asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
     assert first.meter.usage_by_stage() == {"rollout": PAID}
     assert resumed.meter.usage_by_stage() == {"rollout": PAID}
-    assert (later.meter.total(), later.meter.reused_calls) == (Usage(), 2)
+    assert later.meter.total() == Usage()
 
 
 def test_calls_of_a_metered_client_are_not_charged_twice(store):
@@ -316,14 +331,14 @@ def test_calls_of_a_metered_client_are_not_charged_twice(store):
 @pytest.mark.parametrize(
     "told", [ModelSaid(Message("assistant", "hm"), PAID), Attempt((), "", usage=PAID)]
 )
-def test_what_was_spent_before_a_failure_is_charged(told):
+def test_what_was_spent_before_a_failure_is_charged_and_kept(store, told):
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield told
         raise ModelUnavailable("overloaded")
 
-    lab = Lab(settings=RolloutConfig(retries=1))
+    lab = Lab(store=store, settings=RolloutConfig(retries=1))
     lab.attempt(Solving(fails), make_task("a"))
-    assert lab.meter.total() == PAID + PAID
+    assert lab.meter.total() == store.paid("step 1") == PAID + PAID
 
 
 def test_a_judge_s_calls_at_every_step_are_not_taken_for_the_agent_s():

@@ -35,12 +35,6 @@ def test_quantiles_of_t_are_scipys(degrees, confidence):
     assert t_quantile(confidence, degrees) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("degrees", "confidence"), [(0, 0.95), (3, 0.0), (3, 1.0)])
-def test_there_is_no_t_without_freedom_or_for_certainty(degrees, confidence):
-    with pytest.raises(ValueError, match="degrees of freedom"):
-        t_quantile(confidence, degrees)
-
-
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 def test_wilson_is_scipys(trial):
     n, solved = trial
@@ -89,11 +83,6 @@ def test_repeating_each_value_in_its_cluster_adds_no_certainty(values):
     assert once == pytest.approx(thrice)
 
 
-def test_as_many_clusters_as_values_are_needed():
-    with pytest.raises(ValueError, match="2 values, but 1 clusters"):
-        clustered_error([0.0, 1.0], ["a"])
-
-
 @pytest.mark.parametrize(
     ("values", "clusters"), [([], None), ([0.5], None), ([0.0, 0.5, 1.0], ["a", "a", "a"])]
 )
@@ -135,12 +124,6 @@ def test_pass_at_k_from_fewer_attempts_is_unknown():
     assert (pass_at_k(2, 2, 3), metrics.pass_hat_k(2, 2, 3)) == (None, None)
     assert mean_pass([(4, 1), (2, 2)], 3, pass_at_k) is None
     assert mean_pass([], 1, pass_at_k) is None
-
-
-@pytest.mark.parametrize("wrong", [(2, 3, 1), (2, -1, 1), (2, 1, 0)])
-def test_impossible_counts_are_refused(wrong):
-    with pytest.raises(ValueError, match="attempts solved"):
-        pass_at_k(*wrong)
 
 
 def test_pass_at_1_is_the_mean():

@@ -146,12 +146,6 @@ def test_only_the_full_score_is_solved_and_partial_credit_is_seen(score, solved)
     assert (found.solved, found.hard.mean) == (solved, score)
 
 
-@pytest.mark.parametrize("score", [2.0, -0.1, math.nan, math.inf])
-def test_a_score_that_is_none_is_refused(score):
-    with pytest.raises(ValueError, match="scores are from 0 to 1"):
-        summed([attempt("q", score)])
-
-
 def test_attempts_that_never_came_are_missed():
     found = summed([attempt("q1", 1)], expected={"q1": 2, "q2": 2})
     assert (found.tasks, found.pessimistic_hard, found.complete) == (2, 0.25, False)

@@ -25,7 +25,8 @@ def samples():
 @task
 def sums(judged: bool = False):
     scorers = model_graded_qa() if judged else [match(), includes()]
-    return Task(dataset=samples(), solver=[use_tools(add()), generate()], scorer=scorers)
+    loop = [use_tools(add()), generate()]
+    return Task(dataset=samples(), solver=loop, scorer=scorers, message_limit=9)
 
 @task
 def chat():

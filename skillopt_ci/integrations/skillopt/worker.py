@@ -30,8 +30,7 @@ def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[d
     lay_out(job["files"], predictions)
     for name, value in job["settings"].items():
         setattr(adapter, name, value)
-    configuration = getattr(adapter, "_cfg", {})
-    configuration["skill_update_mode"] = job["update_mode"]
+    getattr(adapter, "_cfg", {})["skill_update_mode"] = job["update_mode"]
     notes = job["notes_from"]
     configure_skill_aware_reflection(bool(notes), "both" if "success" in notes else "failure_only")
     returned = adapter.reflect(

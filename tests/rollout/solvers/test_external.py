@@ -379,11 +379,6 @@ def test_a_key_never_stands_in_what_is_kept():
     assert "the key is ***" in str(caught.value)
 
 
-def test_no_computer_is_a_mistake_in_the_configuration():
-    with pytest.raises(UsageError, match="needs a computer"):
-        play(external(), computer=False)
-
-
 def test_a_prompt_that_no_argument_can_hold_is_refused():
     with pytest.raises(UsageError, match="too long for an argument"):
         play(external("copilot"), "x" * 140_000)

@@ -45,7 +45,7 @@ def test_what_is_shown_cannot_steer_the_terminal():
     solver, shown = at_terminal("printf '\\033[31mred'\nsubmit\n")
     play(solver, "Clear\x1b[2J the screen.")
     assert "\x1b" not in shown.getvalue()
-    assert "Clear\ufffd[2J the screen." in shown.getvalue()
+    assert "Clear[2J the screen." in shown.getvalue()
 
 
 def test_a_submission_that_is_refused_is_told_why():
