@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -423,16 +424,14 @@ def estimate_command(settings: Globals) -> None:
         click.echo("Nothing is left to do, and nothing to pay for.")
         return
     parts = (found.step, found.epoch, found.rest) if settings.verbosity >= 0 else (found.rest,)
+    used, limits = (spent.calls, spent.tokens, spent.cost_usd or 0), run.config.budget.run
+    most = (limits.calls, limits.tokens, limits.cost_usd)
+    left = [math.inf if one is None else max(0, one - n) for one, n in zip(most, used, strict=True)]
     for part in [one for one in parts if one.stages]:
         title = f"{part.name[0].upper()}{part.name[1:]}"
+        rows = terminal.part_rows(part, left)
         # a narrow terminal goes without the sizes
-        print_table(
-            settings,
-            terminal.ESTIMATE_HEADINGS,
-            terminal.part_rows(part),
-            title,
-            ("tokens a call",),
-        )
+        print_table(settings, terminal.ESTIMATE_HEADINGS, rows, title, ("tokens a call",))
         click.echo()
     for role in dict.fromkeys(one.account.role for one in found.rest.stages):
         click.echo(f"price of the {role}: {found.tariffs[role].text}")
@@ -445,8 +444,9 @@ def estimate_command(settings: Globals) -> None:
 
 def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
     """Which budgets will likely end the work, when the run has ``spent`` so much already."""
-    whole = ("run", budget.run, found.rest, spent)
-    for scope, limits, part, used in (("step", budget.step, found.step, Usage()), whole):
+    step = ("step", budget.step, found.step, Usage(), "and will likely break a step off")
+    whole = ("run", budget.run, found.rest, spent, "and ends the run before all of this is done")
+    for scope, limits, part, used, end in (step, whole):
         dollars = part.cost_usd() or (0.0, 0.0, 0.0)
         needs = (
             ("calls", limits.calls, part.calls().likely + used.calls),
@@ -456,4 +456,4 @@ def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
         for name, limit, need in needs:
             if part.stages and limit is not None and need > limit:
                 about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
-                yield f"budget.{scope}.{name} is {limit:,}, but about {about} will be needed"
+                yield f"budget.{scope}.{name} is {limit:,} {end}: it takes about {about}"

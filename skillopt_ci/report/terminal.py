@@ -1,6 +1,6 @@
 """Reports for terminals (rows of label and value) and for programs (JSON objects)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
@@ -307,8 +307,8 @@ def _by_k(values: Mapping[int, float]) -> str:
 # An estimate of cost.
 
 
-def part_rows(part: Part) -> Iterator[tuple[str, ...]]:
-    """A row for each stage and two totals; counts read `likely (least–most)`."""
+def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
+    """A row for each stage, and totals within the calls, tokens and dollars that are ``left``."""
     for one in part.stages:
         usage, count = one.size.usage, one.calls
         size = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,}"
@@ -324,7 +324,9 @@ def part_rows(part: Part) -> Iterator[tuple[str, ...]]:
     dollars = part.cost_usd() or (None, None, None)
     calls, tokens = part.calls(), part.tokens()
     yield "likely", "", f"{calls.likely:,}", "", f"{tokens.likely:,}", cost_text(dollars[1])
-    yield "at most", "", f"{calls.high:,}", "", f"{tokens.high:,}", cost_text(dollars[2])
+    made, used = min(calls.high, left[0]), min(tokens.high, left[1])
+    paid = None if dollars[2] is None else min(dollars[2], left[2])
+    yield "at most", "", f"{made:,}", "", f"{used:,}", cost_text(paid)
 
 
 def spread_text(count: Range) -> str:
