@@ -308,9 +308,9 @@ def told_error(document: JsonObject, missing: str) -> ServerError:
     if not (error := document.at("error")):
         said = document.text("error")[:LONGEST_MESSAGE]
         raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))
-    status = error.number("code") or _STATUS_OF_TYPE.get(error.text("type"), 502)
-    message = error.text("message")[:LONGEST_MESSAGE]
-    return ServerError(status, message, error.text("code"), error.text("type"))
+    code, kind = error.text("code"), error.text("type")  # some write the status as a text
+    status = int(code) if code in map(str, range(400, 600)) else _STATUS_OF_TYPE.get(kind, 502)
+    return ServerError(status, error.text("message")[:LONGEST_MESSAGE], code, kind)
 
 
 def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
