@@ -26,7 +26,7 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report import terminal
 from skillopt_ci.report.terminal import title
-from skillopt_ci.report.view import EventView, RunView, event_view
+from skillopt_ci.report.view import RunView, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
@@ -149,17 +149,17 @@ def log_command(settings: Globals, number: int | None) -> None:
     title = _title(reader)
     if len(entries) < len(reader.history):
         title += f", newest {len(entries)} of {len(reader.history)} events"
-    rows = [terminal.log_row(entry, _with_evidence(reader, entry)) for entry in entries]
+    rows = [terminal.log_row(entry, _decision(reader, entry)) for entry in entries]
     print_table(settings, terminal.LOG_HEADINGS, rows, title, _DISPENSABLE)
 
 
-def _with_evidence(reader: RunReader, entry: HistoryEntry) -> EventView | None:
+def _decision(reader: RunReader, entry: HistoryEntry) -> Decision | None:
     if entry.action != "accept_new_best" or entry.kind not in ("step", "slow_update"):
         return None
     folder, read = reader.folder, reader.read
     step, end = folder.read_step, folder.read_boundary
     record = step(read, entry.step) if entry.kind == "step" else end(read, entry.epoch)
-    return None if record is None else event_view(record)
+    return None if record is None else record.decision
 
 
 @command()
