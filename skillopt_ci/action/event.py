@@ -236,8 +236,8 @@ def _trusted(event: Event, inputs: Inputs) -> Activity:
     branch = event.ref.removeprefix("refs/heads/")
     if event.name == "push" and (event.deleted or branch == event.ref):
         return Nothing(f"{event.ref} is no branch with new commits")
-    if event.name == "push" and branch.startswith(_OWN_BRANCHES):
-        return Nothing(f"{branch} is written by training itself")
+    if branch.startswith(_OWN_BRANCHES):
+        return Nothing(f"{branch} is written by training itself: start on the base branch")
     return Perform(inputs.command or Command.STEP)
 
 

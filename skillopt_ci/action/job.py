@@ -155,13 +155,12 @@ def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | Non
         if on_result is not None:
             on_result(result)
 
-    settings = job.settings
     with job.log.group(f"skillopt-ci {line[0]}"), job.log.untrusted() as stream:
         try:
             objects = RedactedStream(cast("TextIO", _Objects(take)), job.redact)
             talk = RedactedStream(stream, job.redact)
             with redirect_stdout(objects), redirect_stderr(talk):
-                code = invoke(line, settings)
+                code = invoke(line, job.settings)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the caller reports it
             failure = describe(error, line, job.redact)
             stream.write(f"{harmless(failure.message)}\n{harmless(failure.hint)}\n")

@@ -54,13 +54,14 @@ def _text(value: Any) -> str:
 
 def fold(results: Sequence[Result]) -> Outputs:
     """The outputs of a job whose command printed ``results``."""
-    last: Result = results[-1] if results else {}
-    said: dict[str, Any] = {}
-    if not results or "bytes" in last:
-        pass
-    elif "matrix" in last:
-        matrix = json.dumps(last["matrix"], separators=(",", ":"))
-        said = {"matrix": matrix, "phase": last.get("phase")}
+    if not results or "bytes" in results[-1]:
+        return Outputs()
+    last, said = results[-1], dict[str, Any]()
+    if "matrix" in last:
+        said = {
+            "matrix": json.dumps(last["matrix"], separators=(",", ":")),
+            "phase": last.get("phase"),
+        }
     elif "skills" in last:  # an evaluation of one skill, or of two
         skills, difference = last["skills"], last.get("difference")
         said = {

@@ -64,11 +64,15 @@ def perform(job: Job, activity: Activity) -> Outcome:
             outcome = _conclude(job, activity)
         case Evaluate(comment=comment) | Perform(comment=comment):
             _react(job, comment, "eyes")
-            if isinstance(activity, Evaluate):
-                outcome = _evaluate(job, activity)
-            else:
-                outcome = _command(job, activity.command)
-            _react(job, comment, "rocket" if outcome.outputs.result == "done" else "confused")
+            end: Reaction = "confused"
+            try:
+                if isinstance(activity, Evaluate):
+                    outcome = _evaluate(job, activity)
+                else:
+                    outcome = _command(job, activity.command)
+                end = "rocket" if outcome.outputs.result == "done" else end
+            finally:
+                _react(job, comment, end)
     for note in outcome.notes:
         job.log.annotate("warning", harmless(note), title="Not everything could be published")
     return outcome
@@ -188,7 +192,11 @@ def _command(job: Job, command: Command) -> Outcome:
     def on_result(result: Result) -> None:
         if command.trains and "commit" in result:
             shown.append(_publish(job, ""))
-            if why := _paused(job):
+            try:
+                why = _paused(job)
+            except InfrastructureError as error:
+                why = str(error)  # no failure: the step is done
+            if why:
                 raise _Paused(why)
 
     ended = Ended()
@@ -235,8 +243,8 @@ class _Paused(SkilloptError):
 
 
 def _paused(job: Job) -> str:
-    """Why training must not go on, as the run's pull request tells; empty if it may."""
-    with suppress(SkilloptError):  # the command itself reports errors
+    """Why training must wait; empty if it may go on. InfrastructureError if GitHub says nothing."""
+    with suppress(UsageError):  # the command itself reports it
         if job.client is not None and (loaded := job.configured) is not None:
             ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
             return why_paused(job.client, f"skillopt/{loaded.config.run}", ledger.base)

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -299,11 +299,9 @@ class Client:
 
     def may_write(self, account: str) -> bool:
         """Whether ``account`` may push: maintainers may, triagers may not."""
-        try:
-            with asking(f"say what {account} may do", "metadata: read"):
-                return self.repo.get_collaborator_permission(account) in ("write", "admin")
-        except NotFound:
-            return False
+        with suppress(NotFound), asking(f"say what {account} may do", "metadata: read"):
+            return self.repo.get_collaborator_permission(account) in ("write", "admin")
+        return False
 
 
 def connect(

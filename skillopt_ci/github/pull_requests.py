@@ -5,6 +5,7 @@ branch is deleted, or after a merge, a new one may be opened.
 """
 
 from base64 import b64decode
+from contextlib import suppress
 from dataclasses import replace
 
 from github.GithubObject import NotSet
@@ -51,14 +52,11 @@ def head_before(client: Client, pull: PullRequest, moment: str) -> str | None:
     repository, ref = (head["repo"] or {}).get("full_name"), f"refs/heads/{head['ref']}"
     if not repository:
         return None
-    try:
-        with asking(f"list the pushes to {head['ref']}", "contents: read"):
-            for push in client.listing("/activity", repository, ref=ref):
-                # Within the same second, the order is unknown.
-                if push["timestamp"] < moment:
-                    return None if push["activity_type"] == "branch_deletion" else push["after"]
-    except Refused:
-        return None
+    with suppress(Refused), asking(f"list the pushes to {head['ref']}", "contents: read"):
+        for push in client.listing("/activity", repository, ref=ref):
+            # Within the same second, the order is unknown.
+            if push["timestamp"] < moment:
+                return None if push["activity_type"] == "branch_deletion" else push["after"]
     return None
 
 
@@ -142,16 +140,14 @@ def changed_paths(client: Client, number: int) -> frozenset[str] | None:
 
 def file_at(client: Client, path: str, ref: str) -> bytes | None:
     """The content of a regular file at a commit (also a fork's, by hash); None if missing."""
-    try:
-        with asking(f"show {path} at {ref}", "contents: read"):
-            found = client.repo.get_contents(path, ref)
-            if isinstance(found, list) or found.type != "file":
-                return None
-            # Above one megabyte, GitHub omits the content; it must be fetched as a git object.
-            complete = found if found.encoding == "base64" else client.repo.get_git_blob(found.sha)
-            return b64decode(complete.content)
-    except NotFound:
-        return None
+    with suppress(NotFound), asking(f"show {path} at {ref}", "contents: read"):
+        found = client.repo.get_contents(path, ref)
+        if isinstance(found, list) or found.type != "file":
+            return None
+        # Above one megabyte, GitHub omits the content; it must be fetched as a git object.
+        complete = found if found.encoding == "base64" else client.repo.get_git_blob(found.sha)
+        return b64decode(complete.content)
+    return None
 
 
 def is_from_fork(pull: PullRequest) -> bool:

@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal
 from urllib.parse import quote
@@ -61,8 +62,6 @@ def _line(holds: bool | None, what: str, remedy: str) -> Line:
 
 
 def _seen(client: Client, path: str) -> Any:
-    try:
-        with asking(f"show {path}"):
-            return client.send("GET", path)
-    except Refused:
-        return None
+    with suppress(Refused), asking(f"show {path}"):
+        return client.send("GET", path)
+    return None

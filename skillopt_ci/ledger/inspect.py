@@ -40,10 +40,8 @@ def candidate(ledger: Ledger) -> Commit | None:
 
 def resolve(ledger: Ledger, name: str) -> str | None:
     # --end-of-options: a name may start with a dash
-    result = ledger.git.attempt(
-        "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}"
-    )
-    return result.text if result.status == 0 else None
+    how = ("rev-parse", "--quiet", "--verify", "--end-of-options")
+    return ledger.git.attempt(*how, f"{name}^{{commit}}").text or None
 
 
 def runs(start: Path) -> tuple[str, ...]:

@@ -118,6 +118,7 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (Event("repository_dispatch"), "", Facts(), Perform(Command.STEP)),
     (push("refs/heads/main"), "", Facts(), Perform(Command.STEP)),
     (push("refs/heads/skillopt/ledger"), "", Facts(), NOTHING),
+    (Event("workflow_dispatch", ref="refs/heads/skillopt/ledger"), "run", Facts(), NOTHING),
     (push("refs/heads/skillopt-candidate/ledger"), "step", Facts(), NOTHING),
     (push("refs/heads/main", deleted=True), "", Facts(), NOTHING),
     (push("refs/tags/v1"), "", Facts(), NOTHING),

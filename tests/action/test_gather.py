@@ -72,7 +72,6 @@ def test_a_pull_request_into_another_branch_is_known(job, github_hub):
 
 def test_nobody_is_asked_about_other_comments_and_clocks(job, github_hub):
     assert gather(job, said("", "ada")) == Facts()
-    assert github_hub.requests == []
     gather(job, Event("schedule"))
     assert github_hub.requests == []
 

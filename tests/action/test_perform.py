@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.demo import write_example
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
+from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.training.review_comments import read_notes
 from tests.conftest import SKILL, Checkout, Workshop
@@ -48,11 +49,13 @@ class Desk:
 
     shown: Outcome = field(default_factory=Outcome)
     trouble: Exception | None = None
+    then: Callable[[], None] = lambda: None
     published: list[str] = field(default_factory=list)
     evaluated: list[Evaluate] = field(default_factory=list)
 
     def publish(self, settings: Globals, client: Client, inconclusive: str) -> Any:
         self.published.append(inconclusive)
+        self.then()
         if self.trouble is not None:
             raise self.trouble
         return Published("# Report", 7)
@@ -78,14 +81,14 @@ def log() -> io.StringIO:
 
 
 @pytest.fixture
-def job(tmp_path: Path, desk: Desk, log: io.StringIO) -> Job:
+def job(tmp_path: Path, desk: Desk, log: io.StringIO, github_hub: Hub) -> Job:
     write_example(tmp_path)
     git = Git(tmp_path, WHO)
     git.run("init", "--quiet", "--initial-branch=main")
     git.run("add", "--all")
     git.run("commit", "--quiet", "--message", "Start")
-    client = connect(Access("octo/skills", "job", "http://nowhere.invalid"), RetryPolicy(retries=0))
-    return make_job(tmp_path, log, inputs=Inputs(overrides=SMALL), client=client)
+    inputs, client = Inputs(overrides=SMALL), Scene(github_hub).client()
+    return make_job(tmp_path, log, inputs=inputs, client=client)
 
 
 def test_a_step_is_done_and_published(job, desk):
@@ -158,8 +161,7 @@ def test_a_mistake_fails_the_job_where_it_is(job, log):
     outcome = perform(job, Perform(Command.CHECK))
     assert (outcome.outputs.result, outcome.exit_code) == ("failed", 2)
     assert ("::error title=tasks::" in log.getvalue(), outcome.outputs.cost_usd) == (True, "")
-    outcome = perform(job, Perform(Command.STEP))
-    assert outcome.exit_code == 2
+    assert perform(job, Perform(Command.STEP)).exit_code == 2
     assert ",file=tasks/train.jsonl,line=1::" in log.getvalue()
 
 
@@ -244,26 +246,38 @@ def test_a_comment_sees_its_command_begin_and_end(job, github_hub, trouble):
     elif trouble:
         tight = (*job.inputs.overrides, "budget.step.calls=5")
         job = replace(job, inputs=replace(job.inputs, overrides=tight))
-    working = replace(job, client=Scene(github_hub).client())
-    perform(working, Perform(Command.STEP, posted(github_hub)))
+    perform(job, Perform(Command.STEP, posted(github_hub)))
     assert [content for _, _, content in github_hub.reactions] == ["eyes", last]
 
 
-@pytest.mark.parametrize("by", ["note", "refused"])
-def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, by):
-    activity = Nothing("why", posted(github_hub), "eyes" if by == "note" else "-1")
-    perform(replace(job, client=Scene(github_hub).client()), activity)
-    assert [each[-1] for each in github_hub.reactions] == ["eyes" if by == "note" else "-1"]
+@pytest.mark.parametrize("reaction", ["eyes", "-1"])
+def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, reaction):
+    perform(job, Nothing("why", posted(github_hub), reaction))
+    assert [each[-1] for each in github_hub.reactions] == [reaction]
 
 
-def test_a_reaction_that_fails_fails_nothing(job, github_hub):
+def test_a_reaction_that_fails_fails_nothing(job):
     comment = Comment(404, 1, "step", on_pull_request=True, open=True)
-    working = replace(job, client=Scene(github_hub).client())
-    assert perform(working, Nothing("seen", comment, "eyes")).exit_code == 0
+    assert perform(job, Nothing("seen", comment, "eyes")).exit_code == 0
+
+
+def test_nothing_is_trained_while_github_cannot_say_whether_a_person_paused_it(job, github_hub):
+    comment = posted(github_hub)
+    github_hub.fail("GET /pulls", 503, times=6)
+    with pytest.raises(InfrastructureError, match="could not list pull requests"):
+        perform(job, Perform(Command.STEP, comment))
+    assert [content for _, _, content in github_hub.reactions] == ["eyes", "confused"]
+    assert not Git(job.folder).text("branch", "--list", "skillopt/*")
+
+
+def test_a_run_ends_after_the_step_at_which_github_fell_silent(job, desk, log, github_hub):
+    desk.then = lambda: github_hub.fail("GET /pulls", 503, times=6)
+    outputs = perform(job, Perform(Command.RUN)).outputs
+    assert (outputs.result, outputs.step) == ("done", "1")
+    assert "::notice title=Training waits::could not list pull requests" in log.getvalue()
 
 
 def posted(hub: Hub) -> Comment:
-    Scene(hub)
     hub.bare.save("main", "skills/SKILL.md", "# Skill\n")
     Scene(hub).pull()
     return Comment(hub.say("ada", "/skillopt"), 1, "step", on_pull_request=True, open=True)

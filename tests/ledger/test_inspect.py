@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from skillopt_ci.errors import RepositoryError
@@ -76,16 +78,11 @@ def test_a_clone_that_knows_of_no_run_asks_the_remote(bench, here, origin):
     assert runs(bench.clone(origin, "small", "--depth=1", "--single-branch")) == ("demo",)
 
 
-def entry(kind: str, step: int, action: str, after: float | None, best: float, sha: str):
-    return HistoryEntry(
-        kind=kind,
-        step=step,
-        epoch=1,
-        action=action,
-        score_after=after,
-        best_score=best,
-        skill_sha256=sha,
-    )
+FACTS = ("kind", "step", "action", "score_after", "best_score", "skill_sha256")
+
+
+def entry(*facts: Any) -> HistoryEntry:
+    return HistoryEntry(epoch=1, **dict(zip(FACTS, facts, strict=True)))
 
 
 START = entry("start", 0, "start", 0.0, 0.0, "a")
