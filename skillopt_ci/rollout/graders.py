@@ -18,7 +18,7 @@ from skillopt_ci.config.scorers import (
     RubricScorer,
     ScorerSpec,
 )
-from skillopt_ci.errors import ComputerFailure, FileRefused
+from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
 from skillopt_ci.program import CommandResult
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
@@ -36,7 +36,7 @@ from skillopt_ci.scorers.base import (
     program_verdict,
     verdict,
 )
-from skillopt_ci.scorers.build import build_scorer, parts_of
+from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer, parts_of
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
@@ -323,7 +323,8 @@ class TaskScorers:
 
     def _build(self, spec: ScorerSpec, attempt: Attempt, task: Task) -> Scorer:
         def on_computer(part: ComputerScorer) -> Scorer:
-            assert self.pool is not None  # noqa: S101 - opening the run has seen to it
+            if self.pool is None:
+                raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
             limits = self.limits.changed(self.pool.block(task).limits)
             return ComputerGrader(part, attempt, self.pool, self.root, limits)
 
