@@ -444,8 +444,8 @@ def estimate_command(settings: Globals) -> None:
 
 def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
     """Which budgets will likely end the work, when the run has ``spent`` so much already."""
-    step = ("step", budget.step, found.step, Usage(), "and will likely break a step off")
-    whole = ("run", budget.run, found.rest, spent, "and ends the run before all of this is done")
+    step = ("step", budget.step, found.step, Usage(), "will likely break off the step, which")
+    whole = ("run", budget.run, found.rest, spent, "will end the run early: all of this")
     for scope, limits, part, used, end in (step, whole):
         dollars = part.cost_usd() or (0.0, 0.0, 0.0)
         needs = (
@@ -456,4 +456,4 @@ def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
         for name, limit, need in needs:
             if part.stages and limit is not None and need > limit:
                 about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
-                yield f"budget.{scope}.{name} is {limit:,} {end}: it takes about {about}"
+                yield f"budget.{scope}.{name} is {limit:,} and {end} takes about {about}"
