@@ -27,6 +27,8 @@ from bench.systems.ours import run_inside
 from bench.world.world import Parameters, make_world
 
 COUNT = 24
+#: Verdicts of the gate, right and wrong, which a row takes from the run's outcome.
+VERDICTS = ("accepted", "worse_accepted", "rejected", "better_rejected")
 #: What a call of the optimizer costs, in attempts.
 OPTIMIZER = 5
 #: How much of the cost may go into attempts, so that the others end near it; measured.
@@ -101,6 +103,8 @@ class Row:
     """What came of it: ``ceiling`` is the true score of the skill that states all right rules.
 
     ``false`` of the ``confirmed`` skills are no better than the last one that was confirmed.
+    ``worse_accepted`` of the ``accepted`` candidates were no better than the skill that they
+    replaced, ``better_rejected`` of the ``rejected`` ones were.
     """
 
     system: str
@@ -114,6 +118,10 @@ class Row:
     confirmed: int = 0
     refuted: int = 0
     false: int = 0
+    accepted: int = 0
+    worse_accepted: int = 0
+    rejected: int = 0
+    better_rejected: int = 0
 
     def cost(self, question: int = OPTIMIZER) -> int:
         """In attempts, with what a question to the optimizer costs."""
@@ -145,6 +153,7 @@ def run(contest: Contest) -> Row:
         confirmed=sum(one.action == "confirmed" for one in tests),
         refuted=sum(one.action == "refuted" for one in tests),
         false=sum(one.false for one in tests),
+        **{name: getattr(found, name) for name in VERDICTS},
     )
 
 
@@ -234,10 +243,9 @@ def table(rows: Sequence[Row]) -> str:
         if len(leads) > 1:
             lead, least = statistics.mean(leads), min(leads)
             margin = 2 * statistics.stdev(leads) / math.sqrt(len(leads))
-        tests = [
-            sum(one) for one in zip(*((r.confirmed, r.refuted, r.false) for r in own), strict=True)
-        ]
-        lines.append([*line, lead, margin, least, *tests])
+        names = ("confirmed", "refuted", "false", *VERDICTS)
+        counts = [sum(getattr(row, name) for row in own) for name in names]
+        lines.append([*line, lead, margin, least, *counts])
     heads = [
         "system",
         "runs",
@@ -254,6 +262,7 @@ def table(rows: Sequence[Row]) -> str:
         "confirmed",
         "refuted",
         "false",
+        *VERDICTS,
     ]
     return aligned(heads, lines)
 
