@@ -1,14 +1,13 @@
 """``skillopt-ci report`` and ``export``: a run as an HTML page, or as another program's files."""
 
-import http.server
+import asyncio
+import socket
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
-from threading import Lock, Thread
 
 import click
 
@@ -35,6 +34,11 @@ from skillopt_ci.util import write_atomically
 _EXPORTS = {"skillopt": "skillopt_ci.integrations.skillopt.export:skillopt_files"}
 #: Only this machine may ask: the page shows tasks and models' words.
 _HOST = "127.0.0.1"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
 #: Characters of one text, and of all texts of one attempt.
 _TEXT, _ATTEMPT = 1_600, 6_000
 #: What a turn is, by its heading in the record; all others are tools.
@@ -210,86 +214,47 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
 
 
 def _serve(settings: Globals, port: int) -> None:
-    live = _LiveReport(settings)
-    live.page()  # or what keeps it from being read
+    # Imported late: a page that is only written needs no server.
+    from aiohttp import web  # noqa: PLC0415
 
-    class Handler(_Handler):
-        report = live
+    page, made_of, making = "", "", asyncio.Lock()
 
+    async def newest_page() -> str:
+        nonlocal page, made_of
+        async with making:
+            reader = await asyncio.to_thread(open_reader, settings)
+            if reader.commit != made_of:
+                evidence = await asyncio.to_thread(page_evidence, reader, settings.redact)
+                page = await asyncio.to_thread(build_page, evidence, live=True)
+                made_of = reader.commit
+            return page
+
+    async def respond(request: web.Request) -> web.Response:
+        status, kind, body = HTTPStatus.OK, "text/plain", ""
+        try:
+            if request.host.partition(":")[0] not in (_HOST, "localhost"):
+                # a foreign page could otherwise read this one by a name of its own for this address
+                status, body = HTTPStatus.FORBIDDEN, "not by this name"
+            elif request.path == "/":
+                kind, body = "text/html", await newest_page()
+            elif request.path == "/version":
+                body = (await asyncio.to_thread(open_reader, settings)).commit
+            else:
+                status, body = HTTPStatus.NOT_FOUND, "nothing here"
+        except SkilloptError as error:
+            status, body = HTTPStatus.SERVICE_UNAVAILABLE, str(error)
+        return web.Response(text=body, status=status, content_type=kind, headers=_HEADERS)
+
+    asyncio.run(newest_page())  # or what keeps it from being read
     try:
-        server = http.server.ThreadingHTTPServer((_HOST, port), Handler)
+        listener = socket.create_server((_HOST, port))
     except OSError as error:
         raise UsageError(
             f"port {port} cannot be listened on: {error.strerror}", hint="Take a free one: --port 0"
         ) from error
-    with server:
-        address = f"http://{_HOST}:{server.server_address[1]}/"
-        click.echo(f"The report of this run: {address} (Ctrl-C ends it)")
-        sys.stdout.flush()
-        # The main thread only waits: where it runs callbacks, an interrupt in one would be lost.
-        serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
-        serving.start()
-        with suppress(KeyboardInterrupt):
-            while serving.is_alive():  # a signal that strikes another thread ends no wait of ours
-                serving.join(timeout=1)
-        server.shutdown()
-
-
-class _LiveReport:
-    """The newest page of a run. Safe to use from several threads."""
-
-    def __init__(self, settings: Globals) -> None:
-        self._settings = settings
-        self._lock = Lock()
-        self._page, self._version = b"", ""
-
-    def version(self) -> bytes:
-        return open_reader(self._settings).commit.encode()
-
-    def page(self) -> bytes:
-        with self._lock:
-            reader = open_reader(self._settings)
-            if reader.commit != self._version:
-                evidence = page_evidence(reader, self._settings.redact)
-                self._page = build_page(evidence, live=True).encode()
-                self._version = reader.commit
-            return self._page
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    report: _LiveReport
-
-    def handle(self) -> None:
-        with suppress(ConnectionError):  # browsers give requests up
-            super().handle()
-
-    def do_GET(self) -> None:
-        status, kind, body = HTTPStatus.OK, "text/plain", b""
-        try:
-            if self.headers.get("Host", "").partition(":")[0] not in (_HOST, "localhost"):
-                # a foreign page could otherwise read this one by a name of its own for this address
-                status, body = HTTPStatus.FORBIDDEN, b"not by this name"
-            elif self.path == "/":
-                kind, body = "text/html", self.report.page()
-            elif self.path == "/version":
-                body = self.report.version()
-            else:
-                status, body = HTTPStatus.NOT_FOUND, b"nothing here"
-        except SkilloptError as error:
-            status, body = HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode()
-        self.send_response(status)
-        headers = {
-            "Content-Type": f"{kind}; charset=utf-8",
-            "Content-Length": str(len(body)),
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-        }
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Print nothing: each second has a request."""
+    address = f"http://{_HOST}:{listener.getsockname()[1]}/"
+    click.echo(f"The report of this run: {address} (Ctrl-C ends it)")
+    sys.stdout.flush()
+    application = web.Application()
+    application.router.add_get("/{path:.*}", respond)
+    web.run_app(application, sock=listener, print=None, access_log=None, shutdown_timeout=1)

@@ -3,12 +3,12 @@ import json
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from run_views import plain_run
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
-from skillopt_ci.cli.report import _Handler, page_evidence, recorded_attempts, trajectory
+from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.integrations.skillopt.export import flat_config
 from skillopt_ci.ledger.evidence import EditRecord
@@ -270,22 +270,26 @@ def test_the_server_refuses_what_it_cannot_or_must_not_answer(cli, served, done)
     assert ask(served, "/version")[0] == 200
 
 
-def test_a_browser_that_goes_away_is_no_error():
-    ours, theirs = socket.socketpair()
-    theirs.sendall(b"GET /absent HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    theirs.close()
-    with ours, HTTPServer(("127.0.0.1", 0), _Handler) as server:
-        assert _Handler(ours, server.server_address, server).path == "/absent"
+def test_a_browser_that_goes_away_is_no_error(served):
+    for asked in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /abs"):
+        with socket.create_connection(("127.0.0.1", served)) as browser:
+            browser.sendall(asked)
+            # gone at once, without the farewell of TCP
+            browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert ask(served, "/version")[0] == 200
 
 
 STRUCK = """
 import signal, sys, threading
 from skillopt_ci.cli import main, report
-answer = report._Handler.do_GET
-def do_GET(self):
-    answer(self)
-    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-report._Handler.do_GET = do_GET
+answer = report.open_reader
+def open_reader(settings):
+    found = answer(settings)
+    if threading.current_thread() is not threading.main_thread() and report.opened:
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    report.opened += 1
+    return found
+report.open_reader, report.opened = open_reader, 0
 sys.exit(main.main(sys.argv[1:]))
 """
 
