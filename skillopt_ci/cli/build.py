@@ -14,7 +14,6 @@ from skillopt_ci.cli.console import build_observer
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load, read_layers
-from skillopt_ci.config.reference import config_sha256
 from skillopt_ci.config.rollout import HumanConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer, ScorerSpec
 from skillopt_ci.confinement import current
@@ -31,12 +30,7 @@ from skillopt_ci.scorers.build import NEEDS_COMPUTER, check_scorers, parts_of
 from skillopt_ci.tasks.files import refuse
 from skillopt_ci.tasks.loading import SPLIT_NAMES, clashes, load_splits
 from skillopt_ci.tasks.task import Splits, Task
-from skillopt_ci.training.fingerprint import (
-    keep_secrets,
-    measurement_fingerprint,
-    run_secrets,
-    working_facts,
-)
+from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.plan import planned
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run
@@ -178,10 +172,7 @@ def as_begun(run: Run) -> Run:
         config = budgeted(config, run.splits, run.prompts, read(run.skill_path) or "")
     config, splits = planned(config, run.splits, state)
     config = config.model_copy(update={"budget": run.config.budget})
-    run = replace(run, config=config, splits=splits, config_sha256=config_sha256(config))
-    facts = run.rollout_facts
-    under = measurement_fingerprint(config, run.selection, run.prompts, facts, run.root)
-    return replace(run, measured_under=under)
+    return replace(run, config=config, splits=splits)
 
 
 def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
@@ -235,10 +226,6 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         redact=redact,
         tell=lambda text: observer(Note(text, level="warning")),
     )
-    selection = splits.selection[: config.evaluation.sel_env_num or None]
-    facts = working_facts(
-        config, root, environ, prompts=prompts, environment=environment, places=pool
-    )
     return Run(
         config=config,
         root=root,
@@ -252,12 +239,9 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         render=commits,
         clock=time.monotonic,
         command_started=time.monotonic(),
-        config_sha256=config_sha256(config),
-        measured_under=measurement_fingerprint(config, selection, prompts, facts, root),
         redact=redact,
         places=pool,
         environment=environment,
-        rollout_facts=facts,
         events=events_path(ledger, config.run),
     )
 

@@ -31,7 +31,7 @@ from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.rollout.solver import ChatSolver, Solver, chat_request, conversation
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
-from skillopt_ci.training.fingerprint import keep_secrets, run_secrets, working_facts
+from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.run_context import Equipment, RunnerParts
 
 
@@ -281,20 +281,15 @@ def _parts(parcel: Parcel, folder: Path, redact: Redactor, stack: AsyncExitStack
         environment = open_environment(config.environment, root, environ)
         stack.callback(environment.close)
     instead = {} if environment is None else environment.prompts()
-    own = None if config.prompts is None else root / config.prompts
-    prompts, places = Prompts.load(own, instead), open_computer_pool(config, root, environ)
     return RunnerParts(
         config=config,
         root=root,
-        prompts=prompts,
+        prompts=Prompts.load(None if config.prompts is None else root / config.prompts, instead),
         environ=environ,
         cache_path=folder / "calls.sqlite",
         redact=redact,
-        places=places,
+        places=open_computer_pool(config, root, environ),
         environment=environment,
-        rollout_facts=working_facts(
-            config, root, environ, prompts=prompts, environment=environment, places=places
-        ),
     )
 
 

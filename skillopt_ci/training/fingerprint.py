@@ -5,18 +5,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from skillopt_ci.agents.build import build_solver
 from skillopt_ci.agents.cli_agents import visible_names
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.config.rollout import ChatConfig, ExternalConfig
+from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, ScorerSpec
 from skillopt_ci.confinement import confine, withhold
 from skillopt_ci.model.access import resolved_key_values, secret_values
 from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.computer_pool import ComputerPool
-from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import grader_files
 from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Task, task_sha256
@@ -45,7 +42,7 @@ def measurement_fingerprint(
     rollout: Mapping[str, object],
     root: Path,
 ) -> str:
-    """SHA-256 of all that a score depends on; ``rollout`` comes from :func:`working_facts`."""
+    """SHA-256 of all that a score depends on; ``rollout`` says how attempts are made."""
     evaluation, graders = config.evaluation, _grader_folders(config, selection, root)
     facts = {
         "target": model_facts(config.model.target),
@@ -97,37 +94,6 @@ def model_facts(role: ModelRole) -> dict[str, object]:
 class Unasked:
     async def complete(self, request: ChatRequest) -> ChatReply:
         raise AssertionError(f"no model is here to answer {request.stage}")
-
-
-def working_facts(
-    config: Config,
-    root: Path,
-    environ: Mapping[str, str],
-    *,
-    prompts: Prompts,
-    environment: Environment | None,
-    places: ComputerPool | None,
-) -> Mapping[str, object]:
-    """How attempts are made; defaults are left out so that old fingerprints stay valid."""
-    settings, facts = config.rollout, dict[str, object]()
-    if settings.attempts > 1:
-        facts["attempts"] = settings.attempts
-    if settings.computer is not None:
-        facts["computer"] = settings.computer.model_dump(mode="json")
-    if places is not None and (common := places.common) is not None:
-        files = [[file.name, file.content] for file in common.files]
-        facts["task"] = [common.block.model_dump(mode="json", exclude={"files"}), files]
-    if not isinstance(settings.solver, ChatConfig):
-        solver = build_solver(config, Unasked(), prompts, root, environ)
-        facts["solver"] = {
-            "name": solver.name,
-            **solver.identity(),
-            "nudges": settings.nudges,
-            "limits": settings.limits.model_dump(mode="json"),
-        }
-    if environment is not None:
-        facts["environment"] = dict(environment.identity())
-    return facts
 
 
 def run_secrets(

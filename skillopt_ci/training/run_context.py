@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from skillopt_ci.agents.build import build_solver
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.rollout import ExternalConfig, LocalExecutor
+from skillopt_ci.config.reference import config_sha256
+from skillopt_ci.config.rollout import ChatConfig, ExternalConfig, LocalExecutor
 from skillopt_ci.environments.api import grade
 from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import RunFolder
@@ -39,7 +40,7 @@ from skillopt_ci.scorers.base import Score
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Splits, Task, task_sha256
-from skillopt_ci.training.fingerprint import model_facts
+from skillopt_ci.training.fingerprint import Unasked, measurement_fingerprint, model_facts
 from skillopt_ci.training.review_comments import ReviewerNote
 
 
@@ -47,8 +48,8 @@ from skillopt_ci.training.review_comments import ReviewerNote
 class RunnerParts:
     """What is needed to make attempts, in a run or on a worker that makes a single one.
 
-    Paths in the configuration are relative to ``root``. Scores depend on ``rollout_facts``.
-    ``events`` is the folder for attempts' events. ``redact`` removes secrets from all text.
+    Paths in the configuration are relative to ``root``. ``events`` is the folder for attempts'
+    events. ``redact`` removes secrets from all text.
     """
 
     config: Config
@@ -60,8 +61,30 @@ class RunnerParts:
     redact: Redact = unchanged
     places: ComputerPool | None = None
     environment: Environment | None = None
-    rollout_facts: Mapping[str, object] = field(default_factory=dict)
     events: Path | None = None
+
+    @cached_property
+    def rollout_facts(self) -> Mapping[str, object]:
+        """How attempts are made; defaults are left out so that old fingerprints stay valid."""
+        settings, facts = self.config.rollout, dict[str, object]()
+        if settings.attempts > 1:
+            facts["attempts"] = settings.attempts
+        if settings.computer is not None:
+            facts["computer"] = settings.computer.model_dump(mode="json")
+        if self.places is not None and (common := self.places.common) is not None:
+            files = [[file.name, file.content] for file in common.files]
+            facts["task"] = [common.block.model_dump(mode="json", exclude={"files"}), files]
+        if not isinstance(settings.solver, ChatConfig):
+            solver = build_solver(self.config, Unasked(), self.prompts, self.root, self.environ)
+            facts["solver"] = {
+                "name": solver.name,
+                **solver.identity(),
+                "nudges": settings.nudges,
+                "limits": settings.limits.model_dump(mode="json"),
+            }
+        if self.environment is not None:
+            facts["environment"] = dict(self.environment.identity())
+        return facts
 
     @property
     def attempts_path(self) -> Path | None:
@@ -268,9 +291,9 @@ class Render(Protocol):
 class Run(RunnerParts):
     """One run on one repository, with the skill at ``skill_path`` in it.
 
-    ``measured_under`` fingerprints what scores depend on besides the skill. ``command_started`` is
-    a reading of ``clock``, in seconds. ``notes`` are reviewers' notes, oldest first. ``listen``
-    receives the trainer's events; ``begun`` waits for an attempt that is being prefetched.
+    ``command_started`` is a reading of ``clock``, in seconds. ``notes`` are reviewers' notes,
+    oldest first. ``listen`` receives the trainer's events; ``begun`` waits for an attempt that is
+    being prefetched.
     """
 
     skill_path: str
@@ -279,8 +302,6 @@ class Run(RunnerParts):
     render: Render
     clock: Callable[[], float]
     command_started: float
-    config_sha256: str
-    measured_under: str
     notes: tuple[ReviewerNote, ...] = ()
     listen: Callable[[object], None] = lambda _: None
     begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
@@ -299,6 +320,16 @@ class Run(RunnerParts):
     def test(self) -> tuple[Task, ...]:
         """The tasks that no training decision uses."""
         return self.splits.test[: self.config.evaluation.test_env_num or None]
+
+    @cached_property
+    def config_sha256(self) -> str:
+        return config_sha256(self.config)
+
+    @cached_property
+    def measured_under(self) -> str:
+        """The fingerprint of what scores depend on besides the skill."""
+        facts = self.rollout_facts
+        return measurement_fingerprint(self.config, self.selection, self.prompts, facts, self.root)
 
     @cached_property
     def train_sha256(self) -> str:
