@@ -11,24 +11,9 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import fenced
 from skillopt_ci.util import nearest, read_text
 
-_ANALYSTS = ("analyst_error", "analyst_success")
-_PROPOSING = (*_ANALYSTS, "merge_failure", "merge_success", "merge_final")
-NAMES = (
-    "target",
-    *_PROPOSING,
-    "ranking",
-    *(f"{name}_rewrite" for name in (*_PROPOSING, "ranking")),
-    "rewrite",
-    *(f"{name}_full_rewrite" for name in _PROPOSING),
-    *(f"{name}_skill_aware" for name in _ANALYSTS),
-    "appendix_consolidate",
-    "lr_autonomous",
-    "slow_update",
-    "meta_skill",
-    "agent",
-    "agent_reminder",
-    "external",
-)
+_FOLDER = resources.files("skillopt_ci.prompts")
+#: The prompts there are: one for each Markdown file of the package.
+NAMES = tuple(sorted(file.name[:-3] for file in _FOLDER.iterdir() if file.name.endswith(".md")))
 
 #: Those that speak to the target; each must take in the skill, or where it stands.
 FOR_THE_TARGET = ("target", "agent", "external")
@@ -55,8 +40,7 @@ class Prompts:
         and for files that cannot replace a prompt.
         """
         given = {**instead, **({} if override_dir is None else _overrides(override_dir))}
-        folder = resources.files("skillopt_ci.prompts")
-        built_in = {name: folder / f"{name}.md" for name in NAMES}
+        built_in = {name: _FOLDER / f"{name}.md" for name in NAMES}
         return cls({k: given.get(k) or v.read_text("utf-8").strip() for k, v in built_in.items()})
 
     def text(self, name: str) -> str:
