@@ -192,8 +192,7 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
     if confirmed is None or not state.provisional or not run.config.evaluation.confirm:
         return None
     if not over:
-        train = run.config.train
-        size = steps_per_epoch(len(run.splits.train), train.batch_size, train.accumulation)
+        size = steps_per_epoch(len(run.splits.train), run.config.train)
         tested = any(one.kind == "confirm" and one.step == state.step for one in checkout.history)
         if state.step == 0 or state.step % size or tested:
             return None

@@ -54,8 +54,8 @@ class StepPlan:
     batches: tuple[Batch, ...]
 
 
-def steps_per_epoch(n_train: int, batch_size: int, accumulation: int) -> int:
-    return math.ceil(n_train / (batch_size * accumulation))
+def steps_per_epoch(n_train: int, train: Train) -> int:
+    return math.ceil(n_train / (train.batch_size * train.accumulation))
 
 
 def total_steps(n_train: int, train: Train) -> int:
@@ -65,7 +65,7 @@ def total_steps(n_train: int, train: Train) -> int:
             f"train.train_size is {train.train_size}, but there are {n_train} training tasks.",
             hint="Leave it out, or set it to 0, to use all of them.",
         )
-    return train.num_epochs * steps_per_epoch(n_train, train.batch_size, train.accumulation)
+    return train.num_epochs * steps_per_epoch(n_train, train)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def last_step(
     if done and left < most:
         return min(last, done)
     mean = sum(made) / len(made) if made else likely_calls(config, sizes)
-    per_epoch = steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
+    per_epoch = steps_per_epoch(sizes.train, config.train)
     ended, end = 0 if state is None else state.boundary, _end_calls(config, sizes)
     end -= min(end, (attempts * sizes.selection + _MOST_QUESTIONS) / 2)
     step, left = done, left - (attempts * sizes.selection if state is None else 0)
@@ -274,10 +274,10 @@ def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
 
 def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
     """The last completed epoch if its end is due and affordable; missed ends are not made up."""
-    optimizer, train = config.optimizer, config.train
+    optimizer = config.optimizer
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
-    completed = state.step // steps_per_epoch(sizes.train, train.batch_size, train.accumulation)
+    completed = state.step // steps_per_epoch(sizes.train, config.train)
     fits = calls_left(config, sizes, state) >= _end_calls(config, sizes)
     return completed if completed > state.boundary and fits else None
 
