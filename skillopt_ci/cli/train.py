@@ -20,6 +20,7 @@ from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print
 from skillopt_ci.cli.read import RunReader, step_places
 from skillopt_ci.config.config import Budget, Limits
 from skillopt_ci.errors import RepositoryError, UsageError
+from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import Estimate, estimate
 from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.model.types import Usage
@@ -87,19 +88,20 @@ def step_command(
         facts = {"kind": "candidate", "step": step, "candidate": found.commit or ""}
         told = f"Step {step}: the candidate waits to be measured."
         settings.tell({**facts, "cost_usd": cost}, told)
-    elif not outcomes and not _recorded(run, before, settings):
-        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
+    elif not outcomes:
+        _tell_recorded(run, before, settings)
 
 
-def _recorded(run: Run, before: str, settings: Globals) -> bool:
-    """Tell what was recorded since the commit ``before``, if anything."""
+def _tell_recorded(run: Run, before: str, settings: Globals) -> None:
+    """Tell what was recorded since the commit ``before``; end the command if that is nothing."""
     after = newest(run.ledger)
     old, new = (run.folder.read_history(partial(run.ledger.read, one)) for one in (before, after))
     facts = "kind step epoch action score_before score_after tasks cost_usd=usage.cost_usd"
     for entry in new[len(old) :]:
         told = f"{event_name(entry)}: {one_line(entry.reason, 200)}"
         settings.tell({**pick(entry, facts), "commit": after}, told)
-    return len(new) > len(old)
+    if len(new) == len(old):
+        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
 
 
 async def _step(
@@ -135,8 +137,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         finished = asyncio.run(train_to_end(run, partial(_tell, outcomes, settings)))
     if finished is not None:
         print_finish(finished, settings)
-    elif not outcomes and not _recorded(run, before, settings):
-        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
+    elif not outcomes:
+        _tell_recorded(run, before, settings)
     if settings.verbosity >= 0:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
@@ -447,11 +449,11 @@ def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
     step = ("step", budget.step, found.step, Usage(), "will likely break off the step, which")
     whole = ("run", budget.run, found.rest, spent, "will end the run early: all of this")
     for scope, limits, part, used, end in (step, whole):
-        dollars = part.cost_usd() or (0.0, 0.0, 0.0)
+        dollars = part.cost_usd() or Range()
         needs = (
             ("calls", limits.calls, part.calls().likely + used.calls),
             ("tokens", limits.tokens, part.tokens().likely + used.tokens),
-            ("cost_usd", limits.cost_usd, dollars[1] + (used.cost_usd or 0.0)),
+            ("cost_usd", limits.cost_usd, dollars.likely + (used.cost_usd or 0.0)),
         )
         for name, limit, need in needs:
             if part.stages and limit is not None and need > limit:

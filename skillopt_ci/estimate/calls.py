@@ -44,14 +44,14 @@ _SUCCESS_PATCHES, _TOO_MANY, _GUIDED = 0.5, 0.4, 0.7
 class Range:
     """An uncertain number: ``low`` ≤ ``likely`` ≤ ``high``."""
 
-    low: int = 0
+    low: float = 0
     likely: float = 0
-    high: int = 0
+    high: float = 0
 
     def __add__(self, other: "Range") -> "Range":
         return Range(self.low + other.low, self.likely + other.likely, self.high + other.high)
 
-    def __mul__(self, factor: int) -> "Range":
+    def __mul__(self, factor: float) -> "Range":
         return Range(self.low * factor, self.likely * factor, self.high * factor)
 
 
@@ -74,13 +74,13 @@ class Situation:
 class Assumed:
     """Assumed: the current skill's score, the shares of accepted candidates and of empty steps.
 
-    ``calls`` is the number of target calls for an attempt: least, likely, most.
+    ``calls`` is the number of target calls for an attempt.
     """
 
     solved: float = 0.5
     accepted: float = _ACCEPTED
     empty: float = _EMPTY
-    calls: tuple[int, float, int] = (1, 1.0, 1)
+    calls: Range = Range(1, 1, 1)
 
 
 def assumed(
@@ -101,18 +101,18 @@ def assumed(
     )
 
 
-def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> tuple[int, float, int]:
+def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> Range:
     solver, most = config.rollout.solver, config.rollout.limits.steps or _UNLIMITED_STEPS
     if isinstance(solver, ChatConfig) and config.environment is None:
-        return 1, 1.0, 1
+        return Range(1, 1, 1)
     if isinstance(solver, ScriptedConfig | HumanConfig):
-        return 0, 0.0, 0
+        return Range()
     attempts = sum(len(one.proposal.rollout.tasks) for one in steps)
     usages = [one.proposal.usage for one in steps]
     used = sum(usage["rollout"].calls for usage in usages if "rollout" in usage)
     if attempts and used:
-        return 0, used / attempts, most
-    return 0, 1.0 if isinstance(solver, ChatConfig) else float(min(_AGENT_STEPS, most)), most
+        return Range(0, used / attempts, most)
+    return Range(0, 1 if isinstance(solver, ChatConfig) else min(_AGENT_STEPS, most), most)
 
 
 class Forecast:
@@ -256,15 +256,14 @@ def joined(parts: Iterable[Calls]) -> dict[Account, Range]:
     return {account: count for account, count in sorted(calls.items()) if count.high}
 
 
-def in_calls(attempts: Calls, calls: tuple[int, float, int], judged: int = 0) -> Calls:
+def in_calls(attempts: Calls, calls: Range, judged: int = 0) -> Calls:
     """Convert attempts to calls; each of an attempt's ``judged`` questions may be asked twice."""
-    least, usual, most = calls
     found, asked = {}, Range()
     for account, count in attempts.items():
         if account.role == "target":
             asked += Range(0, round(count.likely), count.high) * judged
-            made = round(round(count.likely) * usual)
-            found[account] = Range(count.low * least, made, count.high * most)
+            made = round(round(count.likely) * calls.likely)
+            found[account] = Range(count.low * calls.low, made, count.high * calls.high)
         else:
             found[account] = Range(count.low, round(count.likely), count.high)
     return joined([found, {JUDGE: Range(0, asked.likely, 2 * asked.high)}])

@@ -8,17 +8,7 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ChatConfig
 from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.estimate import calls as counts
-from skillopt_ci.estimate.calls import (
-    Assumed,
-    Calls,
-    Forecast,
-    Range,
-    Situation,
-    assumed,
-    fitting,
-    in_calls,
-    joined,
-)
+from skillopt_ci.estimate.calls import Calls, Range
 from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Usage, summed
@@ -84,16 +74,10 @@ class Part:
     def tokens(self) -> Range:
         return sum((one.tokens() for one in self.stages), Range())
 
-    def cost_usd(self) -> tuple[float, float, float] | None:
-        """Least, likely and most dollars; None if any price is unknown."""
-        priced = [(one.calls, one.cost_usd) for one in self.stages if one.cost_usd is not None]
-        if len(priced) < len(self.stages):
-            return None
-        return (
-            sum(calls.low * dollars for calls, dollars in priced),
-            sum(calls.likely * dollars for calls, dollars in priced),
-            sum(calls.high * dollars for calls, dollars in priced),
-        )
+    def cost_usd(self) -> Range | None:
+        """The dollars; None if any price is unknown."""
+        priced = [one.calls * one.cost_usd for one in self.stages if one.cost_usd is not None]
+        return sum(priced, Range()) if len(priced) == len(self.stages) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +96,16 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     config, state, train = run.config, checkout.state, run.splits.train
     sizes = _sizes(run, checkout)
     if state is None:
-        supposed, made, first, due = assumed(config, None, (), ()), 0, 1, None
+        supposed, made, first, due = counts.assumed(config, None, (), ()), 0, 1, None
         # what the budget leaves is not known from calls yet
         planned = budgeted(config, run.splits, run.prompts, checkout.skill)
     else:
         planned = config
         solved, records = state.current.measurement.hard, step_records(run, checkout)
-        supposed = assumed(config, solved, checkout.history, records)
+        supposed = counts.assumed(config, solved, checkout.history, records)
         made, first = len(attempts_so_far(run, checkout)), state.step + 1
         due = completed_epoch(config, sizes_of(config, run.splits), state)
-    situation = Situation(
+    situation = counts.Situation(
         train=len(train),
         selection=len(run.selection),
         test=len(run.test),
@@ -129,7 +113,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         judged=_judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
-    forecast = Forecast(config, situation, supposed, made)
+    forecast = counts.Forecast(config, situation, supposed, made)
     epochs = config.train.num_epochs
     epoch = min(epochs, (first - 1) // (total_steps(len(train), config.train) // epochs) + 1)
     begin = [] if state else [forecast.start()]
@@ -153,7 +137,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         works += [_confirmation(run, state, works), forecast.finish()]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
-        calls = in_calls(joined(works), supposed.calls, situation.judged)
+        calls = counts.in_calls(counts.joined(works), supposed.calls, situation.judged)
         stages = (_stage(account, count, sizes, prices) for account, count in calls.items())
         return Part(name, tuple(stages))
 
@@ -170,13 +154,13 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
 
 
 def _assumptions(
-    supposed: Assumed, sizes: Mapping[Account, CallSize], unpriced: Sequence[str]
+    supposed: counts.Assumed, sizes: Mapping[Account, CallSize], unpriced: Sequence[str]
 ) -> Iterator[str]:
     yield "Cached answers cost nothing. The most assumes that every question is asked twice."
     yield f"Assumed: the target solves {supposed.solved:.0%} of the tasks, more with each step."
     yield f"Assumed: the gate accepts {supposed.accepted:.0%} of the candidates."
-    _, usual, most = supposed.calls
-    if most > 1:
+    if (most := supposed.calls.high) > 1:
+        usual = supposed.calls.likely
         yield f"An attempt takes {usual:.1f} answers of the target, at most {most}."
     if not any(one.measured for one in sizes.values()):
         yield (
@@ -188,7 +172,7 @@ def _assumptions(
 
 
 def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Calls:
-    share, made = run.config.evaluation.confirm, joined(works)
+    share, made = run.config.evaluation.confirm, counts.joined(works)
     if not share or (state is not None and state.confirmed is None):
         return {}
     attempts = made.get(counts.ROLLOUT, Range()) + made.get(counts.SELECTION, Range())
@@ -201,14 +185,14 @@ def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Call
 def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     """A text: the most that ``rounds`` of attempts at the selection tasks may consume."""
     made = rounds * len(run.selection) * run.config.rollout.attempts
-    supposed = assumed(run.config, None, (), ())
+    supposed = counts.assumed(run.config, None, (), ())
     judged = _judged(run.config, run.selection)
-    calls = in_calls({counts.SELECTION: Range(made, made, made)}, supposed.calls, judged)
+    calls = counts.in_calls({counts.SELECTION: Range(made, made, made)}, supposed.calls, judged)
     sizes, prices = _sizes(run, checkout), tariffs(run.config.model)
     stages = tuple(_stage(one, count, sizes, prices) for one, count in calls.items())
     part = Part("calibration", stages)
     dollars = part.cost_usd()
-    cost = cost_text(None if dollars is None else dollars[1])
+    cost = cost_text(None if dollars is None else dollars.likely)
     asked, tokens = round(part.calls().likely), round(part.tokens().likely)
     said = f"about {plural(asked, 'call')}, {tokens:,} tokens, {cost}"
     return f"{said}; those that are cached cost nothing."
@@ -236,7 +220,7 @@ def _assumed_sizes(
     shown = min(task + ANSWER, gradient.max_trajectory_chars // CHARACTERS_PER_TOKEN)
     # Without other evidence, assume that half of the attempts fail.
     there = max(config.train.batch_size * config.rollout.attempts, gradient.evidence)
-    fit = fitting(gradient, (task + ANSWER) * CHARACTERS_PER_TOKEN).minibatch_size
+    fit = counts.fitting(gradient, (task + ANSWER) * CHARACTERS_PER_TOKEN).minibatch_size
     minibatch = max(1, min(fit, there // 2)) * shown
     comparison = 2 * document + 2 * optimizer.slow_update_samples * shown
     proposal = document + GUIDANCE if suffix == "_full_rewrite" else PROPOSAL
@@ -283,7 +267,7 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
         (limits.tokens, attempt.tokens().likely, question.tokens().likely)
     ]
     if (dollars := attempt.cost_usd()) and (asked := question.cost_usd()):
-        amounts.append((limits.cost_usd, dollars[1], asked[1]))
+        amounts.append((limits.cost_usd, dollars.likely, asked.likely))
     for limit, of_attempt, of_question in amounts:
         if limit is not None and of_attempt:
             costly = of_question > _COSTLY * of_attempt

@@ -321,11 +321,11 @@ def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
             f"{one.tokens().likely:,}",
             cost_text(cost),
         )
-    dollars = part.cost_usd() or (None, None, None)
-    calls, tokens = part.calls(), part.tokens()
-    yield "likely", "", f"{calls.likely:,}", "", f"{tokens.likely:,}", cost_text(dollars[1])
+    calls, tokens, dollars = part.calls(), part.tokens(), part.cost_usd()
+    cost = None if dollars is None else dollars.likely
+    yield "likely", "", f"{calls.likely:,}", "", f"{tokens.likely:,}", cost_text(cost)
     made, used = min(calls.high, left[0]), min(tokens.high, left[1])
-    paid = None if dollars[2] is None else min(dollars[2], left[2])
+    paid = None if dollars is None else min(dollars.high, left[2])
     yield "at most", "", f"{made:,}", "", f"{used:,}", cost_text(paid)
 
 
@@ -355,9 +355,7 @@ def _part_json(part: Part) -> dict[str, object]:
         "name": part.name,
         "calls": _spread_json(part.calls()),
         "tokens": _spread_json(part.tokens()),
-        "cost_usd": None
-        if dollars is None
-        else dict(zip(("least", "likely", "most"), dollars, strict=True)),
+        "cost_usd": dollars and _spread_json(dollars),
         "stages": [
             {
                 **pick(one.account, "role stage"),

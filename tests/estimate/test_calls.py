@@ -90,7 +90,9 @@ def test_several_attempts_are_counted_wherever_they_are_made():
 def test_a_candidate_is_measured_on_each_task_at_most_once():
     found = calls_of(config())[SELECTION]
     assert (found.low, found.high) == (0, 10)
-    counted = calls.in_calls({ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}, (0, 6.5, 50))
+    counted = calls.in_calls(
+        {ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}, Range(0, 6.5, 50)
+    )
     assert counted == {ROLLOUT: Range(0, 65, 500), ANALYST: Range(1, 2, 4)}
 
 
@@ -138,7 +140,7 @@ def test_start_and_end_measure_whole_splits():
     assert forecast(config(evaluation={"eval_test": False})).finish() == {}
 
 
-@pytest.mark.parametrize("effort", [(1, 1.0, 1), (0, 6.5, 50)])
+@pytest.mark.parametrize("effort", [Range(1, 1, 1), Range(0, 6.5, 50)])
 def test_the_judge_is_asked_for_every_attempt(effort):
     # however many calls an attempt takes
     assert calls.in_calls(forecast(config()).start(), effort, 2)[calls.JUDGE] == Range(0, 20, 40)
@@ -274,4 +276,4 @@ AGENT = {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}}
     ],
 )
 def test_calls_of_an_attempt(sections, steps, expected):
-    assert assumed(settings(**sections), None, (), steps).calls == expected
+    assert assumed(settings(**sections), None, (), steps).calls == Range(*expected)
