@@ -281,37 +281,32 @@ def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:
 
 
 #: Keys that did not pay and are gone: people still have them in their files.
-_TESTED = "the gate takes any higher mean"
-_RETIRED: dict[tuple[str, ...], str] = {
+_RETIRED = {
     **{
-        ("evaluation", "gate", key): _TESTED
+        f"evaluation.gate.{key}": "the gate takes any higher mean"
         for key in ("policy", "confidence", "min_effect", "effect", "futility", "attempts")
     },
-    ("evaluation", "gate", "remeasure"): "it cost more than it gained",
-    ("evaluation", "race"): "races of edits cost more than they gained",
-    ("evaluation", "gate", "subset"): "every candidate is compared on all selection tasks",
-    ("evaluation", "gate", "max_consultations"): "the number of candidates is not limited",
-    ("train", "staleness"): "it lowered the score; batches are attempted under the current skill",
-    ("schedule", "ahead"): "`likely` wasted calls; `sure` is used instead",
+    "evaluation.gate.remeasure": "it cost more than it gained",
+    "evaluation.race": "races of edits cost more than they gained",
+    "evaluation.gate.subset": "every candidate is compared on all selection tasks",
+    "evaluation.gate.max_consultations": "the number of candidates is not limited",
+    "train.staleness": "it lowered the score; batches are attempted under the current skill",
+    "schedule.ahead": "`likely` wasted calls; `sure` is used instead",
 }
 
 
-def without_retired(tree: Node) -> tuple[Node, tuple[Problem, ...]]:
-    """``tree`` without retired keys and values, and a warning for each."""
-    warnings = []
-    for (*above, key), why in _RETIRED.items():
-        around = [tree]
-        for section in above:
-            around.append(around[-1].entries.get(section) or Node({}, tree.mark))
-        node = around[-1].entries.get(key)
-        if node is None or (key == "ahead" and node.value != "likely"):
-            continue
-        tree = without(around.pop(), key)
-        for section, outer in zip(reversed(above), reversed(around), strict=True):
-            tree = replace(outer, value={**outer.entries, section: tree})
-        path = ".".join((*above, key))
-        warnings.append(Problem(node.mark, path, f"retired and ignored: {why}"))
-    return tree, tuple(warnings)
+def without_retired(tree: Node, above: str = "") -> tuple[Node, tuple[Problem, ...]]:
+    """``tree``, which stands at ``above``, without retired keys, and a warning for each."""
+    kept, warnings = dict[str, Node](), list[Problem]()
+    for key, node in tree.entries.items():
+        path = f"{above}{key}"
+        if path in _RETIRED and (key != "ahead" or node.value == "likely"):
+            text = f"retired and ignored: {_RETIRED[path]}"
+            warnings.append(Problem(node.mark, path, text))
+        else:
+            kept[key], inner = without_retired(node, f"{path}.")
+            warnings += inner
+    return (replace(tree, value=kept) if warnings else tree), tuple(warnings)
 
 
 @dataclass(frozen=True, slots=True)
