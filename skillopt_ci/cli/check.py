@@ -48,16 +48,7 @@ from skillopt_ci.skill.validation import LFS_REMEDY, problems
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
-from skillopt_ci.training.plan import (
-    Sizes,
-    calls_left,
-    final_test_calls,
-    last_step,
-    likely_calls,
-    planned,
-    sizes_of,
-    total_steps,
-)
+from skillopt_ci.training import plan
 from skillopt_ci.training.state import refuse_another_skill, start_of
 from skillopt_ci.training.trainer import NextWork, upcoming
 from skillopt_ci.util import is_lfs_pointer, read_text
@@ -203,8 +194,8 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
         with suppress(OSError, SkilloptError):  # said of skill and prompts
             prompts = Prompts.load(None if config.prompts is None else loaded.root / config.prompts)
             config = budgeted(config, tasks, prompts, read_text(loaded.root / config.skill))
-    config, tasks = planned(config, tasks, None if reader is None else reader.state)
-    sizes, train, test = sizes_of(config, tasks), len(tasks.train), len(tasks.test)
+    config, tasks = plan.planned(config, tasks, None if reader is None else reader.state)
+    sizes, train, test = plan.sizes_of(config, tasks), len(tasks.train), len(tasks.test)
     told = f"{train} train, {count} selection, {test} test; no task is in two splits"
     yield Finding("tasks", "ok", told)
     for text in _few_tasks(train, sizes.selection, test):
@@ -217,10 +208,11 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
 
 
 def _check_plan(
-    config: Config, sizes: Sizes, selection: int, reader: RunReader | None, *, more_edits: bool
+    config: Config, sizes: plan.Sizes, selection: int, reader: RunReader | None, *, more_edits: bool
 ) -> Iterator[Finding]:
     state, history = (reader.state, reader.history) if reader else (None, ())
-    last, whole = last_step(config, sizes, state, history), total_steps(sizes.train, config.train)
+    last = plan.last_step(config, sizes, state, history)
+    whole = plan.total_steps(sizes.train, config.train)
     steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
     told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
     then = None
@@ -231,14 +223,14 @@ def _check_plan(
         told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
     if more_edits:
         told += f"; a step makes up to {plural(config.optimizer.learning_rate, 'edit')}"
-    first = config.rollout.attempts * sizes.selection + likely_calls(config, sizes)
-    if state is None and calls_left(config, sizes, None) < first:
+    first = config.rollout.attempts * sizes.selection + plan.likely_calls(config, sizes)
+    if state is None and plan.calls_left(config, sizes, None) < first:
         told = f"the first score and one step take about {first:.0f} calls"
         text = f"{told}, more than the budget allows\nRaise budget.run, or lower train.batch_size."
         yield Finding("plan", "warning", text)
     else:
         yield Finding("plan", "ok", told, then=then)
-    tests, calls = final_test_calls(config, sizes), config.budget.run.calls
+    tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if calls is not None and tests >= calls:
         told = f"testing the first and the best skill takes about {tests} calls"
         mended = "Raise budget.run, or set evaluation.test_env_num."

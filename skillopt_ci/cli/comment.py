@@ -17,16 +17,7 @@ from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.github.types import Change, Comment, WantedPullRequest
-from skillopt_ci.report.comment import (
-    TaskPlace,
-    body,
-    confirmation_check,
-    note_answers,
-    pinned_comment,
-    step_check,
-    step_comment,
-    title,
-)
+from skillopt_ci.report import comment
 from skillopt_ci.report.evaluation import TRAINED, unevaluated_check
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
@@ -66,9 +57,9 @@ def comment_command(settings: Globals, publishing: bool) -> None:
     if not publishing:
         run, links = view(open_reader(settings)), links_of(settings.environ)
         told = {
-            "title": title(run),
-            "body": body(run, links),
-            "comment": pinned_comment(run, links),
+            "title": comment.title(run),
+            "body": comment.body(run, links),
+            "comment": comment.pinned_comment(run, links),
         }
         settings.tell(told, harmless("\n\n".join(told.values())))
         return
@@ -89,7 +80,7 @@ def comment_command(settings: Globals, publishing: bool) -> None:
 
 def publish_run(settings: Globals, client: "Client", inconclusive: str = "") -> Published:
     """Show the run that ``settings`` name; raises RepositoryError if it has not started."""
-    reader, wishes, tasks = open_reader(settings), GitHub(), dict[str, TaskPlace]()
+    reader, wishes, tasks = open_reader(settings), GitHub(), dict[str, comment.TaskPlace]()
     if settings.config_file.is_file():
         loaded = load_configured(settings)
         wishes, tasks = loaded.config.github, task_places(loaded, reader.ledger.root)
@@ -104,7 +95,7 @@ def publish(
     links: Links,
     *,
     inconclusive: str = "",
-    tasks: Mapping[str, TaskPlace] | None = None,
+    tasks: Mapping[str, comment.TaskPlace] | None = None,
 ) -> Published:
     """Bring pull request, comment and check up to date, each as far as GitHub allows it.
 
@@ -119,13 +110,13 @@ def publish(
     )
 
     notes: list[str] = []
-    report = pinned_comment(run, links, inconclusive=inconclusive)
+    report = comment.pinned_comment(run, links, inconclusive=inconclusive)
     number = read = None
     wanted = WantedPullRequest(
         head=f"skillopt/{run.state.run}",
         base=run.base,
-        title=title(run),
-        body=body(run, links, inconclusive=inconclusive),
+        title=comment.title(run),
+        body=comment.body(run, links, inconclusive=inconclusive),
         draft=wishes.draft and not run.improved,
         labels=wishes.labels,
     )
@@ -140,21 +131,23 @@ def publish(
                 if wishes.comments == "sticky":
                     keep_comment(client, read, report)
                 elif wishes.comments == "per-step":
-                    keep_comment(client, read, step_comment(run, links, inconclusive=inconclusive))
+                    keep_comment(
+                        client, read, comment.step_comment(run, links, inconclusive=inconclusive)
+                    )
             with noting(notes):
                 answer_notes(run, client, links, read)
     with noting(notes):
         # What a workflow's token pushes starts no job that could post it, and it may be required.
         keep_check(client, unevaluated_check(run.state.run, run.commit, "success", TRAINED, links))
-        keep_check(client, step_check(run, links, inconclusive=inconclusive, tasks=tasks))
+        keep_check(client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks))
     with noting(notes):
-        if (check := confirmation_check(run, links)) is not None:
+        if (check := comment.confirmation_check(run, links)) is not None:
             keep_check(client, check)
     # only what is sure to be better merges by itself, never what waits for a verdict
     asked = wishes.merge == "auto" and not inconclusive and not run.state.provisional
     if asked and run.improved and read is not None:
         with noting(notes):
-            merge_pull_request(client, read, run.commit, wishes.merge_method, title(run))
+            merge_pull_request(client, read, run.commit, wishes.merge_method, comment.title(run))
     return Published(report, number, tuple(notes), run.commit)
 
 
@@ -165,7 +158,7 @@ def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> N
     answers = {
         note: text
         for record in run.steps[-_ANSWERED_STEPS:]
-        for note, text in note_answers(
+        for note, text in comment.note_answers(
             run.state.run, record, run.place(record.step).verdict, links
         ).items()
     }
@@ -178,7 +171,7 @@ def note_id(said: Comment) -> str:
     return f"{said.kind}-{said.id}"
 
 
-def task_places(loaded: Loaded, repository: Path) -> dict[str, TaskPlace]:
+def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace]:
     """Where each task is defined in the repository; nothing if they cannot be read."""
     if loaded.config.tasks is None:
         return {}
@@ -186,11 +179,11 @@ def task_places(loaded: Loaded, repository: Path) -> dict[str, TaskPlace]:
         tasks = load_splits(loaded.config.tasks, loaded.root).all
     except SkilloptError:
         return {}
-    root, found = repository.resolve(), dict[str, TaskPlace]()
+    root, found = repository.resolve(), dict[str, comment.TaskPlace]()
     for task in tasks:
         file = None if task.file is None else task.file.resolve()
         if file is not None and task.line is not None and file.is_relative_to(root):
-            found[task.id] = TaskPlace(file.relative_to(root).as_posix(), task.line)
+            found[task.id] = comment.TaskPlace(file.relative_to(root).as_posix(), task.line)
     return found
 
 
