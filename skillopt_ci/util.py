@@ -20,8 +20,12 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from skillopt_ci.errors import SkilloptError, UsageError
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 #: The start of a Git LFS pointer, which a file is until its content is fetched.
 _LFS_POINTER = "version https://git-lfs.github.com/spec/"
@@ -101,6 +105,14 @@ def pick(source: object, names: str) -> dict[str, object]:
             value = None if value is None else getattr(value, step)
         found[key] = value
     return found
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """The values of each key together; keys and values keep their order."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def sha256_of_json(value: object) -> str:

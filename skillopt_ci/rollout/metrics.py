@@ -6,12 +6,13 @@ from fewer than k attempts) is None, never 0 or NaN.
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.stats import Interval, t_quantile, wilson
+from skillopt_ci.util import grouped
 
 #: The bucket of tasks without a type.
 OTHER = "other"
@@ -71,19 +72,15 @@ def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float |
     if len(set(clusters)) < 2:  # noqa: PLR2004 - one cluster has no spread
         return None
     mean = statistics.fmean(values)
-    deviations = defaultdict[str, list[float]](list)
-    for value, group in zip(values, clusters, strict=True):
-        deviations[group].append(value - mean)
+    pairs = zip(clusters, values, strict=True)
+    deviations = grouped((cluster, value - mean) for cluster, value in pairs)
     squares = math.fsum(math.fsum(own) ** 2 for own in deviations.values())
     return math.sqrt(len(deviations) / (len(deviations) - 1) * squares) / len(values)
 
 
 def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
     """The mean score of each task, so that tasks weigh the same whatever their attempts."""
-    by_task = defaultdict[str, list[float]](list)
-    for task, score in scores:
-        by_task[task].append(score)
-    return {task: statistics.fmean(own) for task, own in by_task.items()}
+    return {task: statistics.fmean(own) for task, own in grouped(scores).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +271,7 @@ def summarise(
     ended = [outcome.limit for outcome in measured]
     unsolved = [outcome.limit for outcome in measured if not outcome.solved]
     errors = Counter((one.status, one.reason) for one in outcomes if not one.status.measured)
-    kinds = defaultdict[str, list[Outcome]](list)
-    for outcome in measured:
-        kinds[outcome.task_type or OTHER].append(outcome)
+    kinds = grouped((outcome.task_type or OTHER, outcome) for outcome in measured)
 
     def share(limit: Limit | None) -> float | None:
         return unsolved.count(limit) / len(unsolved) if unsolved else None
@@ -333,8 +328,7 @@ def _mean_estimates(
 def _pessimistic(
     outcomes: Sequence[Outcome], due: Mapping[str, int], read: Callable[[Outcome], float]
 ) -> float | None:
-    scores: dict[str, list[float]] = {task: [] for task in due}
-    for one in outcomes:
-        scores.setdefault(one.task_id, []).append(read(one) if one.status.measured else 0.0)
+    made = ((one.task_id, read(one) if one.status.measured else 0.0) for one in outcomes)
+    scores = {task: list[float]() for task in due} | grouped(made)
     means = [math.fsum(own) / max(len(own), due.get(task, 0), 1) for task, own in scores.items()]
     return statistics.fmean(means) if means else None

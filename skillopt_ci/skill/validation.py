@@ -12,7 +12,7 @@ import yaml
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.skill.document import frontmatter, word_count
 from skillopt_ci.skill.regions import REGIONS, markers
-from skillopt_ci.util import is_lfs_pointer
+from skillopt_ci.util import grouped, is_lfs_pointer
 
 #: We train git's content of a file, which for a file in LFS is only the pointer.
 LFS_REMEDY = (
@@ -125,11 +125,13 @@ def problems(text: str, path: Path) -> tuple[Problem, ...]:
 
 
 def _unseen_characters(text: str) -> Iterator[Problem]:
-    places: dict[str, list[int]] = {}
-    for position, character in enumerate(text):
-        plain = character.isprintable() or character in _PLAIN_CONTROLS + _JOINERS
-        if not plain and unicodedata.category(character) in ("Cc", "Cf", "Cs"):
-            places.setdefault(character, []).append(position)
+    places = grouped(
+        (character, position)
+        for position, character in enumerate(text)
+        if not character.isprintable()
+        and character not in _PLAIN_CONTROLS + _JOINERS
+        and unicodedata.category(character) in ("Cc", "Cf", "Cs")
+    )
     for character, positions in places.items():
         first = _line(text, positions[0])
         if unicodedata.category(character) == "Cs":

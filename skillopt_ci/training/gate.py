@@ -19,6 +19,7 @@ from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Action, Decision, GateRecord, State
 from skillopt_ci.text import plural
 from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth_in
+from skillopt_ci.util import grouped
 
 #: Why a test ended: all tasks were measured, or rejection was certain.
 End = Literal["measured", "certain"]
@@ -321,11 +322,11 @@ def losses(
 ) -> dict[str, float]:
     if allowed is None:
         return {}
-    groups: dict[str, list[Fraction]] = {}
-    for task in setup.order:
-        if task in setup.eligible and task in candidate and types.get(task):
-            ours, theirs = candidate[task], setup.current[task]
-            groups.setdefault(types[task], []).append(setup.worth(ours) - setup.worth(theirs))
+    groups = grouped(
+        (types[task], setup.worth(candidate[task]) - setup.worth(setup.current[task]))
+        for task in setup.order
+        if task in setup.eligible and task in candidate and types.get(task)
+    )
     limit = Fraction(allowed).limit_denominator(1_000_000)
     lost = {kind: -_mean(differences) for kind, differences in sorted(groups.items())}
     return {kind: float(loss) for kind, loss in lost.items() if loss > limit}

@@ -16,6 +16,7 @@ from skillopt_ci.text import one_line
 from skillopt_ci.training.measure import TaskScores
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
+from skillopt_ci.util import grouped
 
 #: Longest quoted value, in characters, so that memory does not crowd out the trajectories.
 MAX_VALUE_CHARS = 600
@@ -28,10 +29,8 @@ _INTRODUCTION = (
 
 def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
     """Describe, for a prompt, the steps of ``epoch`` so far and everything people took back."""
-    taken: dict[int, set[int]] = {}
-    for entry in checkout.history:
-        if entry.kind == "revert":
-            taken.setdefault(entry.step, set()).add(entry.edit)
+    reverts = (entry for entry in checkout.history if entry.kind == "revert")
+    taken = grouped((entry.step, entry.edit) for entry in reverts)
     steps = step_records(run, checkout, epoch=epoch)
     read = partial(run.ledger.read, checkout.commit)
     earlier = sorted(taken.keys() - {one.step for one in steps})
@@ -72,12 +71,11 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int]) -> str:
 
 
 def _reasons(tasks: Iterable[TaskOutcome]) -> list[PatternRecord]:
-    groups: dict[str, list[str]] = {}
-    for task in tasks:
-        if task.failed:
-            groups.setdefault(task.reason.partition(":")[0].strip() or "unknown", []).append(
-                task.id
-            )
+    groups = grouped(
+        (task.reason.partition(":")[0].strip() or "unknown", task.id)
+        for task in tasks
+        if task.failed
+    )
     return [
         PatternRecord(description=reason, count=len(ids), task_ids=tuple(dict.fromkeys(ids)))
         for reason, ids in groups.items()

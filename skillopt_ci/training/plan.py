@@ -28,6 +28,7 @@ from skillopt_ci.training.replies import Item as replies_Item
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
 from skillopt_ci.training.update import UpdateMode
+from skillopt_ci.util import grouped, pick
 
 Item = TypeVar("Item")
 
@@ -253,9 +254,7 @@ def _filled(config: Config, found: Mapping[tuple[str, str], object]) -> Config:
 
 
 def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
-    kinds: dict[str, list[Task]] = {}
-    for task in shuffled(tasks, seed):
-        kinds.setdefault(task.task_type, []).append(task)
+    kinds = grouped((task.task_type, task) for task in shuffled(tasks, seed))
     places = {
         task.id: (number + 0.5) / len(alike)
         for alike in kinds.values()
@@ -382,9 +381,7 @@ def _parse(available: int, text: str) -> LearningRateRecord:
         raw=number,
         available=available,
         clamped=number > available,
-        reasoning=reply.reasoning,
-        confidence=reply.confidence,
-        risk_notes=reply.risk_notes,
+        **pick(reply, "reasoning confidence risk_notes"),
     )
 
 

@@ -17,7 +17,7 @@ from skillopt_ci.ledger.records import BoundaryRecord, StepRecord, Summary
 from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.view import RunView
-from skillopt_ci.util import pick
+from skillopt_ci.util import grouped, pick
 
 _PREVIEW = 200
 _PAYLOAD: Mapping[str, str] = {"patch": "edits", "rewrite_from_suggestions": "revise_suggestions"}
@@ -340,10 +340,8 @@ def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
         "epoch accepts rejects skips best_score_at_epoch_end=best_score "
         "current_score_at_epoch_end=current_score"
     )
-    steps = {epoch.epoch: list[int]() for epoch in epochs}
-    for entry in evidence.history:
-        if entry.kind == "step":
-            steps.setdefault(entry.epoch, []).append(entry.step)
+    entries = (entry for entry in evidence.history if entry.kind == "step")
+    steps = grouped((entry.epoch, entry.step) for entry in entries)
     *_, last = timeline(evidence.history)
     return _known(
         {
@@ -362,7 +360,8 @@ def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
             "total_rejects": sum(epoch.rejects for epoch in epochs),
             "total_skips": sum(epoch.skips for epoch in epochs),
             "epoch_stats": [
-                {**pick(epoch, epoch_names), "steps": steps[epoch.epoch]} for epoch in epochs
+                {**pick(epoch, epoch_names), "steps": steps.get(epoch.epoch, [])}
+                for epoch in epochs
             ],
             **pick(
                 summary,
