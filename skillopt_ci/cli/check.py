@@ -149,7 +149,6 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
         return told
 
     # The machine: git and its remote, computers, programs, keys.
-    check("git", _check_tools(settings.cwd))
     check("git", _check_repository(loaded))
     wrong = any(one.part == "scorers" and one.level == "error" for one in told)
     computers = _check_computers(loaded, tasks, environ, try_graders=not (graded or wrong))
@@ -288,12 +287,6 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
         yield Finding("skill", "ok", name)
 
 
-def _check_tools(cwd: Path) -> Iterator[Finding]:
-    python = f"Python {platform.python_version()} on {platform.platform(terse=True)}"
-    yield Finding("program", "ok", f"skillopt-ci {__version__}, {python}")
-    yield check_git(Git(cwd).text("--version"))
-
-
 def check_git(version: str) -> Finding:
     numbers = re.search(r"(\d+)\.(\d+)", version)
     known = _MERGING_GIT if numbers is None else tuple(map(int, numbers.groups()))
@@ -308,6 +301,9 @@ def check_git(version: str) -> Finding:
 
 def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     config = loaded.config
+    python = f"Python {platform.python_version()} on {platform.platform(terse=True)}"
+    yield Finding("program", "ok", f"skillopt-ci {__version__}, {python}")
+    yield check_git(Git(loaded.root).text("--version"))
     ledger = Ledger.open(loaded.root, config.run, config.git)
     path, position = build.skill_path(loaded, ledger.root), ledger.sync()
     committed, file = ledger.read(position.base, path), loaded.root / config.skill

@@ -26,10 +26,6 @@ from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, TaskImage
 from skillopt_ci.util import read_file
 
 
-def _id_text(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 def _usable_id(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
@@ -44,16 +40,13 @@ def _not_blank(value: str) -> str:
     return value
 
 
-def _reference_texts(value: object) -> object:
-    listed = value if isinstance(value, list) else [value]
-    return tuple(
-        str(item) if isinstance(item, int | float) and not isinstance(item, bool) else item
-        for item in listed
-    )
-
-
 Text = Annotated[str, AfterValidator(_not_blank)]
-References = Annotated[tuple[str, ...], BeforeValidator(_reference_texts)]
+#: A number is taken as its text.
+Reference = Annotated[str, Field(coerce_numbers_to_str=True)]
+References = Annotated[
+    tuple[Reference, ...],
+    BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value]),
+]
 
 
 class MessageEntry(Section):
@@ -64,7 +57,9 @@ class MessageEntry(Section):
 class TaskEntry(Section):
     """The keys of one task; numbers as `id` or in `references` are taken as their text."""
 
-    id: Annotated[str, Field(max_length=200), AfterValidator(_usable_id), BeforeValidator(_id_text)]
+    id: Annotated[
+        str, Field(max_length=200, coerce_numbers_to_str=True), AfterValidator(_usable_id)
+    ]
     prompt: Text | None = None
     """What the user asks; a short form of one message."""
     messages: tuple[MessageEntry, ...] | None = None
