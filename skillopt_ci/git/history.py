@@ -103,10 +103,6 @@ class Commit:
         return cls(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
 
     @property
-    def subject(self) -> str:
-        return self.message.partition("\n")[0]
-
-    @property
     def trailers(self) -> dict[str, str]:
         return parse_trailers(self.message)
 

@@ -35,6 +35,7 @@ from skillopt_ci.training.state import (
     record_events,
 )
 from skillopt_ci.training.trainer import prepare
+from skillopt_ci.util import grouped, pick
 
 
 def tested_under(run: Run) -> str:
@@ -67,10 +68,11 @@ def with_test(skill: FinalSkill, test: Measurement | None, tasks: Sequence[Task]
 
 
 def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, records.TypeScore]:
-    groups: dict[str, list[float]] = {}
-    for task in tasks:
-        if task.id in measurement.tasks:
-            groups.setdefault(task.task_type or OTHER, []).append(measurement.tasks[task.id][0])
+    groups = grouped(
+        (task.task_type or OTHER, measurement.tasks[task.id][0])
+        for task in tasks
+        if task.id in measurement.tasks
+    )
     return {
         kind: records.TypeScore(hard=sum(hard) / len(hard), n=len(hard))
         for kind, hard in sorted(groups.items())
@@ -212,12 +214,9 @@ def _summary(
             if used.calls:
                 totals[stage] = totals.get(stage, Usage()) + used
     return Summary(
-        run=state.run,
-        skill=state.skill,
+        **pick(state, "run skill step epoch usage accounts"),
         simulated=run.simulated,
-        step=state.step,
         total_steps=last_step(run.config, sizes_of(run.config, run.splits), state, history),
-        epoch=state.epoch,
         metric=run.config.evaluation.gate_metric,
         initial=initial,
         best=best,
@@ -227,8 +226,6 @@ def _summary(
         last_gain=gain(initial, last),
         epochs=tuple(epoch_summaries(history)),
         stages={stage: rounded(used) for stage, used in totals.items()},
-        usage=state.usage,
-        accounts=state.accounts,
         tested_under=tested_under(run),
     )
 

@@ -39,6 +39,7 @@ from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn,
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import Updated, take_notes, update, update_mode
+from skillopt_ci.util import pick
 
 
 async def propose(
@@ -120,13 +121,7 @@ def _evidence(
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     tasks = (
         TaskOutcome(
-            id=one.task_id,
-            status=one.status,
-            hard=one.hard,
-            soft=one.soft,
-            reason=one.reason[:300],
-            task_type=one.task_type,
-            attempt=one.attempt,
+            **pick(one, "id=task_id status hard soft task_type attempt"), reason=one.reason[:300]
         )
         for one in rollouts
     )
@@ -151,11 +146,7 @@ def _evidence(
         "reasoning": "\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
         "edits": tuple(
             EditRecord(
-                op=one.edit.op,
-                target=one.edit.target,
-                content=one.edit.content,
-                source_type=one.edit.source_type,
-                support_count=one.edit.support_count,
+                **pick(one.edit, "op target content source_type support_count"),
                 status=one.status.value,
                 reason=one.reason,
                 note_ids=tuple(note.id for note in read if note.id in one.edit.note_ids),
@@ -167,9 +158,7 @@ def _evidence(
             for edit in patch.edits
             if isinstance(edit, Suggestion)
         ),
-        "change_summary": updated.change_summary,
-        "outcome": updated.outcome,
-        "refused": updated.refused,
+        **pick(updated, "change_summary outcome refused"),
         "reviewer_notes": note_records(read, followed, carried_out),
     }
 

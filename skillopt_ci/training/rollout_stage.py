@@ -31,6 +31,7 @@ from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout, basis_of, basis_sha256
 from skillopt_ci.training.update import UpdateMode, notes_from
+from skillopt_ci.util import pick
 
 #: Attempts under one skill, oldest first: task id and attempt number.
 Made = Sequence[tuple[str, int]]
@@ -166,9 +167,7 @@ def batch_record(worked: WorkedBatch) -> BatchRecord:
     sources = [one.source_type for one in worked.reflections if one.patch.edits]
     return BatchRecord(
         seed=worked.batch.seed,
-        hard=means.hard,
-        soft=means.soft,
-        n=means.n,
+        **pick(means, "hard soft n"),
         n_failure_patches=sources.count("failure"),
         n_success_patches=sources.count("success"),
     )

@@ -292,9 +292,7 @@ async def _proposed(
         run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
     skill, proposal = await propose(run, checkout, work, last_step_of(run, checkout), models)
     record = StepRecord(
-        step=work.step,
-        epoch=work.epoch,
-        step_in_epoch=work.step_in_epoch,
+        **pick(work, "step epoch step_in_epoch"),
         simulated=run.simulated,
         changes=changes,
         basis_sha256=basis_sha256(basis),

@@ -251,7 +251,7 @@ def test_message_is_utf8_whatever_the_user_prefers(bench, repository):
     bench.git(repository, "config", "i18n.commitEncoding", "ISO-8859-1")
     ledger = bench.open(repository)
     commit = ledger.commit(("HEAD",), "HEAD", {}, "Grüße – 你好\n")
-    assert ledger.log(commit, limit=1)[0].subject == "Grüße – 你好"
+    assert ledger.log(commit, limit=1)[0].message == "Grüße – 你好"
     assert "encoding" not in bench.git(repository, "cat-file", "commit", commit)
 
 

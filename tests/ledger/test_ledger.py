@@ -68,7 +68,7 @@ def test_step_is_a_merge_that_first_parent_reads(bench, here, origin):
     ledger = bench.open(here)
     bench.train(ledger, "one\n")
     tip = bench.train(ledger, "two\n")
-    subjects = [commit.subject for commit in ledger.log(tip, first_parent=True)]
+    subjects = [commit.message.partition("\n")[0] for commit in ledger.log(tip, first_parent=True)]
     assert subjects == ["Merge two", "Merge one", "Change skills/SKILL.md"]
     assert bench.ref(origin, "refs/heads/skillopt/demo") == tip
     assert bench.ref(origin, "refs/heads/skillopt-candidate/") == ""
