@@ -22,23 +22,12 @@ from urllib.request import Request, urlopen
 import click
 from pydantic import TypeAdapter, ValidationError
 
+from skillopt_ci.cli import scaffold
 from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.config import survey
 from skillopt_ci.cli.options import FILE, Globals, command, print_json
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.report import page_evidence
-from skillopt_ci.cli.scaffold import (
-    ENVIRONMENTS,
-    WORKFLOW,
-    Choices,
-    existing_skill,
-    scaffold,
-    scaffold_environment,
-    slug,
-    task_folder,
-    workflow_file,
-    write_new,
-)
 from skillopt_ci.cli.train import print_finish, print_outcome, train_to_end
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import load, run_names, validate
@@ -99,16 +88,16 @@ def init_command(
         _refuse_another(config, given)
         first = load(config, run=next(iter(run_names(config)), None)).config
         key = {"api_key_env": first.model.target.key_variable}
-        choices, files = Choices(first.run, first.skill, key, {}), {config.name: ""}
+        choices, files = scaffold.Choices(first.run, first.skill, key, {}), {config.name: ""}
     else:
         own_name = config.name.partition(".")[0]
         usual = root.name if own_name == "skillopt" else own_name
         decide = decider(given, asking=asking)
         look = ask_server(settings.environ)
         choices = choose(root, decide, _free(usual, names), trained, look=look)
-        files = scaffold(choices, config.name)
+        files = scaffold.scaffold(choices, config.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
-    written = write_new(root, files)
+    written = scaffold.write_new(root, files)
     steps = _next_steps(settings, choices, repository, github=github)
     if github:
         place = repository or root
@@ -123,17 +112,17 @@ def init_command(
         refs = ("refs/remotes/origin/HEAD", "HEAD")
         named = [Git(place).attempt("symbolic-ref", "--quiet", "--short", ref).text for ref in refs]
         branch = named[0].removeprefix("origin/") or named[1] or "main"
-        workflow = workflow_file(
+        workflow = scaffold.workflow_file(
             folder / config.name,
             branch=branch,
             keys=keys,
             runs=runs if len(runs) > 1 else (),
             pages=pages,
         )
-        written += write_new(place, workflow)
+        written += scaffold.write_new(place, workflow)
         files |= workflow
-        if WORKFLOW not in written:
-            known = f"{WORKFLOW}, which was there already,"
+        if scaffold.WORKFLOW not in written:
+            known = f"{scaffold.WORKFLOW}, which was there already,"
             steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
         same = replace(settings, run=None).same_run
         steps[-1:] = _github_steps(place, keys, branch, same, pages=pages)
@@ -183,7 +172,7 @@ def _variable(name: str) -> str:
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    others, own = {one.casefold() for one in taken}, slug(name)
+    others, own = {one.casefold() for one in taken}, scaffold.slug(name)
     numbered = (f"{own[:60]}-{number}" for number in count(2))
     return next(one for one in chain([own], numbered) if one not in others)
 
@@ -246,13 +235,13 @@ def choose(
     trained: Collection[str] = (),
     *,
     look: Look | None = None,
-) -> Choices:
+) -> scaffold.Choices:
     """Decide what a run in the folder ``root`` is about, by default a skill not yet ``trained``.
 
     With ``look``, a model that only some servers have is no default unless this one has it.
     """
     run = decide("run", "Name of the run", usual, run_name)
-    found = existing_skill(root, trained) or f"skills/{slug(run)}/SKILL.md"
+    found = scaffold.existing_skill(root, trained) or f"skills/{scaffold.slug(run)}/SKILL.md"
     skill = document(root, decide("skill", "Document to train", found))
     asked = decide("provider", "Provider", "openai", click.Choice(list(PRESETS)))
     provider = cast("ProviderName", asked)
@@ -280,7 +269,7 @@ def choose(
     optimizer = model("optimizer_model", "Model that proposes edits", preset.optimizer)
     if provider in ("ollama", "llamacpp"):  # small servers
         place |= {"max_concurrency": 2, "timeout": 900}
-    return Choices(
+    return scaffold.Choices(
         run,
         skill,
         target={"provider": provider, "model": target, **place},
@@ -289,10 +278,10 @@ def choose(
 
 
 def _next_steps(
-    settings: Globals, choices: Choices, repository: Path | None, *, github: bool
+    settings: Globals, choices: scaffold.Choices, repository: Path | None, *, github: bool
 ) -> list[str]:
     folder = settings.config.parent
-    tasks = folder / task_folder(settings.config.name, choices.run)
+    tasks = folder / scaffold.task_folder(settings.config.name, choices.run)
     config, examples, skill = (
         shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)
     )
@@ -300,7 +289,7 @@ def _next_steps(
     files = [config, examples, skill]
     if github:
         top = repository or (settings.cwd / folder).resolve()
-        files.append(shlex.quote(os.path.relpath(top / WORKFLOW, settings.cwd.resolve())))
+        files.append(shlex.quote(os.path.relpath(top / scaffold.WORKFLOW, settings.cwd.resolve())))
     key = choices.target.get("api_key_env")
     return [
         *([] if repository else ["git init   (this folder is not in a git repository yet)"]),
@@ -329,7 +318,7 @@ def _github_steps(
         yield f"Let Actions publish the site:\n     {site}"
     yield "git push --set-upstream origin HEAD"
     yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
-    run = f"gh workflow run {PurePosixPath(WORKFLOW).name}"
+    run = f"gh workflow run {PurePosixPath(scaffold.WORKFLOW).name}"
     first = f"A push to {branch} starts the first step, and the schedule starts the others."
     yield f"{first} To start one now:\n     {run}"
 
@@ -361,7 +350,7 @@ def _tell(
 @click.argument("folder", type=FILE, required=False)
 @click.option(
     "--kind",
-    type=click.Choice(list(ENVIRONMENTS)),
+    type=click.Choice(list(scaffold.ENVIRONMENTS)),
     default="class",
     help="A Python class, or YAML tasks for an agent with a computer.",
 )
@@ -370,9 +359,9 @@ def new_env_command(settings: Globals, /, name: str, folder: Path | None, kind: 
 
     FOLDER defaults to the environment's name. Existing files are never changed.
     """
-    target = folder or Path(slug(name))
-    files = scaffold_environment(name, kind, target)
-    written = write_new(settings.cwd / target, files)
+    target = folder or Path(scaffold.slug(name))
+    files = scaffold.scaffold_environment(name, kind, target)
+    written = scaffold.write_new(settings.cwd / target, files)
     place = shlex.quote(target.as_posix())
     next_steps = [
         f"pytest {place}",
