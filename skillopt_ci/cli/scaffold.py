@@ -17,6 +17,8 @@ from skillopt_ci import __version__
 from skillopt_ci.config.config import GivenSplits
 from skillopt_ci.errors import UsageError
 from skillopt_ci.git.process import Git
+from skillopt_ci.tasks.loading import SPLIT_NAMES
+from skillopt_ci.util import write_atomically
 
 _SKILL_PLACES = (
     "SKILL.md",
@@ -26,7 +28,6 @@ _SKILL_PLACES = (
     "AGENTS.md",
     "CLAUDE.md",
 )
-_SPLITS = ("train", "selection", "test")
 
 
 def slug(text: str) -> str:
@@ -48,24 +49,10 @@ def _template(name: str) -> str:
 
 def write_new(root: Path, files: Mapping[str, str]) -> list[str]:
     """Write those of ``files`` that do not exist yet, each whole or not at all; return which."""
-    try:
-        return [name for name, text in files.items() if _write(root / name, text)]
-    except OSError as error:
-        raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
-
-
-def _write(file: Path, text: str) -> bool:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f".{file.name}.new")
-    new.write_text(text, encoding="utf-8")
-    try:
-        # a link, unlike a rename, never replaces a file that came in between
-        with suppress(FileExistsError):
-            file.hardlink_to(new)
-            return True
-        return False
-    finally:
-        new.unlink()
+    new = [name for name in files if not os.path.lexists(root / name)]
+    for name in new:
+        write_atomically(root / name, files[name])
+    return new
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +74,7 @@ def scaffold(choices: Choices, config: str) -> dict[str, str]:
     name = slug(skill.parent.name or choices.run)
     return {
         config: text,
-        **{f"{tasks}/{split}.jsonl": _template(f"{split}.jsonl") for split in _SPLITS},
+        **{f"{tasks}/{split}.jsonl": _template(f"{split}.jsonl") for split in SPLIT_NAMES},
         choices.skill: Template(_template(starter)).safe_substitute(name=name),
     }
 
@@ -105,7 +92,7 @@ def _yaml(value: object) -> str:
 def unchanged_examples(root: Path, tasks: object) -> list[str]:
     """The task files that are still as :func:`scaffold` wrote them."""
     found = []
-    for split in _SPLITS if isinstance(tasks, GivenSplits) else ():
+    for split in SPLIT_NAMES if isinstance(tasks, GivenSplits) else ():
         name = getattr(tasks, split)
         with suppress(OSError, UnicodeDecodeError):
             if name and (root / name).read_text(encoding="utf-8") == _template(f"{split}.jsonl"):
@@ -187,7 +174,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
         "test_{module}.py": "class/test_environment.py.template",
     },
     "yaml": {
-        **{f"tasks/{split}.yaml": f"yaml/{split}.yaml" for split in _SPLITS},
+        **{f"tasks/{split}.yaml": f"yaml/{split}.yaml" for split in SPLIT_NAMES},
         "skillopt.yaml": "yaml/skillopt.yaml",
         "test_{module}.py": "yaml/test_environment.py.template",
     },

@@ -18,15 +18,11 @@ NamedSplits = Mapping[SplitName, Sequence[Task]]
 
 SPLIT_NAMES: tuple[SplitName, ...] = ("train", "selection", "test")
 
-#: Accepted names of splits, including SkillOpt's; the first for each split is the name of its
-#: subfolder in a split folder.
-ALIASES: Mapping[str, str] = {
-    "train": "train",
-    "val": "selection",
-    "selection": "selection",
-    "valid_seen": "selection",
-    "test": "test",
-    "valid_unseen": "test",
+#: What the subfolders of a split folder may be called, SkillOpt's names first.
+_FOLDERS: Mapping[SplitName, tuple[str, ...]] = {
+    "train": ("train",),
+    "selection": ("val", "selection", "valid_seen"),
+    "test": ("test", "valid_unseen"),
 }
 
 
@@ -69,8 +65,8 @@ def _read_splits(files: Mapping[SplitName, Path]) -> NamedSplits:
     return {name: tasks for name, (tasks, _) in loaded.items()}
 
 
-def _split_file(split_dir: Path, name: str) -> Path:
-    folders = [alias for alias, split in ALIASES.items() if split == name]
+def _split_file(split_dir: Path, name: SplitName) -> Path:
+    folders = _FOLDERS[name]
     folder = next((split_dir / f for f in folders if (split_dir / f).is_dir()), None)
     if folder is None:
         raise TaskFileError(f"has no folder {' or '.join(folders)}", file=split_dir)

@@ -55,7 +55,7 @@ def test_what_exists_is_never_written(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "tasks").write_text("a file", encoding="utf-8")
-    with pytest.raises(UsageError, match="tasks cannot be written"):
+    with pytest.raises(UsageError, match=r"train\.jsonl cannot be written: Not a directory"):
         scaffold.write_new(tmp_path, {"tasks/train.jsonl": ""})
 
 
