@@ -120,7 +120,6 @@ def keep_back(variables: Mapping[str, str]) -> None:
 
 
 def whole_environment() -> dict[str, str]:
-    """Our environment, including withheld variables."""
     return {**os.environ, **_withheld}
 
 
@@ -167,9 +166,9 @@ class Cell:
             kept = Path(environ.get("HOME", "/")).is_relative_to(self.folder)
             home = {} if kept else {"HOME": str(self.folder)}
             number = str(self.user)
-            who = ("--reuid", number, "--regid", number, "--clear-groups", "--no-new-privs")
-            dying = ("--pdeathsig", "KILL")
-            become = ("setpriv", *who, "--inh-caps=-all", "--bounding-set=-all", *dying, "--")
+            who = (self.confinement.program, "--reuid", number, "--regid", number, "--clear-groups")
+            rights = ("--no-new-privs", "--inh-caps=-all", "--bounding-set=-all")
+            become = (*who, *rights, "--pdeathsig", "KILL", "--")
             return (*become, *arguments), {**environ, **home}
         view = self.confinement.view(
             self.folder, environ, needs or arguments[:1], keeps_home=keeps_home
@@ -196,7 +195,8 @@ class Confinement:
     root: Path = Path()
     hidden: tuple[Path, ...] = ()
     home: Path = Path("/nonexistent")
-    bwrap: str = "bwrap"
+    #: bubblewrap or setpriv, in full.
+    program: str = ""
     trusted: bool = False
 
     def cell(self, folder: Path) -> Cell:
@@ -239,7 +239,7 @@ class Confinement:
         for path in sorted(layers, key=lambda one: len(one.parts)):
             words += [*layers[path], str(path)]
         user = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "1000", "--gid")
-        return (self.bwrap, "--die-with-parent", *user, "1000", "--cap-drop", "ALL", *words)
+        return (self.program, "--die-with-parent", *user, "1000", "--cap-drop", "ALL", *words)
 
 
 def confine(
@@ -284,8 +284,7 @@ def _search(
         elif kind == "user" and os.geteuid() != 0:
             reasons.append("only root can give them another user")
         else:
-            bwrap = found if kind == "sandbox" else "bwrap"
-            tried = Confinement(kind, "", checkout, hidden, home, bwrap)  # type: ignore[arg-type]
+            tried = Confinement(kind, "", checkout, hidden, home, found)  # type: ignore[arg-type]
             if not (reason := _fault(tried, root, environ)):
                 return tried
             reasons.append(f"{program}: {reason}")
@@ -328,7 +327,6 @@ def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
 def _hidden(
     checkout: Path, environ: Mapping[str, str], home: Path, own: Iterable[Path]
 ) -> Iterator[Path]:
-    """All existing paths that no program may reach."""
     needed = [checkout, *map(Path, (sys.prefix, sys.base_prefix))]
     workspace = Path(environ.get("GITHUB_WORKSPACE") or checkout)
     engine = urlsplit(environ.get("DOCKER_HOST", ""))

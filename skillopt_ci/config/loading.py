@@ -371,7 +371,6 @@ def load(
 
 
 def run_names(file: Path, cwd: Path | None = None) -> tuple[str, ...]:
-    """The names of the runs in ``file``, in its order."""
     layers = list(read_layers(file))
     if _translated(layers, (), {}, cwd):
         return (load(file, cwd=cwd).config.run,)

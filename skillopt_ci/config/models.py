@@ -290,7 +290,6 @@ class Models(Section):
 
     @property
     def roles(self) -> dict[str, ModelRole]:
-        """The roles that are configured, by name."""
         named = {"target": self.target, "optimizer": self.optimizer, "judge": self.judge}
         return {name: role for name, role in named.items() if role is not None}
 

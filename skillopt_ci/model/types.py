@@ -9,7 +9,6 @@ where a provider is a server, a program or a simulation. Each role has its own l
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -21,6 +20,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import InfrastructureError, SkilloptError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.redaction import Redact
+from skillopt_ci.util import grouped
 
 _Count = Annotated[int, Field(ge=0, strict=True)]
 _COUNTS = (
@@ -115,10 +115,7 @@ def role_of(stage: str) -> str:
 
 def summed(named: Iterable[tuple[Key, Usage]]) -> dict[Key, Usage]:
     """The sum of the usage under each key, in the order of the keys."""
-    groups = defaultdict[Key, Usage](Usage)
-    for name, usage in named:
-        groups[name] += usage
-    return dict(sorted(groups.items()))
+    return {name: total(own) for name, own in sorted(grouped(named).items())}
 
 
 class JsonObject(dict[str, object]):

@@ -106,12 +106,13 @@ class LimitTracker:
 
     def admit(self) -> None:
         limits, used = self.limits, self.usage
-        if limits.steps is not None and self.steps >= limits.steps:
-            raise LimitReached(Limit.STEPS)
-        if limits.tokens is not None and used.tokens >= limits.tokens:
-            raise LimitReached(Limit.TOKENS)
-        if limits.cost_usd is not None and (used.cost_usd or 0.0) >= limits.cost_usd:
-            raise LimitReached(Limit.COST)
+        for limit, most, so_far in (
+            (Limit.STEPS, limits.steps, self.steps),
+            (Limit.TOKENS, limits.tokens, used.tokens),
+            (Limit.COST, limits.cost_usd, used.cost_usd or 0.0),
+        ):
+            if most is not None and so_far >= most:
+                raise LimitReached(limit)
         self.steps += 1
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from skillopt_ci.aio import siblings
 from skillopt_ci.config import scorers as specs
 from skillopt_ci.errors import UsageError
+from skillopt_ci.scorers import code
 from skillopt_ci.scorers.base import (
     FallibleScorer,
     Judge,
@@ -17,14 +18,6 @@ from skillopt_ci.scorers.base import (
     reaches,
     sentence,
     verdict,
-)
-from skillopt_ci.scorers.code import (
-    Functions,
-    ask_judge,
-    call_function,
-    check_command,
-    check_rubric_task,
-    run_command,
 )
 from skillopt_ci.scorers.text import GRADERS, grade_answer
 from skillopt_ci.tasks.files import Problem, refuse
@@ -47,7 +40,7 @@ def build_scorer(
     judge: Judge | None,
     root: Path,
     environ: Mapping[str, str],
-    functions: Functions,
+    functions: code.Functions,
     on_computer: Callable[[specs.ComputerScorer], Scorer],
 ) -> Scorer:
     """The scorer that ``spec`` describes; its commands run in ``root``.
@@ -60,14 +53,14 @@ def build_scorer(
             case specs.Combination():
                 return partial(grade_parts, part, [build(one) for one in part.of])
             case specs.CommandScorer():
-                return FallibleScorer(part, partial(run_command, part, root, environ))
+                return FallibleScorer(part, partial(code.run_command, part, root, environ))
             case specs.PythonScorer():
-                return FallibleScorer(part, partial(call_function, part, root, functions))
+                return FallibleScorer(part, partial(code.call_function, part, root, functions))
             case specs.RubricScorer():
                 if judge is None:
                     hint = "Set `model.judge`."
                     raise UsageError("a rubric scorer needs a judge model", hint=hint)
-                return FallibleScorer(part, partial(ask_judge, part, judge))
+                return FallibleScorer(part, partial(code.ask_judge, part, judge))
             case specs.ComputerScorer():
                 return on_computer(part)
             case _:
@@ -125,19 +118,21 @@ def check_scorers(
             if fault:
                 yield Problem(task.file, task.line, f"task {task.id!r}: {fault}")
 
-    with closing(Functions(environ)) as functions:
+    with closing(code.Functions(environ)) as functions:
         if default is not None and (fault := check_spec(default, root, functions)):
             raise UsageError(f"scorer: {fault}")
         refuse([*problems()])
 
 
-def check_spec(spec: specs.ScorerSpec, root: Path, functions: Functions) -> str | None:
+def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) -> str | None:
     """The fault of ``spec``, if any. Raises UsageError for a function that cannot be loaded."""
     for part in parts_of(spec):
         match part:
             case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
                 return "every answer contains an empty text"
-            case specs.CommandScorer() if fault := check_command(part, root, functions.environ):
+            case specs.CommandScorer() if fault := code.check_command(
+                part, root, functions.environ
+            ):
                 return fault
             case specs.PythonScorer():
                 functions.worker(part.entry, root)
@@ -150,7 +145,7 @@ def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
     for part in parts_of(spec):
         fault = None
         if isinstance(part, specs.RubricScorer):
-            fault = check_rubric_task(part, task)
+            fault = code.check_rubric_task(part, task)
         elif type(part) in GRADERS:
             fault = GRADERS[type(part)].check(part, task)
         if fault:

@@ -15,8 +15,6 @@ from skillopt_ci.skill.document import ended, frontmatter_end, line_ending, sha2
 
 
 class Region(NamedTuple):
-    """The markers around a region."""
-
     start: str
     end: str
 

@@ -15,15 +15,7 @@ from skillopt_ci.skill.edits import Source
 from skillopt_ci.text import plural
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, OptimizerChat
-from skillopt_ci.training.replies import (
-    RANKING,
-    Item,
-    Patch,
-    Reflection,
-    as_json,
-    parse_merge,
-    parse_ranking,
-)
+from skillopt_ci.training.replies import Item, Patch, Reflection
 from skillopt_ci.training.update import UpdateMode
 
 _FINAL = "merge_final"
@@ -77,7 +69,10 @@ class _Merger(Generic[Item]):
             return chunk[0]
         edits, key = _all_edits(chunk), self.mode.payload.key
         heading = f"Patches to merge ({len(chunk)} total, merge level {level})"
-        shown = [{key: list(map(as_json, one.edits)), "reasoning": one.reasoning} for one in chunk]
+        shown = [
+            {key: list(map(replies.as_json, one.edits)), "reasoning": one.reasoning}
+            for one in chunk
+        ]
         patch = await self._merged(
             _PROMPT[source],
             edits,
@@ -103,7 +98,7 @@ class _Merger(Generic[Item]):
         groups = (
             library.section(
                 f"Group {title}: {len(patch.edits)} {noun}s",
-                _as_json([as_json(edit) for edit in patch.edits]),
+                _as_json([replies.as_json(edit) for edit in patch.edits]),
             )
             for title, patch in named.items()
         )
@@ -118,7 +113,7 @@ class _Merger(Generic[Item]):
         reply = await chat.ask(
             what,
             user,
-            partial(parse_merge, self.mode.payload, source=source),
+            partial(replies.parse_merge, self.mode.payload, source=source),
             replies.merge(self.mode.payload, final=prompt == _FINAL, wishes=followed),
             prompt=prompt + self.mode.prompt_suffix,
             stage="merge",
@@ -206,8 +201,8 @@ async def _ranked(
         ranking = await chat.ask(
             "ranking",
             user,
-            partial(parse_ranking, pool_size=len(pool), limit=budget),
-            RANKING,
+            partial(replies.parse_ranking, pool_size=len(pool), limit=budget),
+            replies.RANKING,
             prompt=f"ranking{mode.prompt_suffix}",
             stage="ranking",
         )

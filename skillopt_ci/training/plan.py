@@ -23,14 +23,13 @@ from skillopt_ci.prompts import library
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.ask import Lost, OptimizerChat
-from skillopt_ci.training.replies import LEARNING_RATE, LearningRateShape, WireError, parse_as
-from skillopt_ci.training.replies import Item as replies_Item
+from skillopt_ci.training.replies import LEARNING_RATE, Item, LearningRateShape, WireError, parse_as
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
 from skillopt_ci.training.update import UpdateMode
 from skillopt_ci.util import grouped, pick
 
-Item = TypeVar("Item")
+Drawn = TypeVar("Drawn")
 
 #: A step rarely asks the optimizer more questions than this.
 _MOST_QUESTIONS = 8
@@ -181,7 +180,7 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     )
 
 
-def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
+def shuffled(items: Sequence[Drawn], seed: int) -> list[Drawn]:
     order = list(items)
     random.Random(seed).shuffle(order)
     return order
@@ -321,10 +320,10 @@ _INTEGER = re.compile(r"-?\d{1,9}", re.ASCII)
 
 async def decide_learning_rate(
     skill: str,
-    edits: Sequence[replies_Item],
+    edits: Sequence[Item],
     means: Aggregate,
     *,
-    mode: UpdateMode[replies_Item],
+    mode: UpdateMode[Item],
     chat: OptimizerChat,
 ) -> tuple[LearningRateRecord, Lost | None]:
     """Let the optimizer choose how many of ``edits`` to apply; none if its reply is unusable."""
