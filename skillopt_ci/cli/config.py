@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import worktree
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.skill.document import reader_of, word_count
-from skillopt_ci.util import read_text
+from skillopt_ci.util import grouped, read_text
 
 
 @command(cls=click.Group, invoke_without_command=True)
@@ -83,14 +82,12 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
                 runs += [_read_run(top, config, name, start) for name in own]
             except SkilloptError as error:
                 wrong.append(str(error))
-    configs, names = defaultdict[str, list[str]](list), defaultdict[str, dict[str, None]](dict)
-    for run in runs:
-        configs[run.run].append(run.config)
-        names[run.skill][run.run] = None
+    configs = grouped((run.run, run.config) for run in runs)
+    names = grouped((run.skill, run.run) for run in runs)
     # two runs of one name share a branch, and two of one skill undo each other's work
     for said, found in (
         *((f"are called {name!r}", found) for name, found in configs.items()),
-        *((f"train {skill}", list(found)) for skill, found in names.items()),
+        *((f"train {skill}", list(dict.fromkeys(found))) for skill, found in names.items()),
     ):
         if len(found) > 1:
             wrong.append(f"several runs {said}: {', '.join(found)}")

@@ -5,7 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from http import HTTPStatus
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -198,16 +198,13 @@ def _turns(trace: AttemptTrace, redact: Redact) -> Iterator[Turn]:
 
 
 def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
-    room = _ATTEMPT - sum(len(turn.text) for turn in turns[:2])
-    last: list[Turn] = []
-    for turn in reversed(turns[2:]):
-        room -= len(turn.text)
-        if room < 0:
-            break
-        last.insert(0, turn)
-    left_out = len(turns) - len(turns[:2]) - len(last)
-    gap = (Turn("gap", "", f"{left_out} turns left out"),) if left_out > 0 else ()
-    return (*turns[:2], *gap, *last)
+    """The first two turns, and as many of the last ones as there is room for."""
+    head, rest = turns[:2], turns[2:]
+    room = _ATTEMPT - sum(len(turn.text) for turn in head)
+    sizes = accumulate(len(turn.text) for turn in reversed(rest))
+    left_out = len(rest) - sum(size <= room for size in sizes)
+    gap = (Turn("gap", "", f"{left_out} turns left out"),) if left_out else ()
+    return (*head, *gap, *rest[left_out:])
 
 
 # The page served on this machine, made again whenever the run has moved.

@@ -14,6 +14,7 @@ from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.model.types import Account
 from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
 from skillopt_ci.training.update import notes_from
+from skillopt_ci.util import grouped
 
 _STAGES = ("rollout", "selection", "slow_rollout", "test", "confirmation")
 ATTEMPTS = [Account("target", stage) for stage in _STAGES]
@@ -249,11 +250,9 @@ def _batches(sizes: Iterable[int], batch: int) -> int:
 
 
 def joined(parts: Iterable[Calls]) -> dict[Account, Range]:
-    calls: dict[Account, Range] = {}
-    for part in parts:
-        for account, count in part.items():
-            calls[account] = calls.get(account, Range()) + count
-    return {account: count for account, count in sorted(calls.items()) if count.high}
+    found = grouped(pair for part in parts for pair in part.items())
+    calls = {account: sum(counts, Range()) for account, counts in sorted(found.items())}
+    return {account: count for account, count in calls.items() if count.high}
 
 
 def in_calls(attempts: Calls, calls: Range, judged: int = 0) -> Calls:

@@ -17,7 +17,6 @@ from skillopt_ci.git.remote import fetch_objects
 from skillopt_ci.github.client import Client, Refused, Unavailable, asking
 
 _WRITE = "contents: write"
-_SUBMODULE = "160000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,5 +78,5 @@ def _changed(git: Git, old: str, new: str) -> Iterator[dict[str, Any]]:
         old_mode, new_mode, _, oid, status = facts.removeprefix(":").split(" ")
         removed = status == "D"
         mode = old_mode if removed else new_mode
-        kind = "commit" if mode == _SUBMODULE else "blob"
+        kind = "commit" if mode == objects.SUBMODULE else "blob"
         yield {"path": path, "mode": mode, "type": kind, "sha": None if removed else oid}

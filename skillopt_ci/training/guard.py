@@ -22,6 +22,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.replies import Item, Patch, Reflection, SkillCandidate, Suggestion
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout
+from skillopt_ci.util import grouped
 
 # Reference answers: a skill that knows the answers has learned nothing.
 
@@ -44,11 +45,12 @@ class Answers:
     @classmethod
     def of(cls, tasks: Iterable[Task]) -> "Answers":
         listed = tuple(tasks)
-        owners: dict[str, set[str]] = {}
-        for task in listed:
-            for reference in (*task.references, task.reference_text):
-                if _tells(answer := normalised(reference)):
-                    owners.setdefault(answer, set()).add(task.id)
+        owners = grouped(
+            (answer, task.id)
+            for task in listed
+            for reference in (*task.references, task.reference_text)
+            if _tells(answer := normalised(reference))
+        )
         return cls(listed, {answer: frozenset(ids) for answer, ids in owners.items()})
 
     def given_away(self, text: str, known: str) -> str:

@@ -161,9 +161,7 @@ class Scores:
             self._limits[rollout.limit.value] += 1
 
     def refuse_errors(self, limit: float, stage: str) -> None:
-        reasons: Counter[str] = Counter()
-        for (_, reason), count in self.failed.items():
-            reasons[reason] += count
+        reasons = Counter(reason for _, reason in self.failed.elements())
         refuse_errors(reasons, self.made.total(), limit, stage)
 
     def means(self, each: int = 1) -> dict[str, tuple[float, float]]:
