@@ -34,6 +34,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ModelSaid:
+    """The model answered."""
+
     message: Message
     usage: Usage
 
