@@ -17,7 +17,8 @@ quickstart: ## see a whole training run in a minute, without any key or account
 	@$(venv)/skillopt-ci quickstart .quickstart
 
 test: setup node_modules/.package-lock.json ## run all tests, unit and end to end
-	$(venv)/python -m pytest -n auto --dist loadfile --max-worker-restart 1 -m "not cluster"
+	$(venv)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
+	  -m "not cluster"
 	$(venv)/python -m pytest -m cluster tests/integrations
 
 unit: setup ## run the tests that need no repository, server or process: half a minute

@@ -90,12 +90,20 @@ def _work_in_memory() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what works on real repositories and servers, so that the rest runs in a moment."""
+    """Mark what works on real repositories and servers, so that the rest runs in a moment.
+
+    Files with slow tests come first: a long one that begins last keeps one worker alone at work.
+    """
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         fixtures = set(getattr(item, "fixturenames", ()))
         if folder in _WORLDLY or fixtures & _WORLDS:
             item.add_marker(pytest.mark.integration)
+    slow = [
+        {item.path for item in items if item.get_closest_marker(name)}
+        for name in ("end_to_end", "integration")
+    ]
+    items.sort(key=lambda item: [item.path not in files for files in slow])
 
 
 SKILL = "skills/SKILL.md"
