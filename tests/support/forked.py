@@ -122,9 +122,12 @@ def _import_all() -> None:
                 importlib.import_module(module.name)
             except ImportError:
                 continue  # belongs to an extra
-    clients = ("aiohttp", "anthropic", "httpcore2", "openai")
+    clients = ("aiohttp", "httpcore2", "openai")
     for name in (*clients, "genai_prices", "git", "rich.live", "rich.progress", "skills_ref"):
         importlib.import_module(name)
+    pages = importlib.import_module("skillopt_ci.report.html_page")._template().environment
+    for name in pages.list_templates():
+        pages.get_template(name)  # compiled for all
 
 
 def _serve(path: str) -> None:
