@@ -111,21 +111,20 @@ def test_another_scorer_is_tried_without_any_call_or_commit(cli, done):
     assert cli(done, "status", "--json").json["commit"] == before
 
 
-def test_a_file_that_is_no_scorer_is_told(cli, done):
-    (done / "odd.yaml").write_text("- type: exact\n", encoding="utf-8")
-    told = cli(done, "rescore", "--scorer", "odd.yaml")
+def test_a_file_that_is_no_scorer_is_told(cli, fresh):
+    (fresh / "odd.yaml").write_text("- type: exact\n", encoding="utf-8")
+    told = cli(fresh, "rescore", "--scorer", "odd.yaml")
     assert told.code == 2
     assert "expected a scorer" in told.err
-    (done / "listed.yaml").write_text('type: computer\ncommand: ["true"]\n', encoding="utf-8")
+
+
+def test_without_a_record_there_is_nothing_to_grade_whatever_the_scorer(cli, fresh):
+    (fresh / "listed.yaml").write_text('type: computer\ncommand: ["true"]\n', encoding="utf-8")
     computer = "rollout.computer={type: unconfined}"
-    told = cli(done, "rescore", "--scorer", "listed.yaml", "-o", computer)
-    assert "expected a list" not in told.err
-
-
-def test_without_a_record_there_is_nothing_to_grade(cli, untrained):
-    told = cli(untrained, "rescore")
-    assert told.code == 2
-    assert "No attempt is recorded" in told.err
+    for words in ((), ("--scorer", "listed.yaml", "-o", computer)):
+        told = cli(fresh, "rescore", *words)
+        assert told.code == 2
+        assert "No attempt is recorded" in told.err
 
 
 def first_task(folder: Path, split: str = "train") -> str:

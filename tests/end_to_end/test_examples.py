@@ -32,6 +32,7 @@ SMALL = (
     "optimizer.use_slow_update=false",
     "optimizer.use_meta_skill=false",
     "evaluation.max_error_rate=0",
+    "evaluation.confirm=0",
 )
 
 

@@ -38,12 +38,18 @@ STAGES = [
     ),
 ]  # fmt: skip
 
-#: Those after which a kill leaves something of its own: proposing is alike in both steps.
+#: Those after which a kill leaves something of its own. Proposing is alike in both steps, and what
+#: asks no model and moves no branch (select, update, gate) leaves what the stage before it left.
 TRIED = [
     number
     for number, stage in enumerate(STAGES, start=1)
-    if stage not in {f"step 2: {name}" for name in ("reflect", "aggregate", "select", "update")}
+    if not stage.endswith((": select", ": update", ": gate"))
+    and stage not in {"step 2: reflect", "step 2: aggregate"}
 ]
+
+
+#: These two steps and no more.
+SHORT = ("num_epochs: 2", "num_epochs: 1")
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def shared(
 
 @pytest.fixture(scope="module")
 def twin(shared: Workshop) -> Twin:
-    checkout, server = shared.checkout("twin"), shared.server
+    checkout, server = configured(shared.checkout("twin"), SHORT), shared.server
     server.answered.clear()
     marks, at = list[tuple[str, int]](), len(server.prompts)
 
@@ -109,9 +115,19 @@ def clone_of(shared: Workshop, name: str) -> Checkout:
     return clone
 
 
+def configured(checkout: Checkout, *changes: tuple[str, str]) -> Checkout:
+    """The same, with these words of its configuration replaced."""
+    config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in config
+        config = config.replace(old, new)
+    checkout.write("skillopt.yaml", config)
+    return checkout
+
+
 @pytest.fixture
 def clone(shared: Workshop, tmp_path: Path) -> Checkout:
-    return clone_of(shared, tmp_path.name)
+    return configured(clone_of(shared, tmp_path.name), SHORT)
 
 
 def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
@@ -181,7 +197,7 @@ def test_killed_when_the_remote_has_moved_and_the_clone_has_not(
 
 
 def test_killed_without_a_remote(twin, shared, train_until_killed):
-    checkout = shared.checkout("local")
+    checkout = configured(shared.checkout("local"), SHORT)
     shared.server.answered.clear()
     for stage in (6, 7, 6):
         train_until_killed(checkout, stage)
@@ -196,32 +212,31 @@ def test_killed_without_a_remote(twin, shared, train_until_killed):
 #: What becomes of the second epoch's guidance, and after which stage of which epoch's end the
 #: process dies. Up to the verdict both fates are one.
 DEATHS = [
-    *(("merged", 1, stage) for stage in ("candidate", "gate", "epoch end")),
+    *(("merged", 1, stage) for stage in ("candidate", "epoch end")),
     *(("merged", 2, stage) for stage in ("compare", "both texts", "candidate")),
-    *(("merged", 2, stage) for stage in ("selection", "gate", "epoch end")),
-    *(("reverted", 2, stage) for stage in ("selection", "gate", "epoch end")),
+    *(("merged", 2, stage) for stage in ("selection", "epoch end")),
+    *(("reverted", 2, stage) for stage in ("selection", "epoch end")),
 ]
 
 
-def with_ends(checkout: Checkout) -> Checkout:
-    config = (checkout.folder / "skillopt.yaml").read_text(encoding="utf-8")
-    for old, new in (
-        ("use_slow_update: false, use_meta_skill: false", "use_slow_update: true"),
-        ("batch_size: 4", "batch_size: 8"),
-    ):
-        assert old in config
-        config = config.replace(old, new)
-    checkout.write("skillopt.yaml", config)
-    return checkout
+WITH_ENDS = (
+    ("use_slow_update: false, use_meta_skill: false", "use_slow_update: true"),
+    ("batch_size: 4", "batch_size: 8"),
+)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """An uninterrupted run with ends of epochs, and the stages that it finished."""
+    """An uninterrupted run with ends of epochs, the stages that it finished, and what it asked.
+
+    ``marks`` has how much had been asked by the end of each stage.
+    """
 
     twin: Twin
     shared: Workshop
     stages: list[str]
+    marks: list[int]
+    asked: list[str]
 
     def position(self, epoch: int, stage: str) -> int:
         """Number (from 1) of a stage of the end of ``epoch``, an epoch being one step.
@@ -233,8 +248,15 @@ class Ended:
         decided = [number for number, name in enumerate(self.stages) if name == "decide"]
         return self.stages.index(stage, decided[epoch - 1]) + 1
 
+    def ahead(self, epoch: int, stage: str) -> set[str]:
+        """What is asked for later stages in one that itself asks nothing."""
+        asks_nothing = stage in {"candidate", "epoch end"}
+        return set(
+            self.asked[self.marks[self.position(epoch, stage) - 2] :] if asks_nothing else ()
+        )
+
     def clone(self, name: str) -> Checkout:
-        return with_ends(clone_of(self.shared, name))
+        return configured(clone_of(self.shared, name), *WITH_ENDS)
 
 
 @pytest.fixture(scope="module")
@@ -248,22 +270,27 @@ def ended(
         guidance = "Kind d: a number begins with d." if helps else "Leave out every answer."
         shared.server.guidance = f"- {guidance}"
         shared.server.memory = "- Name one kind in each rule."
-        checkout, stages = with_ends(shared.checkout("twin")), list[str]()
+        checkout, stages = configured(shared.checkout("twin"), *WITH_ENDS), list[str]()
+        marks = list[int]()
 
         def note(event: Event) -> None:
             if isinstance(event, StageFinished):
                 stages.append(event.stage)
+                marks.append(len(shared.server.prompts))
 
         checkout.run(observer=note)
         assert checkout.kinds() == ["start", "step", "slow_update", "step", "slow_update"]
-        yield Ended(twin_of(checkout, shared), shared, stages)
+        yield Ended(twin_of(checkout, shared), shared, stages, marks, shared.server.prompts.copy())
 
 
 @pytest.mark.parametrize(("ended", "epoch", "stage"), DEATHS, indirect=["ended"], scope="module")
-def test_killed_at_the_end_of_an_epoch(ended, tmp_path, train_until_killed, epoch, stage):
+def test_killed_at_the_end_of_an_epoch(
+    ended, tmp_path, train_until_killed, monkeypatch, epoch, stage
+):
     clone = ended.clone(tmp_path.name)
+    go_on = hold(ended.ahead(epoch, stage), ended.shared, monkeypatch)
     train_until_killed(clone, ended.position(epoch, stage))
-    clone.run()
+    clone.run(observer=go_on)
     assert_equal_to(ended.twin, clone, ended.shared)
 
 
@@ -286,7 +313,7 @@ CONFIG = """\
 run: interrupted
 skill: skills/ledger/SKILL.md
 tasks:
-  {train: tasks/train.jsonl, selection: tasks/selection.jsonl, test: tasks/test.jsonl, limit: 16}
+  {train: tasks/train.jsonl, selection: tasks/selection.jsonl, test: tasks/test.jsonl, limit: 8}
 scorer: {type: exact, answer: tag}
 model:
   target:
@@ -383,7 +410,7 @@ def test_a_run_that_is_killed_at_random_ends_like_its_twin(world, mode, control)
     run, random = (Run(world, world.repository(mode, mode, control)), Random(mode))
     for _ in range(KILLS):
         unheard = run.unheard
-        if not run.go(random.randint(1, 120)):
+        if not run.go(random.randint(1, 60)):
             break
         assert run.unheard - unheard <= 2 * UNDER_WAY
     unheard = run.unheard

@@ -4,11 +4,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from command_line import skillopt_ci
+from command_line import overrides, skillopt_ci
 from hostile import HOSTILE
 from hypothesis import given, settings
 from playwright.sync_api import Browser, Page
@@ -403,20 +402,6 @@ def test_all_is_open_on_paper(show):
     assert not page.locator("#step-1 blockquote").is_visible()
 
 
-def test_two_hundred_steps_are_small_and_quick(show, written):
-    rules = [f"Rule {number}: write it in the way of number {number}.\n" for number in range(120)]
-    versions = tuple(
-        Version(f"step {number}", "".join(rules[: number // 2 + 1]), f"step-{number}")
-        for number in range(200)
-    )
-    pairs = pairwise(versions)
-    texts = {f"step-{n}": (a.text, b.text) for n, (a, b) in enumerate(pairs, start=1)}
-    page = show(evidence(plain_run(200), versions=versions, candidates=texts, attempts={}, count=0))
-    assert page.locator("details.card").count() == 200
-    assert written.stat().st_size < 1_500_000
-    assert page.evaluate("document.querySelectorAll('*').length") < 30_000
-
-
 def test_what_is_hostile_is_only_shown(show):
     bad = "\n".join(HOSTILE) + "\n<script>document.title = 'owned'</script>{{ 7 * 7 }}</script>"
     run = plain_run()
@@ -491,7 +476,7 @@ def serving(folder: Path) -> Iterator[str]:
 def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
     folder = tmp_path / "repository"
     make_repository(folder)
-    short = ("-o", "train.num_epochs=2")
+    short = overrides("tasks.limit=16", "train.batch_size=8", "train.num_epochs=2")
     assert skillopt_ci(folder, "-q", "step", *short).returncode == 0
     complaints: list[str] = []
     with closing(browser.new_page()) as page:
@@ -504,9 +489,9 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
             page.get_by_role("radio", name="merged", exact=True).check()
             page.locator("#live", has_text="Following the run").wait_for()
             with subprocess.Popen((*PROGRAM, "-q", "run", *short), cwd=folder) as run:
-                page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
+                page.locator("#step-2").wait_for(state="attached", timeout=PATIENCE)
                 assert run.wait() == 0
-            page.locator("#step-6").wait_for(state="attached", timeout=PATIENCE)
+            page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
             page.locator("#step-1[open]").wait_for(timeout=PATIENCE)
             assert page.input_value("#find") == "ledger-0"
             assert page.get_by_role("radio", name="merged", exact=True).is_checked()
