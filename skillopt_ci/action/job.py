@@ -7,6 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from glob import glob
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TextIO, cast
 
@@ -76,6 +77,14 @@ class Job:
         return repositories(self.runner.workspace, self.folder)[-1] / ".git" / "skillopt-ci"
 
     @property
+    def rollouts(self) -> dict[str, list[str]]:
+        """The files that each pattern of the input `rollouts` matches."""
+        workspace = self.runner.workspace
+        # unlike a path's own glob, this takes absolute patterns
+        files = partial(glob, root_dir=workspace, recursive=True, include_hidden=True)
+        return {one: [str(workspace / file) for file in files(one)] for one in self.inputs.rollouts}
+
+    @property
     def page(self) -> Path:
         """The report's path; the artifact is called like the file, so each run has its own."""
         run = self.inputs.run
@@ -115,11 +124,8 @@ class Outcome:
 
 
 def command_line(job: Job, command: Command) -> list[str]:
-    inputs, workspace = job.inputs, job.runner.workspace
-    # unlike a path's own glob, this takes absolute patterns
-    files = partial(glob, root_dir=workspace, recursive=True, include_hidden=True)
-    found = {str(workspace / file) for pattern in inputs.rollouts for file in files(pattern)}
-    taken = [word for file in sorted(found) for word in ("--rollouts", file)]
+    inputs, files = job.inputs, chain.from_iterable(job.rollouts.values())
+    taken = [word for file in sorted({*files}) for word in ("--rollouts", file)]
     options: dict[Command, list[str]] = {
         Command.STEP: taken,
         Command.PROPOSE: ["--until-candidate", *taken],

@@ -204,6 +204,7 @@ def _command(job: Job, command: Command) -> Outcome:
         # A runner may have kept the checkout, and what it knew of the run. Errors are told below.
         with suppress(SkilloptError):
             open_reader(job.settings, fresh=True)
+    _tell_missing_rollouts(job, command)
     if command is not Command.COMMENT:
         line = [*command_line(job, command), *_notes(job, command)]
         ended = execute(job, line, on_result)
@@ -236,6 +237,16 @@ def _command(job: Job, command: Command) -> Outcome:
         report=last.report or _report(ended, outputs),
         exit_code=ended.exit_code if found.job_fails else 0,
     )
+
+
+def _tell_missing_rollouts(job: Job, command: Command) -> None:
+    missing = ", ".join(pattern for pattern, files in job.rollouts.items() if not files)
+    if missing and command in (Command.STEP, Command.PROPOSE, Command.CHECK):
+        text = (
+            f"{missing} matches no file in {job.runner.workspace}: the step makes, and pays for, "
+        )
+        text += "the rollouts that it does not find."
+        job.log.annotate("warning", harmless(text), title="input rollouts")
 
 
 class _Paused(SkilloptError):

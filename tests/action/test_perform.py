@@ -187,6 +187,16 @@ def test_a_step_begins_with_what_other_jobs_answered(job, desk):
     assert desk.published == [""]
 
 
+@pytest.mark.parametrize("command", [Command.STEP, Command.PROPOSE, Command.CHECK])
+def test_rollouts_that_no_file_has_are_told_before_anything_is_paid(job, log, command):
+    there = job.folder / "there.jsonl"
+    there.write_text('{"format":"skillopt-ci answers","version":1}\n', encoding="utf-8")
+    inputs = replace(job.inputs, rollouts=("there*.jsonl", "gone/*.jsonl"))
+    perform(replace(job, inputs=inputs), Perform(command))
+    told = f"::warning title=input rollouts::gone/*.jsonl matches no file in {job.folder}: the step"
+    assert log.getvalue().startswith(told)
+
+
 def test_comment_only_publishes(job, desk, log):
     outcome = perform(job, Perform(Command.COMMENT))
     assert (outcome.outputs.pull_request, desk.published) == ("7", [""])
