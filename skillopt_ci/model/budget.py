@@ -20,9 +20,9 @@ from skillopt_ci.model.types import (
     ChatClient,
     ChatReply,
     ChatRequest,
-    ModelRefusal,
     Role,
     Usage,
+    bill,
     billed,
     by_stage,
     redacted_message,
@@ -155,7 +155,6 @@ class Meter:
         paid_before: Usage | None = None,
     ) -> None:
         self._limits = {"step": step or Limits(), "run": run or Limits()}
-        self._limited = any(limits != Limits() for limits in self._limits.values())
         self._spent = spent or Usage()
         self._clock = clock
         now = clock()
@@ -272,7 +271,7 @@ class Meter:
 
     def _without_room(self, expected: Usage) -> BudgetExhausted | None:
         asked = _amounts(expected)
-        for scope, name, limit, used, under_way in self._readings() if self._limited else ():
+        for scope, name, limit, used, under_way in self._readings():
             crowded = self._in_flight and used + under_way + asked[name] > limit
             if used >= limit or crowded:
                 key = f"budget.{scope}.{name}"
@@ -286,6 +285,8 @@ class Meter:
     def _readings(self) -> Iterator[tuple[str, str, float, float, float]]:
         lent, under_way = sum(self._lent, Usage()), _amounts(total(self._in_flight))
         for scope, limits in self._limits.items():
+            if limits == Limits():
+                continue  # the sums below take time
             before = (Usage() if scope == "step" else self._spent) + self.unbooked
             used = {
                 **_amounts(before + self.total() + lent),
@@ -377,14 +378,11 @@ class BudgetedClient:
                 reply = redacted_reply(await self.clients[request.role].complete(asked), redact)
                 return replace(reply, usage=self._book(request, reply.usage))
             except (SkilloptError, asyncio.CancelledError) as end:
-                usage, end.args = billed(end), ()
                 if isinstance(end, SkilloptError):
                     end.message, end.hint = redact(end.message), redact(end.hint)
                     end.args = (end.message,)
-                if isinstance(end, ModelRefusal) and end.usage.calls:
-                    end.usage = self._book(request, end.usage)
-                elif usage.calls:
-                    end.args += (self._book(request, usage),)
+                if (usage := billed(end)).calls:
+                    bill(end, self._book(request, usage))
                 raise
             finally:
                 self.meter.release(expected)

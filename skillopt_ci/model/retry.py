@@ -15,9 +15,10 @@ from skillopt_ci.model.types import (
     ChatClient,
     ChatReply,
     ChatRequest,
-    ModelRefusal,
     ModelUnavailable,
     Usage,
+    bill,
+    billed,
 )
 from skillopt_ci.progress import Note, Observer, silent
 
@@ -166,11 +167,8 @@ class RetryingClient:
                 return replace(reply, usage=unused + reply.usage)
             except TransientFailure as failure:
                 last, unused = failure, unused + failure.usage
-            except ModelRefusal as refusal:
-                refusal.usage = unused + refusal.usage
-                raise
             except (SkilloptError, asyncio.CancelledError) as end:
-                end.args += (unused,)
+                bill(end, unused + billed(end))
                 raise
             self._reached = self._reached or not last.unreachable
             pause = backoff(number, last.retry_after, self.draw)
@@ -192,7 +190,7 @@ class RetryingClient:
         tries = "1 try" if number == 1 else f"{number} tries"
         text = f"The {request.role} model did not answer after {tries}: {last.message}"
         unavailable = ModelUnavailable(text)
-        unavailable.args += (unused,)
+        bill(unavailable, unused)
         raise unavailable from last
 
     async def _try(self, request: ChatRequest) -> ChatReply:

@@ -243,9 +243,16 @@ class ModelUnavailable(InfrastructureError):
     """A call kept failing for reasons other than its prompt."""
 
 
-def billed(error: BaseException) -> Usage:
-    """What a call without an answer cost; clients add it to the arguments of the error."""
-    return total(one for one in error.args if isinstance(one, Usage))
+def bill(end: BaseException, usage: Usage) -> None:
+    """Set what the call cost that ``end`` ends without an answer.
+
+    It may be a CancelledError, for which asyncio takes no subclass that has the field.
+    """
+    vars(end)["usage"] = usage
+
+
+def billed(end: BaseException) -> Usage:
+    return getattr(end, "usage", Usage())
 
 
 def estimated_usage(request: ChatRequest, text: str) -> Usage:

@@ -5,8 +5,8 @@ and works as usual, so that it records the same as a single machine.
 """
 
 import re
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,7 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
                 mine, lambda one: run.observer(StageAdvanced("rollout", one.task_id))
             )
     finally:
-        with closing(_cache(run)) as cache, closing(_attempts(run)) as attempts:
+        with _stores(run) as (cache, attempts):
             answers = export_answers(cache, keys, file, attempts.lines(keys))
     errors = sum(not one.status.measured for one in rollouts)
     run.observer(StageFinished("rollout", f"{len(mine)} attempts, {errors} not measured"))
@@ -80,23 +80,20 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
 
 def take_over(run: Run, files: Iterable[Path]) -> int:
     """Add the answers of shards to the cache; return how many. UsageError for invalid files."""
-    with closing(_cache(run)) as cache, closing(_attempts(run)) as attempts:
+    with _stores(run) as (cache, attempts):
         return import_answers(cache, files, attempts.take)
 
 
-def _cache(run: Run) -> CallCache:
-    if run.cache_path is None:
+@contextmanager
+def _stores(run: Run) -> Iterator[tuple[CallCache, AttemptStore]]:
+    if run.cache_path is None or run.attempts_path is None:
         raise UsageError(
             "Answers can be shared between machines only with a cache.",
             hint="Set cache.enabled to true.",
         )
-    return CallCache(run.cache_path, run.observer)
-
-
-def _attempts(run: Run) -> AttemptStore:
-    path = run.attempts_path
-    assert path is not None  # noqa: S101 - every cache has one beside it
-    return AttemptStore(path, run.observer)
+    calls = CallCache(run.cache_path, run.observer)
+    with closing(calls), closing(AttemptStore(run.attempts_path, run.observer)) as attempts:
+        yield calls, attempts
 
 
 def _share(limits: Limits, spent: Usage, of: int) -> Limits:
