@@ -68,6 +68,9 @@ def _keep(
 ) -> Change:
     text = client.redact(body)
     marker = _first_line(text)
+    if not marker.startswith("<!--"):
+        # any comment of this author with the same first line would be edited, or deleted as a twin
+        raise ValueError(f"a comment of ours begins with a hidden marker, not {marker!r}")
 
     def mine() -> list[Comment]:
         return [

@@ -399,7 +399,7 @@ class State(Record):
     version: int = RECORD_VERSION
     run: str
     skill: str
-    step: int
+    step: int = Field(ge=0)
     epoch: int
     current: Snapshot
     best: Snapshot

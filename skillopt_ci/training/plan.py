@@ -161,6 +161,8 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     accumulation), the batch is drawn from that order with its own seed.
     """
     last = total_steps(len(tasks), train)
+    if not 1 <= step <= last:
+        raise ValueError(f"step {step} is not within 1 to {last}")
     per_epoch = last // train.num_epochs
     epoch, position = divmod(step - 1, per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size

@@ -115,6 +115,11 @@ def test_the_missing_permission_is_named(scene, client):
         keep_comment(client, 1, BODY)
 
 
+def test_a_body_without_a_marker_is_a_mistake(client):
+    with pytest.raises(ValueError, match="hidden marker"):
+        keep_comment(client, 1, "Hello")
+
+
 def test_a_reaction_is_put_once(scene, client):
     scene.pull()
     key = scene.hub.say("ada", "/skillopt step")

@@ -189,6 +189,7 @@ def test_what_is_not_there_has_not_happened():
         ("<<<<<<< HEAD", "the file"),
         (document(state()).replace('"run"', '"invented"'), "run"),
         (document(state()).replace('"step": 0', '"step": "x"'), "step"),
+        (document(state()).replace('"step": 0', '"step": -1'), "step"),
     ],
 )
 def test_a_state_of_another_making_is_refused_by_its_key(text, part):
