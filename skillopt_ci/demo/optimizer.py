@@ -31,6 +31,7 @@ from skillopt_ci.demo.world import (
     subject,
 )
 from skillopt_ci.messages import Message
+from skillopt_ci.text import plural
 
 #: Probabilities, per occasion.
 RATES = {
@@ -246,7 +247,7 @@ def slow_update(prompt: str, dice: Dice) -> Reply:
             lines.append(f"- {'Check last: ' if stated[name] else ''}{rule}")
             causes += 1
     return {
-        "reasoning": f"{len(failures)} tasks still fail; {causes} causes stand out.",
+        "reasoning": f"{plural(len(failures), 'task')} unsolved; {plural(causes, 'cause')} found.",
         "slow_update_content": "\n".join(lines),
     }
 
