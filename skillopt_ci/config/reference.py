@@ -149,8 +149,10 @@ def _shown(value: object) -> str:
     return "none" if value is None else json.dumps(value, ensure_ascii=False).strip('"')
 
 
+#: What of the retired `evaluation.race` every hash holds.
+_RACE = {"arms": 0, "tasks": 8, "heats": 2, "pool": 12, "keep": 0.5, "prune": 0.8}
 #: What only decides where results are kept, how fast they come, what they may cost and who pays.
-_OF_A_ROLE: IncEx = {
+TRANSPORT = {
     *("api_key_env", "api_key_file", "env", "timeout", "retries", "max_concurrency", "price"),
     "headers",
 }
@@ -166,7 +168,7 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
     "schedule": {"ahead"},
     "evaluation": {"confirm"},
     "rollout": _OF_ROLLOUTS,
-    "model": dict.fromkeys(("target", "optimizer", "judge"), _OF_A_ROLE),
+    "model": dict.fromkeys(("target", "optimizer", "judge"), TRANSPORT),
 }
 
 
@@ -193,14 +195,7 @@ def influences(config: Config) -> dict[str, Any]:
         "max_consultations": 0,
         "max_type_loss": gate["max_type_loss"],
     }
-    facts["evaluation"]["race"] = {
-        "arms": 0,
-        "tasks": 8,
-        "heats": 2,
-        "pool": 12,
-        "keep": 0.5,
-        "prune": 0.8,
-    }
+    facts["evaluation"]["race"] = _RACE
     if facts["rollout"] == RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS):
         del facts["rollout"]
     if facts["environment"] is None:

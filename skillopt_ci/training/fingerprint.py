@@ -8,6 +8,7 @@ from pathlib import Path
 from skillopt_ci.agents.cli_agents import visible_names
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.reference import TRANSPORT
 from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, ScorerSpec
 from skillopt_ci.confinement import confine, withhold
@@ -19,18 +20,7 @@ from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Task, task_sha256
 
 #: Settings of a model role that affect how it is called, not what it answers.
-_TRANSPORT = {
-    "api_key_env",
-    "api_key_file",
-    "env",
-    "timeout",
-    "retries",
-    "max_concurrency",
-    "price",
-    "token_limit_field",
-    "structured_output",
-    "headers",
-}
+_TRANSPORT = {*TRANSPORT, "token_limit_field", "structured_output"}
 #: Newer settings, left out while unset so that fingerprints from before them stay valid.
 _LATER = ("region", "azure", "api", "thinking")
 

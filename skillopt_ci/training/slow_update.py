@@ -113,15 +113,12 @@ async def sample_pairs(
     at a time, until it has ``size``. ``unchanged`` keeps the others, ``mixed`` all.
     """
     order = shuffled(train, seed)
+    wanted = {"mixed": (True, False), "changed": (True,), "unchanged": (False,)}[policy]
     found: list[Pair] = []
     for start in range(0, len(order), size):
         drawn = order[start : start + size]
         pairs = pair_up(drawn, *await roll_out(drawn))
-        found += [
-            pair
-            for pair in pairs
-            if policy == "mixed" or pair.category.changed == (policy == "changed")
-        ]
+        found += [pair for pair in pairs if pair.category.changed in wanted]
         if policy != "changed" or len(found) >= size:
             break
     return tuple(found[:size])

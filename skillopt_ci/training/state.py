@@ -337,7 +337,7 @@ def record_events(
     if candidate is not None:
         parents = (candidate,) if end == "revert" else (tip, candidate)
         tree = candidate if end == "merge" else tip
-    for decided, event in zip((candidate, None), events, strict=False):
+    for event in events:
         history = (*history, event.entry)
         files: dict[str, str | None] = {
             **event.files,
@@ -352,6 +352,7 @@ def record_events(
             summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
             model = run.config.model.target.model
             files |= standing_files(folder, event.state, summary, model, when)
+        decided = candidate if event is events[0] else None
         tip = tree = ledger.commit(parents, tree, files, message(*run.render.event(event, decided)))
         parents = (tip,)
     ledger.advance(checkout.branch, tip, drop_candidate=candidate)
@@ -425,17 +426,13 @@ def _read(run: Run, commit: str) -> Candidate | None:
     read, folder = partial(run.ledger.read, commit), run.folder
     trailers = run.ledger.log(commit, limit=1)[0].trailers
     skill = read(run.skill_path)
-    if "Skillopt-Epoch-End" in trailers:
-        number = _number(trailers, "Skillopt-Epoch")
-        record: StepRecord | BoundaryRecord | None = folder.read_boundary(read, number)
-    else:
-        record = folder.read_step(read, _number(trailers, "Skillopt-Step"))
-    return None if skill is None or record is None else Candidate(record, skill, commit)
-
-
-def _number(trailers: Mapping[str, str], key: str) -> int:
-    value = trailers.get(key, "")
-    return int(value) if value.isdecimal() else 0
+    ends_epoch = "Skillopt-Epoch-End" in trailers
+    number = trailers.get("Skillopt-Epoch" if ends_epoch else "Skillopt-Step", "")
+    if skill is None or not number.isdecimal():
+        return None
+    find = folder.read_boundary if ends_epoch else folder.read_step
+    record = find(read, int(number))
+    return None if record is None else Candidate(record, skill, commit)
 
 
 def recharge(meter: Meter, candidate: Candidate) -> None:

@@ -166,11 +166,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     async with open_models(run, checkout, _name(work)) as models:
         candidate = await _candidate(run, checkout, work, candidate, models)
         decision = await evaluate(run, checkout, candidate, models)
-    done = (
-        {"step": work.step, "epoch": work.epoch}
-        if isinstance(work, StepPlan)
-        else {"boundary": work}
-    )
+    done = pick(work, "step epoch") if isinstance(work, StepPlan) else {"boundary": work}
     state = checkout.state.model_copy(update=done)
     after = replace(checkout, state=state, skill=_skill_after(checkout, candidate, decision))
     record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
