@@ -91,7 +91,7 @@ async def _train(root: Path) -> None:
         with suppress(BudgetExhausted):
             async for _ in train(ready):
                 pass
-            await patiently(ready, lambda: finish(ready))
+            await patiently(ready, finish)
 
 
 @contextmanager

@@ -112,7 +112,8 @@ async def _step(
             async for outcome in outcomes:
                 tell(outcome)
         return None
-    while (found := await trainer.advance_to_candidate(run)) is not None:
+    work = trainer.advance_to_candidate
+    while (found := await trainer.patiently(run, work, patience=0)) is not None:
         if isinstance(found, Candidate):
             return found
         tell(found)
@@ -164,7 +165,7 @@ async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutco
                 tell(outcome)
         if not run.config.evaluation.eval_test:
             return None
-        return await trainer.patiently(ready, lambda: finish(ready))
+        return await trainer.patiently(ready, finish)
 
 
 @command()
@@ -176,7 +177,7 @@ def finish_command(settings: Globals) -> None:
     has changed since the run was finished.
     """
     with opened(settings, locked=True) as run:
-        outcome = asyncio.run(trainer.patiently(run, lambda: finish(run)))
+        outcome = asyncio.run(trainer.patiently(run, finish))
     if outcome is None:
         nothing_to_do("Nothing left to do: the run is finished.", settings)
     if settings.json:
@@ -205,7 +206,9 @@ def slow_update_command(settings: Globals) -> None:
     with 3 if none is due.
     """
     with opened(settings, locked=True) as run:
-        outcome = asyncio.run(trainer.advance(run, only_epoch_end=True))
+        outcome = asyncio.run(
+            trainer.patiently(run, partial(trainer.advance, only_epoch_end=True), 0)
+        )
     if outcome is None:
         nothing_to_do("Nothing to do: no epoch's end is due.", settings)
     print_outcome(outcome, settings)

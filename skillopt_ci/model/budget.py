@@ -162,6 +162,8 @@ class Meter:
         self._accounts: dict[Account, Usage] = {}
         self._dollars = 0.0
         self.unbooked = paid_before or Usage()
+        #: What the record of a pushed candidate holds.
+        self.recorded = Usage()
         self._in_flight: list[Usage] = []
         self._lent: list[Usage] = []
         self._changed = asyncio.Event()
@@ -249,6 +251,9 @@ class Meter:
 
     def total(self) -> Usage:
         return total(self._accounts.values())
+
+    def unrecorded(self) -> Usage:
+        return self.total().beyond(self.recorded)
 
     def require_prices(self, models: Models) -> None:
         """Raise :class:`ModelSetupError` if there is a cost limit but a price is unknown."""

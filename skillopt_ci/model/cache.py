@@ -221,6 +221,10 @@ class CacheFile:
         query = f"SELECT DISTINCT paid_by FROM {self._paid}"  # noqa: S608
         return {name for (name,) in self._execute(query).fetchall() if name.startswith(f"{run}/")}
 
+    def rename(self, scope: str, new: str) -> None:
+        query = f"UPDATE {self._paid} SET paid_by = ? WHERE paid_by = ?"  # noqa: S608
+        self._execute(query, new, scope)
+
     def close(self) -> None:
         self._connection.close()
 
@@ -292,6 +296,11 @@ CREATE TABLE IF NOT EXISTS calls (
             *(key, json.dumps(_content(outcome)), json.dumps(asdict(outcome.usage)), paid_by),
         )
 
+    def put_in_vain(self, usage: Usage, scope: str) -> None:
+        """Store what was paid for, if anything, although nothing can be reused."""
+        if usage.calls:
+            self.put(f"in vain {uuid4()}", ModelRefusal("", usage=usage), paid_by=scope)
+
     def lines(self, keys: Iterable[str]) -> Iterator[str]:
         """The answers with these keys as lines of JSON; skips answers that are invalid Unicode."""
         for key in dict.fromkeys(keys):
@@ -351,9 +360,7 @@ class CachedClient:
                 except ModelRefusal as refusal:
                     outcome = refusal
                 except (SkilloptError, asyncio.CancelledError) as end:
-                    if (usage := billed(end)).calls:  # paid for, although nothing can be reused
-                        nobody = f"unanswered {uuid4()}"
-                        self.cache.put(nobody, ModelRefusal("", usage=usage), paid_by=self.scope)
+                    self.cache.put_in_vain(billed(end), self.scope)
                     raise
                 self.cache.put(key, outcome, paid_by=self.scope)
         self.used(key)

@@ -51,13 +51,13 @@ class Setup:
     bonus: Fraction = Fraction()
     tie_wins: bool = False
 
-    def differences(self, candidate: TaskScores) -> list[Fraction]:
+    def differences(self, candidate: TaskScores) -> dict[str, Fraction]:
         """Candidate minus current, for the measured tasks that count."""
-        return [
-            self.worth(candidate[task]) - self.worth(self.current[task])
+        return {
+            task: self.worth(candidate[task]) - self.worth(self.current[task])
             for task in self.order
             if task in self.eligible and task in candidate
-        ]
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _out_of_reach(setup: Setup, candidate: TaskScores, looks: Sequence[Sequence[
         (1 - setup.worth(setup.current[task]) for task in left if task in setup.eligible),
         reverse=True,
     )
-    seen = setup.differences(candidate)
+    seen = setup.differences(candidate).values()
     best = accumulate(room, initial=sum(seen, Fraction()))
     # the sign of gain / count + bonus, without dividing fractions
     leads = [gain + setup.bonus * count for count, gain in enumerate(best, len(seen)) if count]
@@ -183,7 +183,7 @@ def decide(
         counting = [task for task in setup.order if task in setup.eligible]
         before = _mean([setup.worth(setup.current[task]) for task in counting])
         before += _bonus(current.density, evaluation)
-        differences = setup.differences(outcome.candidate)
+        differences = setup.differences(outcome.candidate).values()
         total = sum(differences, Fraction())
         gain = total / max(1, len(counting)) + setup.bonus
         told = (
@@ -322,18 +322,15 @@ def losses(
 ) -> dict[str, float]:
     if allowed is None:
         return {}
-    groups = grouped(
-        (types[task], setup.worth(candidate[task]) - setup.worth(setup.current[task]))
-        for task in setup.order
-        if task in setup.eligible and task in candidate and types.get(task)
-    )
+    differences = setup.differences(candidate).items()
+    groups = grouped((types[task], gain) for task, gain in differences if types.get(task))
     limit = Fraction(allowed).limit_denominator(1_000_000)
-    lost = {kind: -_mean(differences) for kind, differences in sorted(groups.items())}
+    lost = {kind: -_mean(gains) for kind, gains in sorted(groups.items())}
     return {kind: float(loss) for kind, loss in lost.items() if loss > limit}
 
 
 def _gate_record(outcome: Outcome, setup: Setup, lost: dict[str, float]) -> GateRecord:
-    differences = setup.differences(outcome.candidate)
+    differences = list(setup.differences(outcome.candidate).values())
     count = len(differences)
     return GateRecord(
         policy="strict",

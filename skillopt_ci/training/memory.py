@@ -145,21 +145,16 @@ def measured_before(
             if snapshot.sha256 == name:
                 return snapshot.step, snapshot.measurement
     for entry in reversed(checkout.history):
-        if entry.candidate_sha256 == name or entry.candidate_reading == read_as:
-            decision = _valid(run, checkout, entry)
-            if decision is not None and decision.measurement is not None:
-                return entry.step, decision.measurement
+        same = entry.candidate_sha256 == name or entry.candidate_reading == read_as
+        if same and (found := _measurement(run, checkout, entry)) is not None:
+            return entry.step, found
     return None
 
 
 def past_scores(run: Run, checkout: Checkout) -> list[TaskScores]:
     gated = [one for one in checkout.history if one.kind in ("step", "slow_update") and one.tasks]
-    found = (_valid(run, checkout, entry) for entry in gated[-_REMEMBERED:])
-    return [
-        decision.measurement.tasks
-        for decision in found
-        if decision is not None and decision.measurement is not None
-    ]
+    found = (_measurement(run, checkout, entry) for entry in gated[-_REMEMBERED:])
+    return [one.tasks for one in found if one is not None]
 
 
 def record_of(
@@ -171,10 +166,12 @@ def record_of(
     return run.folder.read_step(read, entry.step) if entry.kind in ("step", "notes") else None
 
 
-def _valid(run: Run, checkout: Checkout, entry: HistoryEntry) -> Decision | None:
+def _measurement(run: Run, checkout: Checkout, entry: HistoryEntry) -> Measurement | None:
+    """What the decision of ``entry`` measured, if that still compares."""
     record = record_of(run, checkout, entry)
     decision = None if record is None else record.decision
     if decision is not None and entry.kind == "notes":
         decision = decision.notes
-    same = decision is not None and decision.measured_under == run.measured_under
-    return decision if same else None
+    if decision is None or decision.measured_under != run.measured_under:
+        return None
+    return decision.measurement

@@ -102,15 +102,8 @@ async def learn(
         means = mean_of(made)
         observer(progress.StageFinished("rollout", score_text(means.hard, means.n)))
 
-    analysts = Analysts(
-        mode,
-        chat,
-        tasks,
-        skill,
-        config.gradient,
-        analyst_budget(config.optimizer),
-        notes_from(config.optimizer),
-    )
+    most, noted = analyst_budget(config.optimizer), notes_from(config.optimizer)
+    analysts = Analysts(mode, chat, tasks, skill, config.gradient, most, noted)
     async with aclosing(readable()) as rollouts:
         reflections, lost = await _reflect(run, batch, rollouts, analysts)
     places = {task.id: number for number, task in enumerate(batch.tasks)}

@@ -22,6 +22,7 @@ from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import ModelRouter, judge_with, open_router
+from skillopt_ci.model.cache import CacheFile
 from skillopt_ci.model.types import Account, ChatClient, Role, Usage, total
 from skillopt_ci.progress import CallPaid, Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts
@@ -109,8 +110,8 @@ class Equipment:
         self._models: ModelRouter | None = None
         #: The store of attempts, once opened.
         self.store: AttemptStore | None = None
-        #: The scope and meter of work that nothing records yet.
-        self.unrecorded: tuple[str, Meter] | None = None
+        #: The meter of work that nothing records yet, and the scopes whose cost it has.
+        self.unrecorded: tuple[Meter, tuple[str, ...]] | None = None
         self._opening = asyncio.Lock()
         self._elsewhere: Callable[[AttemptRunner], Executor] | None = None
 
@@ -137,18 +138,35 @@ class Equipment:
         self, scope: str, commits: Callable[[], Collection[str]]
     ) -> tuple[Usage, dict[str, Usage]]:
         """What ``scope`` paid for, and each other scope of its run on one of ``commits``."""
-        run, external = self._parts.config.run, self._parts.config.rollout.solver
-        # external programs' calls do not go through ours
-        store = await self._open_store() if isinstance(external, ExternalConfig) else None
-        opened = [one for one in ((await self.router()).cache, store) if one is not None]
+        run, opened = self._parts.config.run, await self._caches()
         found = {name for one in opened for name in one.scopes(run)}
         below = commits() if found - {scope} else ()
+        if below:  # from here on, what lost a race is like work that was stopped on this commit
+            lost = f"{run}/lost@{scope.rpartition('@')[2]}"
+            opened[0].rename(f"{run}/lost", lost)
+            found.add(lost)
         each = {
             name: total(one.paid(name) for one in opened)
             for name in found
             if name == scope or name.rpartition("@")[2] in below
         }
         return each.pop(scope, Usage()), each
+
+    async def keep_lost(self) -> None:
+        """Leave it to the next work, perhaps of another command, to pay for what lost a race."""
+        cache = (await self.router()).cache
+        if cache is not None and self.unrecorded is not None:
+            (meter, scopes), self.unrecorded = self.unrecorded, None
+            cache.put_in_vain(meter.unrecorded(), f"{self._parts.config.run}/lost")
+            for one in await self._caches():
+                for scope in scopes:
+                    one.rename(scope, "counted as lost")
+
+    async def _caches(self) -> list[CacheFile]:
+        # external programs' calls do not go through ours
+        external = isinstance(self._parts.config.rollout.solver, ExternalConfig)
+        both = (await self.router()).cache, await self._open_store() if external else None
+        return [one for one in both if one is not None]
 
     async def _open_store(self) -> AttemptStore | None:
         path = self._parts.attempts_path
@@ -346,7 +364,7 @@ class Run(RunnerParts):
         return f"{self.config.run}/{work}@{commit}"
 
     def recorded(self) -> None:
-        """All work so far is recorded, or its candidate is."""
+        """All work so far is recorded."""
         if self.equipment is not None:
             self.equipment.unrecorded = None
 
@@ -375,8 +393,8 @@ class Run(RunnerParts):
             if meter is None:
                 own, others = await run.equipment.paid(scope, commits)
                 before = run.equipment.unrecorded
-                if before is not None and before[0] != scope:  # the cache may know it, too
-                    others.setdefault(before[0], before[1].total())
+                if before is not None and before[1][0] != scope:  # the cache may know it, too
+                    others.setdefault(before[1][0], before[0].unrecorded())
                 meter = Meter(
                     step=self.config.budget.step,
                     run=self.config.budget.run,
@@ -386,12 +404,14 @@ class Run(RunnerParts):
                     told=self.tell_paid,
                     paid_before=own,
                 )
-                run.equipment.unrecorded = (scope, meter)
-            async with run.equipment.models(self, scope, meter, used, self.begun) as models:
-                yield models
-            # at the end, so that no candidate's record holds what its resumption charges again
-            if (lost := total(others.values()) + meter.unbooked).calls:
-                meter.charge(_ABANDONED, lost)
+                run.equipment.unrecorded = (meter, (scope, *others))
+            try:
+                async with run.equipment.models(self, scope, meter, used, self.begun) as models:
+                    yield models
+            finally:
+                # at the end, so that no candidate's record holds what its resumption charges again
+                if (lost := total(others.values()) + meter.unbooked).calls:
+                    meter.charge(_ABANDONED, lost)
 
 
 @asynccontextmanager

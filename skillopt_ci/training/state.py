@@ -389,7 +389,6 @@ def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> 
     words = message(*run.render.candidate(record))
     commit = run.ledger.commit((checkout.commit,), checkout.commit, files, words)
     run.ledger.push_candidate(commit)
-    run.recorded()
     return replace(candidate, commit=commit)
 
 

@@ -100,7 +100,7 @@ async def train(
     """
     async with equipped(run) as ready:
         while steps is None or steps > 0:
-            outcome = await patiently(ready, lambda: advance(ready), patience)
+            outcome = await patiently(ready, advance, patience)
             if outcome is None:
                 return
             if steps is not None:
@@ -143,15 +143,20 @@ def _asked_in_vain(proposal: ProposalRecord) -> int:
 
 
 async def patiently(
-    run: Run, work: Callable[[], Awaitable[Result]], patience: int = PATIENCE
+    run: Run, work: Callable[[Run], Awaitable[Result]], patience: int = PATIENCE
 ) -> Result:
     """Return the result of ``work``, retrying it after a lost race at most ``patience`` times."""
-    for _ in range(patience):
-        try:
-            return await work()
-        except LostRace as race:
-            run.observer(Note(f"{race.message}; reloading", level="warning"))
-    return await work()
+    async with equipped(run) as ready:
+        while True:
+            try:
+                return await work(ready)
+            except LostRace as race:
+                if ready.equipment is not None:
+                    await ready.equipment.keep_lost()
+                if patience <= 0:
+                    raise
+                patience -= 1
+                run.observer(Note(f"{race.message}; reloading", level="warning"))
 
 
 async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
@@ -262,12 +267,14 @@ async def _candidate(
         )
     if candidate is not None:
         recharge(models.meter, candidate)
+        models.meter.recorded = candidate.record.usage
         return candidate
     candidate = await _proposed(run, checkout, work, models)
     if not candidate.changed:
         return candidate
     run.listen(CandidateProposed(checkout, candidate))
     candidate = await asyncio.to_thread(push_candidate, run, checkout, candidate)
+    models.meter.recorded = candidate.record.usage
     run.observer(StageFinished("candidate", "recorded"))
     return candidate
 

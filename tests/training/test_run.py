@@ -151,12 +151,28 @@ def test_slower_clone_loses_the_race_and_overwrites_nothing(two, stage):
     assert mine.git("ls-remote", "origin", f"refs/heads/{CANDIDATE}") == ""
 
 
-def test_run_reloads_after_a_lost_race(two):
+@pytest.mark.parametrize(
+    ("stage", "proposes"), [("reflect", False), ("reflect", True), ("selection", True)]
+)
+def test_next_command_is_charged_once_for_what_lost_the_race(two, model_server, stage, proposes):
+    mine, theirs = two
+    if not proposes:
+        model_server.plan = ()
+    with pytest.raises(LostRace):
+        mine.step(observer=meanwhile(stage, lambda: theirs.step("train.seed=7")))
+    for _ in range(2):
+        mine.step()
+        assert mine.state().usage.calls == len(model_server.prompts)
+    assert mine.state().usage == total(mine.state().accounts.values())
+
+
+def test_run_reloads_after_a_lost_race(two, model_server):
     mine, theirs = two
     outcomes = mine.run(observer=meanwhile("candidate", theirs.step))
     assert [outcome.record.step for outcome in outcomes] == [3, 4]
     assert mine.state().step == 4
     assert mine.contains(theirs.ref(BRANCH))
+    assert mine.state().usage.calls == len(model_server.prompts)
 
 
 @pytest.mark.parametrize("proposes", [True, False])
