@@ -88,6 +88,13 @@ class Event:
     comment: Comment | None = None
     group_sha: str = ""
 
+    @property
+    def asked(self) -> Comment | None:
+        """The comment, if a person gives a command in it on an open pull request."""
+        new = (self.name, self.action) == ("issue_comment", "created") and not self.actor_is_bot
+        said = self.comment if new else None
+        return said if said and said.request and said.on_pull_request and said.open else None
+
 
 def read_event(name: str, file: Path) -> Event:
     """Raises UsageError if the payload is not what GitHub sends."""
@@ -217,8 +224,8 @@ def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
         return _trusted(event, inputs)
     if event.name == "workflow_run" and inputs.command is Command.REPORT:
         return Perform(Command.REPORT)
-    if event.comment is not None and event.name == "issue_comment":
-        return _commented(event, event.comment, inputs, facts)
+    if event.name == "issue_comment":
+        return _commented(event, event.asked, inputs, facts)
     reviews = event.name in ("merge_group", "pull_request", "pull_request_target")
     if reviews and not facts.configured and inputs.command in (None, Command.EVAL):
         return Nothing(f"base has no {inputs.config}, so there is nothing to evaluate")
@@ -296,11 +303,11 @@ _COMMANDS = (
 _UNREAD = "Notes here are not read. Add yours to the pull request that training opened."
 
 
-def _commented(event: Event, comment: Comment, inputs: Inputs, facts: Facts) -> Activity:
-    if event.action != "created" or not comment.request:
-        return Nothing("the comment holds no command")
-    if event.actor_is_bot or not comment.on_pull_request or not comment.open:
-        return Nothing("commands count only from people, on open pull requests")
+def _commented(event: Event, comment: Comment | None, inputs: Inputs, facts: Facts) -> Activity:
+    if comment is None:
+        return Nothing(
+            "only new comments of people that begin with /skillopt, on open pull requests, count"
+        )
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} may not write to this repository", comment)
     if facts.of_other_run:

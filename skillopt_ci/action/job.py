@@ -21,6 +21,7 @@ from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import ExitCode, LocatedError, SkilloptError, UsageError
 from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import RedactedStream, Redactor
+from skillopt_ci.report.markdown import inline, join
 from skillopt_ci.sanitize import harmless
 
 
@@ -30,8 +31,6 @@ class Runner:
     event_name: str
     event_path: Path
     server_url: str
-    output: Path | None
-    summary: Path | None
     debug: bool
 
     @classmethod
@@ -44,14 +43,11 @@ class Runner:
                 f"this is no job of a GitHub runner: {', '.join(missing)} not set",
                 hint="Elsewhere, call the command line: `skillopt-ci --help`.",
             )
-        output, summary = environ.get("GITHUB_OUTPUT"), environ.get("GITHUB_STEP_SUMMARY")
         return cls(
             workspace=Path(environ["GITHUB_WORKSPACE"]),
             event_name=environ["GITHUB_EVENT_NAME"],
             event_path=Path(environ["GITHUB_EVENT_PATH"]),
             server_url=environ.get("GITHUB_SERVER_URL") or "https://github.com",
-            output=Path(output) if output else None,
-            summary=Path(summary) if summary else None,
             debug=environ.get("RUNNER_DEBUG") == "1",
         )
 
@@ -115,12 +111,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The report is Markdown; ``notes`` say what GitHub refused, and why."""
+    """The report is Markdown; ``notes`` say what GitHub refused, and why.
+
+    ``ending`` says above the report, in the job's summary, why the command did no more.
+    """
 
     outputs: Outputs = field(default_factory=Outputs)
     report: str = ""
     exit_code: int = 0
     notes: tuple[str, ...] = ()
+    ending: str = ""
 
 
 def command_line(job: Job, command: Command) -> list[str]:
@@ -149,6 +149,16 @@ class Ended:
     failure: Failure | None = None
     error: BaseException | None = field(default=None, repr=False)
 
+    @property
+    def told(self) -> str:
+        """Markdown that says how it ended and what to do; a crash report stays in the log."""
+        title, failure = f"**{meaning(self.exit_code).title}.**", self.failure
+        if failure is None:
+            return title
+        defect = self.exit_code == ExitCode.DEFECT
+        hint = "The job's log has what to report." if defect else inline(failure.hint, 1_000)
+        return join(f"{title} {inline(failure.message, 1_000)}", hint)
+
 
 def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | None = None) -> Ended:
     """Run a command line in the job; ``on_result`` gets each object as it is printed."""
@@ -161,7 +171,7 @@ def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | Non
         if on_result is not None:
             on_result(result)
 
-    with job.log.group(f"skillopt-ci {line[0]}"), job.log.untrusted() as stream:
+    with job.log.untrusted(f"skillopt-ci {line[0]}") as stream:
         try:
             objects = RedactedStream(cast("TextIO", _Objects(take)), job.redact)
             talk = RedactedStream(stream, job.redact)

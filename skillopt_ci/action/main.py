@@ -12,9 +12,9 @@ from pathlib import Path
 from skillopt_ci.action import git_access
 from skillopt_ci.action.event import Event, Facts, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
-from skillopt_ci.action.job import Job, Outcome, Runner, announce
-from skillopt_ci.action.outputs import JobLog, append_outputs, append_summary
-from skillopt_ci.action.perform import perform
+from skillopt_ci.action.job import Ended, Job, Outcome, Runner, announce
+from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs, append_summary
+from skillopt_ci.action.perform import perform, tell_failed
 from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
@@ -25,6 +25,7 @@ from skillopt_ci.github.client import connect, from_environ
 from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
 from skillopt_ci.report.comment import marker
+from skillopt_ci.report.markdown import inline, join
 
 _new_token = partial(secrets.token_hex, 16)
 
@@ -51,9 +52,9 @@ def main() -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - outermost layer
         failure = describe(error, ["action"], redact)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
-        # there may be no such file, and that may be the very failure which was announced
-        with suppress(KeyError, OSError):
-            append_outputs(Path(environ["GITHUB_OUTPUT"]), {"result": "failed"}, _new_token)
+        told = Ended(failure.exit_code, failure=failure).told
+        with suppress(OSError):  # it may be the very failure which was announced
+            _tell_runner(environ, Outputs(result="failed"), told)
         return failure.exit_code
 
 
@@ -64,7 +65,13 @@ def run(job: Job) -> int:
             job.log.mask(job.environ.get(name, ""))
         learn_secrets(job.redact, job.configured, job.environ)
     event = read_event(job.runner.event_name, job.runner.event_path)
-    outcome = perform(job, decide(event, job.inputs, gather(job, event)))
+    try:
+        outcome = perform(job, decide(event, job.inputs, gather(job, event)))
+    except BaseException as error:
+        if event.asked is not None:
+            failure = describe(error, ["action"], job.redact)
+            tell_failed(job, event.asked, Ended(failure.exit_code, failure=failure))
+        raise
     _hand_over(job, outcome)
     return outcome.exit_code
 
@@ -86,9 +93,9 @@ def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) 
 
 def gather(job: Job, event: Event) -> Facts:
     """Get the facts missing from ``event`` from GitHub and the configuration, but no others."""
-    if event.name == "issue_comment" and (said := event.comment) is not None:
-        may = bool(said.request) and _may_write(job, event.actor)
-        if not may or not said.on_pull_request or job.client is None:
+    if (said := event.asked) is not None:
+        may = _may_write(job, event.actor)
+        if not may or job.client is None:
             return Facts(may)
         pull = pull_requests.get_pull_request(job.client, said.number)
         run, loaded = pull.head.ref.removeprefix("skillopt/"), job.configured
@@ -136,8 +143,13 @@ def _hand_over(job: Job, outcome: Outcome) -> None:
         file = job.page.with_suffix(".md")
         file.write_text(outcome.report, encoding="utf-8")
         report = file.relative_to(job.runner.workspace).as_posix()
-    if job.runner.output is not None:
-        outputs = replace(outcome.outputs, report=report)
-        append_outputs(job.runner.output, outputs.by_name(), _new_token)
-    if job.runner.summary is not None and outcome.report:
-        append_summary(job.runner.summary, outcome.report)
+    unpublished = (f"> [!WARNING]\n> **{UNPUBLISHED}:** {inline(n, 1_000)}" for n in outcome.notes)
+    summary = join(outcome.ending, *unpublished, outcome.report)
+    _tell_runner(job.environ, replace(outcome.outputs, report=report), summary)
+
+
+def _tell_runner(environ: Mapping[str, str], outputs: Outputs, summary: str) -> None:
+    if file := environ.get("GITHUB_OUTPUT"):
+        append_outputs(Path(file), outputs.by_name(), _new_token)
+    if summary and (file := environ.get("GITHUB_STEP_SUMMARY")):
+        append_summary(Path(file), summary)

@@ -13,6 +13,8 @@ from skillopt_ci.sanitize import harmless_line
 Result = Mapping[str, Any]
 Level = Literal["notice", "warning", "error"]
 
+#: The title of what says what GitHub refused.
+UNPUBLISHED = "Not everything could be published"
 #: GitHub cuts longer messages.
 _LONGEST = 4_000
 
@@ -158,24 +160,15 @@ class JobLog:
         self._write(command(level, message[:_LONGEST], title=title, **place))
 
     @contextmanager
-    def group(self, title: str) -> Iterator[None]:
-        """Fold the output of the block; groups do not nest."""
-        self._write(f"::group::{harmless_line(title)}")
-        try:
-            yield
-        finally:
-            self._write("::endgroup::")
-
-    @contextmanager
-    def untrusted(self) -> Iterator[TextIO]:
-        """A stream on which the runner obeys no workflow commands."""
+    def untrusted(self, title: str) -> Iterator[TextIO]:
+        """A folded stream on which the runner obeys no workflow commands; these do not nest."""
         token = self.token()
-        self._write(command("stop-commands", token))
+        self._write(f"::group::{harmless_line(title)}\n{command('stop-commands', token)}")
         try:
             yield self.stream
         finally:
             # The newline matters: the token must be at the start of a line.
-            self._write(f"\n::{token}::")
+            self._write(f"\n::{token}::\n::endgroup::")
 
     def _write(self, line: str) -> None:
         self.stream.write(f"{line}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 from skillopt_ci.action.event import Activity, Comment, Conclude, Evaluate, Nothing, Perform, Reply
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Ended, Job, Outcome, announce, command_line, execute, meaning
-from skillopt_ci.action.outputs import Outputs, Result, fold
+from skillopt_ci.action.outputs import UNPUBLISHED, Level, Outputs, Result, fold
 from skillopt_ci.cli import build
 from skillopt_ci.cli.comment import links_of, note_id, publish_run, task_places
 from skillopt_ci.cli.console import build_observer
@@ -17,6 +17,7 @@ from skillopt_ci.errors import (
     BudgetExhausted,
     ExitCode,
     InfrastructureError,
+    LostRace,
     RepositoryError,
     SkilloptError,
     UsageError,
@@ -26,7 +27,7 @@ from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
 from skillopt_ci.github.pull_requests import file_at, find_open, merge_pull_request, why_paused
-from skillopt_ci.github.types import Reaction
+from skillopt_ci.github.types import Reaction, WantedCheck
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
@@ -41,7 +42,7 @@ from skillopt_ci.report.evaluation import (
 from skillopt_ci.report.markdown import COMMENT_BYTES, Links, block, code, cut, inline, join, table
 from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.view import RunView
-from skillopt_ci.sanitize import harmless, one_line
+from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
@@ -50,38 +51,45 @@ from skillopt_ci.training.run_context import Run
 
 def perform(job: Job, activity: Activity) -> Outcome:
     """Raises UsageError if ``activity`` needs a token and there is none."""
+    comment = None if isinstance(activity, Conclude) else activity.comment
+    _react(job, comment, activity.reaction if isinstance(activity, Nothing) else "eyes")
     match activity:
-        case Nothing(reason, comment, reaction, answer):
-            _react(job, comment, reaction)
+        case Nothing(reason, answer=answer):
             outcome = _skipped(job, reason)
             if comment is not None and answer:
                 outcome = _answer(job, comment, reason, outcome)
-        case Reply(comment):
-            _react(job, comment, "eyes")
+        case Reply():
             outcome = _reply(job, activity)
-            _react(job, comment, "confused" if outcome.outputs.result == "skipped" else "rocket")
         case Conclude():
             outcome = _conclude(job, activity)
-        case Evaluate(comment=comment) | Perform(comment=comment):
-            _react(job, comment, "eyes")
-            end: Reaction = "confused"
-            try:
-                if isinstance(activity, Evaluate):
-                    outcome = _evaluate(job, activity)
-                else:
-                    outcome = _command(job, activity.command)
-                end = "rocket" if outcome.outputs.result == "done" else end
-            finally:
-                _react(job, comment, end)
+        case Evaluate():
+            outcome = _evaluate(job, activity)
+        case Perform(command):
+            outcome = _command(job, command)
+    found = meaning(outcome.exit_code)
+    if found.job_fails or not outcome.outputs.result:
+        outcome = replace(outcome, outputs=replace(outcome.outputs, result=found.result))
+    if not isinstance(activity, Nothing):
+        _react(job, comment, "rocket" if outcome.outputs.result == "done" else "confused")
     for note in outcome.notes:
-        job.log.annotate("warning", harmless(note), title="Not everything could be published")
-    return outcome
+        level: Level = "error" if found.job_fails else "warning"
+        job.log.annotate(level, harmless(note), title=UNPUBLISHED)
+    return outcome if found.job_fails else replace(outcome, exit_code=0)
+
+
+def tell_failed(job: Job, comment: Comment, ended: Ended) -> None:
+    """Tell the author of a comment what ended its job, and how to try again."""
+    _react(job, comment, "confused")
+    run = links_of(job.environ).run("this job") or "its job"
+    retry = f"To try again, write the command in a new comment or re-run {run}."
+    for note in _answer(job, comment, join(ended.told, retry), Outcome()).notes:
+        job.log.annotate("warning", harmless(note), title=UNPUBLISHED)
 
 
 def _skipped(job: Job, reason: str) -> Outcome:
-    text = one_line(reason, 500)
-    job.log.annotate("notice", text, title="skillopt-ci did nothing")
-    return Outcome(Outputs(result="skipped"), f"**skillopt-ci did nothing:** {inline(text, 500)}\n")
+    job.log.annotate("notice", harmless_line(reason), title="skillopt-ci did nothing")
+    text = f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
+    return Outcome(Outputs(result="skipped"), text)
 
 
 def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
@@ -114,6 +122,8 @@ def _reply(job: Job, asked: Reply) -> Outcome:
             text = _apply(job, view(reader), asked)
         else:
             text = _told(reader, comment.request, links_of(job.environ), page=bool(page))
+    except InfrastructureError:
+        raise  # it may work when tried again
     except SkilloptError as error:
         text = inline(f"Nothing was done: {error}", 1_000)
         return _answer(job, comment, text, _skipped(job, str(error)), by=by)
@@ -140,10 +150,8 @@ def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
 def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
     # `status` takes only the global options.
     ended = execute(job, ["revert", *command_line(job, Command.STATUS)[1:], "--", what])
-    if ended.error is not None and not isinstance(ended.error, SkilloptError):
+    if ended.error is not None:
         raise ended.error
-    if ended.failure is not None:
-        raise UsageError(ended.failure.message)
     if not ended.results:
         raise UsageError("nothing of that is left in the skill")
     done = ended.results[-1]
@@ -172,13 +180,22 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
 
 
 def _conclude(job: Job, asked: Conclude) -> Outcome:
-    run = build.load_configured(job.settings).config.run
-    outcome, notes, links = _skipped(job, asked.reason), list[str](), links_of(job.environ)
+    run, links = build.load_configured(job.settings).config.run, links_of(job.environ)
     check = unevaluated_check(run, asked.head_sha, asked.conclusion, asked.reason, links)
-    with noting(notes):
-        if job.client is not None:
-            keep_check(job.client, check)
-    return replace(outcome, notes=tuple(notes))
+    outcome = _skipped(job, asked.reason)
+    return outcome if job.client is None else _with_check(job.client, check, outcome)
+
+
+def _with_check(client: Client, check: WantedCheck, outcome: Outcome) -> Outcome:
+    """Post an evaluation's check. If that fails, the job fails: a merge may wait for it."""
+    try:
+        keep_check(client, check)
+    except LostRace as newer:
+        return replace(outcome, notes=(*outcome.notes, str(newer)))
+    except SkilloptError as error:
+        note = f"{error}\nOnce that works, re-run this job: a merge may wait for the check."
+        return replace(outcome, exit_code=error.exit_code, notes=(*outcome.notes, note))
+    return outcome
 
 
 def _command(job: Job, command: Command) -> Outcome:
@@ -208,8 +225,10 @@ def _command(job: Job, command: Command) -> Outcome:
     if command is not Command.COMMENT:
         line = [*command_line(job, command), *_notes(job, command)]
         ended = execute(job, line, on_result)
+    waits = ""
     if isinstance(ended.error, _Paused):
         job.log.annotate("notice", str(ended.error), title="Training waits")
+        waits = f"**Training waits.** {inline(str(ended.error), 1_000)}"
         ended = Ended(results=ended.results)
     found = meaning(ended.exit_code)
     if (failed := ended.failure) is not None and ended.error is not None:
@@ -231,11 +250,13 @@ def _command(job: Job, command: Command) -> Outcome:
         page=_leave_page(job, command, ended),
         pull_request=last.outputs.pull_request,
     )
+    rows = [(name, code(value, 1_000)) for name, value in outputs.by_name().items() if value]
     return replace(
         last,
         outputs=outputs,
-        report=last.report or _report(ended, outputs),
-        exit_code=ended.exit_code if found.job_fails else 0,
+        report=last.report or join(ended.told, table(("output", "value"), rows)) + "\n",
+        ending=ended.told if last.report and ended.exit_code else waits,
+        exit_code=ended.exit_code,
     )
 
 
@@ -260,13 +281,6 @@ def _paused(job: Job) -> str:
             ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
             return why_paused(job.client, f"skillopt/{loaded.config.run}", ledger.base)
     return ""
-
-
-def _report(ended: Ended, outputs: Outputs) -> str:
-    text = "" if ended.failure is None else inline(ended.failure.message, 1_000)
-    rows = [(name, code(value, 1_000)) for name, value in outputs.by_name().items() if value]
-    title = f"**{meaning(ended.exit_code).title}.** {text}".rstrip()
-    return join(title, table(("output", "value"), rows)) + "\n"
 
 
 def _publish(job: Job, inconclusive: str) -> Outcome:
@@ -345,18 +359,11 @@ def _evaluate(job: Job, pull: Evaluate) -> Outcome:
             hint="Check out with `ref: ${{ github.event.pull_request.base.sha }}`.",
         )
     with (
-        job.log.group(f"skillopt-ci eval of pull request #{pull.number}"),
-        job.log.untrusted() as stream,
+        job.log.untrusted(f"skillopt-ci eval of pull request #{pull.number}") as stream,
         redirect_stderr(stream),
         redirect_stdout(stream),
     ):
-        outcome = review_pull_request(job, job.client, pull)
-    found = meaning(outcome.exit_code)
-    return replace(
-        outcome,
-        outputs=replace(outcome.outputs, result=found.result),
-        exit_code=outcome.exit_code if found.job_fails else 0,
-    )
+        return review_pull_request(job, job.client, pull)
 
 
 # Evaluate a person's change of the skill: the skill at base against the skill at head.
@@ -387,10 +394,8 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
     if wishes.comments != "off":
         with noting(notes):
             keep_comment(client, pull.number, report)
-    with noting(notes):
-        keep_check(client, check)
     outputs = replace(outputs, finding=str(view.finding), pull_request=str(pull.number))
-    return Outcome(outputs, report, exit_code, tuple(notes))
+    return _with_check(client, check, Outcome(outputs, report, exit_code, tuple(notes)))
 
 
 def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from github.CheckRun import CheckRun
 
+from skillopt_ci.errors import LostRace
 from skillopt_ci.github.client import Client, asking, same_text
 from skillopt_ci.github.types import Annotation, Change, WantedCheck
 from skillopt_ci.text import one_line
@@ -16,7 +17,10 @@ _TITLE = 255
 
 
 def keep_check(client: Client, wanted: WantedCheck) -> Change:
-    """Create or complete the check of that name on that commit; needs an app's token."""
+    """Create or complete the check of that name on that commit; needs an app's token.
+
+    Raises LostRace instead of making a concluded check wait again.
+    """
 
     def find() -> CheckRun | None:
         """The newest run of that name by our own app: only its creator may edit a run."""
@@ -37,6 +41,8 @@ def keep_check(client: Client, wanted: WantedCheck) -> Change:
     if run is None:
         run, change = client.create_idempotent(create, find), Change.CREATED
     else:
+        if run.conclusion and wanted.conclusion is None:
+            raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
         there = run.output.annotations_count or 0
     batches = [notes[start : start + _BATCH] for start in range(there, len(notes), _BATCH)]
     fields = _fields(client, wanted)

@@ -10,16 +10,21 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
+from skillopt_ci.errors import LostRace
 from skillopt_ci.github.client import Client, NotFound, asking, same_text
 from skillopt_ci.github.types import Change, Comment, Reaction
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _OURS = "<!-- skillopt-ci:"
 _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
+_RUN = re.compile(r"/actions/runs/(\d+)\)</sub>\s*$")
 
 
 def keep_comment(client: Client, number: int, body: str) -> Change:
-    """Post or edit our comment with the marker of ``body``. Raises ValueError without a marker."""
+    """Post or edit our comment with the marker of ``body``.
+
+    Raises LostRace if both end with a link to the workflow run that made them and ours is older.
+    """
     there = f"/issues/{number}/comments"
     return _keep(client, number, body, lambda: _listed(client, number, "issues"), there)
 
@@ -87,6 +92,9 @@ def _keep(
     if not found:
         made = client.create_idempotent(create, lambda: next(iter(mine()), None))
         found, change = mine() or [made], Change.CREATED
+    newest = max(_run_of(one.body) for one in found)
+    if 0 < _run_of(text) < newest:
+        raise LostRace(f"the comment on #{number} stays: the newer workflow run {newest} wrote it")
     oldest, *younger = sorted(found, key=lambda one: one.id)
     if not same_text(oldest.body, text):
         with asking("edit a comment", _WRITE):
@@ -100,6 +108,11 @@ def _keep(
 
 def _first_line(body: str) -> str:
     return body.partition("\n")[0].strip()
+
+
+def _run_of(body: str) -> int:
+    found = _RUN.search(body)
+    return int(found[1]) if found else 0
 
 
 def _resource(comment: Comment) -> str:

@@ -221,16 +221,16 @@ def test_an_annotation_is_one_command(message, title):
 @given(ANY_TEXT)
 def test_untrusted_text_starts_no_command(text):
     log, stream = make()
-    with log.untrusted() as inside:
+    with log.untrusted("work") as inside:
         inside.write(text)
     log.annotate("notice", "afterwards")
-    assert obeyed(stream.getvalue()) == ["stop-commands", "notice"]
+    assert obeyed(stream.getvalue()) == ["group", "stop-commands", "endgroup", "notice"]
 
 
 def test_commands_are_obeyed_again_after_a_failure():
     log, stream = make()
     try:
-        with log.group("work"), log.untrusted() as inside:
+        with log.untrusted("work") as inside:
             inside.write("::set-env name=PATH::/evil without a line's end")
             raise ValueError  # noqa: TRY301
     except ValueError:

@@ -128,11 +128,10 @@ VARIABLES = {
 def test_what_github_com_leaves_out_is_known():
     runner = Runner.of(VARIABLES)
     assert runner.server_url == "https://github.com"
-    assert (runner.output, runner.summary, runner.debug) == (None, None, False)
+    assert not runner.debug
     server = {"GITHUB_SERVER_URL": "https://git.corp"}
-    runner = Runner.of({**VARIABLES, **server, "GITHUB_STEP_SUMMARY": "/s", "RUNNER_DEBUG": "1"})
-    assert runner.server_url == "https://git.corp"
-    assert (runner.summary, runner.debug) == (Path("/s"), True)
+    runner = Runner.of({**VARIABLES, **server, "RUNNER_DEBUG": "1"})
+    assert (runner.server_url, runner.debug) == ("https://git.corp", True)
 
 
 def test_elsewhere_than_on_a_runner_every_missing_variable_is_named():

@@ -109,6 +109,10 @@ def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
     assert ask(world, "/skillopt status").code == 0
     assert "Taken back: step 1" in world.hub.own_comments()[-1]
     assert [content for _, _, content in world.hub.reactions].count("rocket") == 5
+    world.git("remote", "set-url", "origin", "http://127.0.0.1:9/octo/skills.git")
+    failed = ask(world, "/skillopt status")
+    assert (failed.code, failed.outputs["result"]) == (5, "failed"), failed.log
+    assert "new comment or re-run its job" in world.hub.own_comments()[-1]
 
 
 def test_apply_merges_what_was_there_when_somebody_asked(world):
@@ -163,6 +167,7 @@ def test_a_job_trains_no_further_than_what_github_is_to_merge(world):
     assert (done.code, done.outputs["result"], done.outputs["step"]) == (0, "done", "1"), done.log
     assert pull["auto_merge"]
     assert "::notice title=Training waits" in done.log
+    assert done.summary.startswith("**Training waits.** ")
     assert "No verdict" not in pull["body"]
 
 
@@ -275,6 +280,10 @@ def test_a_fork_that_changes_the_skill_waits_for_the_label(world):
     (check,) = world.hub.checks.values()
     assert (check["name"], check["head_sha"], check["status"]) == (CHECK, head, "in_progress")
     assert "skillopt-eval" in check["output"]["summary"]
+    check["conclusion"] = "failure"  # once labelled; the first job is run again
+    done = world.start("pull_request_target", propose(world, head, FORK))
+    assert (done.code, check["conclusion"]) == (0, "failure")
+    assert "could be published:** the check skillopt-ci / quickstart evaluation" in done.summary
 
 
 def test_a_mistake_in_the_configuration_is_shown_where_it_is(world):
@@ -308,6 +317,7 @@ def test_a_wrong_input_or_payload_fails_before_anything_else_and_sets_the_output
     done = world.start("schedule", SCHEDULE, command="trian")
     assert (done.code, done.outputs) == (2, {"result": "failed"})
     assert "::error title=skillopt-ci cannot start::input command" in done.log
+    assert done.summary.startswith("**skillopt-ci cannot start.** input command: there is no")
     done = world.start("schedule", SCHEDULE, directory="nope")
     assert (done.code, done.outputs) == (2, {"result": "failed"})
     assert "::input directory: the checkout has no folder 'nope'" in done.log

@@ -17,6 +17,7 @@ from training_runs import train_once
 from skillopt_ci.action.event import Comment, Evaluate, Nothing, Perform
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.job import Job, Outcome
+from skillopt_ci.action.main import run
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.perform import leave_notes, perform
 from skillopt_ci.cli.comment import Published, publish_run
@@ -130,7 +131,7 @@ def test_a_run_publishes_after_every_step_and_once_more_when_nothing_is_left(job
     assert desk.published == [""] * 5  # three steps, the end of the epoch and that of the run
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.outputs.result, outcome.exit_code) == ("nothing-to-do", 0)
-    assert desk.published == [""] * 6
+    assert (outcome.ending, desk.published) == ("**Nothing left to do.**", [""] * 6)
 
 
 def test_a_budget_is_inconclusive_and_no_failure(job, desk, log):
@@ -271,12 +272,27 @@ def test_a_reaction_that_fails_fails_nothing(job):
     assert perform(job, Nothing("seen", comment, "eyes")).exit_code == 0
 
 
-def test_nothing_is_trained_while_github_cannot_say_whether_a_person_paused_it(job, github_hub):
-    comment = posted(github_hub)
-    github_hub.fail("GET /pulls", 503, times=6)
-    with pytest.raises(InfrastructureError, match="could not list pull requests"):
-        perform(job, Perform(Command.STEP, comment))
-    assert [content for _, _, content in github_hub.reactions] == ["eyes", "confused"]
+@pytest.mark.parametrize(
+    ("failing", "what", "reactions"),
+    [
+        ("GET /collaborators/{username}/permission", "say what ada may do", ["confused"]),
+        ("GET /pulls", "list pull requests", ["eyes", "confused"]),  # whether a person paused it
+    ],
+)
+def test_a_comment_is_told_that_github_failed(job, github_hub, failing, what, reactions):
+    said = {"id": posted(github_hub).id, "body": "/skillopt step"}
+    issue = {"number": 1, "pull_request": {}}
+    given = {"action": "created", "issue": issue, "comment": said, "sender": {"login": "ada"}}
+    payload = job.keep.parent / "event.json"
+    payload.write_text(json.dumps(given), encoding="utf-8")
+    github_hub.fail(failing, 503, times=6)
+    runner = replace(job.runner, event_name="issue_comment", event_path=payload)
+    with pytest.raises(InfrastructureError, match=f"could not {what}"):
+        run(replace(job, runner=runner))
+    assert [content for _, _, content in github_hub.reactions] == reactions
+    (answer,) = github_hub.own_comments()
+    assert f"could not {what}: GitHub did not answer" in answer
+    assert "write the command in a new comment or re-run its job" in answer
     assert not Git(job.folder).text("branch", "--list", "skillopt/*")
 
 

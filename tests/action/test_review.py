@@ -29,8 +29,9 @@ class Desk:
         """Let a person push a branch with this file; return its head."""
         return self.hub.bare.save("better", path, text)
 
-    def evaluate(self, head: str, *overrides: str) -> Outcome:
+    def evaluate(self, head: str, *overrides: str, run: str = "") -> Outcome:
         environ = {"DEMO_KEY": "sk-demo-key", "GITHUB_REPOSITORY": "octo/skills"}
+        environ["GITHUB_RUN_ID"] = run
         job = make_job(self.checkout.folder, inputs=Inputs(overrides=overrides), environ=environ)
         return review_pull_request(job, Scene(self.hub).client(), Evaluate(1, head))
 
@@ -105,6 +106,17 @@ def test_a_newer_head_edits_the_one_comment(desk):
     assert "no clear difference" in comment
 
 
+def test_an_old_job_that_is_run_again_leaves_the_newer_comment(desk):
+    old, new = desk.propose(KNOWN), desk.propose("# Items\n\nAs before.\n")
+    desk.evaluate(new, run="10")
+    again = desk.evaluate(old, run="9")
+    assert "the newer workflow run 10 wrote it" in again.notes[0]
+    assert (again.outputs.finding, again.exit_code) == ("improvement", 0)
+    assert "no clear difference" in desk.hub.own_comments()[0]
+    assert [each["head_sha"] for each in desk.hub.checks.values()] == [new, old]
+    assert desk.evaluate(new, "github.confidence=0.9", run="10").notes == ()
+
+
 def test_a_budgets_end_is_no_finding(desk):
     head = desk.propose(KNOWN)
     shown = desk.evaluate(head, "budget.step.calls=3")
@@ -147,10 +159,16 @@ def test_a_skill_that_head_deletes_is_not_measured(desk):
     assert "The head of this pull request has no file skills/SKILL.md" in comment
 
 
-def test_what_github_refuses_is_a_note(desk):
-    desk.hub.fail("POST /issues/{issue_number}/comments", 403, "Resource not accessible")
-    assert len(desk.evaluate(desk.propose(KNOWN)).notes) == 1
-    assert desk.conclusion()[1] == "success"
+@pytest.mark.parametrize(
+    ("part", "status", "code"),
+    [("/issues/{issue_number}/comments", 403, 0), ("/check-runs", 403, 2), ("/check-runs", 503, 5)],
+)
+def test_the_check_which_a_merge_may_wait_for_must_be_posted(desk, part, status, code):
+    desk.hub.fail(f"POST {part}", status, "Resource not accessible by integration", times=9)
+    shown = desk.evaluate(desk.propose(KNOWN))
+    assert (shown.exit_code, shown.outputs.finding, len(shown.notes)) == (code, "improvement", 1)
+    assert ("re-run this job: a merge may wait for the check" in shown.notes[0]) is bool(code)
+    assert (len(desk.hub.own_comments()), len(desk.hub.checks)) == ((1, 0) if code else (0, 1))
 
 
 def save_bytes(desk: Desk, content: bytes) -> str:

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from github_server.scene import Scene
 
+from skillopt_ci.errors import LostRace
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import PermissionMissing
 from skillopt_ci.github.types import Annotation, Change, Conclusion, WantedCheck
@@ -22,6 +23,8 @@ def test_it_is_in_progress_and_then_concluded_once(scene, client):
     done = keep_check(client, wanted(scene, 3, "success"))
     again = keep_check(client, wanted(scene, 3, "success"))
     assert (begun, done, again) == (Change.CREATED, Change.UPDATED, Change.UNCHANGED)
+    with pytest.raises(LostRace, match="stays as it is: success"):
+        keep_check(client, wanted(scene))
     (run,) = scene.hub.checks.values()
     assert (run["status"], run["conclusion"]) == ("completed", "success")
 
