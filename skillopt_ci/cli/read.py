@@ -15,10 +15,10 @@ from skillopt_ci.errors import InfrastructureError, RepositoryError, UsageError
 from skillopt_ci.git.history import Commit
 from skillopt_ci.git.objects import find
 from skillopt_ci.ledger.folder import Reader, RunFolder
-from skillopt_ci.ledger.inspect import newest, resolve, runs
+from skillopt_ci.ledger.inspect import candidate, newest, resolve, runs
 from skillopt_ci.ledger.ledger import GENERATIONS, Ledger
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
-from skillopt_ci.report.view import EventKind, RunView, StepPlace
+from skillopt_ci.report.view import EventKind, EventView, RunView, StepPlace, event_view
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.offline_eval import NamedSkill
@@ -31,16 +31,29 @@ _NEWEST = 25
 
 @dataclass(frozen=True, slots=True)
 class RunReader:
-    """A started run as of one commit."""
+    """A started run as of one commit; ``flight`` is the commit of a candidate without a verdict."""
 
     ledger: Ledger
     commit: str
     state: State
     history: tuple[HistoryEntry, ...]
+    flight: str = ""
 
     @property
     def read(self) -> Reader:
         return partial(self.ledger.read, self.commit)
+
+    @property
+    def version(self) -> str:
+        return f"{self.commit}{self.flight}"
+
+    def waiting(self, path: str) -> str | None:
+        """A file of the candidate in flight."""
+        return self.ledger.read(self.flight, path) if self.flight else None
+
+    def recorded(self, path: str) -> str | None:
+        """A file of the run, or else of the candidate in flight."""
+        return self.read(path) or self.waiting(path)
 
     @property
     def folder(self) -> RunFolder:
@@ -52,7 +65,7 @@ class RunReader:
 
     def step(self, number: int) -> StepRecord:
         """The evidence of a step; raises :class:`UsageError` if there is no such step."""
-        record = self.folder.read_step(self.read, number)
+        record = self.folder.read_step(self.recorded, number)
         if record is None:
             last = self.state.step
             known = f"its steps are 1 to {last}" if last else "none is done yet"
@@ -60,7 +73,7 @@ class RunReader:
         return record
 
     def boundary(self, epoch: int) -> BoundaryRecord:
-        record = self.folder.read_boundary(self.read, epoch)
+        record = self.folder.read_boundary(self.recorded, epoch)
         if record is None:
             last = self.state.boundary or "none"
             known = f"no record of the end of epoch {epoch}"
@@ -106,7 +119,9 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
             f"or {ledger.base}.",
             hint="Start it with `skillopt-ci step`.",
         )
-    return RunReader(ledger, commit, state, folder.read_history(read))
+    flying = candidate(ledger)
+    flight = flying.sha if flying else ""
+    return RunReader(ledger, commit, state, folder.read_history(read), flight)
 
 
 def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
@@ -129,7 +144,16 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
         # by base's own copy of the history
         base_events=len(folder.read_history(partial(ledger.read, base))) if base else 0,
         commit=reader.commit,
+        flight=in_flight(reader),
     )
+
+
+def in_flight(reader: RunReader) -> EventView | None:
+    """The candidate that waits for its verdict, as far as this clone knows."""
+    folder, read, state = reader.folder, reader.waiting, reader.state
+    record = folder.read_step(read, state.step + 1) or folder.read_boundary(read, state.epoch)
+    view = record and event_view(record, StepPlace(candidate=reader.flight))
+    return view if view and view.fate == "flight" else None
 
 
 def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
@@ -161,8 +185,7 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
         except ValueError:
             seconds = None
         number = entry.step if entry.kind == "step" else entry.epoch
-        candidate = candidates[-1] if candidates else ""
-        found[entry.kind, number] = StepPlace(commit.sha, candidate, seconds)
+        found[entry.kind, number] = StepPlace(commit.sha, "".join(candidates[-1:]), seconds)
     return found
 
 
@@ -195,7 +218,8 @@ def gather(reader: RunReader) -> RunView:
 def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:
     ledger, folder = reader.ledger, reader.folder
     commits = ledger.log(reader.commit, paths=(folder.path,))
-    kept = (reader.read(path) for path in (folder.initial_skill, folder.best_skill))
+    kept = [reader.read(path) for path in (folder.initial_skill, folder.best_skill)]
+    kept.append(reader.waiting(reader.skill_path))
     blobs = (find(ledger.git, f"{commit.sha}:{reader.state.skill}") for commit in commits)
     # what is not UTF-8 was never trained: it has the hash of no skill that is wanted
     found = (blob.content.decode(errors="replace") for blob in blobs if blob is not None)

@@ -220,10 +220,10 @@ def _serve(settings: Globals, port: int) -> None:
         nonlocal page, made_of
         async with making:
             reader = await asyncio.to_thread(open_reader, settings)
-            if reader.commit != made_of:
+            if reader.version != made_of:
                 evidence = await asyncio.to_thread(page_evidence, reader, settings.redact)
-                page = await asyncio.to_thread(build_page, evidence, live=True)
-                made_of = reader.commit
+                page = await asyncio.to_thread(build_page, evidence, live=reader.version)
+                made_of = reader.version
             return page
 
     async def respond(request: web.Request) -> web.Response:
@@ -235,7 +235,7 @@ def _serve(settings: Globals, port: int) -> None:
             elif request.path == "/":
                 kind, body = "text/html", await newest_page()
             elif request.path == "/version":
-                body = (await asyncio.to_thread(open_reader, settings)).commit
+                body = (await asyncio.to_thread(open_reader, settings)).version
             else:
                 status, body = HTTPStatus.NOT_FOUND, "nothing here"
         except SkilloptError as error:

@@ -11,11 +11,10 @@ import click
 from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.console import print_rows, print_table
 from skillopt_ci.cli.options import FILE, Globals, command, print_json, wants_colour
-from skillopt_ci.cli.read import RunReader, find_skill, open_reader, step_places
+from skillopt_ci.cli.read import RunReader, find_skill, in_flight, open_reader, step_places
 from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
-from skillopt_ci.ledger.inspect import candidate
 from skillopt_ci.ledger.records import (
     Basis,
     BoundaryRecord,
@@ -52,14 +51,9 @@ _MOST_DIGITS = 6
 def status_command(settings: Globals) -> None:
     """Show where training stands and what comes next, read from git alone."""
     reader = open_reader(settings)
-    coming, waiting = _coming(settings, reader), candidate(reader.ledger)
+    coming, flying, commit = _coming(settings, reader), in_flight(reader), reader.flight
     at_work = is_held(reader.ledger.common_dir, reader.state.run)
-    what, commit = "", ""
-    if waiting is not None:
-        trailers, commit = waiting.trailers, waiting.sha
-        what = f"step {trailers.get('Skillopt-Step', '?')}"
-        if "Skillopt-Epoch-End" in trailers:
-            what = f"end of epoch {trailers.get('Skillopt-Epoch', '?')}"
+    what = flying.name.lower() if flying else ""
     summary = reader.folder.read_summary(reader.read)
     run = RunView(reader.state, reader.history, summary=summary, commit=reader.commit)
     skill = reader.read(reader.skill_path)
@@ -218,6 +212,8 @@ def _version(reader: RunReader, word: str, settings: Globals) -> NamedSkill:
     reader.step(number)
     place = step_places(reader).get(("step", number))
     text = None if place is None else reader.ledger.read(place.verdict, reader.skill_path)
+    if number > reader.state.step:  # in flight
+        text = reader.waiting(reader.skill_path)
     if text is None:
         raise UsageError(
             f"Step {number} is not in the history of this clone any more (a squash merge?).",

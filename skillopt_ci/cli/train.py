@@ -28,7 +28,7 @@ from skillopt_ci.report import terminal
 from skillopt_ci.report.commits import summary_rows
 from skillopt_ci.report.terminal import title
 from skillopt_ci.report.view import StepPlace, event_view
-from skillopt_ci.report.words import arrow, boundary_verdict, event_name, quoted, rules, usage_text
+from skillopt_ci.report.words import arrow, event_name, quoted, rules, usage_text
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training import trainer
@@ -309,7 +309,7 @@ def summary(outcome: Outcome, *, colour: bool = False) -> str:
         verdict, decision = outcome.decision.verdict, outcome.decision
         scores = "" if decision.score_after is None else f", {arrow(decision)}"
     else:
-        verdict, scores = boundary_verdict(outcome.record), ""
+        verdict, scores = event_view(outcome.record).verdict, ""
     shown = click.style(verdict, fg=verdict_style(verdict)) if colour else verdict
     return f"{_title(outcome)}: {shown}{scores}"
 

@@ -10,7 +10,7 @@ from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.markdown import Links
-from skillopt_ci.report.sections import event_body, event_section, fact_cells
+from skillopt_ci.report.sections import event_body, event_section, fact_cells, view_section
 from skillopt_ci.report.view import Fact, RunView, lessons, run_facts
 from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, note_outcomes
 from skillopt_ci.sanitize import one_line
@@ -50,7 +50,8 @@ def pinned_comment(
     """The run's standing and a section for every event, in at most ``limit`` bytes."""
     head = md.join(marker(run.state.run), _standing(run, inconclusive))
     told = run.history[run.base_events :]
-    sections = [event_section(run, links, entry) for entry in reversed(told)]
+    sections = [view_section(run.flight, links, "⏳")] if run.flight else []
+    sections += [event_section(run, links, entry) for entry in reversed(told)]
     return md.compose(head, sections, footer(run, links), limit=limit)
 
 
@@ -68,17 +69,18 @@ def title(run: RunView) -> str:
     more = sum(len(one.rules) for one in learned) - 1
     words = one_line(learned[0].rules[0], 60) if learned else "nothing learned yet"
     rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
-    marks = ", provisional" * run.state.provisional
+    unsure = ", refuted" if run.refuted else ", provisional"
+    marks = unsure * run.state.provisional
     marks += " [simulated models]" * run.state.simulated
     text = f"{name}: {words}{rest}, {_gain(run, sure=False)}{marks}"
     return text.replace("@", "").replace("#", "")
 
 
 def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
-    branch = f"skillopt/{run.state.run}"
+    branch, merged = f"skillopt/{run.state.run}", run.counts["merged"]
     text = md.join(
         marker(run.state.run, "pull-request"),
-        f"### What {md.code(run.skill_name)} learned: {_gain(run)}",
+        f"### What {md.code(run.skill_name)} learned: {_gain(run) if merged else 'nothing yet'}",
         _claim(run),
         SIMULATED if run.state.simulated else "",
         interruption(inconclusive),
@@ -141,13 +143,16 @@ def _standing(run: RunView, inconclusive: str) -> str:
     told = _UNSCORED if run.unscored else f"{scores} on {plural(current.n, 'selection task')}"
     heading = f"### {md.code(run.skill_name)}: {told}"
     simulated = SIMULATED if run.state.simulated else ""
-    facts = (one for one in run_facts(run) if one.label.startswith(("test", "steps", "used")))
-    listed = "\n".join(f"- {one.label}: {md.inline(one.text, 300)}" for one in facts)
+    shown = ("test", "caution", "steps", "used")
+    facts = (one for one in run_facts(run) if one.label.startswith(shown))
+    listed = "\n".join(f"- {one.label}: {md.inline(one.text, 900)}" for one in facts)
     return md.join(heading, _claim(run), listed, interruption(inconclusive), simulated)
 
 
 def _claim(run: RunView) -> str:
-    return f"**{md.inline(run.claim, 400)}.**" if run.claim else ""
+    claim = f"**{md.inline(run.claim, 400)}.**" if run.claim else ""
+    undo = "Nothing is taken back by itself: `/skillopt revert` takes back a step or a rule."
+    return f"> [!CAUTION]\n> {claim} {undo}" if run.refuted else claim
 
 
 def interruption(why: str) -> str:
@@ -248,17 +253,15 @@ def step_check(
 
 def confirmation_check(run: RunView, links: Links) -> WantedCheck | None:
     """Whether fresh attempts confirm the tip; pending until then, so merge rules can require it."""
-    test = run.confirmation
     if run.state.confirmed is None:
         return None
-    refuted = run.state.provisional and test is not None and test.action == "refuted"
     conclusion: Conclusion | None = None if run.state.provisional else "success"
     return WantedCheck(
         name="skillopt/confirmed",
         head_sha=run.commit,
         title=md.clip(md.single_line(run.claim), 200) or "Nothing was merged yet",
         summary=md.join(SIMULATED if run.state.simulated else "", results(run), footer(run, links)),
-        conclusion="failure" if refuted else conclusion,
+        conclusion="failure" if run.refuted else conclusion,
         details_url=links.workflow_run,
     )
 

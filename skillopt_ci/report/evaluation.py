@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import comb
 from typing import Literal
 
 from skillopt_ci.github.types import Conclusion, WantedCheck
@@ -60,9 +59,10 @@ def judge(
 
 def chance(fixed: int, broken: int) -> float:
     """The probability of a split at least this uneven if better and worse are equally likely."""
-    n = fixed + broken
-    tail = sum(comb(n, k) for k in range(min(fixed, broken) + 1))
-    return min(1.0, 2.0 * tail / float(2**n))
+    n, ways, tail = fixed + broken, 1, 0
+    for k in range(min(fixed, broken) + 1):
+        tail, ways = tail + ways, ways * (n - k) // (k + 1)
+    return min(1.0, 2 * tail / (1 << n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +209,17 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
 
 
 def _pairs(base: _Scores, head: _Scores) -> str:
-    found = {task: (base.get(task), head.get(task)) for task in {**base, **head}}
+    found = {
+        task: [side[task][0] if task in side else None for side in (base, head)]
+        for task in {**base, **head}
+    }
     rows = []
-    for task, (before, after) in sorted(
-        found.items(), key=lambda one: (one[1][0] == one[1][1], one[0])
-    ):
-        change = ""
-        if before is not None and after is not None and before[0] != after[0]:
-            change = "fixed" if after[0] > before[0] else "broken"
-        scores = ("not measured" if one is None else rounded(one[0], 2) for one in (before, after))
-        rows.append((md.code(task, 60), *scores, change))
+    for task, (before, after) in sorted(found.items()):
+        if before != after:
+            scores = ("not measured" if one is None else rounded(one, 2) for one in (before, after))
+            change = ""
+            if before is not None and after is not None:
+                change = "fixed" if after > before else "broken"
+            rows.append((md.code(task, 60), *scores, change))
     text = md.cut_table(("task", "base", "head", ""), rows, "lrrl", _MOST_PAIRS)
-    return md.details("Pair by pair", text) if text else ""
+    return md.details("Tasks that changed or were not measured", text) if text else ""

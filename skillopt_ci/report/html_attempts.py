@@ -86,7 +86,8 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
 
 def newest(run: RunView) -> list[EventView]:
     """The steps and ends of epochs that have evidence, newest first."""
-    records: tuple[StepRecord | BoundaryRecord, ...] = (*run.steps, *run.epochs)
+    flying = () if run.flight is None else (run.flight.record,)
+    records: tuple[StepRecord | BoundaryRecord, ...] = (*run.steps, *run.epochs, *flying)
 
     def moment(view: EventView) -> tuple[int, bool, int]:
         return view.record.epoch, isinstance(view.record, BoundaryRecord), view.record.step

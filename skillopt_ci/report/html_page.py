@@ -2,11 +2,10 @@
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -14,16 +13,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from skillopt_ci import __version__
-from skillopt_ci.ledger.records import HistoryEntry, StepRecord
+from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import words as say
-from skillopt_ci.report.effects import Effect, Effects
+from skillopt_ci.report.effects import Effects
 from skillopt_ci.report.html_attempts import Recorded, Viewer, section_name, viewer
 from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
+from skillopt_ci.report.markdown import with_code
 from skillopt_ci.report.view import EventView, RunView, lessons
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
-from skillopt_ci.stats import Interval, wilson
+from skillopt_ci.stats import wilson
 from skillopt_ci.text import cost_text, difference_text, plural, score, score_text
 
 
@@ -57,11 +57,12 @@ class Evidence:
     dates: tuple[str, ...] = ()
 
 
-def build_page(evidence: Evidence, *, live: bool = False) -> str:
-    """A self-contained HTML document; if ``live``, it polls its server for a newer version."""
+def build_page(evidence: Evidence, *, live: str = "") -> str:
+    """A self-contained HTML document; if ``live`` names its version, it polls for a newer one."""
     # The page shows all of training, including what base already has.
     run = replace(evidence.run, base_events=0)
     views = [view for entry in run.history if (view := run.told(entry)) is not None]
+    views += [run.flight] if run.flight else []
     columns = tuple(_columns(evidence, views))
     drawn, shown = outcome_map(columns), viewer(run, evidence.attempts, evidence.count)
     found = tuple(passages([version.text for version in evidence.versions]))
@@ -71,7 +72,9 @@ def build_page(evidence: Evidence, *, live: bool = False) -> str:
     return _template().render(
         run=run,
         results=tuple(_results(run, edited=evidence.edited)),
-        panel=tuple(_panel(run, evidence.dates)),
+        known=partial(_known, run),
+        spent=by_role(run.state.accounts),
+        dates=evidence.dates,
         curve=curve(run.history, {view.anchor: view.verdict for view in views}),
         history=[_event(run, entry) for entry in reversed(run.history)],
         map=drawn,
@@ -128,56 +131,19 @@ def _results(run: RunView, *, edited: bool) -> Iterator[Result]:
     if best.measurement.score > current.measurement.score:
         kept = score_text(best.measurement.score, best.measurement.n)
         told.append(f"best so far: {kept} ({best.origin})")
-    told += [run.claim] if run.claim else []
+    told += [run.claim] if run.claim and not run.refuted else []
     told += say.reservations(current.measurement)
     now = (current.origin, current.measurement.score, current.measurement.n)
     first = () if origin is None else (("at the start", run.first_score, origin.tasks),)
     yield Result("Selection", (*first, now), tuple(told))
 
 
-def _panel(run: RunView, dates: Sequence[str]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    state, tested = run.state, run.summary and run.summary.best.test
-    basis = state.basis.config if state.basis else {}
-
-    def known(path: str) -> Any:
-        found: Any = basis
-        for key in path.split("."):
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
-
-    def model(role: str) -> str:
-        name, options = known(f"model.{role}.model"), ("temperature", "reasoning_effort")
-        given = {option: known(f"model.{role}.{option}") for option in options}
-        words = [f"{key.replace('_', ' ')} {value}" for key, value in given.items() if value]
-        return ", ".join((f"{known(f'model.{role}.provider')} · {name}", *words)) if name else ""
-
-    yield "Models", {role: model(role) for role in ("target", "optimizer", "judge")}
-    rate = known("optimizer.learning_rate")
-    gate = "open" if known("evaluation.use_gate") is False else ""
-    yield (
-        "Training",
-        {
-            "steps": run.counts_text,
-            "epochs": state.epoch,  # of how many is not known: a budget may end the run
-            "edits": rate and f"at most {rate} in a step",
-            "gate": gate or known("evaluation.gate.policy"),
-        },
-    )
-    size = state.basis.train_size if state.basis else 0
-    batch = (known("train.batch_size") or 0) * (known("train.accumulation") or 1)
-    yield (
-        "Tasks",
-        {
-            "train": size and f"{size}, {min(batch, size)} a step",
-            "selection": state.current.measurement.n,
-            "test": tested.n if tested else "",
-            "scorer": known("scorer.type"),
-        },
-    )
-    spent = by_role(state.accounts).items()
-    roles = {role: f"{plural(one.calls, 'call')}, {cost_text(one.cost_usd)}" for role, one in spent}
-    days = dict(zip(("began", "newest") if len(dates) > 1 else ("date",), dates, strict=False))
-    yield "Time and cost", {**days, "used": say.usage_text(state.usage), **roles}
+def _known(run: RunView, path: str) -> Any:
+    """A value of the configuration on record; nothing if it is not there."""
+    found: Any = run.state.basis.config if run.state.basis else {}
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
 
 
 @cache
@@ -193,10 +159,10 @@ def _template() -> Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    shown = (score, score_text, plural, cost_text, section_name, diff_rows)
+    shown = (score, score_text, plural, cost_text, section_name, diff_rows, wilson, code_spans)
     told = (say.failures, say.edit_evidence, say.edit_fate, say.effect_text, say.gist)
-    own = (interval, wishes, effect_kind, code_spans)
-    environment.filters.update({one.__name__: one for one in (*shown, *told, *own)})
+    also = (say.note_outcomes, say.usage_text)
+    environment.filters.update({one.__name__: one for one in (*shown, *told, *also)})
     return environment.get_template("page.html")
 
 
@@ -233,32 +199,9 @@ def _data(drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
 # Content besides records and their views.
 
 
-def interval(mean: float, n: int) -> Interval:
-    return wilson(min(max(mean, 0.0), 1.0), n)
-
-
-#: The probability from which a rule is called helpful or harmful.
-_SURE = 0.9
-
-
 def code_spans(text: str) -> Markup:
-    """``text`` as HTML, with what stands between two backticks as code."""
-    escaped = str(escape(visible(text)))
-    return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escaped))  # noqa: S704 - it is
-
-
-def effect_kind(effect: Effect) -> str:
-    helps = effect.helpful
-    return "good" if helps >= _SURE else "bad" if helps <= 1 - _SURE else "open"
-
-
-def wishes(record: StepRecord) -> Iterator[str]:
-    for one in say.note_outcomes(record):
-        note = one.note
-        line = f":{note.line}" if note.line is not None else ""
-        place = f" on {note.path}{line}" if note.path else ""
-        edits = f"{plural(note.proposed, 'edit')} proposed for it, {note.taken} taken"
-        yield f"{note.author or 'somebody'}{place}: “{note.text}” – {one.fate}, {edits}"
+    """``text`` as HTML, with its code spans as code."""
+    return Markup(with_code(visible(text), escape))  # noqa: S704 - escaped
 
 
 def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -6,8 +6,9 @@ cells and between HTML tags.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from skillopt_ci.sanitize import visible
 
@@ -34,6 +35,8 @@ _ACTING = re.compile(
     """,
     re.VERBOSE,
 )
+#: A code span: its backticks, as many at both ends, and its code, within one paragraph.
+_SPAN = re.compile(r"(?<!`)(`+)(?!`) ?((?:(?!\n\s*\n).){1,1000}?) ?(?<!`)\1(?!`)", re.DOTALL)
 #: Invisible, though Unicode classes them as letters, marks or symbols.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -46,12 +49,23 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)")
 
 
 def inline(text: str, limit: int = 200) -> str:
-    """``text`` on one line, inert, cut to ``limit`` characters."""
-    return _ACTING.sub(_escaped, clip(single_line(text), limit))
+    """``text`` on one line, inert but for code spans, cut to ``limit`` characters."""
+    return with_code(clip(single_line(text), limit), _inert)
+
+
+def with_code(text: str, escape: Callable[[str], str]) -> str:
+    """``text``, escaped, with its code spans as HTML."""
+    words, _, spans = (_SPAN.split(text)[part::3] for part in range(3))
+    shown = [f"<code>{escape(span)}</code>" for span in spans]
+    return "".join(chain.from_iterable(zip(map(escape, words), [*shown, ""], strict=True)))
 
 
 def code(text: str, limit: int = 80) -> str:
-    return f"<code>{inline(text, limit) or '–'}</code>"
+    """A name as it is, cut in the middle: the ends of long names tell them apart."""
+    name = single_line(text)
+    if len(name) > limit:
+        name = f"{name[: limit // 2]}…{name[len(name) - (limit - 1) // 2 :]}"
+    return f"<code>{_inert(name) or '–'}</code>"
 
 
 def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
@@ -115,6 +129,10 @@ def clip(text: str, limit: int) -> str:
 def _clean(text: str) -> str:
     seen = _BLANK.sub("", visible(text)).replace("\u2028", "\n").replace("\u2029", "\n")
     return _PILED_MARKS.sub(r"\1", seen)
+
+
+def _inert(text: str) -> str:
+    return _ACTING.sub(_escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

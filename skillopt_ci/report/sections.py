@@ -1,14 +1,14 @@
 """The sections of a comment: a step, an epoch's end or another event."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from skillopt_ci.ledger.evidence import ProposalRecord
-from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, PairRecord, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, StepRecord
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report import words as say
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts
-from skillopt_ci.text import cost_text, plural, rounded, score
+from skillopt_ci.text import cost_text, plural, score
 
 _MOST_EDITS = 10
 _MOST_LINES = 12
@@ -20,17 +20,21 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
     view = run.told(entry)
     if view is None:
         return "" if entry.kind == "step" else event_line(entry)
+    return view_section(view, links, icon(entry))
+
+
+def view_section(view: EventView, links: Links, mark: str) -> str:
     headline = md.inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
     record, cost = view.record, view.record.usage.cost_usd
     told = say.rules(record.proposal) if isinstance(record, StepRecord) else (record.gist,)
     spent = md.inline(cost_text(cost)) if cost else ""
-    summary = md.join(f"{icon(entry)} {headline}", md.inline("; ".join(told), 160), spent, by=" · ")
+    summary = md.join(f"{mark} {headline}", md.inline("; ".join(told), 160), spent, by=" · ")
     return md.details(summary, event_body(view, links))
 
 
 def event_line(entry: HistoryEntry) -> str:
     tested = entry.kind == "confirm"
-    why = md.inline(f"{entry.verdict}, {entry.reason}" if tested else entry.reason, 160)
+    why = md.inline(f"{entry.verdict}, {entry.reason}" if tested else entry.reason, 300)
     after = score(entry.score_after, estimated=entry.planned > 0)
     on = f" · {after} on {plural(entry.tasks, 'task')}"
     found = on if entry.tasks and not tested else ""
@@ -39,7 +43,7 @@ def event_line(entry: HistoryEntry) -> str:
 
 def icon(entry: HistoryEntry) -> str:
     if entry.kind not in ("step", "notes", "slow_update"):
-        return "▫️"
+        return {"confirmed": "✅", "refuted": "❌"}.get(entry.action, "▫️")
     if entry.score_after is None:
         return "🔁" if entry.kind == "slow_update" else "➖"
     return "✅" if entry.stays else "↩️"
@@ -124,23 +128,6 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
 def _epoch_parts(record: BoundaryRecord) -> Iterator[str]:
     if record.slow_update is not None and record.slow_update.content.strip():
         yield f"**Guidance**\n\n{md.block(record.slow_update.content, 'markdown', lines=30)}"
-    yield pair_table(record.pairs)
-
-
-def pair_table(pairs: Sequence[PairRecord]) -> str:
-    rank = {name: number for number, name in enumerate(say.CATEGORIES)}
-    ordered = sorted(pairs, key=lambda pair: (rank.get(pair.category, len(rank)), pair.id))
-    rows = [
-        (
-            md.code(pair.id, 60),
-            rounded(pair.previous.hard, 2),
-            rounded(pair.current.hard, 2),
-            md.inline(say.category(pair), 40),
-        )
-        for pair in ordered
-    ]
-    headings = ("training task", "last epoch's skill", "this epoch's", "")
-    return md.cut_table(headings, rows, "lrrl", most=30)
 
 
 def _list(heading: str, lines: Iterable[str]) -> str:

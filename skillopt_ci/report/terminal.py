@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import groupby
 from typing import Any
 
 from skillopt_ci.estimate.calls import Range
@@ -82,8 +81,6 @@ def _step_rows(record: StepRecord) -> Iterator[tuple[str, str]]:
 
 
 def _epoch_rows(record: BoundaryRecord) -> Iterator[tuple[str, str]]:
-    for category, pairs in groupby(sorted(record.pairs, key=say.category), key=say.category):
-        yield "compared", f"{category}: {names_text([pair.id for pair in pairs])}"
     if record.slow_update is not None:
         yield "old guidance", record.slow_update.previous_content or "–"
         yield "guidance", record.slow_update.content or "–"

@@ -136,12 +136,13 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
             accounts=tuple(say.account_rows(record.accounts)),
         )
     parts = (record.slow_update, record.meta_skill)
+    undecided = "in flight" if record.changed else "nothing changed"
     return EventView(
         record,
         place,
         name=f"End of epoch {record.epoch}",
         heading=f"after step {record.step}",
-        verdict=say.boundary_verdict(record),
+        verdict=undecided if decision is None else decision.verdict,
         reason=record.reason,
         work=tuple(_epoch_work(record)),
         extras=(),
@@ -212,6 +213,10 @@ def _epoch_work(record: BoundaryRecord) -> Iterator[Fact]:
         change = f"{score(record.previous_hard)} → {score(record.current_hard)}"
         told = f"{change} on {plural(len(record.pairs), 'training task')}: {say.categories(record)}"
     yield Fact("compared", told)
+    for category in ("regressed", "improved"):
+        names = tuple(pair.id for pair in record.pairs if pair.category == category)
+        if names:
+            yield Fact(f"training tasks {say.CATEGORIES[category]}", names=names)
     for label, part in (("guidance", record.slow_update), ("memory", record.meta_skill)):
         if part is not None and part.refused:
             yield Fact(label, f"refused: {part.refused}")
@@ -229,6 +234,8 @@ class RunView:
     finished. ``base`` is the branch that people work on; it has the first ``base_events`` of
     ``history``. Scores and counts are relative to base, as in a pull request.
 
+    ``flight`` is the candidate that waits for its verdict, with its place in git.
+
     ``texts`` are skill texts by their SHA-256, ``baseline`` is the first measurement of the initial
     skill; both are filled only on request and as far as the history reaches.
     """
@@ -242,6 +249,7 @@ class RunView:
     base: str = ""
     base_events: int = 0
     commit: str = ""
+    flight: EventView | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     baseline: Measurement | None = None
 
@@ -323,11 +331,17 @@ class RunView:
         return tuple(one for one in since if one.stays and one.step not in taken)
 
     @property
+    def refuted(self) -> bool:
+        """Whether by fresh attempts the current skill is worse than the last confirmed one."""
+        test = self.confirmation
+        return self.state.provisional and test is not None and test.action == "refuted"
+
+    @property
     def claim(self) -> str:
         """What fresh attempts confirmed and what not; empty if nothing was tested or merged."""
         sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
         told, test = [] if sure is None else [f"Confirmed: {sure.reason}"], self.confirmation
-        if self.state.provisional and test is not None and test.action == "refuted":
+        if self.refuted and test is not None:
             told.append(f"Refuted: {test.reason}")
         elif self.state.provisional:
             names = [say.event_name(one).lower() for one in self.provisional] or ["the skill"]
@@ -340,7 +354,8 @@ class RunView:
     def mark(self, entry: HistoryEntry) -> str:
         if self.state.confirmed is None or not entry.stays:
             return ""
-        return "provisional" if entry in self.provisional else "confirmed"
+        unsure = "refuted" if self.refuted else "provisional"
+        return unsure if entry in self.provisional else "confirmed"
 
     @property
     def newest(self) -> EventView | None:

@@ -20,7 +20,6 @@ from skillopt_ci.ledger.records import (
     Decision,
     GateRecord,
     HistoryEntry,
-    PairRecord,
     StepRecord,
 )
 from skillopt_ci.model.types import Accounts, Usage, by_role
@@ -150,7 +149,7 @@ def reservations(measurement: Measurement | None) -> Iterator[str]:
             f"{plural(sum(measurement.unmeasured.values()), 'attempt')} could not be measured. "
             f"Counted as failed, the mean would be {score(measurement.pessimistic_hard)} solved "
             f"and {score(measurement.pessimistic_soft)} with partial credit. "
-            f"Why: {'; '.join(reasons[:_MOST_REASONS])}{more}."
+            f"Why: {'; '.join(reasons[:_MOST_REASONS])}{more}.".replace("….", "…")
         )
     if limits := measurement.limits:
         parts = ", ".join(f"{count} by {limit}" for limit, count in limits.items())
@@ -242,7 +241,8 @@ def suggestion_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
 def effect_text(effect: Effect) -> str:
     """An edit's effect on the mean score: ``+0.042 ± 0.061 (95 %), 91% likely to help``."""
     spread = rounded(_NORMAL_95 * effect.sd)
-    return f"{effect.mean:+.3f} ± {spread} (95 %), {percent(effect.helpful)} likely to help"
+    helpful = percent(min(max(effect.helpful, 1e-9), 1 - 1e-9))  # nothing is measured for sure
+    return f"{effect.mean:+.3f} ± {spread} (95 %), {helpful} likely to help"
 
 
 def notes_gist(proposal: ProposalRecord, limit: int = 60) -> str:
@@ -289,7 +289,8 @@ def unusable_lines(proposal: ProposalRecord) -> Iterator[str]:
     """One line per question without a usable reply: the reason, and the last reply's beginning."""
     for one in () if proposal.unusable is None else proposal.unusable.replies:
         began = f" It began: {one_line(one.beginning, 100)}" if one.beginning else ""
-        yield one_line(one.reason, 200) + began
+        # what follows was said to the model
+        yield one_line(one.reason.partition(" Reply with ")[0], 200) + began
 
 
 # Reviewers' notes.
@@ -353,16 +354,6 @@ CATEGORIES = {
 }
 
 
-def boundary_verdict(record: BoundaryRecord) -> str:
-    if record.decision is None:
-        return "in flight" if record.changed else "nothing changed"
-    return record.decision.verdict
-
-
 def categories(record: BoundaryRecord) -> str:
-    counts = Counter(category(pair) for pair in record.pairs)
+    counts = Counter(CATEGORIES.get(pair.category, pair.category) for pair in record.pairs)
     return ", ".join(f"{count} {name}" for name, count in counts.most_common())
-
-
-def category(pair: PairRecord) -> str:
-    return CATEGORIES.get(pair.category, pair.category)

@@ -166,7 +166,8 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
         for side in ([one.confirmed for one in record.pairs], [one.current for one in record.pairs])
     )
     since = f"the skill of step {due.confirmed.step}" if due.confirmed.step else "the initial skill"
-    told = f"{signed(after - before)} over {since} on {plural(len(record.pairs), 'fresh pair')}"
+    held = "over" if after >= before else "against"
+    told = f"{signed(after - before)} {held} {since} on {plural(len(record.pairs), 'fresh pair')}"
     if changed := drift(checkout.history, record):
         told += f"; {changed}"
         run.observer(Note(f"{changed[0].upper()}{changed[1:]}.", level="warning"))

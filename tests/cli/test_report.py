@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from command_line import in_process
-from run_views import plain_run
+from run_views import altered, plain_run
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
@@ -27,6 +27,7 @@ from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import viewer
 from skillopt_ci.rollout.events import AttemptTrace
+from tests.conftest import BRANCH, CANDIDATE, HARMFUL, Checkout
 
 
 def test_it_writes_one_file_from_git_alone(cli, clone):
@@ -181,13 +182,7 @@ def compared_step(number: int, content: str, gain: float) -> StepRecord:
     gate = GateRecord(
         policy="paired", planned=40, compared=40, difference=gain, standard_error=0.05
     )
-    assert record.decision is not None
-    return record.model_copy(
-        update={
-            "proposal": record.proposal.model_copy(update={"edits": (edit,)}),
-            "decision": record.decision.model_copy(update={"gate": gate}),
-        }
-    )
+    return altered(record, {"gate": gate}, edits=(edit,))
 
 
 def test_an_edit_that_gained_is_believed_to_help_and_more_so_with_time():
@@ -440,13 +435,34 @@ def test_a_folder_with_something_in_it_is_refused(cli, done, tmp_path):
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
 
 
+def fates(checkout: Checkout) -> list[tuple[str, str]]:
+    """What the report says of each step, newest first."""
+    assert in_process(checkout.folder, "report").returncode == 0
+    page = (checkout.folder / "skillopt-report.html").read_text(encoding="utf-8")
+    badge = r'<span class="badge">([^<]*)</span> <span class="headline">'
+    return re.findall(badge + r"<bdi>(Step \d|End of epoch \d)", page)
+
+
+def test_a_candidate_in_flight_is_shown_until_it_has_its_verdict(cli, checkout):
+    checkout.step()
+    checkout.stop()
+    folder = checkout.folder
+    assert fates(checkout) == [("in flight", "Step 2"), ("merged", "Step 1")]
+    reader = open_reader(Globals({}, folder))
+    assert HARMFUL in page_evidence(reader).candidates["step-2"][1]
+    assert reader.version == f"{checkout.ref(BRANCH)}{checkout.ref(CANDIDATE)}"
+    assert "<b>Step 2</b>: in flight" in cli(folder, "comment", "--json").json["comment"]
+    assert cli(folder, "show", "2", "--json").json["decision"] is None
+    assert HARMFUL in cli(folder, "diff", "current", "2").out
+    assert cli(folder, "show", "3").code == ExitCode.USAGE
+    checkout.step()
+    assert fates(checkout) == [("reverted", "Step 2"), ("merged", "Step 1")]
+    assert open_reader(Globals({}, folder)).version == checkout.ref(BRANCH)
+
+
 def test_an_epochs_end_that_only_wrote_memory_is_not_in_flight(checkout, model_server):
     model_server.memory = "Look at the kind first."
     checkout.run(
         "train.num_epochs=1", "evaluation.eval_test=false", "optimizer.use_meta_skill=true"
     )
-    assert in_process(checkout.folder, "report").returncode == 0
-    page = (checkout.folder / "skillopt-report.html").read_text(encoding="utf-8")
-    badge = r'<span class="badge">([^<]*)</span> <span class="headline"><bdi>End of epoch 1'
-    (fate,) = re.findall(badge, page)
-    assert fate != "in flight"
+    assert fates(checkout)[0] == ("nothing", "End of epoch 1")

@@ -23,6 +23,7 @@ from skillopt_ci.git.locks import run_lock
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.terminal import LOG_HEADINGS
 from skillopt_ci.training.offline_eval import NamedSkill
+from tests.conftest import EPOCH_ENDS
 
 
 def test_a_step_is_shown_with_its_diff(cli, trained):
@@ -128,10 +129,14 @@ def test_a_candidate_that_waits_is_in_flight(cli, done, git):
     assert (found["next"], found["steps"]) == ("verdict", 4)
 
 
-def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(cli, ended, git):
-    found = git(ended, "log", "-1", "--format=%H", "--grep=Epoch-End", "skillopt/quickstart")
-    git(ended, "update-ref", "refs/heads/skillopt-candidate/quickstart", found)
-    assert re.search(r"^in flight +end of epoch 1: ", cli(ended, "status").out, re.MULTILINE)
+def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(cli, checkout):
+    for _ in range(2):
+        checkout.step(*EPOCH_ENDS)
+    checkout.stop(epoch_end=True)
+    folder = checkout.folder
+    assert re.search(r"^in flight +end of epoch 1: ", cli(folder, "status").out, re.MULTILINE)
+    assert cli(folder, "show", "--epoch", "1", "--json").json["decision"] is None
+    assert "<b>End of epoch 1</b>: in flight" in cli(folder, "comment", "--json").json["comment"]
 
 
 def test_a_process_at_work_in_the_clone_is_told(cli, trained):

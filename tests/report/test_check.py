@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from run_views import REPOSITORY, SHA, plain_run
+from run_views import REPOSITORY, SHA, altered, plain_run
 
 from skillopt_ci.github.types import WantedCheck
 from skillopt_ci.report.comment import TaskPlace, step_check
@@ -32,10 +32,7 @@ def test_only_what_was_measured_to_be_better_is_green(steps, why, conclusion):
 
 def test_what_an_open_gate_let_in_is_not_green_by_that():
     run = plain_run(2)
-    decision = run.steps[-1].decision
-    assert decision is not None
-    forced = decision.model_copy(update={"action": "force_accept"})
-    step = run.steps[-1].model_copy(update={"decision": forced})
+    step = altered(run.steps[-1], {"action": "force_accept"})
     assert check(replace(run, steps=(step,))).conclusion == "neutral"
     found = check(plain_run(1), "the network failed")
     assert (found.title, found.annotations) == ("the network failed", ())
@@ -54,8 +51,5 @@ def test_tasks_are_annotated_where_they_are_defined_broken_ones_first():
 
 def test_no_more_annotations_than_github_takes_at_once():
     run = plain_run(1)
-    decision = run.steps[0].decision
-    assert decision is not None
-    many = decision.model_copy(update={"broken": tuple(TASKS), "fixed": tuple(TASKS)})
-    step = run.steps[0].model_copy(update={"decision": many})
+    step = altered(run.steps[0], {"broken": tuple(TASKS), "fixed": tuple(TASKS)})
     assert len(check(replace(run, steps=(step,))).annotations) == 50

@@ -5,7 +5,7 @@ import pytest
 from hostile import HOSTILE, problems
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_views import REPOSITORY, SHA, TEXTS, entry, plain_run, record, runs
+from run_views import REPOSITORY, SHA, TEXTS, altered, entry, plain_run, record, runs
 
 from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRecord
 from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, GateRecord, StepRecord, Summary
@@ -78,10 +78,21 @@ def test_simulated_models_are_called_so():
     assert title(plain_run(1, simulated=True)).endswith(" [simulated models]")
 
 
+def test_the_pinned_comment_tells_what_the_score_leaves_out():
+    run = plain_run(1)
+    lost = run.state.current.measurement.model_copy(
+        update={"pessimistic_hard": 0.1, "pessimistic_soft": 0.1, "unmeasured": {"down": 4}}
+    )
+    current = run.state.current.model_copy(update={"measurement": lost})
+    run = replace(run, state=run.state.model_copy(update={"current": current}))
+    assert "- caution: 4 attempts could not be measured." in pinned_comment(run, LINKS)
+
+
 def test_scores_from_before_the_tasks_changed_are_not_compared_with():
     run = plain_run(1)
     again = entry(1, kind="measure", action="measure", score_before=0.2, score_after=0.6)
     text = body(RunView(run.state, (*run.history, again)), LINKS)
+    assert "learned: nothing yet\n" in body(plain_run(0), LINKS)
     assert "learned: -0.400 on 40 selection tasks" in text
     assert "Scoring changed during the run" in text
 
@@ -107,12 +118,7 @@ def with_skill(path: str) -> RunView:
 def with_rules(run: RunView, step: int, *rules: str) -> RunView:
     """``run`` with what a step says to the skill."""
     edits = tuple(EDIT.model_copy(update={"content": f"- {rule}"}) for rule in rules)
-    steps = [
-        one.model_copy(update={"proposal": one.proposal.model_copy(update={"edits": edits})})
-        if one.step == step
-        else one
-        for one in run.steps
-    ]
+    steps = (altered(one, edits=edits) if one.step == step else one for one in run.steps)
     return replace(run, steps=tuple(steps))
 
 
@@ -133,7 +139,7 @@ def test_title_and_body_lead_with_the_rules_and_what_they_brought():
     assert learned(run).split("\n\n", 1)[1] == (
         "### What <code>ledger</code> learned: +0.200 on 40 selection tasks\n\n"
         f"- **+0.200** on 40 tasks · [step 3]({link})\n"
-        "  - Tax is &#96;VAT&#96; plus the number\n  - Dates are ISO\n"
+        "  - Tax is <code>VAT</code> plus the number\n  - Dates are ISO\n"
         f"- **+0.100** on 40 tasks · [step 1]({link})\n  - new\n"
     )
 
@@ -149,12 +155,10 @@ def test_title_and_body_lead_with_the_rules_and_what_they_brought():
 def test_a_gain_says_how_sure_it_is(error, told):
     run = plain_run(1)
     (step,) = run.steps
-    assert step.decision is not None
     gate = GateRecord(
         policy="strict", planned=40, compared=40, difference=0.1, standard_error=error
     )
-    decision = step.decision.model_copy(update={"gate": gate})
-    run = replace(run, steps=(step.model_copy(update={"decision": decision}),))
+    run = replace(run, steps=(altered(step, {"gate": gate}),))
     assert f"- {told}[step 1](" in learned(run)
 
 
@@ -267,14 +271,8 @@ def step(
 ) -> StepRecord:
     note = ReviewerNoteRecord(id="issue-1", author="wen", text=text, proposed=proposed, taken=taken)
     made = record(entry(3, action=action, score_before=0.5, score_after=0.625))
-    assert made.decision is not None
     changes = {"edits": (edit,), "reviewer_notes": (note,), "skill_after": "b" if taken else "a"}
-    return made.model_copy(
-        update={
-            "proposal": made.proposal.model_copy(update=changes),
-            "decision": made.decision.model_copy(update={"compared": 8}),
-        }
-    )
+    return altered(made, {"compared": 8}, **changes)
 
 
 def answer(step: StepRecord, commit: str = SHA) -> str:

@@ -12,7 +12,7 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import base, candidate
 from skillopt_ci.report.terminal import rows_at_a_glance, rows_in_full, title
 from skillopt_ci.report.view import StepPlace, event_view
-from skillopt_ci.report.words import boundary_verdict, edit_text, gist
+from skillopt_ci.report.words import edit_text, gist
 from tests.report.conftest import Make
 
 ATTACK = (
@@ -290,14 +290,13 @@ def test_rows_at_a_glance(make_end, state):
     assert rows["compared"] == "nothing to compare"  # as in the first epoch
     rows = dict(rows_in_full(event_view(make_end())))
     assert (rows["guidance"], rows["old guidance"]) == (SLOW.content, "- Old.")
-    told = [text for name, text in rows_in_full(event_view(make_end())) if name == "compared"]
-    assert told[1:] == ["fixed: t1", "still failed: t2, t3"]
+    assert rows["training tasks fixed"] == "t1"
     assert rows["meta skill"] == META.content
     assert rows["selection tasks"].startswith("0.500 → 0.750")
 
 
 def test_verdict_without_a_decision(make_end):
-    assert boundary_verdict(make_end(decision=None)) == "in flight"
-    assert boundary_verdict(ended_unchanged(make_end)) == "nothing changed"
+    assert event_view(make_end(decision=None)).verdict == "in flight"
+    assert event_view(ended_unchanged(make_end)).verdict == "nothing changed"
     assert title(make_end(simulated=True)).endswith("(simulated models)")
     assert "simulated" in landed(make_end(simulated=True), "f" * 40).body

@@ -4,15 +4,16 @@ import json
 from dataclasses import replace
 
 import pytest
-from run_views import REPOSITORY, entry, plain_run
+from run_views import REPOSITORY, altered, entry, plain_run
 
 from skillopt_ci.ledger.folder import RunFolder, standing_files
 from skillopt_ci.ledger.records import Confirmed, GateRecord, HistoryEntry, State
 from skillopt_ci.report.comment import body, confirmation_check, pinned_comment, title
+from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.terminal import log_row, status_rows
-from skillopt_ci.report.view import RunView
+from skillopt_ci.report.view import RunView, event_view
 
 LINKS = Links(REPOSITORY)
 GAIN = "+0.310 over the initial skill on 38 fresh pairs"
@@ -54,7 +55,13 @@ def test_headline_check_and_status_say_what_is_confirmed(run, claim, conclusion)
     assert f"**{claim}.**" in pinned_comment(run, LINKS)
     assert f"**{claim}.**" in body(run, LINKS)
     assert ("fresh attempts", claim) in status_rows(run)
-    assert (", provisional" in title(run)) == (conclusion != "success")
+    assert (", provisional" in title(run)) == (conclusion is None)
+    refuted = conclusion == "failure"
+    marks = {run.mark(one) for one in run.history} - {""}
+    assert (", refuted" in title(run), "refuted" in marks) == (refuted, refuted)
+    assert ("> [!CAUTION]" in body(run, LINKS)) == refuted
+    page = build_page(Evidence(run, (Version("now", "text"),)))
+    assert ('class="warning"' in page, "refuted</span>" in page) == (refuted, refuted)
     files = standing_files(RunFolder("demo"), run.state, None, "m", "2026-11-23")
     badge, card = (json.loads(text or "") for text in files.values())
     assert card["provisional"] == ("provisional" in badge["message"]) == (conclusion != "success")
@@ -83,9 +90,7 @@ def test_steps_are_marked():
     ("error", "verdict"), [(0.02, "merged, new best"), (0.2, "merged, within noise")]
 )
 def test_a_gain_within_noise_is_not_called_the_best(error, verdict):
-    decision = plain_run(1).steps[-1].decision
-    assert decision is not None
     gate = GateRecord(
         policy="strict", planned=40, compared=40, difference=0.1, standard_error=error
     )
-    assert decision.model_copy(update={"gate": gate}).verdict == verdict
+    assert event_view(altered(plain_run(1).steps[-1], {"gate": gate})).verdict == verdict

@@ -1,7 +1,7 @@
 import shlex
 
 from hypothesis import given
-from run_views import plain_run, runs
+from run_views import altered, plain_run, runs
 
 from skillopt_ci.report.html_attempts import (
     MOST_CHARACTERS,
@@ -27,13 +27,7 @@ def grown(steps: int) -> RunView:
     """The plain run, each step with skills of its own."""
     run = plain_run(steps)
     records = tuple(
-        one.model_copy(
-            update={
-                "proposal": one.proposal.model_copy(
-                    update={"skill_before": f"s{one.step - 1}", "skill_after": f"s{one.step}"}
-                )
-            }
-        )
+        altered(one, skill_before=f"s{one.step - 1}", skill_after=f"s{one.step}")
         for one in run.steps
     )
     return RunView(run.state, run.history, records, commit=run.commit)

@@ -11,7 +11,7 @@ from command_line import overrides, skillopt_ci
 from hostile import HOSTILE
 from hypothesis import given, settings
 from playwright.sync_api import Browser, Page
-from run_views import plain_run, runs
+from run_views import altered, plain_run, runs
 
 from bench.report import LONG, QUICKSTART, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
@@ -184,10 +184,8 @@ def test_a_rule_says_what_it_is_estimated_to_add(show):
     run = plain_run(1)
     record = run.steps[0]
     edit = record.proposal.edits[0].model_copy(update={"content": "Refunds begin with `-`."})
-    proposal = record.proposal.model_copy(update={"edits": (edit,)})
     gate = GateRecord(policy="strict", planned=40, compared=40, difference=0.1, standard_error=0.2)
-    decision = record.decision and record.decision.model_copy(update={"gate": gate})
-    step = record.model_copy(update={"proposal": proposal, "decision": decision})
+    step = altered(record, {"gate": gate}, edits=(edit,))
     page = show(evidence(replace(run, steps=(step,)), effects={(1, 0): Effect(0.1, 0.05)}))
     rules = page.locator(".learned .rules li").all_inner_texts()
     assert rules == ["Refunds begin with -.\n+0.100 ± 0.098 (95 %), 98% likely to help"]
@@ -359,17 +357,8 @@ def test_a_run_of_a_hundred_tasks_is_a_few_screens_high(show, width, most):
     names = ("long" * 50, *(f"selection-{number:03}" for number in range(1, 100)))
     tasks = {name: (number % 2, 0) for number, name in enumerate(names)}
     run, measured = plain_run(20), Measurement(hard=0.5, soft=0.5, score=0.5, tasks=tasks)
-    steps = tuple(
-        one.model_copy(
-            update={
-                "decision": one.decision
-                and one.decision.model_copy(
-                    update={"measurement": measured, "fixed": names[:20], "broken": names[20:24]}
-                )
-            }
-        )
-        for one in run.steps
-    )
+    verdict = {"measurement": measured, "fixed": names[:20], "broken": names[20:24]}
+    steps = tuple(altered(one, verdict) for one in run.steps)
     rules = [f"Rule {number}: do it in the way of number {number}.\n" for number in range(40)]
     versions = tuple(
         Version(f"step {number}", "".join(rules[: 2 * number]), f"step-{number}" if number else "")
@@ -411,16 +400,9 @@ def test_what_is_hostile_is_only_shown(show):
     edit = proposal.edits[0].model_copy(update={"content": bad, "target": bad, "reason": bad})
     pattern = proposal.patterns[0].model_copy(update={"description": bad, "task_ids": (bad,)})
     measured = Measurement(hard=0, soft=0, score=0, tasks={bad: (0, 0)}, errors=(bad,))
-    decision = run.steps[0].decision
-    assert decision is not None
     work = {"edits": (edit,), "patterns": (pattern,), "reasoning": bad, "rollout": rollout}
     verdict = {"reason": bad, "fixed": (bad,), "measurement": measured}
-    record = run.steps[0].model_copy(
-        update={
-            "proposal": proposal.model_copy(update=work),
-            "decision": decision.model_copy(update=verdict),
-        }
-    )
+    record = altered(run.steps[0], verdict, **work)
     state = run.state.model_copy(update={"skill": bad})
     hostile = RunView(state, run.history, (record,), commit=run.commit)
     page = show(

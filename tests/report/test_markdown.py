@@ -1,4 +1,5 @@
 import re
+from html import unescape
 
 import pytest
 from hostile import HOSTILE, problems, shown
@@ -40,7 +41,28 @@ def test_no_text_acts(form, text):
 
 @given(text=st.one_of(LETTERS, st.text(max_size=80)))
 def test_a_reader_sees_what_was_written(text):
-    assert shown(inline(text)) == markdown.single_line(text)
+    pair = shown(inline(text)), markdown.single_line(text)
+    seen, written = (re.sub("[` ]", "", one) for one in pair)
+    assert seen == written
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("set `a_b` or `@c`", "set <code>a_b</code> or <code>@c</code>"),
+        ("`` `quoted` `` and ```a``b```", "<code>`quoted`</code> and <code>a``b</code>"),
+        ("one ` only, ``two", "one ` only, ``two"),
+        ("`<b>` | `", "<code><b></code> | `"),
+    ],
+)
+def test_code_spans_are_code(text, seen):
+    assert unescape(inline(text)).replace("\u200b", "") == seen
+
+
+def test_of_a_long_name_both_ends_are_shown():
+    names = [f"{'very/deep/' * 20}{number}" for number in (1, 2)]
+    assert len({code(name, 60) for name in names}) == 2
+    assert all(len(shown(code(name, 60))) == 60 for name in names)
 
 
 @given(text=st.text(max_size=300), limit=st.integers(1, 40))

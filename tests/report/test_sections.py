@@ -1,11 +1,12 @@
 import pytest
-from run_views import REPOSITORY, SHA, entry, plain_run, record
+from run_views import REPOSITORY, SHA, altered, entry, plain_run, record
 
 from skillopt_ci.ledger import records
 from skillopt_ci.ledger.evidence import EditRecord, ReviewerNoteRecord, TaskOutcome
 from skillopt_ci.ledger.records import BoundaryRecord, PairRecord, PairSide, StepRecord
 from skillopt_ci.report.markdown import Links
-from skillopt_ci.report.sections import edit_parts, event_body, event_section, pair_table
+from skillopt_ci.report.sections import edit_parts, event_body, event_section
+from skillopt_ci.report.terminal import rows_in_full
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.rollout.types import Status
 
@@ -34,9 +35,7 @@ def epoch_section(end: BoundaryRecord, place: StepPlace = PLACE, links: Links = 
 
 
 def decided(**changes: object) -> StepRecord:
-    step = record(EVENT)
-    assert step.decision is not None
-    return step.model_copy(update={"decision": step.decision.model_copy(update=changes)})
+    return altered(record(EVENT), changes)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +67,7 @@ def test_tasks_that_infrastructure_failed_are_no_evidence():
     step = record(EVENT)
     lost = TaskOutcome(id="train-9", status=Status.ERROR, hard=0, soft=0, reason="HTTP 503")
     rollout = step.proposal.rollout.model_copy(update={"tasks": (lost,)})
-    proposal = step.proposal.model_copy(update={"rollout": rollout})
-    text = body(step.model_copy(update={"proposal": proposal}))
+    text = body(altered(step, rollout=rollout))
     assert "| failed (0) | none |" in text
     assert "| failed in earlier steps (1) | <code>train-1</code> |" in text
     assert "**Not measured (no evidence for or against)**" in text
@@ -92,9 +90,7 @@ def test_reviewers_see_what_became_of_their_notes():
     note = ReviewerNoteRecord(
         id="issue-1", author="ada", text="Be @kind", url=f"{REPOSITORY}/pull/1#issue-1", taken=1
     )
-    step = record(EVENT)
-    proposal = step.proposal.model_copy(update={"reviewer_notes": (note,)})
-    text = body(step.model_copy(update={"proposal": proposal}))
+    text = body(altered(record(EVENT), reviewer_notes=(note,)))
     assert f"- [ada]({REPOSITORY}/pull/1#issue-1): “Be &#64;&#8203;kind” – **merged**" in text
 
 
@@ -138,11 +134,15 @@ def test_it_tells_verdict_pairs_guidance_and_reason():
     assert "> It slipped." in text
 
 
-def test_pairs_that_changed_come_first():
-    text = pair_table(END.pairs)
-    assert text.index("t2") < text.index("t1")
-    assert "| <code>t2</code> | 1.00 | 0.00 | broken |" in text
-    assert "and 70 more" in pair_table([pair(f"t{n}", "improved", 0, 1) for n in range(100)])
+def test_of_the_tasks_compared_only_those_that_changed_are_named():
+    same = [pair(f"same{n}", "stable_success", 1, 1) for n in range(300)]
+    end = END.model_copy(update={"pairs": (*END.pairs, *same)})
+    text = epoch_section(end)
+    assert "301 still solved" in text
+    assert "| training tasks broken (1) | <code>t2</code> |" in text
+    assert "same" not in text
+    rows = [text for _, text in rows_in_full(event_view(end))]
+    assert ("t2" in rows, any("same" in row for row in rows)) == (True, False)
 
 
 def test_an_end_without_a_candidate_has_no_scores():

@@ -9,6 +9,7 @@ from skillopt_ci.report import words
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.terminal import log_row
 from skillopt_ci.text import score
+from skillopt_ci.training.replies import WireError, extract_json
 
 ACCOUNTS = evidence.booked(
     {
@@ -197,6 +198,18 @@ def test_both_numbers_and_the_commonest_reasons_are_told(measurement):
     reasons = {f"error: {number}": 1 for number in range(9)}
     (sentence,) = words.reservations(measurement.model_copy(update={**LOST, "unmeasured": reasons}))
     assert sentence.endswith("and 4 further reasons.")
+    long = {**LOST, "unmeasured": {"x" * 200: 1}}
+    (sentence,) = words.reservations(measurement.model_copy(update=long))
+    assert sentence.endswith("x…")
+
+
+def test_of_a_reply_people_read_what_was_wrong_and_not_what_the_model_was_told():
+    with pytest.raises(WireError) as caught:
+        extract_json("Sorry.")
+    reply = evidence.UnusableReply(reason=caught.value.message)
+    lost = evidence.UnusableReplies(asked=1, replies=(reply,))
+    (line,) = words.unusable_lines(PLAIN.model_copy(update={"unusable": lost}))
+    assert line == "The reply holds no complete JSON object."
 
 
 def test_limits_and_caveats_are_told(measurement):

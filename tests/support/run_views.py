@@ -113,6 +113,15 @@ PROPOSALS = st.builds(
 )
 
 
+def altered(
+    step: StepRecord, decision: dict[str, object] | None = None, **proposal: object
+) -> StepRecord:
+    """``step`` with some values of its proposal and of its verdict replaced."""
+    verdict = step.decision and step.decision.model_copy(update=decision or {})
+    work = step.proposal.model_copy(update=proposal)
+    return step.model_copy(update={"proposal": work, "decision": verdict})
+
+
 def plain_run(steps: int = 3, *, simulated: bool = False) -> RunView:
     """A run that gains a tenth with every step on 40 tasks, except that even steps are reverted."""
     entries = [entry(0, kind="start", action="start", score_before=None, score_after=0.1)]
