@@ -29,8 +29,8 @@ def import_command(
 ) -> None:
     """Convert FILE to task files, and report what could not be converted.
 
-    FILE is an agent skill's `evals.json`, a YAML file of OpenAI Evals' registry, or rows of CSV,
-    JSON or JSON Lines. Half of the tasks are for training, a quarter each for selection and test;
+    FILE is an agent skill's `evals.json`, or rows of CSV, JSON or JSON Lines, such as the samples
+    of OpenAI Evals. Half of the tasks are for training, a quarter each for selection and test;
     the division is reproducible. Duplicate tasks are left out.
     """
     found = read_foreign(settings.cwd / file, prompt, reference)

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
-from types import FrameType, MappingProxyType
+from types import FrameType
 from typing import Any, cast
 
 import click
@@ -34,18 +34,17 @@ class LazyGroup(click.Group):
     """A group whose commands are imported only when they are asked for.
 
     ``commands_by_name`` has the module, line of help and group of each, so that ``--help`` and a
-    misspelt name cost no import; ``renamed`` has the words that stand for former names now.
+    misspelt name cost no import.
     """
 
     def __init__(
         self,
         *args: Any,
         commands_by_name: Mapping[str, tuple[str, str, str]],
-        renamed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         **how: Any,
     ) -> None:
         super().__init__(*args, **how)
-        self.lazy, self.renamed = commands_by_name, renamed
+        self.lazy = commands_by_name
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(self.lazy)
@@ -59,11 +58,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        typed, *rest = args
-        if typed in self.renamed:
-            name, *options = now = self.renamed[typed]
-            click.echo(f"`{typed}` is now called `{' '.join(now)}`.", err=True)
-            return typed, self.get_command(ctx, name), [*options, *rest]
+        typed = args[0]
         if typed not in self.lazy and not typed.startswith("-"):
             ctx.fail(f"there is no command {typed!r}. {nearest(typed, self.lazy)}".rstrip())
         return super().resolve_command(ctx, args)
@@ -216,8 +211,6 @@ COMMANDS = {
 @command(
     cls=LazyGroup,
     commands_by_name=COMMANDS,
-    # for one release more
-    renamed={"validate": ("check",), "doctor": ("check", "--probe")},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
     epilog="Exit codes: 0 done, 1 a defect of skillopt-ci, 2 usage, 3 nothing left to do, "

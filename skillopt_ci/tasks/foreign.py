@@ -1,7 +1,6 @@
 """Converts other tools' evaluations into records of a task file, and reports what is lost."""
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,11 +49,8 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
         raise TaskFileError(f"cannot be read: {error}", file=file) from error
     cases = whole.get("evals") if isinstance(whole, dict) else whole
     dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
-    specs: Entry = whole if isinstance(whole, dict) else {}
     if dicts and (cases is not whole or any("should_trigger" in one for one in dicts)):
         _agent_skill(dicts, file.parents[file.parent.name == "evals"], found)
-    elif any(isinstance(one, dict) and ":" in str(one.get("class")) for one in specs.values()):
-        _registry(specs, file, found)
     else:
         _rows(file, prompt, reference, found)
     kept, seen = list[Entry](), set[str]()
@@ -103,58 +99,6 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
             found.lost.append(f"{name}: it does not say what is expected")
 
 
-# OpenAI Evals: registry/evals/NAME.yaml, whose samples have `input` and `ideal`.
-
-
-def _registry(specs: Entry, file: Path, found: Foreign) -> None:
-    for name, spec in specs.items():
-        args: Entry = spec.get("args") or {} if isinstance(spec, dict) else {}
-        data, base = str(args.get("samples_jsonl")), name.partition(".")[0]
-        places = (file.parent / data, file.parent.parent / "data" / data, Path(data))
-        samples = next((place for place in places if place.is_file()), None)
-        if not args or samples is None:
-            found.lost += [f"{name}: its samples, {data}, were not found"] * bool(args)
-            continue
-        kind = str(spec.get("class")).rpartition(":")[2]
-        kind += f" {args.get('modelgraded_spec') or args.get('modelgraded_spec_file') or ''}"
-        if args.get("num_few_shot"):
-            found.lost.append(f"{name}: the examples before each question (few-shot)")
-        if kind == "FuzzyMatch ":
-            found.lost.append(f"{name}: a part of a reference no longer counts as all of it")
-        for number, record in enumerate(read_records(samples), 1):
-            sample: Entry = record.value if isinstance(record, Record) else {}
-            ideals = [*map(str, _listed(sample.get("ideal")))]
-            scorer = _graded_as(kind, args, sample, ideals)
-            if scorer is None:
-                found.lost.append(f"{name}: no scorer grades as {kind.strip()} does")
-                break
-            one: Entry = {"id": f"{base}-{number}", "task_type": base, "references": ideals}
-            asked = _asked(sample.get("input"), one["id"], found)
-            found.entries.append({**one, **asked, "scorer": scorer})
-
-
-def _graded_as(kind: str, args: Entry, sample: Entry, ideals: Sequence[str]) -> Entry | None:
-    contains = {"type": "contains", "match": "any"}
-    given = (args.get("modelgraded_spec_args") or {}).get("criteria", sample.get("criteria"))
-    criteria = [*given.values()] if isinstance(given, dict) else _listed(given)
-    match kind.split():
-        case ["Match"] if ideals:
-            return {"type": "regex", "pattern": rf"\A\s*(?:{'|'.join(map(re.escape, ideals))})"}
-        case ["Includes"]:
-            return {**contains, **({"ignore_case": True} if args.get("ignore_case") else {})}
-        case ["FuzzyMatch"]:
-            inside = {**contains, "ignore_case": True}
-            return {"type": "any", "of": [{"type": "normalized"}, inside]}
-        case ["JsonMatch"]:
-            return {"type": "json"}
-        case ["ModelBasedClassify", "fact"]:
-            text = "The answer agrees with the reference answer in fact; style does not matter."
-            return {"type": "rubric", "rubric": text}
-        case ["ModelBasedClassify", "closedqa"] if criteria:
-            return {"type": "rubric", "rubric": "\n".join(map(str, criteria)), "hard_at": 1.0}
-    return None
-
-
 def _asked(value: object, name: str, found: Foreign) -> Entry:
     if not isinstance(value, list):
         return {"prompt": value}
@@ -166,7 +110,7 @@ def _asked(value: object, name: str, found: Foreign) -> Entry:
     return {"messages": turns}
 
 
-# Rows of CSV and JSON, and items of evals on OpenAI's platform.
+# Rows of CSV and JSON, samples of OpenAI Evals and items of evals on OpenAI's platform.
 
 
 def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:

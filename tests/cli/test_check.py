@@ -92,17 +92,6 @@ def test_errors_are_counted_and_their_hints_indented(cli, fresh):
     assert all(line[:1] != " " or line.startswith(" " * 26) for line in done.out.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("word", "now", "key", "asked"),
-    [("validate", "check", "valid", False), ("doctor", "check --probe", "ready", True)],
-)
-def test_the_former_names_work_and_say_the_new_one(cli, untrained, word, now, key, asked):
-    done = cli(untrained, word, "--json")
-    assert (done.code, done.json[key], "answered in" in done.out) == (0, True, asked)
-    assert done.err == f"`{word}` is now called `{now}`.\n"
-    assert cli(untrained, word, "-o", "skill=none.md").code == 2
-
-
 def test_quiet_leaves_what_needs_attention(cli, untrained):
     done = cli(untrained, "-q", "check")
     assert done.out.startswith("warning  tasks            only 16 selection tasks: ")

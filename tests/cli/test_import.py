@@ -78,61 +78,18 @@ def test_evals_of_an_agent_skill_are_graded_against_their_expectations(cli, tmp_
 
 
 CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1"}]
-REGISTRY = """
-sums:
-  id: sums.dev.v0
-  metrics: [accuracy]
-sums.dev.v0:
-  class: evals.elsuite.basic.match:Match
-  args: {samples_jsonl: sums/samples.jsonl, num_few_shot: 1}
-words.dev.v0:
-  class: evals.elsuite.basic.includes:Includes
-  args: {samples_jsonl: words/samples.jsonl, ignore_case: true}
-near.dev.v0:
-  class: evals.elsuite.basic.fuzzy_match:FuzzyMatch
-  args: {samples_jsonl: near/samples.jsonl}
-facts.dev.v0:
-  class: evals.elsuite.modelgraded.classify:ModelBasedClassify
-  args: {samples_jsonl: facts/samples.jsonl, modelgraded_spec: fact}
-jokes.dev.v0:
-  class: evals.elsuite.modelgraded.classify:ModelBasedClassify
-  args: {samples_jsonl: facts/samples.jsonl, modelgraded_spec: humor}
-gone.dev.v0:
-  class: evals.elsuite.basic.json_match:JsonMatch
-  args: {samples_jsonl: gone/samples.jsonl}
-"""
 
 
-def test_openai_evals_are_graded_as_their_classes_do(cli, tmp_path):
-    data = "registry/data"
-    samples = {
-        f"{data}/sums/samples.jsonl": lines(
-            {"input": CHAT, "ideal": ["2", "2.0"]}, {"input": CHAT[:1], "ideal": "none"}
-        ),
-        f"{data}/words/samples.jsonl": lines({"input": "Name a colour.", "ideal": ["red", "blue"]}),
-        f"{data}/near/samples.jsonl": lines({"input": "Who?", "ideal": "Ada"}),
-        f"{data}/facts/samples.jsonl": lines({"input": "Why?", "ideal": "Because."}),
-    }
-    write(tmp_path, {"registry/evals/sums.yaml": REGISTRY, **samples})
-    told = cli(tmp_path, "import", "registry/evals/sums.yaml", "--to", "own", "--json").json
-    found = tasks(tmp_path, "own")
-    assert sorted(found) == ["facts-1", "near-1", "sums-1", "sums-2", "words-1"]
-    scorers = {name: one["scorer"] for name, one in found.items()}
-    inside = {"type": "contains", "match": "any", "ignore_case": True}
-    assert scorers["sums-1"] == {"type": "regex", "pattern": r"\A\s*(?:2|2\.0)"}
-    assert scorers["words-1"] == inside
-    assert scorers["near-1"] == {"type": "any", "of": [{"type": "normalized"}, inside]}
-    assert scorers["facts-1"]["type"] == "rubric"
+def test_samples_of_openai_evals_keep_their_turns(cli, tmp_path):
+    samples = [{"input": CHAT, "ideal": ["2", "2.0"]}, {"input": CHAT[:1], "ideal": "none"}]
+    more = [{"input": f"Say {word}.", "ideal": word} for word in ("one", "two")]
+    write(tmp_path, {"sums.jsonl": lines(*samples, *more)})
+    told = cli(tmp_path, "import", "sums.jsonl", "--json").json
+    found = tasks(tmp_path)
     assert found["sums-1"]["messages"] == CHAT
+    assert found["sums-1"]["references"] == ["2", "2.0"]
     assert found["sums-2"]["messages"] == [{"role": "user", "content": "Add."}]
-    assert found["words-1"]["references"] == ["red", "blue"]
-    assert told["lost"] == [
-        "sums.dev.v0: the examples before each question (few-shot)",
-        "sums-2: that its last message is the system's",
-        "near.dev.v0: a part of a reference no longer counts as all of it",
-        "jokes.dev.v0: no scorer grades as ModelBasedClassify humor does",
-        "gone.dev.v0: its samples, gone/samples.jsonl, were not found",
-    ]
+    assert told["lost"] == ["sums-2: that its last message is the system's"]
 
 
 ROWS = [{"input": f"Say {n}.", "expected": n, "kind": "k"} for n in range(8)]
