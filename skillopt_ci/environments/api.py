@@ -14,6 +14,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,7 +41,7 @@ from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
 from skillopt_ci.tasks.files import Record
 from skillopt_ci.tasks.loading import divide, read_entries
 from skillopt_ci.tasks.records import to_task
-from skillopt_ci.tasks.task import Task, task_sha256
+from skillopt_ci.tasks.task import Task, content_key, task_sha256
 from skillopt_ci.util import user_errors
 
 Item = TypeVar("Item")
@@ -127,12 +128,15 @@ async def _grade(environment: Environment, task: Task, attempt: Attempt, parts: 
         score = await environment.grade(task, attempt, parts)
     if not isinstance(score, Score):
         raise GraderBroke(f"{call} returned {score!r:.60}, expected a Score")
-    if not (0 <= score.hard <= 1 and 0 <= score.soft <= 1):
+    hard, soft = -1.0, -1.0
+    with suppress(TypeError, ValueError):
+        hard, soft = float(score.hard), float(score.soft)
+    if not (0 <= hard <= 1 and 0 <= soft <= 1):
         raise GraderBroke(
             f"{call} gave {score.hard!r:.20} (hard) and {score.soft!r:.20} (soft), "
             "expected scores from 0 to 1"
         )
-    return Score(float(score.hard), float(score.soft), str(score.reason), str(score.answer))
+    return Score(hard, soft, str(score.reason), str(score.answer))
 
 
 async def reflect(
@@ -152,15 +156,23 @@ def _faults(tasks: tuple[object, ...]) -> Iterator[str]:
     for number, task in enumerate(tasks, 1):
         if not isinstance(task, Task):
             yield f"number {number} is a {type(task).__name__}, expected a Task"
-        elif not task.messages or task.messages[-1].role != "user":
-            yield f"task {task.id!r} does not end with a message of the user"
         elif not isinstance(task.id, str) or not task.id.isprintable() or not task.id.strip():
             yield f"task {task.id!r} has no printable id"
         else:
             try:
+                content_key(task)
                 task_sha256(task)
-            except (TypeError, ValueError) as error:
-                yield f"task {task.id!r} cannot be written as JSON: {error}"
+            except (AttributeError, TypeError, ValueError, RecursionError) as error:
+                yield (
+                    f"task {task.id!r} cannot be written as JSON, or a part of it is of the wrong "
+                    f"type: {error}"
+                )
+                continue
+            if not task.messages or task.messages[-1].role != "user":
+                yield f"task {task.id!r} does not end with a message of the user"
+            listed = isinstance(task.references, tuple | list)  # a text would be its letters
+            if not listed or not all(isinstance(one, str) for one in task.references):
+                yield f"task {task.id!r}: references must be a tuple of texts"
 
 
 Options = TypeVar("Options", bound=Section)

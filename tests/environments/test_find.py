@@ -169,6 +169,12 @@ def task(name: Any = "t", role: Any = "user", **more: Any) -> api.Task:
         ([{"id": "t"}], "number 1 is a dict, expected a Task"),
         ([task(role="assistant")], "does not end with a message of the user"),
         ([task(metadata={"a": {1}})], "cannot be written as JSON"),
+        ([task(scorer={"type": "exact"})], "is of the wrong type"),
+        ([api.Task("t", ("x",))], "is of the wrong type"),  # type: ignore[arg-type]
+        ([task(role=None)], "does not end with a message of the user"),
+        ([api.Task("t", (api.Message("user", None),))], "is of the wrong type"),  # type: ignore[arg-type]
+        ([task(references="yes")], "references must be a tuple of texts"),
+        ([task(references=(1,))], "references must be a tuple of texts"),
         ([task("a\nb")], "has no printable id"),
         ([task(7)], "has no printable id"),
         (RuntimeError("no data"), "raised RuntimeError: no data ("),
@@ -191,6 +197,7 @@ def test_messages_for_people_pass_as_they_are():
         (1.0, "returned 1.0, expected a Score"),
         (api.Score(2, 1, "", ""), "expected scores from 0 to 1"),
         (api.Score(1, float("nan"), "", ""), "expected scores from 0 to 1"),
+        (api.Score(None, "good", "", ""), "gave None (hard) and 'good' (soft)"),  # type: ignore[arg-type]
         (ZeroDivisionError("division"), "raised ZeroDivisionError: division ("),
     ],
 )
