@@ -1,6 +1,8 @@
 """Agent CLIs: install the skill where the agent looks for it and run its program."""
 
+import asyncio
 import re
+from base64 import b64decode
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -12,7 +14,7 @@ from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused, ModelSetupError, UsageError
-from skillopt_ci.messages import Message, fenced
+from skillopt_ci.messages import Message
 from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.budget import tariff_of
 from skillopt_ci.model.command import BAD_KEY, BUSY, REFUSED, WRONG_SETTING
@@ -20,7 +22,7 @@ from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
 from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.limits import LimitReached, LimitTracker
-from skillopt_ci.rollout.solver import Workplace
+from skillopt_ci.rollout.solver import Workplace, task_text
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, Limit, ModelSaid, Step, Told
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
@@ -277,22 +279,24 @@ class ExternalSolver:
         assert computer is not None  # noqa: S101 - it says that it needs one
         read, places = as_read(skill), (facts.skills, facts.instructions)
         where = self.folder.path_for(read.strip(), self.settings.skill_as, *places)
-        prompt = f"{self.prompts.with_skill('external', where)}\n\n# Task\n\n{_task_text(task)}\n"
+        prompt = f"{self.prompts.with_skill('external', where)}\n\n# Task\n\n{task_text(task)}\n"
         asked: tuple[Message, ...] = (Message("user", prompt),)
         if where:
             asked = (Message("system", f"The file {where}:\n\n{read.strip()}"), *asked)
         yield Asked(asked)
-        if where:
-            try:
+        try:
+            for one in task.images:
+                await computer.write(one.name, b64decode(one.image.data))
+            if where:
                 await self.folder.install(computer, where, read)
-            except FileRefused as error:
-                raise UsageError(
-                    f"the skill cannot be written to {where} on the task's computer: "
-                    f"{error.message}",
-                    hint="Choose another place with `rollout.solver.skill_as`.",
-                ) from error
+        except FileRefused as error:
+            raise UsageError(
+                f"the skill or a picture of the task cannot be written to {error.message}",
+                hint="Choose another place for the skill with `rollout.solver.skill_as`.",
+            ) from error
         result = await self._run(computer, prompt, place)
-        transcript = READERS[self._format](result.stdout)
+        # In a thread: a long stream must not cost other attempts their time.
+        transcript = await asyncio.to_thread(READERS[self._format], result.stdout)
         steps, limit = _within(place.limits, transcript.steps)
         for step in steps:
             yield step
@@ -359,7 +363,7 @@ class ExternalSolver:
         elif result.exit_code == 0 and not error and not silent:
             return AgentError(f"{self.name} ended without an answer")
         else:
-            streams = any(line.startswith("{") for line in result.stdout.splitlines())
+            streams = "\n{" in f"\n{result.stdout}"
             told = error or trouble or result.stderr or ("" if streams else result.stdout)
         program = agent_program(self.settings, self.root)
         failure = agent_failure(
@@ -399,12 +403,3 @@ def _within(limits: AttemptLimits, steps: list[Step]) -> tuple[list[Step], Limit
                 return steps[:number], reached.limit
             tracker.usage += step.usage
     return steps, None
-
-
-def _task_text(task: Task) -> str:
-    several = len(task.messages) > 1
-    turns = [
-        f"{m.role.capitalize()}:\n{m.content}" if several else m.content for m in task.messages
-    ]
-    files = [f"File {file.name}:\n{fenced(file.content)}" for file in task.files]
-    return "\n\n".join([*turns, *files])

@@ -14,7 +14,7 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.limits import Transcript
-from skillopt_ci.rollout.solver import Workplace
+from skillopt_ci.rollout.solver import Workplace, task_text
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.sanitize import visible
 from skillopt_ci.tasks.task import Task
@@ -91,7 +91,7 @@ class HumanSolver:
             read = (Message("system", skill),) if skill.strip() else ()
             talk = Transcript((*read, *task.messages))
             yield Asked(talk.opening)
-            self._show(f"── Task {task.id} ──", skill, *(m.content for m in task.messages), _HELP)
+            self._show(f"── Task {task.id} ──", skill, task_text(task), _HELP)
             nudges, answer = place.nudges, None
             while answer is None:
                 line = await self._line()

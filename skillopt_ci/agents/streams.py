@@ -1,7 +1,9 @@
 """Reads the event streams of agent CLIs (docs/agents.md); unknown events are skipped."""
 
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -297,13 +299,11 @@ def _gemini(told: AgentTranscript, event: JsonObject) -> None:
 
 def _read(take: Callable[[AgentTranscript, JsonObject], None], output: str) -> AgentTranscript:
     told = AgentTranscript()
-    for line in output.split("\n"):
-        try:
+    for line in io.StringIO(output):
+        with suppress(ValueError, RecursionError):
             value = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            take(told, JsonObject(value))
+            if isinstance(value, dict):
+                take(told, JsonObject(value))
     told.end()
     return told
 

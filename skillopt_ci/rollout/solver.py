@@ -96,10 +96,23 @@ def conversation(
     own = [message.content for message in task.messages if message.role == "system"]
     system = "\n\n".join([prompts.with_skill(prompt, as_read(skill)), *own])
     turns = [message for message in task.messages if message.role != "system"]
-    if task.files or task.images:
-        texts = [f"File {file.name}:\n{fenced(file.content)}" for file in task.files]
-        names = [f"Picture: {image.name}" for image in task.images]
+    if attached := attachments(task):
         last = turns[-1]
-        content = "\n\n".join([last.content, *texts, *names])
+        content = "\n\n".join([last.content, *attached])
         turns[-1] = Message(last.role, content, tuple(one.image for one in task.images))
     return (Message("system", system), *turns)
+
+
+def attachments(task: Task) -> list[str]:
+    """The task's files as texts for a prompt, and the names of its pictures."""
+    texts = [f"File {file.name}:\n{fenced(file.content)}" for file in task.files]
+    return texts + [f"Picture: {image.name}" for image in task.images]
+
+
+def task_text(task: Task) -> str:
+    """The task as one text, for agents and people, who take no conversation."""
+    several = len(task.messages) > 1
+    turns = [
+        f"{m.role.capitalize()}:\n{m.content}" if several else m.content for m in task.messages
+    ]
+    return "\n\n".join([*turns, *attachments(task)])

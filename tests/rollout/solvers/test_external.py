@@ -9,11 +9,11 @@ from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.computer.archive import Member
 from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.errors import ModelSetupError, UsageError
-from skillopt_ci.messages import Message
+from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import AgentError, Asked, Limit, ModelSaid, ToolUsed
-from skillopt_ci.tasks.task import Task, TaskFile
+from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 
 pytestmark = pytest.mark.integration
 
@@ -91,10 +91,13 @@ def test_without_a_skill_nothing_is_installed():
     assert "skill" not in played.attempt.response.lower()
 
 
-def test_turns_and_files_of_a_task_are_told():
+def test_turns_files_and_pictures_of_a_task_are_told():
     turns = (Message("user", "One?"), Message("assistant", "1"), Message("user", "Two?"))
-    task = Task("t", turns, files=(TaskFile("a.txt", "content"),))
-    played = play(external(), task=task, script=RECORDER, look=["told"])
+    picture = TaskImage("in/a.png", "0" * 64, Image("image/png", "cGl4ZWxz"))
+    task = Task("t", turns, files=(TaskFile("a.txt", "content"),), images=(picture,))
+    played = play(external(), task=task, script=RECORDER, look=["told", "in/a.png"])
+    assert played.files["told"].endswith("\n\nPicture: in/a.png\n")
+    assert played.files["in/a.png"] == "pixels"
     assert "User:\nOne?\n\nAssistant:\n1\n\nUser:\nTwo?" in played.files["told"]
     assert "File a.txt:\n```\ncontent\n```" in played.files["told"]
 

@@ -12,10 +12,10 @@ from skillopt_ci.agents.manual import HumanSolver, ScriptedSolver, StreamTermina
 from skillopt_ci.aio import working_time
 from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
 from skillopt_ci.errors import UsageError
-from skillopt_ci.messages import Message
+from skillopt_ci.messages import Image, Message
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, ModelSaid, Nudged, ToolUsed
-from skillopt_ci.tasks.task import Task
+from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 
 
 def at_terminal(typed: str) -> tuple[HumanSolver, io.StringIO]:
@@ -39,6 +39,14 @@ def test_without_a_skill_a_person_reads_the_task_alone():
     (asked,) = play(solver, "Say hi.", skill="").of(Asked)
     assert asked.messages == (Message("user", "Say hi."),)
     assert shown.getvalue().startswith("── Task t ──\nSay hi.\n")
+
+
+def test_a_person_sees_the_task_s_files_and_the_names_of_its_pictures():
+    picture = TaskImage("a.png", "0" * 64, Image("image/png", ""))
+    turns, files = (Message("user", "Say hi."),), (TaskFile("a.txt", "content"),)
+    solver, shown = at_terminal("submit x\n")
+    play(solver, task=Task("t", turns, files=files, images=(picture,)), skill="")
+    assert "Say hi.\n\nFile a.txt:\n```\ncontent\n```\n\nPicture: a.png" in shown.getvalue()
 
 
 def test_what_is_shown_cannot_steer_the_terminal():

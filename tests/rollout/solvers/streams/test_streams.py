@@ -354,3 +354,9 @@ def test_no_stream_makes_a_reader_fail(agent, events):
             assert all(isinstance(call.arguments, str) for call in step.message.tool_calls)
     assert account.response is None or isinstance(account.response, str)
     assert account.usage is None or account.usage.tokens >= 0
+
+
+def test_no_depth_of_nesting_makes_a_reader_fail():
+    event = '{"type": "result", "is_error": true, "errors": [%s]}'
+    for depth in range(860, 1000):  # at some depth it can be read, but not be written again
+        READERS["claude-code"](event % ("[" * depth + "]" * depth))
