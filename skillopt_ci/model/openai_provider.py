@@ -99,15 +99,14 @@ def _tool_calls(message: JsonObject, carried: Collection[str]) -> tuple[ToolCall
     """The tool calls; the first one's state holds what must be sent back with all of them."""
     state = {name: message[name] for name in carried if message.get(name)}
     calls = []
-    for number, call in enumerate(message.each("tool_calls")):
+    for call in message.each("tool_calls"):
         if extra := call.at("extra_content"):
             state["extra_content"] = extra
-        # Some compatible servers omit the id, but a result must name its call.
-        kept = json.dumps(state) if state else ""
-        identity, function = call.text("id") or f"call_{number}", call.at("function")
-        calls.append(ToolCall(identity, function.text("name"), function.text("arguments"), kept))
+        kept, function = json.dumps(state) if state else "", call.at("function")
+        name, arguments = map(function.text, ("name", "arguments"))
+        calls.append(ToolCall(call.text("id"), name, arguments, kept))
         state = {}
-    return tuple(calls)
+    return providers.distinct(calls)
 
 
 CHAT = Wire("/chat/completions", chat_body, read_reply)
@@ -176,10 +175,8 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     ended_by = response.at("incomplete_details").text("reason")
     if ended_by == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
-    calls = [
-        ToolCall(call.text("call_id") or f"call_{n}", call.text("name"), call.text("arguments"))
-        for n, call in enumerate(of_type["function_call"])
-    ]
+    keys = ("call_id", "name", "arguments")
+    calls = [ToolCall(*map(call.text, keys)) for call in of_type["function_call"]]
     usual = "tool_calls" if calls else "stop"
     finish = "length" if ended_by == "max_output_tokens" else ended_by or usual
     tool_calls = providers.with_thoughts(calls, of_type["reasoning"])

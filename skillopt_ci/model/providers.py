@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import ssl
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -33,6 +33,9 @@ from skillopt_ci.util import lasting_import
 #: Servers' names for the limit of output tokens.
 _LIMITS = ("max_completion_tokens", "max_tokens")
 LONGEST_MESSAGE = 500
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+#: A longer response is not read to its end: it may have none.
+_MOST_BYTES = 20_000_000
 
 
 def well_formed(text: str) -> str:
@@ -53,10 +56,21 @@ def with_thoughts(
         {"type": one.get("type"), **{k: v for k, v in one.items() if k not in ("type", "content")}}
         for one in thoughts
     ]
-    found = list(calls)
+    found = distinct(calls)
     if items and found:
-        found[0] = replace(found[0], state=json.dumps(items))
-    return tuple(found)
+        found = (replace(found[0], state=json.dumps(items)), *found[1:])
+    return found
+
+
+def distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """``calls`` with an id each: a result must name its call, but servers omit or repeat ids."""
+    found: dict[str, ToolCall] = {}
+    for number, call in enumerate(calls):
+        identity = call.id
+        if not identity or identity in found:
+            identity = f"{identity or 'call'}_{number}"
+        found[identity] = replace(call, id=identity)
+    return tuple(found.values())
 
 
 def data_url(image: Image) -> str:
@@ -89,8 +103,12 @@ def as_sent(message: Message) -> dict[str, object]:
     return sent
 
 
-def sendable(message: Message) -> Message:
-    """``message`` with JSON objects as arguments: many servers reject a history without."""
+def sendable(message: Message, tools: Collection[str]) -> Message:
+    """``message`` with JSON objects as arguments, and with names of tools that are well formed.
+
+    Many servers reject a history without, even if they answered like that. The names in ``tools``
+    stay.
+    """
 
     def arguments(written: str) -> str:
         try:
@@ -100,8 +118,14 @@ def sendable(message: Message) -> Message:
             pass
         return json.dumps({"arguments": well_formed(written)})
 
-    calls = (replace(call, arguments=arguments(call.arguments)) for call in message.tool_calls)
-    return replace(message, tool_calls=tuple(calls)) if message.tool_calls else message
+    def name(written: str) -> str:
+        return written if written in tools else _NO_NAME.sub("_", written)[:64] or "unnamed"
+
+    calls = tuple(
+        replace(call, name=name(call.name), arguments=arguments(call.arguments))
+        for call in message.tool_calls
+    )
+    return replace(message, tool_calls=calls) if calls else message
 
 
 def limit_in(settings: Mapping[str, object]) -> object:
@@ -385,12 +409,40 @@ def library_of(config: ModelRole) -> Any:
 
 
 def connection_pool(config: ModelRole, size: int) -> Any:
+    """Raises ModelSetupError for a proxy or certificates in the environment that are none."""
     library = library_of(config)
     limits = type(library.DEFAULT_CONNECTION_LIMITS)
-    return library.DefaultAioHttpClient(
-        limits=limits(max_connections=size, max_keepalive_connections=size),
-        verify=_trusted(limits.__module__.partition(".")[0]),
-    )
+    http = limits.__module__.partition(".")[0]
+    try:
+        return library.DefaultAioHttpClient(
+            limits=limits(max_connections=size, max_keepalive_connections=size),
+            verify=_trusted(http),
+            event_hooks={"response": [_bound]},
+        )
+    except OSError as error:
+        raise ModelSetupError(
+            f"The certificates that the environment names cannot be used: {error.strerror}",
+            hint="Check SSL_CERT_FILE and SSL_CERT_DIR.",
+        ) from error
+    except (ValueError, import_module(http).InvalidURL) as error:
+        raise ModelSetupError(  # without the address, which may hold a password
+            "A proxy in the environment has no address that can be used",
+            hint="Check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY; expected http://host:port.",
+        ) from error
+
+
+async def _bound(response: Any) -> None:
+    """Let a response be read up to its limit, after decompression."""
+    whole = response.aiter_bytes
+
+    async def bounded() -> AsyncIterator[bytes]:
+        left = _MOST_BYTES
+        async for part in whole():
+            if (left := left - len(part)) < 0:
+                raise TransientFailure(f"the response is longer than {_MOST_BYTES:,} bytes")
+            yield part
+
+    response.aiter_bytes = bounded
 
 
 @cache
@@ -447,13 +499,18 @@ class ServerClient:
         """Raises :class:`TransientFailure` and the errors of :class:`ChatClient`."""
         config, wire = self._config, self._wire
         require_abilities(self._section, config, request)
-        request = replace(request, messages=tuple(map(sendable, request.messages)))
+        tools = {tool.name for tool in request.tools}
+        sent_back = tuple(sendable(message, tools) for message in request.messages)
+        request = replace(request, messages=sent_back)
         while True:
             settings = settings_of(config, request, self._refused)
-            sent = wire.body(config, request, settings)
-            answer: bytes | ChatReply | ServerError = await self._send(sent)
-            if isinstance(answer, bytes):
-                answer = wire.read(answer, request, config)
+            try:
+                sent = wire.body(config, request, settings)
+                answer: bytes | ChatReply | ServerError = await self._send(sent)
+                if isinstance(answer, bytes):
+                    answer = wire.read(answer, request, config)
+            except RecursionError as error:
+                raise TransientFailure("JSON of the model is nested too deeply") from error
             if isinstance(answer, ChatReply):
                 return answer
             refused = answer.refused_setting(settings)
@@ -475,11 +532,17 @@ class ServerClient:
             return _server_error(error, self._secrets)
         except TimeoutError as error:
             raise TransientFailure(f"no answer within {config.timeout:g} s") from error
-        except (self._library.APIConnectionError, lasting_import("aiohttp").ClientError) as error:
-            # The library lets pass what aiohttp says of a response that is no HTTP.
-            found = redact(" ".join(_reason(error).split()), self._secrets)
+        except (
+            *(self._library.APIConnectionError, lasting_import("aiohttp").ClientError),
+            UnicodeError,
+        ) as error:
+            # The libraries let pass what aiohttp says of a response that is no HTTP, and what the
+            # resolver says of a name that no host can have.
+            found = redact(" ".join(_reason(error).split()), self._secrets)[:LONGEST_MESSAGE]
             where = base_url_of(config)
-            nobody = type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
+            nobody = isinstance(error, UnicodeError) or (
+                type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
+            )
             raise TransientFailure(
                 f"the connection failed: {found} ({where})", unreachable=nobody
             ) from error

@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.build import wire_of
-from skillopt_ci.model.providers import ServerClient, connection_pool
+from skillopt_ci.model.providers import ServerClient, _trusted, connection_pool
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.progress import Event, Note, silent
@@ -118,6 +119,49 @@ def test_the_usual_variables_name_a_proxy(monkeypatch, server, ask):
     config = ModelRole(provider="openai", model="m", base_url="http://model.invalid/v1")
     assert complete(config, ask()).text == "hello"
     assert server.paths == ["http://model.invalid/v1/chat/completions"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("HTTP_PROXY", "foo://host", "A proxy in the environment"),
+        ("ALL_PROXY", "http://[::1", "A proxy in the environment"),
+        ("SSL_CERT_FILE", "/not/there", "certificates.*No such file"),
+        ("SSL_CERT_FILE", "/etc/passwd", "certificates.*no certificate"),
+    ],
+)
+def test_a_useless_proxy_or_certificate_is_the_setup_s(monkeypatch, served, variable, value, words):
+    monkeypatch.setenv(variable, value)
+    _trusted.cache_clear()
+    with pytest.raises(ModelSetupError, match=words) as caught:
+        connection_pool(served(), 4)
+    assert variable in caught.value.hint
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".invalid"])
+def test_a_name_that_no_host_can_have_is_not_reached(ask, host):
+    config = ModelRole(provider="openai", model="m", base_url=f"http://{host}/v1")
+    with pytest.raises(TransientFailure, match=r"the connection failed: .*label") as caught:
+        complete(config, ask())
+    assert caught.value.unreachable
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_response_that_does_not_end_is_not_read_to_its_end(server, served, ask, status):
+    endless = gzip.compress(bytes(100_000_000))
+    server.will(endless, status=status, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(TransientFailure, match="longer than 20,000,000 bytes"):
+        complete(served(), ask())
+
+
+def test_what_is_nested_too_deeply_is_no_answer_at_any_depth(server, served, ask):
+    async def fails(client: ServerClient) -> None:
+        for depth in range(860, 1000):  # at some depth it can be read, but not be written again
+            server.will(b'{"error": %b}' % (b"[" * depth + b"]" * depth))
+            with pytest.raises(TransientFailure):
+                await client.complete(ask())
+
+    with_client(served(), fails)
 
 
 def test_a_server_that_does_not_answer_in_time_may_answer_later(server, served, ask):

@@ -244,6 +244,17 @@ def test_arguments_that_are_no_object_are_sent_in_one(api, family, written):
     assert f'{{"arguments": "{written}"}}' in json.dumps(api.bodies[0]).replace("\\", "")
 
 
+def test_calls_that_a_model_made_up_are_told_apart_and_sent_back_in_names_that_pass(api, family):
+    made_up = json.dumps(CALLS[family.name]).replace("call_2", "call_1")
+    api.will(json.loads(made_up.replace('"look"', '"functions.look it up"')))
+    (wanted,) = ask(role(api, family), request(tools=(TOOL,)))
+    assert {call.name for call in wanted.tool_calls} == {"functions.look it up"}
+    calls = (*wanted.tool_calls, ToolCall("c", "", "{}"))
+    results = (Message("tool", "?", tool_call_id=call.id) for call in calls)
+    ask(role(api, family), request(Message("assistant", "", tool_calls=calls), *results))
+    assert '"functions_look_it_up"' in json.dumps(api.bodies[1])
+
+
 def test_a_single_question_pays_for_no_mark_of_its_own(api):
     ask(role(api, FAMILIES[2]), request())
     assert "cache_control" not in json.dumps(api.bodies[0]["messages"])

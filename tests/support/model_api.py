@@ -6,8 +6,9 @@ rules that no type can say. What does not hold is answered as the provider would
 
 import hashlib
 import json
+import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +24,13 @@ Body = dict[str, Any]
 
 class Refused(Exception):
     """The provider does not take this request."""
+
+
+def _named(calls: Iterable[Body]) -> None:
+    """OpenAI and Anthropic take no other names of tools."""
+    for call in calls:
+        if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", call["name"]):
+            raise Refused(f"{call['name']!r} does not match pattern '^[a-zA-Z0-9_-]+$'")
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,11 @@ def _chat_rules(body: Body, headers: dict[str, str]) -> None:
             pending.discard(message["tool_call_id"])
         elif pending:
             raise Refused(f"tool_call_ids did not have response messages: {sorted(pending)}")
-        pending |= {call["id"] for call in message.get("tool_calls", ())}
+        calls = message.get("tool_calls", ())
+        _named(call["function"] for call in calls)
+        pending |= {call["id"] for call in calls}
+        if len(pending) < len(calls):
+            raise Refused("Duplicate value for 'tool_call_id'")
     held = body.get("response_format", {}).get("json_schema")
     if held and held.get("strict"):
         strict(held["schema"])
@@ -139,7 +151,11 @@ def _responses_type() -> Any:
 
 def _responses_rules(body: Body, headers: dict[str, str]) -> None:
     items = body["input"]
-    calls = {item["call_id"] for item in items if item.get("type") == "function_call"}
+    made = [item for item in items if item.get("type") == "function_call"]
+    _named(made)
+    calls = {item["call_id"] for item in made}
+    if len(calls) < len(made):
+        raise Refused("Duplicate item found with id")
     results = {item["call_id"] for item in items if item.get("type") == "function_call_output"}
     if calls != results:
         raise Refused(f"No tool output found for function call {calls ^ results}.")
@@ -200,7 +216,11 @@ def _messages_rules(body: Body, headers: dict[str, str]) -> None:
 
 def _results_follow_uses(turns: list[Body]) -> None:
     for turn, answer in pairwise([*turns, {"content": []}]):
-        used = [block["id"] for block in turn["content"] if block["type"] == "tool_use"]
+        calls = [block for block in turn["content"] if block["type"] == "tool_use"]
+        _named(calls)
+        used = [block["id"] for block in calls]
+        if len({*used}) < len(used):
+            raise Refused("`tool_use` ids must be unique")
         given = [
             block["tool_use_id"] for block in answer["content"] if block["type"] == "tool_result"
         ]
