@@ -37,7 +37,10 @@ WIDTH, _HEIGHT = 1280, 1180
 _DAY = "2026-01-31T12:00:00Z"
 _LINES = 26
 #: Emoji that few machines can draw, in signs that all can.
-_MARKS = {"✅": "<b class=good>✔</b>", "↩️": "<b class=bad>↩</b>", "➖": "–", "🔁": "↻", "▫️": "▫"}
+_MARKS = {
+    **{"✅": "<b class=good>✔</b>", "↩️": "<b class=bad>↩</b>", "❌": "<b class=bad>✖</b>"},
+    **{"➖": "–", "🔁": "↻", "▫️": "▫", "⏳": "…"},
+}
 
 
 def command(folder: Path, *words: str | Path) -> str:
