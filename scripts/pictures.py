@@ -38,8 +38,13 @@ _DAY = "2026-01-31T12:00:00Z"
 _LINES = 26
 #: Emoji that few machines can draw, in signs that all can.
 _MARKS = {
-    **{"✅": "<b class=good>✔</b>", "↩️": "<b class=bad>↩</b>", "❌": "<b class=bad>✖</b>"},
-    **{"➖": "–", "🔁": "↻", "▫️": "▫", "⏳": "…"},
+    "✅": "<b class=good>✔</b>",
+    "❌": "<b class=bad>✖</b>",
+    "↩️": "<b class=bad>↩</b>",
+    "➖": "–",
+    "🔁": "↻",
+    "⏳": "…",
+    "▫️": "▫",
 }
 
 
