@@ -10,15 +10,17 @@ from bench.figures import summary, table
 from bench.grid import COUNT, worlds
 from bench.outcome import Outcome, Trial, judged, refuse_misunderstood
 from bench.serving import ROOT
-from bench.world.world import INITIAL_SKILL, make_world
+from bench.world.world import INITIAL_SKILL, Parameters, make_world
 
-#: A single step.
-QUICK = {"train": {"num_epochs": 1, "batch_size": 80}}
+#: A single step, and a world of few tasks.
+QUICK = {"train": {"num_epochs": 1, "batch_size": 16}}
+SMALL = {"train": 16, "selection": 8, "test": 16}
 
 
 @pytest.mark.end_to_end
 def test_verdicts_of_our_own_runs_and_of_an_earlier_report_make_one_table(tmp_path):
     first = ("--without-others", "--seeds", 1, "--ours", f"quick={json.dumps(QUICK)}", "--http")
+    first += ("--world", json.dumps(SMALL))
     for words in (first, ("--reuse", tmp_path / "verdicts.json", "--without-ours")):
         command = [sys.executable, "-m", "bench.verdicts", "--out", tmp_path, *words]
         done = subprocess.run(
@@ -28,7 +30,7 @@ def test_verdicts_of_our_own_runs_and_of_an_earlier_report_make_one_table(tmp_pa
         if words is first:
             (run,) = json.loads((tmp_path / "verdicts.json").read_text())["runs"]
             assert (run["system"], run["seed"]) == ("quick", 0)
-            assert run["start"] == make_world(0).true_score(INITIAL_SKILL)
+            assert run["start"] == make_world(0, Parameters(**SMALL)).true_score(INITIAL_SKILL)
             assert {"target/train", "target/selection", "optimizer/analyst"} <= set(run["calls"])
             refuse_misunderstood(run)
             earlier = {"runs": [{**run, "system": name} for name in ("skillopt", "gepa")]}

@@ -1,4 +1,3 @@
-import statistics
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -131,10 +130,10 @@ CONFIGS = {
 }
 
 
-def foreseen_and_made(cli: Cli, folder: Path, seed: int, options: list[str]) -> tuple[int, int]:
-    """The likely calls of a run whose simulated optimizer proposes by ``seed``, and its calls."""
+def foreseen_and_made(cli: Cli, folder: Path, options: list[str]) -> tuple[int, int]:
+    """The likely calls of a run and its calls; what a run makes depends on its proposals."""
     make_repository(folder)
-    seeded = [*options, *("-o", "train.num_epochs=2"), *("-o", f"model.optimizer.seed={seed}")]
+    seeded = [*options, *("-o", "train.num_epochs=2"), *("-o", "model.optimizer.seed=3")]
     rest = cli(folder, "estimate", "--json", *seeded).json["rest"]
     assert cli(folder, "run", "-q", *seeded).code == 0
     made = calls(cli(folder, "status", "--json", *seeded).json["accounts"])
@@ -146,8 +145,7 @@ def foreseen_and_made(cli: Cli, folder: Path, seed: int, options: list[str]) -> 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_likely_calls_of_a_run_are_those_that_it_makes(cli, tmp_path, name):
     options = [word for one in CONFIGS[name] for word in ("-o", one)]
-    runs = [foreseen_and_made(cli, tmp_path / str(seed), seed, options) for seed in (2, 3)]
-    likely, made = (statistics.mean(numbers) for numbers in zip(*runs, strict=True))
+    likely, made = foreseen_and_made(cli, tmp_path / "run", options)
     assert likely == pytest.approx(made, rel=0.15)
 
 

@@ -2,12 +2,9 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
-import pytest
 from script_module import script
 
 from skillopt_ci.config.scorers import ScorerSpec
@@ -35,23 +32,6 @@ def test_the_figures_are_those_of_their_page():
     figures = re.findall(r"0\.\d{3}\**? \([\d,]+\)", README)
     assert len(figures) == 12
     assert [figure for figure in figures if figure not in page] == []
-
-
-@pytest.mark.end_to_end
-def test_the_transcript_is_the_quickstart_s_log(tmp_path):
-    quickstart = [sys.executable, "-m", "skillopt_ci", "-q", "quickstart", "example"]
-    subprocess.run(quickstart, capture_output=True, check=True, cwd=tmp_path)
-    block = re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[0]
-    shown, *transcript = block.splitlines()
-    printed = subprocess.run(
-        shown.removeprefix("$ ").split(),
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path / "example",
-    ).stdout
-    subjects = [line.partition(" ")[2] for line in transcript if line != "…"]
-    assert [subject for subject in subjects if subject not in printed] == []
 
 
 def test_the_page_of_agents_names_the_version_that_each_program_was_checked_with(tmp_path):

@@ -47,10 +47,22 @@ def options(task: str = "sums.py@sums", **more: Any) -> dict[str, Any]:
     return {"type": "inspect", "task": task, "split": "2:1:1", **more}
 
 
+CHAT = options("sums.py@chat", args={"judged": True})
+
+
+def answer_or_grade(request: ChatRequest) -> str:
+    return "It is right. GRADE: C" if request.role is Role.JUDGE else "x"
+
+
+def odd(opened: OpenEnvironment, target: str) -> Any:
+    """The odd environment, and its task with this target."""
+    found = opened(options("sums.py@odd", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
+    tasks = [task for split in ("train", "selection", "test") for task in found.tasks(split)]
+    return found, next(task for task in tasks if task.references == (target,))
+
+
 def answer(request: ChatRequest) -> Any:
     """Use the tool once, then say what it said."""
-    if request.role is Role.JUDGE:
-        return "It is right. GRADE: C"
     last = request.messages[-1]
     if last.role == "tool":
         return f"The answer is {last.content}"
@@ -77,7 +89,7 @@ def test_samples_are_tasks_and_are_divided(opened):
 
 
 def test_a_conversation_with_choices_keeps_its_turns(opened):
-    task = next(iter(opened(options("sums.py@chat")).tasks("train")))
+    task = next(iter(opened(CHAT).tasks("train")))
     assert [message.role for message in task.messages] == ["system", "user", "user", "user"]
     assert task.messages[-1].content == "Choices:\n- x\n- y"
     assert task.references == ("x", "X")
@@ -114,8 +126,8 @@ def test_a_wrong_answer_scores_nothing(opened):
 
 
 def test_the_grader_of_a_task_is_the_judge(opened):
-    found = opened(options(args={"judged": True}))
-    made = attempt_now(found, next(iter(found.tasks("train"))), answer)
+    found = opened(CHAT)
+    made = attempt_now(found, next(iter(found.tasks("train"))), answer_or_grade)
     assert made.score.hard == 1.0
     assert "GRADE: C" in made.score.reason
 
@@ -157,16 +169,16 @@ def test_a_score_that_is_none_is_the_graders_fault(root, more, said):
 
 
 def test_a_limit_of_inspects_is_told_and_the_work_is_graded(opened):
-    found = opened(options("sums.py@chat"))
-    made = attempt_now(found, next(iter(found.tasks("train"))), lambda _: "x")
+    found = opened(CHAT)
+    made = attempt_now(found, next(iter(found.tasks("train"))), answer_or_grade)
     assert made.attempt.limit is Limit.STEPS
-    assert made.score.hard in (0.0, 1.0)
+    assert made.score.hard == 1.0
 
 
 def test_a_scorer_that_does_not_end_is_not_the_models_failure(opened):
     async def work() -> None:
         found, place, grades = (
-            opened(options(args={"judged": True})),
+            opened(CHAT),
             Workplace("s"),
             asyncio.Event(),
         )
@@ -174,7 +186,7 @@ def test_a_scorer_that_does_not_end_is_not_the_models_failure(opened):
         def script(request: ChatRequest) -> Any:
             if request.role is Role.JUDGE:
                 grades.set()
-            return reply("", tool_calls=(ToolCall("c1", "add", '{"x": 2, "y": 3}'),))
+            return "x"
 
         task = next(iter(found.tasks("train")))
         made = asyncio.create_task(attempt(found, task, ScriptedModel(script), "", place))
@@ -187,10 +199,10 @@ def test_a_scorer_that_does_not_end_is_not_the_models_failure(opened):
 
 
 def test_a_broken_solver_is_not_the_models_failure_and_sees_only_what_it_may(opened):
-    found = opened(options("sums.py@failing", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
-    assert next(iter(found.tasks("train"))).messages[0].content.endswith(" yes None")
+    found, task = odd(opened, "break")
+    assert task.messages[0].content == "yes None"
     with pytest.raises(EnvironmentFailure, match="the solver is broken"):
-        attempt_now(found, next(iter(found.tasks("train"))), answer)
+        attempt_now(found, task, answer)
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("down"), BudgetExhausted("no money left")])
@@ -201,12 +213,11 @@ def test_the_models_errors_are_what_they_are(opened, error):
 
 
 def test_a_score_of_nan_is_none_and_half_a_surrogate_pair_is_no_defect(opened):
-    found = opened(options("sums.py@odd"))
-    good, unscored = sorted(found.tasks("train"), key=lambda one: one.references)[::3]
+    found, good = odd(opened, "1")
     assert good.metadata["x"] is None
     assert attempt_now(found, good, lambda _: "\ud83d").score.answer == "?"
     with pytest.raises(GraderError, match="is nan, expected a score"):
-        attempt_now(found, unscored, lambda _: "?")
+        attempt_now(found, odd(opened, "nan")[1], lambda _: "?")
 
 
 def test_an_attempt_without_a_result_scores_nothing(opened):
@@ -225,7 +236,7 @@ def test_an_attempt_without_a_result_scores_nothing(opened):
         ({"type": "inspect"}, "environment.task: missing"),
         (options(scorers="x"), "environment.scorers: unknown key; did you mean 'scorer'?"),
         (options("sums.py@nothing"), "nothing"),
-        (options("sums.py"), "names 5 tasks"),
+        (options("sums.py"), "names 4 tasks"),
         (options("torn.py@x"), "SyntaxError: invalid syntax (torn.py, line 1)"),
         (options("sums.py@twice"), "several samples of its dataset have the same id"),
     ],

@@ -62,11 +62,7 @@ class Little(EnvAdapter):
     def rollout(self, env_manager, skill_content, out_dir, **kwargs):
         ((phase, split, item),) = env_manager
         row = {"id": str(item["id"]), "hard": 0.5, "soft": 0.25, "n_turns": 1}
-        match self.mode:
-            case "fine":
-                text, _ = chat_target(system=skill_content, user="go", retries=3)
-                fed = kwargs.get("use_eval_feedback", False)
-                return [{**row, "response": text, "fail_reason": f"{phase} {split} {fed}"}]
+        match skill_content:
             case "failed":
                 return [{**row, "agent_ok": False, "fail_reason": "error: no disk"}]
             case "late":
@@ -75,6 +71,10 @@ class Little(EnvAdapter):
                 return []
             case "wild":
                 return [{**row, "hard": 3}]
+            case _:
+                text, _ = chat_target(system=skill_content, user="go", retries=3)
+                fed = kwargs.get("use_eval_feedback", False)
+                return [{**row, "response": text, "fail_reason": f"{phase} {split} {fed}"}]
 
     def get_task_types(self):
         return ["places"]
@@ -137,8 +137,8 @@ def searchqa(opened: OpenEnvironment) -> Any:
     return opened("searchqa", config="searchqa.yaml", prompt_files="prompts")
 
 
-def little(opened: OpenEnvironment, mode: str = "fine") -> Any:
-    return opened("little.py:Little", config={"split_dir": "data", "mode": mode})
+def little(opened: OpenEnvironment) -> Any:
+    return opened("little.py:Little", config={"split_dir": "data"})
 
 
 def test_items_are_tasks_with_their_answers(opened):
@@ -203,7 +203,7 @@ def test_an_adapter_is_told_what_it_rolls_out_for(opened, stage, said):
 
 
 @pytest.mark.parametrize(
-    ("mode", "kind", "said"),
+    ("skill", "kind", "said"),
     [
         ("failed", EnvironmentFailure, "error: no disk"),
         ("late", EnvironmentFailure, "task-timeout-60s"),
@@ -211,10 +211,10 @@ def test_an_adapter_is_told_what_it_rolls_out_for(opened, stage, said):
         ("wild", GraderError, "the adapter's hard score is 3"),
     ],
 )
-def test_what_skillopt_scores_0_for_its_own_failures_is_infrastructure(opened, mode, kind, said):
-    found = little(opened, mode)
+def test_what_skillopt_scores_0_for_its_own_failures_is_infrastructure(opened, skill, kind, said):
+    found = little(opened)
     with pytest.raises(kind, match=said):
-        attempt_now(found, found.tasks("train")[0], lambda _: "")
+        attempt_now(found, found.tasks("train")[0], lambda _: "", skill)
 
 
 @pytest.mark.parametrize(

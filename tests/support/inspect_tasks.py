@@ -10,9 +10,11 @@ from inspect_ai.model import ChatMessageSystem, ChatMessageUser
 from inspect_ai.scorer import Score, mean, scorer
 
 @solver
-def broken():
+def frail():
     async def solve(state, generate):
-        raise RuntimeError("the solver is broken")
+        if "break" in state.target.text:
+            raise RuntimeError("the solver is broken")
+        return await generate(state)
     return solve
 
 def samples():
@@ -23,19 +25,19 @@ def samples():
     ]
 
 @task
-def sums(judged: bool = False):
-    scorers = model_graded_qa() if judged else [match(), includes()]
+def sums():
     loop = [use_tools(add()), generate()]
-    return Task(dataset=samples(), solver=loop, scorer=scorers, message_limit=9)
+    return Task(dataset=samples(), solver=loop, scorer=[match(), includes()], message_limit=9)
 
 @task
-def chat():
+def chat(judged: bool = False):
     talk = [ChatMessageSystem(content="Be kind."), ChatMessageUser(content="Pick.")]
     picks = [
         Sample([*talk, ChatMessageUser(content=str(i))], choices=["x", "y"], target=["x", "X"])
         for i in range(8)
     ]
-    return Task(dataset=picks, solver=generate(), scorer=includes(), message_limit=3)
+    scorer = model_graded_qa() if judged else includes()
+    return Task(dataset=picks, solver=generate(), scorer=scorer, message_limit=4)
 
 @scorer(metrics=[mean()])
 def strange():
@@ -45,17 +47,15 @@ def strange():
 
 @task
 def odd():
-    about = {"x": float("nan")}
-    odds = [Sample("x", target=["1", "nan"][i % 2], metadata=about) for i in range(8)]
-    return Task(dataset=odds, solver=generate(), scorer=strange())
+    seen = f"{os.environ.get('SHOWN')} {os.environ.get('HIDDEN')}"
+    odds = [
+        Sample(seen, target=["1", "nan", "break"][i % 3], metadata={"x": float("nan")})
+        for i in range(8)
+    ]
+    return Task(dataset=odds, solver=frail(), scorer=strange())
 
 @task
 def twice():
     return Task(dataset=[Sample("x", id=2), Sample("y")], solver=generate(), scorer=match())
-
-@task
-def failing():
-    seen = f"{os.environ.get('SHOWN')} {os.environ.get('HIDDEN')}"
-    return Task([Sample(f"{i} {seen}") for i in range(8)], solver=broken(), scorer=match())
 """
 )
