@@ -330,9 +330,13 @@ def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, str, 
         if record is None:
             yield f"confirmation {test}", "gone", "0", "differs: its record is not there"
             continue
-        action, e_value = recomputed(record)
-        same = (action, e_value) == (record.action, record.e_value)
-        outcome = "the same" if same else f"differs: {action}, e-value {e_value:g}"
+        found = recomputed(record)
+        if record.size is None:
+            outcome = "not replayed: the test of an earlier version"
+        elif found == record:
+            outcome = "the same"
+        else:
+            outcome = f"differs: {found.action}, p-value {found.p_value:g}"
         yield f"confirmation {test}", record.action, str(len(record.pairs)), outcome
 
 

@@ -213,7 +213,7 @@ class Evaluation(Section):
     """Stop a step if a larger share of its tasks ends in infrastructure or grader errors."""
     confirm: float = Field(default=0.1, ge=0, le=1)
     """Share of the run's attempts to spend on confirming merges with fresh attempts, at the end of
-    each epoch and of the run; 0: none. A run that began without it stays without it."""
+    the run and of longer epochs; 0: none. A run that began without it stays without it."""
     gate: GateConfig = GateConfig()
     """How a candidate is compared with the current skill."""
 

@@ -297,8 +297,9 @@ class ConfirmationRecord(Record):
     """``confirmations/KK.json``: the current skill against the last confirmed one, test KK.
 
     ``pairs`` are in the order in which they were drawn, by ``seed``; draws that could not be
-    measured are not among them. ``action`` is what the test came to at its ``level``, by an
-    ``e_value`` at the pair that decided or, while it is open, at the last one.
+    measured are not among them. ``action`` is what the test came to at its ``level``: a skill is
+    confirmed if its ``p_value`` is at most that. Earlier versions bet on the pairs without a fixed
+    size; their records have an ``e_value`` instead.
     """
 
     version: int = RECORD_VERSION
@@ -311,10 +312,14 @@ class ConfirmationRecord(Record):
     measured_under: str
     metric: str
     seed: int
+    size: int | None = None
+    """Tasks to draw, fixed before the first; the test ends sooner if its verdict is certain."""
     draws: int
     """Tasks drawn for this test so far."""
     action: Literal["confirmed", "refuted", "open"]
-    e_value: float
+    p_value: float | None = None
+    """If all tasks left were losses: how likely so many wins are if the skill is no better."""
+    e_value: float | None = None
     pairs: tuple[FreshPair, ...] = ()
 
 

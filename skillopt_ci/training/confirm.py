@@ -1,10 +1,10 @@
 """Confirm: test with fresh attempts whether the merged skill beats the last confirmed one.
 
 The gate picks the best of several looks at the same tasks, so a merge is provisional. A test draws
-selection tasks with replacement, makes a new attempt under each of the two skills, and bets on the
-difference. It may stop after any pair: by Ville's inequality, if the skill is no better, the bets
-ever reach 1/level with probability at most level. The k-th test of a run has the level
-0.05 · 6/(πk)²; the levels sum to at most 0.05.
+selection tasks with replacement and makes a new attempt under each of the two skills. Its size is
+fixed before: if the skill is no better, at least as many wins among the pairs that differ are as
+likely as heads of a fair coin. The k-th test of a run has the level 0.05 · 6/(πk)²; the levels sum
+to at most 0.05.
 """
 
 import math
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Literal
 
 from skillopt_ci.errors import BudgetExhausted
@@ -28,7 +28,13 @@ from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
 from skillopt_ci.training.measure import MEASURED_ANEW, Scores, worth_in
-from skillopt_ci.training.plan import boundary_due, calls_left, sizes_of, steps_per_epoch
+from skillopt_ci.training.plan import (
+    boundary_due,
+    calls_left,
+    last_step_of,
+    sizes_of,
+    steps_per_epoch,
+)
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Event,
@@ -44,9 +50,12 @@ STAGE = "confirmation"
 ALPHA = 0.05
 #: Pairs of attempts in one look.
 LOOK = 8
-#: Each bettor stakes one of these shares of its fortune on every pair. The e-value is the mean of
-#: the fortunes, so that the size of the difference need not be known beforehand.
-_STAKES = tuple(eighths / 8 for eighths in range(1, 8))
+#: Fewest pairs of a test at an epoch's end, or of a skill that was tested before: smaller ones
+#: seldom confirm anything, and each makes the level of the next one stricter.
+WORTHWHILE = 24
+#: Most pairs of the first test of a skill, enough for a clear gain. If it stays open, another test
+#: may use what is left.
+ENOUGH = 64
 #: Attempt numbers from here on are used by confirmation only, so that its attempts are fresh.
 _FIRST_ATTEMPT = 1_000_000
 #: Digits of a recorded score; the verdict uses the rounded scores, so it can be recomputed.
@@ -63,40 +72,57 @@ def level(test: int) -> float:
     return ALPHA * 6 / (math.pi * test) ** 2
 
 
-def verdict(differences: Iterable[float], level: float) -> tuple[Action, float]:
-    """The verdict on ``differences`` (current minus confirmed, in the order drawn) and the e-value.
+def p_value(wins: int, losses: int) -> float:
+    """How likely at least so many wins are if win and loss are equally likely: the sign test."""
+    tosses = wins + losses
+    likely: int = sum(math.comb(tosses, heads) for heads in range(wins, tosses + 1))
+    return likely / (1 << tosses)
 
-    A skill is refuted if the same bets on the opposite side win.
+
+def verdict(wins: int, losses: int, left: int, level: float) -> Action | None:
+    """The verdict with ``left`` pairs still to come; None while these could change it."""
+    if p_value(wins, losses + left) <= level:
+        return "confirmed"
+    if p_value(losses, wins + left) <= level:
+        return "refuted"
+    hopeless = min(p_value(wins + left, losses), p_value(losses + left, wins)) > level
+    return "open" if hopeless else None
+
+
+def fewest_pairs(test: int) -> int:
+    """The fewest pairs, in whole looks, with which test number ``test`` can confirm anything."""
+    return math.ceil(-math.log2(level(test)) / LOOK) * LOOK
+
+
+def tally(record: ConfirmationRecord) -> tuple[int, int]:
+    """Wins and losses of the current skill.
+
+    A difference between 0 and 1 counts as a win (or a loss) with that probability, which keeps its
+    mean: the dice are the draw's own.
     """
-    better, worse, e_value = [1.0] * len(_STAKES), [1.0] * len(_STAKES), 1.0
-    for difference in differences:
-        better = _after(better, difference)
-        worse = _after(worse, -difference)
-        e_value = math.fsum(better) / len(_STAKES)
-        if e_value >= 1 / level:
-            return "confirmed", e_value
-        if math.fsum(worse) / len(_STAKES) >= 1 / level:
-            return "refuted", e_value
-    return "open", e_value
+    counted = [
+        one.difference
+        for one in record.pairs
+        if random.Random(f"{record.seed}/{record.test}/{one.draw}/counts").random()
+        < abs(one.difference)
+    ]
+    wins = sum(difference > 0 for difference in counted)
+    return wins, len(counted) - wins
 
 
-def _after(fortunes: Sequence[float], difference: float) -> list[float]:
-    pairs = zip(fortunes, _STAKES, strict=True)
-    return [fortune * (1 + stake * difference) for fortune, stake in pairs]
+def recomputed(record: ConfirmationRecord) -> ConfirmationRecord:
+    """``record`` with what its pairs come to; unchanged if an earlier version bet on them."""
+    if record.size is None:
+        return record
+    (wins, losses), left = tally(record), record.size - record.draws
+    action = verdict(wins, losses, left, level(record.test)) or "open"
+    p = round(p_value(wins, losses + left), _DIGITS)
+    return record.model_copy(update={"action": action, "p_value": p})
 
 
-def fewest_pairs(test: int, made: Sequence[float] = ()) -> int:
-    """The fewest further pairs, in whole looks, that can end a test after the pairs ``made``."""
-
-    def ends(more: float, pairs: int) -> bool:
-        return verdict([*made, *[more] * pairs], level(test))[0] != "open"
-
-    return next(n for n in count(LOOK, LOOK) if ends(1.0, n) or ends(-1.0, n))
-
-
-def recomputed(record: ConfirmationRecord) -> tuple[Action, float]:
-    action, e_value = verdict((one.difference for one in record.pairs), level(record.test))
-    return action, round(e_value, _DIGITS)
+def _undecided(record: ConfirmationRecord) -> bool:
+    left = (record.size or record.draws) - record.draws
+    return left > 0 and verdict(*tally(record), left, level(record.test)) is None
 
 
 def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
@@ -184,7 +210,8 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
         usage=rounded(usage),
     )
     run.observer(StageFinished(STAGE, f"{told}: {record.action}"))
-    return record_events(run, checkout, Event(entry, state, checkout.skill, files))
+    tested = record_events(run, checkout, Event(entry, state, checkout.skill, files))
+    return tested if _undecided(record) else await ensure_confirmed(run, tested, over=over)
 
 
 def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
@@ -193,9 +220,9 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
     if confirmed is None or not state.provisional or not run.config.evaluation.confirm:
         return None
     if not over:
-        size = steps_per_epoch(len(run.splits.train), run.config.train)
+        per_epoch = steps_per_epoch(len(run.splits.train), run.config.train)
         tested = any(one.kind == "confirm" and one.step == state.step for one in checkout.history)
-        if state.step == 0 or state.step % size or tested:
+        if state.step == 0 or state.step % per_epoch or tested:
             return None
     if run.config.schedule.slow_update == "inline" and boundary_due(run, checkout) is not None:
         return None
@@ -205,38 +232,53 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
         return None
     last = run.folder.read_confirmation(read, confirmed.tests) if confirmed.tests else None
     now = (state.current.sha256, confirmed.sha256, run.measured_under)
-    if last is None or now != (last.current, last.confirmed, last.measured_under):
-        number = confirmed.tests + (last is None or last.draws > 0)
-        last = ConfirmationRecord(
-            test=number,
-            level=round(level(number), 12),
-            step=state.step,
-            current=checkout.sha256,
-            confirmed=confirmed.sha256,
-            measured_under=run.measured_under,
-            metric=run.config.evaluation.gate_metric,
-            seed=run.config.train.seed,
-            draws=0,
-            action="open",
-            e_value=1.0,
-        )
-    if last.action != "open":
+    same = last if last and now == (last.current, last.confirmed, last.measured_under) else None
+    if same is not None and same.action != "open":
         return None
-    attempts = _attempts(run, checkout)
-    left = int(run.config.evaluation.confirm * attempts) // 2 - confirmed.draws
-    least = LOOK if last.draws else fewest_pairs(last.test)
-    if over and not last.draws:
-        left = max(left, least)
-    # the pairs that the budget allows, at the calls per attempt so far
+    affordable = _affordable(run, checkout)
+    if same is not None and same.size and same.draws and _undecided(same):
+        draws = min(same.size - same.draws, affordable)
+        return Due(same, draws, confirmed, text) if draws >= LOOK else None
+    number = confirmed.tests + (last is None or last.draws > 0)
+    share, least = run.config.evaluation.confirm * _attempts(run, checkout) / 2, WORTHWHILE
+    allowed = int(share) - confirmed.draws
+    if not over:  # half of what the whole run may draw is kept for its end
+        allowed -= int(share * last_step_of(run, checkout) / state.step / 2)
+    elif same is None:  # the skill that a run ends with is tested in any case
+        least = fewest_pairs(number)
+        allowed = max(allowed, least)
+    if same is None:
+        allowed = min(allowed, ENOUGH)
+    size = min(allowed, affordable) // LOOK * LOOK
+    if size < least:
+        return None
+    record = ConfirmationRecord(
+        test=number,
+        level=round(level(number), 12),
+        step=state.step,
+        current=checkout.sha256,
+        confirmed=confirmed.sha256,
+        measured_under=run.measured_under,
+        metric=run.config.evaluation.gate_metric,
+        seed=run.config.train.seed,
+        size=size,
+        draws=0,
+        action="open",
+        p_value=1.0,
+    )
+    return Due(record, size, confirmed, text)
+
+
+def _affordable(run: Run, checkout: ScoredCheckout) -> int:
+    """The pairs that the budgets allow, at the calls per attempt so far."""
+    state = checkout.state
     calls = calls_left(run.config, sizes_of(run.config, run.splits), state)
     for name in ("calls", "tokens", "cost_usd"):
         limit, spent = getattr(run.config.budget.step, name), getattr(state.usage, name)
         if limit is not None and spent:
             calls = min(calls, limit * state.usage.calls / spent)
-    calls = min(calls, sys.maxsize)
-    each = max(1.0, state.usage.calls / max(1, attempts))
-    left = min(left, int(calls / (2 * each)))
-    return Due(last, left // LOOK * LOOK, confirmed, text) if left >= least else None
+    each = max(1.0, state.usage.calls / max(1, _attempts(run, checkout)))
+    return int(min(calls, sys.maxsize) / (2 * each))
 
 
 def _attempts(run: Run, checkout: ScoredCheckout) -> int:
@@ -260,9 +302,8 @@ async def _tested(
         run.observer(StageAdvanced(STAGE, rollout.task_id))
 
     begun, end = due.confirmed.draws, due.confirmed.draws + due.draws
-    while begun < end and record.action == "open":
-        # make looks that will certainly be needed at the same time
-        size = min(end - begun, fewest_pairs(record.test, [one.difference for one in record.pairs]))
+    while begun < end and _undecided(record):
+        size = min(end - begun, LOOK)
         drawn: list[tuple[Task, int]] = []
         for draw in range(begun, begun + size):
             dice = random.Random(f"{record.seed}/{record.test}/{draw}")
@@ -284,9 +325,8 @@ async def _tested(
         if scores.failed.total() > limit * 2 * due.draws:
             scores.refuse_errors(limit, STAGE)
         pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
-        record = record.model_copy(update={"pairs": pairs, "draws": record.draws + size})
-        action, e_value = recomputed(record)
-        record = record.model_copy(update={"action": action, "e_value": e_value})
+        drawn_now = {"pairs": pairs, "draws": record.draws + size}
+        record = recomputed(record.model_copy(update=drawn_now))
     scores.refuse_errors(limit, STAGE)
     return record
 

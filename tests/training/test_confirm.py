@@ -2,21 +2,31 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 from training_runs import train_all
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.show import _replayed_confirmations
-from skillopt_ci.ledger.folder import RunFolder
+from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
 from skillopt_ci.progress import Event, Note, StageAdvanced
 from skillopt_ci.training import confirm
-from skillopt_ci.training.confirm import ALPHA, drift, fewest_pairs, level, recomputed, verdict
+from skillopt_ci.training.confirm import (
+    ALPHA,
+    drift,
+    fewest_pairs,
+    level,
+    recomputed,
+    tally,
+    verdict,
+)
 from tests.conftest import BRANCH, RULES, Checkout, ModelServer, Stopped
 
 A, B, C = (RULES[kind] for kind in "abc")
@@ -32,33 +42,57 @@ def test_the_levels_of_all_tests_add_up_to_the_promised_rate():
 def test_equal_skills_are_confirmed_no_more_often_than_the_level_says(solved):
     """A/A runs of three tests each, looked at after every pair."""
     chance, false = random.Random(7), 0
-    for _ in range(300):
+    for _ in range(600):
         for test in (1, 2, 3):
-            draws = ((chance.random() < solved) - (chance.random() < solved) for _ in range(200))
-            if verdict(draws, level(test))[0] == "confirmed":
+            draws = [(chance.random() < solved) - (chance.random() < solved) for _ in range(40)]
+            if ending(draws, test)[0] == "confirmed":
                 false += 1
                 break
-    assert false <= 300 * ALPHA
+    assert false <= 600 * ALPHA
 
 
-@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=8, max_size=80))
-def test_looks_that_are_made_at_once_could_not_have_ended_a_test(differences):
-    at = 0
-    while at < len(differences) and verdict(differences[:at], level(1))[0] == "open":
-        size = fewest_pairs(1, differences[:at])
-        inside = range(at, min(at + size - confirm.LOOK, len(differences)) + 1)
-        assert {verdict(differences[:end], level(1))[0] for end in inside} == {"open"}
-        at += size
+def ending(differences: Sequence[float], test: int = 1) -> tuple[str | None, int]:
+    """How a test of these pairs ends that is looked at after each, and after how many."""
+    for pairs in range(len(differences) + 1):
+        seen, left = differences[:pairs], len(differences) - pairs
+        wins, losses = sum(one > 0 for one in seen), sum(one < 0 for one in seen)
+        if (found := verdict(wins, losses, left, level(test))) is not None:
+            return found, pairs
+    return None, len(differences)
 
 
-def test_a_better_skill_is_confirmed_a_worse_one_refuted_and_the_first_crossing_counts():
-    better = [0.0, 1.0] * 30
-    assert verdict(better, level(1))[0] == "confirmed"
-    assert verdict([-one for one in better], level(1))[0] == "refuted"
-    assert verdict(better[:10], level(1))[0] == "open"
-    # what comes after the verdict does not take it back
-    assert verdict([*better, *[-1.0] * 100], level(1)) == verdict(better, level(1))
-    assert verdict([0.0] * 1_000, level(1)) == ("open", 1.0)
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=40), st.integers(1, 3))
+def test_a_test_that_ends_early_comes_to_what_all_its_pairs_come_to(differences, test):
+    found, _ = ending(differences, test)
+    wins, losses = differences.count(1), differences.count(-1)
+    better, worse = (
+        binomtest(one, max(1, wins + losses), alternative="greater").pvalue <= level(test)
+        for one in (wins, losses)
+    )
+    assert found == ("confirmed" if better else "refuted" if worse else "open")
+
+
+def test_a_verdict_comes_as_soon_as_it_is_certain():
+    assert ending([1] * 6 + [0] * 2) == ("confirmed", 8)
+    assert ending([1] * 16) == ("confirmed", 13)
+    assert ending([-1] * 16) == ("refuted", 13)
+    assert ending([0] * 8) == ("open", 3)
+    assert [fewest_pairs(test) for test in (1, 2, 3)] == [8, 8, 16]
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=24))
+def test_partial_credit_counts_as_a_win_or_loss_with_its_own_probability(differences):
+    wins, losses = tally(fresh([0.0] * len(differences), differences))
+    assert wins <= sum(one > 0 for one in differences)
+    assert losses <= sum(one < 0 for one in differences)
+    whole = [float(round(one)) for one in differences]
+    assert tally(fresh([0.0] * len(whole), whole)) == (whole.count(1), whole.count(-1))
+
+
+def test_partial_credit_keeps_its_mean():
+    wins, losses = tally(fresh([0.0] * 2_000, [0.3, -0.1] * 1_000))
+    assert wins == pytest.approx(300, abs=45)
+    assert losses == pytest.approx(100, abs=30)
 
 
 def record(checkout: Checkout, test: int = 1) -> ConfirmationRecord:
@@ -75,26 +109,29 @@ def all_at_once(model_server: ModelServer) -> None:
 def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_used(checkout, model_server):
     all_at_once(model_server)
     checkout.run(ON)
-    assert checkout.kinds() == ["start", "step", "step", "confirm", "step", "step"]
-    state, found, entry = checkout.state(), record(checkout), checkout.history()[3]
-    assert (state.provisional, state.confirmed.step) == (False, 2)
+    assert checkout.kinds() == ["start", "step", "step", "step", "step", "confirm"]
+    state, found, entry = checkout.state(), record(checkout), checkout.history()[-1]
+    assert (state.provisional, state.confirmed.step) == (False, 4)
     assert (found.action, found.level) == ("confirmed", round(level(1), 12))
     assert [one.draw for one in found.pairs] == list(range(found.draws))
     assert {(one.current, one.confirmed) for one in found.pairs} == {(1.0, 0.0)}
     told = (entry.action, entry.score_before, entry.score_after, entry.tasks)
     assert told == ("confirmed", 0.0, 1.0, len(found.pairs))
     # every one was asked for: neither the cache nor the gate's own attempts answered
-    assert entry.usage.calls == 2 * found.draws == 2 * fewest_pairs(1)
+    assert entry.usage.calls == 2 * found.draws == 2 * 16
     assert checkout.show(BRANCH, RunFolder("demo").confirmed_skill) == checkout.show(BRANCH)
-    assert checkout.subjects()[4] == "Confirm: +1.000 over the initial skill on 8 fresh pairs"
+    assert checkout.subjects()[-1] == "Confirm: +1.000 over the initial skill on 16 fresh pairs"
     # it can be recomputed from git alone
     (row,) = _replayed_confirmations(open_reader(Globals({}, checkout.folder)))
-    assert row == ("confirmation 1", "confirmed", "8", "the same")
-    better = found.pairs[0].model_copy(update={"confirmed": 1.0})
-    assert recomputed(found.model_copy(update={"pairs": (better, *found.pairs[1:])})) != (
-        found.action,
-        found.e_value,
-    )
+    assert row == ("confirmation 1", "confirmed", "16", "the same")
+    tie = found.pairs[0].model_copy(update={"confirmed": 1.0})
+    forged = found.model_copy(update={"pairs": (tie, *found.pairs[1:])})
+    assert recomputed(forged) != forged
+    # records of earlier versions, which bet on the pairs, can be read
+    old = found.model_copy(update={"size": None, "p_value": None, "e_value": 48.2})
+    checkout.commit(RunFolder("demo").confirmation(1), document(old), branch=BRANCH)
+    (row,) = _replayed_confirmations(open_reader(Globals({}, checkout.folder)))
+    assert row[3] == "not replayed: the test of an earlier version"
 
 
 def test_a_skill_that_won_by_luck_stays_provisional_and_is_tested_no_more(checkout, model_server):
@@ -180,10 +217,12 @@ def started(score: float) -> HistoryEntry:
     )
 
 
-def fresh(again: list[float]) -> ConfirmationRecord:
+def fresh(again: list[float], current: list[float] | None = None) -> ConfirmationRecord:
     pairs = [
-        FreshPair(id=str(draw), draw=draw, current=1.0, confirmed=score)
-        for draw, score in enumerate(again)
+        FreshPair(id=str(draw), draw=draw, current=score, confirmed=confirmed)
+        for draw, (confirmed, score) in enumerate(
+            zip(again, current or [1.0] * len(again), strict=True)
+        )
     ]
     return ConfirmationRecord(
         test=1,
@@ -194,9 +233,10 @@ def fresh(again: list[float]) -> ConfirmationRecord:
         measured_under="",
         metric="hard",
         seed=0,
+        size=len(pairs),
         draws=len(pairs),
         action="open",
-        e_value=1.0,
+        p_value=1.0,
         pairs=tuple(pairs),
     )
 
@@ -205,23 +245,53 @@ def test_a_kill_at_any_attempt_leaves_the_same_trees(workshop):
     workshop.server.plan = (A, B, C)
     whole, killed = workshop.checkout("whole"), workshop.checkout("killed")
     whole.run(ON)
-    assert whole.kinds().count("confirm") == 2
+    assert whole.kinds().count("confirm") == 1
     made = ends = 0
 
     def kill(event: Event) -> None:
         nonlocal made
         if isinstance(event, StageAdvanced) and event.stage == "confirmation":
             made += 1
-            if made in (1, 19, 40, 75):
+            if made in (1, 19, 40):
                 raise Stopped
 
-    while not ends or killed.kinds().count("confirm") < 2:
+    while not ends or "confirm" not in killed.kinds():
         try:
             killed.run(ON, observer=kill)
         except Stopped:
             ends += 1
     assert ends > 2
     assert killed.trees() == whole.trees()
+
+
+def test_an_epoch_s_end_leaves_half_of_the_attempts_for_the_end_of_the_run(checkout, model_server):
+    model_server.plan = (A, B, C)
+    checkout.run(ON, "rollout.attempts=4", "train.num_epochs=4")
+    assert checkout.kinds()[-4:] == ["step", "confirm", "step", "step"]
+    found = record(checkout)
+    assert found.size in range(confirm.WORTHWHILE, confirm.ENOUGH + 1, confirm.LOOK)
+    assert (found.action, found.step) == ("confirmed", 6)
+    assert not checkout.state().provisional
+
+
+def test_what_a_first_test_leaves_open_a_second_one_tests_with_what_is_left(checkout, model_server):
+    all_at_once(model_server)
+    truly, more = model_server.answer, (ON, "rollout.attempts=12", "train.num_epochs=1")
+    checkout.step(*more)
+    known = "\n".join(RULES.values())
+    # from now on, both skills do equally well
+    model_server.answer = lambda system, prompt: truly(system + known, prompt)
+    made = checkout.state().usage.calls
+    checkout.run(*more)
+    assert checkout.kinds()[-2:] == ["confirm", "confirm"]
+    first, second = record(checkout), record(checkout, 2)
+    assert (first.size, first.action, second.action) == (confirm.ENOUGH, "open", "open")
+    assert confirm.WORTHWHILE <= second.size <= made - first.draws
+    assert second.level == round(level(2), 12)
+    assert second.pairs[0].draw == first.draws
+    kinds = checkout.kinds()
+    checkout.run(*more)
+    assert checkout.kinds() == kinds
 
 
 def test_runs_that_began_without_it_go_on_without_it(checkout, model_server):
