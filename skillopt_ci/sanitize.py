@@ -63,5 +63,4 @@ def harmless(text: str) -> str:
 
 
 def harmless_line(text: str) -> str:
-    """Like :func:`harmless`, but on one line."""
     return harmless(" ".join(text.split()))

@@ -58,8 +58,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        typed = args[0]
-        if typed not in self.lazy and not typed.startswith("-"):
+        if (typed := args[0]) not in self.lazy and not typed.startswith("-"):
             ctx.fail(f"there is no command {typed!r}. {nearest(typed, self.lazy)}".rstrip())
         return super().resolve_command(ctx, args)
 

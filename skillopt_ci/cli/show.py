@@ -331,12 +331,10 @@ def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, str, 
             yield f"confirmation {test}", "gone", "0", "differs: its record is not there"
             continue
         found = recomputed(record)
+        differs = f"differs: {found.action}, p-value {found.p_value}"
+        outcome = "the same" if found == record else differs
         if record.size is None:
             outcome = "not replayed: the test of an earlier version"
-        elif found == record:
-            outcome = "the same"
-        else:
-            outcome = f"differs: {found.action}, p-value {found.p_value:g}"
         yield f"confirmation {test}", record.action, str(len(record.pairs)), outcome
 
 

@@ -11,7 +11,6 @@ import math
 import random
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Literal
@@ -154,32 +153,22 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A test to begin or continue, and how many ``draws`` it may make now."""
-
-    record: ConfirmationRecord
-    draws: int
-    confirmed: Confirmed
-    text: str
-
-
 async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) -> ScoredCheckout:
     """Test the current skill against the last confirmed one if that is due, and record it.
 
     ``over`` means that no step is left. If the budget runs out, the next command continues.
     """
-    if (due := _due(run, checkout, over=over)) is None:
+    last = checkout.state.confirmed
+    if last is None or (due := _due(run, checkout, last, over=over)) is None:
         return checkout
+    begun, most, text = due
     async with open_models(run, checkout, "confirm") as models:
-        record = await _tested(run, checkout, due, models)
+        record = await _tested(run, (checkout.skill, text), begun, last.draws, most, models)
     usage, accounts = models.meter.total(), models.meter.accounts()
-    made = record.draws - due.record.draws
+    made = record.draws - begun.draws
     if not made and not usage.calls:
         return checkout
-    confirmed = due.confirmed.model_copy(
-        update={"tests": record.test, "draws": due.confirmed.draws + made}
-    )
+    confirmed = last.model_copy(update={"tests": record.test, "draws": last.draws + made})
     files: dict[str, str | None] = {run.folder.confirmation(record.test): document(record)}
     if record.action == "confirmed":
         now = {"sha256": checkout.sha256, "step": checkout.state.step}
@@ -191,9 +180,9 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
         math.fsum(side) / max(1, len(record.pairs))
         for side in ([one.confirmed for one in record.pairs], [one.current for one in record.pairs])
     )
-    since = f"the skill of step {due.confirmed.step}" if due.confirmed.step else "the initial skill"
-    held = "over" if after >= before else "against"
-    told = f"{signed(after - before)} {held} {since} on {plural(len(record.pairs), 'fresh pair')}"
+    since = f"the skill of step {last.step}" if last.step else "the initial skill"
+    since = f"over {since}" if after >= before else f"against {since}"
+    told = f"{signed(after - before)} {since} on {plural(len(record.pairs), 'fresh pair')}"
     if changed := drift(checkout.history, record):
         told += f"; {changed}"
         run.observer(Note(f"{changed[0].upper()}{changed[1:]}.", level="warning"))
@@ -214,10 +203,12 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     return tested if _undecided(record) else await ensure_confirmed(run, tested, over=over)
 
 
-def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
+def _due(
+    run: Run, checkout: ScoredCheckout, confirmed: Confirmed, *, over: bool
+) -> tuple[ConfirmationRecord, int, str] | None:
+    """A test to begin or continue, the most pairs to draw now, and the last confirmed text."""
     state = checkout.state
-    confirmed = state.confirmed
-    if confirmed is None or not state.provisional or not run.config.evaluation.confirm:
+    if not state.provisional or not run.config.evaluation.confirm:
         return None
     if not over:
         per_epoch = steps_per_epoch(len(run.splits.train), run.config.train)
@@ -238,7 +229,7 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
     affordable = _affordable(run, checkout)
     if same is not None and same.size and same.draws and _undecided(same):
         draws = min(same.size - same.draws, affordable)
-        return Due(same, draws, confirmed, text) if draws >= LOOK else None
+        return (same, draws, text) if draws >= LOOK else None
     number = confirmed.tests + (last is None or last.draws > 0)
     share, least = run.config.evaluation.confirm * _attempts(run, checkout) / 2, WORTHWHILE
     allowed = int(share) - confirmed.draws
@@ -266,7 +257,7 @@ def _due(run: Run, checkout: ScoredCheckout, *, over: bool) -> Due | None:
         action="open",
         p_value=1.0,
     )
-    return Due(record, size, confirmed, text)
+    return record, size, text
 
 
 def _affordable(run: Run, checkout: ScoredCheckout) -> int:
@@ -292,16 +283,21 @@ def _attempts(run: Run, checkout: ScoredCheckout) -> int:
 
 
 async def _tested(
-    run: Run, checkout: ScoredCheckout, due: Due, models: OpenModels
+    run: Run,
+    skills: Sequence[str],
+    record: ConfirmationRecord,
+    begun: int,
+    most: int,
+    models: OpenModels,
 ) -> ConfirmationRecord:
-    record, scores = due.record, Scores()
-    run.observer(StageStarted(STAGE, 2 * due.draws))
-    skills, limit = (checkout.skill, due.text), run.config.evaluation.max_error_rate
+    """``record`` after at most ``most`` further draws, numbered from ``begun``."""
+    scores, limit = Scores(), run.config.evaluation.max_error_rate
+    run.observer(StageStarted(STAGE, 2 * most))
 
     def done(rollout: Rollout) -> None:
         run.observer(StageAdvanced(STAGE, rollout.task_id))
 
-    begun, end = due.confirmed.draws, due.confirmed.draws + due.draws
+    end = begun + most
     while begun < end and _undecided(record):
         size = min(end - begun, LOOK)
         drawn: list[tuple[Task, int]] = []
@@ -316,17 +312,17 @@ async def _tested(
         ]
         try:
             rollouts = await models.runner.carry_out(requests, done)
-        except BudgetExhausted as end:  # what was paid is recorded; the next command goes on
-            told = f"What was merged is not confirmed yet. {end.message}"
+        except BudgetExhausted as over:  # what was paid is recorded; the next command goes on
+            told = f"What was merged is not confirmed yet. {over.message}"
             run.observer(Note(told, level="warning"))
             break
         for rollout in rollouts:
             scores.add(rollout)
-        if scores.failed.total() > limit * 2 * due.draws:
+        if scores.failed.total() > limit * 2 * most:
             scores.refuse_errors(limit, STAGE)
         pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
-        drawn_now = {"pairs": pairs, "draws": record.draws + size}
-        record = recomputed(record.model_copy(update=drawn_now))
+        found = {"pairs": pairs, "draws": record.draws + size}
+        record = recomputed(record.model_copy(update=found))
     scores.refuse_errors(limit, STAGE)
     return record
 
