@@ -23,9 +23,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 #: A few tasks, and steps large enough to learn from them.
 SMALL = (
-    "tasks.limit=5",
+    "tasks.limit=4",
     "train.num_epochs=1",
-    "train.batch_size=5",
+    "train.batch_size=4",
     "gradient.minibatch_size=8",
     "optimizer.learning_rate=10",
     "optimizer.min_learning_rate=10",

@@ -1,7 +1,6 @@
 import asyncio
 import os
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,12 @@ def make_spec() -> Callable[..., ScorerSpec]:
 
 
 @pytest.fixture
-def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Grade:
-    """Grades `response` with a scorer that is built from its configuration."""
+def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Iterator[Grade]:
+    """Grades `response` with a scorer that is built from its configuration.
+
+    Functions are kept until the test ends, as a run keeps them: to start one takes longest.
+    """
+    kept = dict[int, Functions]()
 
     def run(
         kind: str,
@@ -38,16 +41,16 @@ def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Grade:
         environ: Mapping[str, str] = os.environ,
         **keys: object,
     ) -> Score:
-        spec = SPECS.validate_python({"type": kind, **keys})
-        with closing(Functions(environ)) as functions:
-            scorer = build_scorer(
-                spec,
-                judge=judge,
-                root=tmp_path,
-                environ=environ,
-                functions=functions,
-                on_computer=pytest.fail,
-            )
-            return asyncio.run(scorer(task or make_task(*references), response))
+        scorer = build_scorer(
+            SPECS.validate_python({"type": kind, **keys}),
+            judge=judge,
+            root=tmp_path,
+            environ=environ,
+            functions=kept.setdefault(id(environ), Functions(environ)),
+            on_computer=pytest.fail,
+        )
+        return asyncio.run(scorer(task or make_task(*references), response))
 
-    return run
+    yield run
+    for functions in kept.values():
+        functions.close()

@@ -200,9 +200,9 @@ def returning(write: Write, expression: str) -> str:
     return "graders/g.py:grade"
 
 
-@pytest.mark.parametrize(
-    ("expression", "hard", "soft"),
-    [
+def test_result_is_the_score(grade, write):
+    entry = returning(write, "eval(answer)")
+    for result, hard, soft in (
         ("True", 1, 1),
         ("False", 0, 0),
         ("0.5", 0, 0.5),
@@ -210,19 +210,14 @@ def returning(write: Write, expression: str) -> str:
         ("{'soft': 0.5, 'hard': 1}", 1, 0.5),
         ("{'hard': True}", 1, 1),
         ("{'soft': 1.0, 'reason': 'good'}", 1, 1),
-        ("answer == '42' and task['references'] == ['42'] and task['id'] == 't'", 1, 1),
-    ],
-)
-def test_result_is_the_score(grade, write, expression, hard, soft):
-    entry = returning(write, expression)
-    score = grade("python", "<answer>42</answer>", "42", entry=entry, answer="tag")
-    assert (score.hard, score.soft) == (hard, soft)
-
-
-def test_hard_threshold_is_configurable(grade, write):
-    assert grade("python", "x", entry=returning(write, "0.5"), hard_at=0.5).hard == 1
-    entry = returning(write, "{'soft': 0, 'reason': 'too\\nlong'}")
-    assert grade("python", "x", entry=entry).reason == "too long"
+        ("task['references'] == ['42'] and task['id'] == 't'", 1, 1),
+    ):
+        answer = f"<answer>{result}</answer>"
+        score = grade("python", answer, "42", entry=entry, answer="tag")
+        assert (score.hard, score.soft) == (hard, soft), result
+    assert grade("python", "0.5", entry=entry, hard_at=0.5).hard == 1
+    reason = "{'soft': 0, 'reason': 'too\\nlong'}"
+    assert grade("python", reason, entry=entry).reason == "too long"
 
 
 def test_a_function_sees_no_variable_that_a_model_s_key_is_in(grade, write, monkeypatch):
@@ -237,20 +232,18 @@ def test_a_function_sees_no_variable_that_a_model_s_key_is_in(grade, write, monk
     assert grade("python", "x", entry=entry, environ=environ).reason == "HOUSE_COLOUR"
 
 
-@pytest.mark.parametrize(
-    ("expression", "message"),
-    [
+def test_result_that_is_no_score_is_a_grader_error(grade, write, make_task):
+    entry = returning(write, "eval(task['metadata']['returned'])")
+    for returned, message in (
         ("1.5", "returned 1.5, expected a score from 0 to 1"),
         ("float('nan')", "returned nan"),
         ("None", "returned None"),
         ("'1'", "returned '1'"),
         ("{'score': 1}", "unknown key 'score'"),
         ("{'reason': 'x'}", "neither 'soft' nor 'hard'"),
-    ],
-)
-def test_result_that_is_no_score_is_a_grader_error(grade, write, expression, message):
-    with pytest.raises(GraderError, match=message):
-        grade("python", "x", entry=returning(write, expression))
+    ):
+        with pytest.raises(GraderError, match=message):
+            grade("python", "x", entry=entry, task=make_task(metadata={"returned": returned}))
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,10 @@ def test_a_skill_is_trained_on_what_agents_leave_behind_and_measured_once(with_a
 
 
 def test_a_killed_process_loses_no_attempt_that_was_made(with_agents):
-    """Killed before the first attempt, in the baseline, in the batch and in the evaluation."""
+    """Killed in the baseline, in the batch and in the evaluation."""
     whole, checkout = with_agents("whole"), with_agents("killed")
     whole.step(ALONE)
-    for done in (0, 3, 9, 14):
+    for done in (3, 9, 14):
         (checkout.folder.parent / "kill").write_text(str(done), encoding="utf-8")
         assert _step_in_a_process(checkout) == -signal.SIGKILL
         assert len(shell_agent.made(checkout.folder)) == done
@@ -111,8 +111,8 @@ def test_another_solver_or_computer_is_measured_anew(with_agents):
 
 def test_several_attempts_make_a_mean(with_agents):
     checkout = with_agents("one")
-    checkout.step("rollout.attempts=2")
+    checkout.step("rollout.attempts=2", "tasks.limit=4")
     assert set(Counter(shell_agent.made(checkout.folder)).values()) <= {2, 4}
     measurement = checkout.state().current.measurement
-    assert (measurement.attempts_each, measurement.n) == (2, 8)
+    assert (measurement.attempts_each, measurement.n) == (2, 4)
     assert checkout.record(1).proposal.rollout.n == 8

@@ -142,6 +142,7 @@ async def test_close_with_patience_finishes_what_is_under_way(prefetcher, hands,
 NONE, SURE = "schedule.ahead=none", "schedule.ahead=sure"
 #: So many places that each stage leaves some empty.
 WIDE = "model.target.max_concurrency=32"
+ONCE = "train.num_epochs=1"
 SETTINGS: list[tuple[str, ...]] = [(), EPOCH_ENDS, ("rollout.attempts=2", *EPOCH_ENDS)]
 IDS = ["steps", "epochs", "attempts"]
 
@@ -207,10 +208,10 @@ def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop):
 )
 def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(workshop, holds):
     plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
-    plain.run(NONE, WIDE, holds)
+    plain.run(NONE, WIDE, ONCE, holds)
     asked = sorted(server.prompts)
     server.prompts.clear()
-    ahead.run(SURE, WIDE, holds)
+    ahead.run(SURE, WIDE, ONCE, holds)
     assert sorted(server.prompts) == asked
 
 
