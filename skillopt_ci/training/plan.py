@@ -89,11 +89,11 @@ def last_step(
 ) -> int:
     """Number of the run's last step: the end of its epochs, or earlier if the budget ends first.
 
-    A run ends when the budget, less what confirmation and the final tests need, cannot cover the
-    largest possible step: a planned end is better than an aborted step.
+    A run ends when the budget, less what the final tests need, cannot cover the largest possible
+    step: a planned end is better than an aborted step. Confirmation uses what is then left.
     """
     last = total_steps(sizes.train, config.train)
-    done, left = 0 if state is None else state.step, _calls_for_steps(config, sizes, state)
+    done, left = 0 if state is None else state.step, calls_left(config, sizes, state)
     if math.isinf(left):
         return last
     made = [one.usage.calls for one in history if one.kind == "step"]
@@ -137,18 +137,6 @@ def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
         kept = tests if tests * each < limit else 0
         left = min(left, (limit - used) / each - kept)
     return left
-
-
-def _calls_for_steps(config: Config, sizes: Sizes, state: State | None) -> float:
-    """The calls left for steps and epochs' ends, with confirmation's share of all set aside."""
-    left, share = calls_left(config, sizes, state), config.evaluation.confirm
-    if math.isinf(left) or state is None or state.confirmed is None:
-        return left
-    spent, accounts = state.usage.calls, state.accounts.items()
-    attempts = sum(use.calls for one, use in accounts if one.role == "target")
-    confirming = sum(use.calls for one, use in accounts if one.stage == "confirmation")
-    whole = attempts / max(1, spent) * (spent + left)
-    return left - max(0.0, whole * share / (1 + share) - confirming)
 
 
 def final_test_calls(config: Config, sizes: Sizes) -> int:
@@ -290,7 +278,7 @@ def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
     completed = state.step // steps_per_epoch(sizes.train, config.train)
-    fits = _calls_for_steps(config, sizes, state) >= _end_calls(config, sizes)
+    fits = calls_left(config, sizes, state) >= _end_calls(config, sizes)
     return completed if completed > state.boundary and fits else None
 
 

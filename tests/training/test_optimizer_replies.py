@@ -44,8 +44,8 @@ def test_git_and_log_show_that_replies_could_not_be_used(checkout):
     assert "JSON" in message or "repl" in message
     shown = in_process(checkout.folder, "log").stdout
     assert "JSON" in shown or "repl" in shown
-    assert WORDS in message
-    assert WORDS in in_process(checkout.folder, "show", "1").stdout
+    assert WORDS in " ".join(message.split())
+    assert WORDS in " ".join(in_process(checkout.folder, "show", "1").stdout.split())
 
 
 @pytest.mark.usefixtures("speechless")
@@ -78,7 +78,7 @@ def test_a_run_ends_when_no_later_reply_is_usable(checkout, model_server, settin
     assert done.returncode == 5, done.stdout
     assert WORDS in done.stderr
     assert done.stderr.count(" of 4, epoch ") == 3
-    assert WORDS in checkout.git("log", "-1", "--format=%B", "skillopt/demo")
+    assert WORDS in " ".join(checkout.git("log", "-1", "--format=%B", "skillopt/demo").split())
 
 
 def test_one_usable_reply_is_enough(checkout, model_server):

@@ -13,9 +13,9 @@ from update_modes import PATCH
 from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.evidence import LearningRateRecord, Measurement
-from skillopt_ci.ledger.records import Basis, Confirmed, HistoryEntry, Snapshot, State
+from skillopt_ci.ledger.records import Basis, HistoryEntry, Snapshot, State
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import Account, ModelUnavailable, Usage
+from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics import Aggregate
@@ -163,20 +163,6 @@ def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(spent, made, la
     config = configured(budget={"run": {"calls": 480}}, train={"num_epochs": 9})
     state = stands(len(made), calls=spent) if made else None
     assert last_step(config, SIZES, state, steps(*made)) == last
-
-
-def test_confirmation_s_share_is_set_aside_from_when_calls_are_known():
-    config = configured(budget={"run": {"calls": 480}}, train={"num_epochs": 9})
-    state = stands(2, calls=320)  # 140 are left without the tests, a step may take 112
-    assert last_step(config, SIZES, state, steps(60, 60)) == 4
-    usage = {Account("target", "rollout"): Usage(calls=300)}
-    confirmed = Confirmed(sha256="0", step=0)
-    provisional = state.model_copy(update={"confirmed": confirmed, "accounts": usage})
-    # a tenth of (320 + 140) · 300 / 320 attempts, itself included
-    assert last_step(config, SIZES, provisional, steps(60, 60)) == 2
-    done = {Account("target", "confirmation"): Usage(calls=39)}
-    confirming = provisional.model_copy(update={"accounts": usage | done})
-    assert last_step(config, SIZES, confirming, steps(60, 60)) == 4
 
 
 def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
