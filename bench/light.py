@@ -1,10 +1,11 @@
-"""How light the command line is: its start, and what it costs to read a run of 1,000 steps.
+"""How light the command line is: its start, reading a run of 1,000 steps, many training tasks.
 
 ``python bench/light.py [STEPS]`` trains the bundled example, makes its run that long, and prints
 each figure with its limit; it exits with 1 if one is over it. Every figure is the best of several:
 a busy machine only ever adds, to wall time most. CPU includes that of git.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -24,6 +25,8 @@ from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
 RUN = RunFolder("quickstart")
 BRANCH = "refs/heads/skillopt/quickstart"
 STEPS = 1_000
+#: Training tasks for the estimate.
+TASKS = 10_000
 REPEATS = 5
 #: The command, which says at its end how much memory it had at most. The kernel's own figure for
 #: a child starts with that of its parent.
@@ -152,10 +155,15 @@ def lines(folder: Path, steps: int) -> Iterator[Line]:
     git = train(folder / "example")
     short = best(git.folder, "status")
     prolong(git, steps)
-    for command in ("status", "log"):
+    for command, seconds, more in (("status", 1.0, 32), ("log", 1.0, 32), ("report", 4.0, 128)):
         long = best(git.folder, command)
-        yield Line(f"{command} of {steps} steps", "s CPU", long.cpu, 1.0)
-        yield Line(f"{command} of {steps} steps: memory", "MiB", long.memory, short.memory + 32)
+        yield Line(f"{command} of {steps} steps", "s CPU", long.cpu, seconds)
+        yield Line(f"{command} of {steps} steps: memory", "MiB", long.memory, short.memory + more)
+    tasks = ({"id": f"t{n}", "prompt": f"Note {n}", "references": f"{n}"} for n in range(TASKS))
+    (git.folder / "many.jsonl").write_text("".join(json.dumps(one) + "\n" for one in tasks))
+    many = best(git.folder, "--override", "tasks.train=many.jsonl", "estimate")
+    yield Line(f"estimate with {TASKS} tasks", "s CPU", many.cpu, 2.0)
+    yield Line(f"estimate with {TASKS} tasks: memory", "MiB", many.memory, short.memory + 64)
 
 
 def main() -> int:

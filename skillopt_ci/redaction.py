@@ -170,8 +170,7 @@ def _base64(secret: bytes) -> Iterator[str]:
         encoded = base64.b64encode(b"\0" * shift + secret).decode().rstrip("=")
         # the first and the last letter may also hold bits of their neighbours
         start = (shift * 8 + 5) // 6
-        end = (shift + len(secret)) * 8 // 6
-        inner = encoded[start:end]
+        inner = encoded[start : (shift + len(secret)) * 8 // 6]
         if len(inner) >= SHORTEST:
             yield inner
             yield inner.translate(str.maketrans("+/", "-_"))

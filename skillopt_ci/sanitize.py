@@ -41,6 +41,8 @@ def visible(text: str) -> str:
 
     Keeps line breaks and tabs; removes lone surrogates, which cannot be written as UTF-8.
     """
+    if text.isprintable():  # nearly every line
+        return text
     odd = {one for one in set(text) if not one.isprintable() and one not in "\n\t"}
     unseen = {one for one in odd if unicodedata.category(one) in _UNSEEN}
     return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 #: Terms below this share of the sum no longer change a double.
 _NEGLIGIBLE = 1e-18
 
 
+@lru_cache(maxsize=1024)
 def t_quantile(confidence: float, degrees: int) -> float:
     """The t for which -t to t has probability ``confidence`` with ``degrees`` of freedom.
 

@@ -80,8 +80,7 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
     if folder.is_absolute() or ".." in folder.parts:
         problems.append(f"input directory: {given['directory']!r} is not a folder of the checkout")
     for name in ("overrides", "rollouts", "keys"):
-        lines = map(str.strip, given[name].splitlines())
-        given[name] = tuple(line for line in lines if line)
+        given[name] = tuple(filter(None, map(str.strip, given[name].splitlines())))
     pairs = [line.partition("=") for line in given["keys"]]
     if not all(equals and name.strip().isidentifier() for name, equals, _ in pairs):
         problems.append("input keys: expected lines of NAME=value")  # unquoted: may hold a key

@@ -223,8 +223,7 @@ def _command(job: Job, command: Command) -> Outcome:
             open_reader(job.settings, fresh=True)
     _tell_missing_rollouts(job, command)
     if command is not Command.COMMENT:
-        line = [*command_line(job, command), *_notes(job, command)]
-        ended = execute(job, line, on_result)
+        ended = execute(job, [*command_line(job, command), *_notes(job, command)], on_result)
     waits = ""
     if isinstance(ended.error, _Paused):
         job.log.annotate("notice", str(ended.error), title="Training waits")

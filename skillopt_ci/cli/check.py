@@ -151,8 +151,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     # The machine: git and its remote, computers, programs, keys.
     check("git", _check_repository(loaded))
     wrong = any(one.part == "scorers" and one.level == "error" for one in told)
-    computers = _check_computers(loaded, tasks, environ, try_graders=not (graded or wrong))
-    check("computer", computers)
+    check("computer", _check_computers(loaded, tasks, environ, try_graders=not (graded or wrong)))
     if tasks is not None:
         check("programs", _check_programs(loaded, tasks, environment))
     for name, role in config.model.roles.items():

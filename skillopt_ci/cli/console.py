@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
+from itertools import groupby
 from typing import Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -237,21 +238,22 @@ def print_table(
     """
     cells = [[harmless(cell) for cell in row] for row in (headings, *rows)]
     width = build_console(settings.people, settings.environ).width
-    for spare in dispensable:
+    for spare in (*dispensable, ""):
         *leading, last = _widths(cells)
         room = width - sum(leading) - len(_GAP) * (len(leading) + 1)
-        if room < min(last, _READABLE):
+        if spare and room < min(last, _READABLE):
             out = cells[0].index(spare)
             cells = [row[:out] + row[out + 1 :] for row in cells]
-    # All columns but the last are one to rich, which would draw a thousand rows of eight cells in
-    # most of a second.
-    widths = _widths(cells)
-    heads = [_GAP.join(map(set_cell_size, row[:-1], widths)) for row in cells]
+    # To rich all columns but the last are one, and so are rows that fit: a thousand rows of eight
+    # cells take it most of a second.
+    heads = [_GAP.join(map(set_cell_size, row[:-1], leading)) for row in cells]
     table = _table(title, show_header=True)
     table.add_column(Text(heads[0]), no_wrap=True)
     table.add_column(Text(cells[0][-1]), overflow="fold")
-    for head, row in zip(heads[1:], cells[1:], strict=True):
-        table.add_row(Text(head), Text(row[-1]))
+    rows = zip(heads[1:], (row[-1] for row in cells[1:]), strict=True)
+    for fits, some in groupby(rows, lambda row: row[1].isprintable() and cell_len(row[1]) <= room):
+        for row in [zip(*some, strict=True)] if fits else [zip(one) for one in some]:
+            table.add_row(*(Text("\n".join(column)) for column in row))
     _print(settings, table)
 
 

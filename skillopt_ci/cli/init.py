@@ -81,8 +81,7 @@ def init_command(
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
     # the folder may have to be made
-    there = next(one for one in (root, *root.parents) if one.is_dir())
-    repository = toplevel(there)
+    repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)
     if config.exists():
         _refuse_another(config, given)
@@ -220,8 +219,7 @@ def ask_server(environ: Mapping[str, str]) -> Look:
             text = harmless_line(f"{address} did not list its models: {error}")
             click.echo(f"! warning: {text}", err=True)
             return ()
-        more = ", …" if len(names) > _MOST_SHOWN else ""
-        shown = f"{', '.join(names[:_MOST_SHOWN])}{more}"
+        shown = f"{', '.join(names[:_MOST_SHOWN])}{', …' * (len(names) > _MOST_SHOWN)}"
         click.echo(f"  {plural(len(names), 'model')} there: {shown}", err=True)
         return names
 
@@ -336,8 +334,7 @@ def _tell(
     else:
         for verb, names, note in (("wrote", written, ""), ("left", left, "  (was there already)")):
             for name in names:
-                path = harmless_line((folder / Path(name)).as_posix())
-                click.echo(f"  {verb:<8}  {path}{note}")
+                click.echo(f"  {verb:<8}  {harmless_line((folder / Path(name)).as_posix())}{note}")
         if written:
             click.echo("\nNext:")
             for number, text in enumerate(next_steps, 1):

@@ -75,9 +75,10 @@ class RunReader:
     def boundary(self, epoch: int) -> BoundaryRecord:
         record = self.folder.read_boundary(self.recorded, epoch)
         if record is None:
-            last = self.state.boundary or "none"
-            known = f"no record of the end of epoch {epoch}"
-            raise UsageError(f"Run '{self.state.run}' has {known}: its last is {last}.")
+            raise UsageError(
+                f"Run '{self.state.run}' has no record of the end of epoch {epoch}: its last is "
+                f"{self.state.boundary or 'none'}."
+            )
         return record
 
 
@@ -163,12 +164,12 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
     # action and hash belong to it: in one repository another run may have a step of the same number
     verdicts = {
         (
-            commit.trailers.get("Skillopt-Step"),
-            commit.trailers.get("Skillopt-Action"),
-            commit.trailers.get("Skillopt-Skill-Sha256"),
-            "Skillopt-Epoch-End" in commit.trailers,
+            told.get("Skillopt-Step"),
+            told.get("Skillopt-Action"),
+            told.get("Skillopt-Skill-Sha256"),
+            "Skillopt-Epoch-End" in told,
         ): commit
-        for commit in log
+        for commit, told in zip(log, facts.values(), strict=True)
     }
     found: dict[tuple[EventKind, int], StepPlace] = {}
     for entry in reader.history:
@@ -181,7 +182,7 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
             sha for sha in commit.parents if facts.get(sha, {}).get("Skillopt-Action") == "proposed"
         ]
         try:
-            seconds = float(commit.trailers.get("Skillopt-Seconds", ""))
+            seconds = float(facts[commit.sha].get("Skillopt-Seconds", ""))
         except ValueError:
             seconds = None
         number = entry.step if entry.kind == "step" else entry.epoch

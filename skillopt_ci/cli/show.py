@@ -299,14 +299,14 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
         place = places.get((entry.kind, number))
         record = reader.boundary(number) if ends else reader.step(number)
         verdicts = [record.decision, record.decision and record.decision.notes]
-        before = place and place.candidate and reader.folder.read_state(read(place.candidate))
-        after = place and reader.folder.read_state(read(place.verdict))
         for alone, decision in enumerate(verdicts):
             if decision is None or decision.measurement is None:
                 continue
+            before = place and place.candidate and reader.folder.read_state(read(place.candidate))
+            after = place and reader.folder.read_state(read(place.verdict))
             proposed = record.proposal.notes if isinstance(record, StepRecord) else None
             notes = bool(alone) or (proposed is not None and proposed.alone)
-            name = f"end of epoch {number}" if ends else f"step {number}"
+            name = f"{'end of epoch' if ends else 'step'} {number}{', its reminders' * alone}"
             outcome = "the commits are gone"
             if before and after and after.basis:
                 evaluation = _evaluation_of(after.basis, record, notes=notes)
@@ -315,12 +315,7 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
                 # the configuration on record is that of the proposal, not of the verdict
                 if outcome[:7] == "differs" and step.proposal.config_sha256 != after.config_sha256:
                     outcome = "not replayed: the configuration had changed by then"
-            yield (
-                name + ", its reminders" * alone,
-                decision.verdict,
-                str(decision.compared),
-                outcome,
-            )
+            yield name, decision.verdict, str(decision.compared), outcome
 
 
 def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
@@ -371,5 +366,4 @@ def _compared(
     facts = "action score_before score_after beats_best"
     if pick(found, facts) == pick(decision, facts):
         return "the same"
-    scores = f"{found.score_before:.4f} → {found.score_after:.4f}"
-    return f"differs: {found.verdict}, {scores}"
+    return f"differs: {found.verdict}, {found.score_before:.4f} → {found.score_after:.4f}"

@@ -301,8 +301,7 @@ def without_retired(tree: Node, above: str = "") -> tuple[Node, tuple[Problem, .
     for key, node in tree.entries.items():
         path = f"{above}{key}"
         if path in _RETIRED and (key != "ahead" or node.value == "likely"):
-            text = f"retired and ignored: {_RETIRED[path]}"
-            warnings.append(Problem(node.mark, path, text))
+            warnings.append(Problem(node.mark, path, f"retired and ignored: {_RETIRED[path]}"))
         else:
             kept[key], inner = without_retired(node, f"{path}.")
             warnings += inner

@@ -233,8 +233,7 @@ class Forecast:
         self._fresh += changed * (1 - self._fresh)
         self._same *= 1 - changed
         # An accepted candidate is measured on all tasks.
-        attempts = proposed * (share * planned + (1 - share) * rejected)
-        return attempts * self.config.rollout.attempts
+        return proposed * (share * planned + (1 - share) * rejected) * self.config.rollout.attempts
 
     def _selection(self, attempts: float) -> Range:
         most = self.situation.selection * (1 + bool(notes_from(self.config.optimizer)))

@@ -5,7 +5,6 @@ Every function raises RepositoryError if git cannot read or write its database.
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import IO, NamedTuple
 
 from skillopt_ci.errors import RepositoryError
@@ -21,6 +20,9 @@ _NOT_A_FILE = {
 }
 #: No tree may have these names, in any case: some file systems ignore case.
 _NO_NAMES = ("", ".", "..", ".git")
+
+#: Trees kept in memory: those on the way to a run's files, each with a name for every step.
+_MOST_TREES = 32
 
 #: Writes a commit with a tree, parents and a message, and returns its name.
 CommitWriter = Callable[[Git, str, Sequence[str], str], str]
@@ -77,8 +79,14 @@ def write_blob(git: Git, content: bytes) -> str:
 
 
 def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
-    found = _tree(git, tree)
-    return parse_tree(found.content, len(found.oid) // 2)
+    known: Mapping[str, Entry] | None = git.trees.pop(tree, None)
+    if known is None:
+        found = _tree(git, tree)
+        tree, known = found.oid, parse_tree(found.content, len(found.oid) // 2)
+        if len(git.trees) == _MOST_TREES:  # the first one has not been read for longest
+            git.trees.pop(next(iter(git.trees)))
+    git.trees[tree] = known
+    return known
 
 
 def _tree(git: Git, name: str) -> Object:
@@ -87,7 +95,6 @@ def _tree(git: Git, name: str) -> Object:
     return found
 
 
-@lru_cache(maxsize=256)
 def parse_tree(content: bytes, oid_bytes: int) -> Mapping[str, Entry]:
     entries, start = dict[str, Entry](), 0
     while start < len(content):

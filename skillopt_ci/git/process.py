@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from skillopt_ci.confinement import git_credentials
 from skillopt_ci.errors import RepositoryError
@@ -155,6 +155,8 @@ class Git:
     batches: dict[tuple[str, ...], BatchProcess] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    #: Parsed trees by name, kept by :func:`skillopt_ci.git.objects.read_tree`.
+    trees: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _remembered: dict[tuple[str, ...], Result] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -26,8 +26,7 @@ def keep_check(client: Client, wanted: WantedCheck) -> Change:
         """The newest run of that name by our own app: only its creator may edit a run."""
         app = client.login.removesuffix("[bot]")
         with asking(f"list the checks of {wanted.head_sha[:12]}", "checks: write"):
-            commit = client.repo.get_commit(wanted.head_sha)
-            runs = commit.get_check_runs(check_name=wanted.name)
+            runs = client.repo.get_commit(wanted.head_sha).get_check_runs(check_name=wanted.name)
             own = [run for run in runs if run.app is None or run.app.slug == app]
         return max(own, key=lambda run: run.id, default=None)
 

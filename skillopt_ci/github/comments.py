@@ -37,8 +37,7 @@ def answer_note(client: Client, number: int, note: Comment, body: str) -> Change
     def replies() -> Iterator[Comment]:
         return (one for one in _listed(client, number, "pulls") if one.thread == note.thread)
 
-    place = f"/pulls/{number}/comments/{note.thread}/replies"
-    return _keep(client, number, body, replies, place)
+    return _keep(client, number, body, replies, f"/pulls/{number}/comments/{note.thread}/replies")
 
 
 def react(client: Client, comment: int, reaction: Reaction) -> None:

@@ -51,8 +51,7 @@ def required_variable(config: ModelRole) -> str | None:
 
 
 def required_variables(models: Models) -> tuple[str, ...]:
-    needed = filter(None, map(required_variable, models.roles.values()))
-    return tuple(dict.fromkeys(needed))
+    return tuple(dict.fromkeys(filter(None, map(required_variable, models.roles.values()))))
 
 
 def api_key(

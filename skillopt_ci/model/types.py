@@ -68,8 +68,7 @@ class Usage:
         cost = None
         if self.cost_usd is not None and other.cost_usd is not None:
             cost = max(0.0, self.cost_usd + sign * other.cost_usd)
-        estimated = self.estimated or other.estimated
-        return Usage(**counts, cost_usd=cost, estimated=estimated)
+        return Usage(**counts, cost_usd=cost, estimated=self.estimated or other.estimated)
 
 
 class Account(NamedTuple):

@@ -115,8 +115,7 @@ def joined(*sections: str) -> str:
 
 
 def current_skill(skill: str) -> str:
-    text = fenced(skill, "markdown") if skill.strip() else _EMPTY_SKILL
-    return section("Current Skill", text)
+    return section("Current Skill", fenced(skill, "markdown") if skill.strip() else _EMPTY_SKILL)
 
 
 def budget(noun: str, limit: int | None) -> str:

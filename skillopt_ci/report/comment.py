@@ -126,8 +126,7 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
     if found is not None and not run.base_events:
         for skill, gain in ((found.best, found.best_gain), (found.last, found.last_gain)):
             if gain is not None and skill.sha256 == current.sha256:
-                error = gain.standard_error if sure else None
-                told = difference_text(gain.mean, error, gain.n)
+                told = difference_text(gain.mean, gain.standard_error if sure else None, gain.n)
                 return f"{told} on {plural(gain.n, 'test task')}"
     measured = current.measurement
     told = difference_text(measured.score - run.first_score, None, 0)

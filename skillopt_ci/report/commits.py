@@ -124,8 +124,7 @@ def _text(
     if record.simulated:
         paragraphs = (*paragraphs, _SIMULATED)
         trailers["Skillopt-Simulated"] = "true"
-    body = "\n\n".join(filter(None, paragraphs))
-    return CommitText(subject, body, {**trailers, **(last or {})})
+    return CommitText(subject, "\n\n".join(filter(None, paragraphs)), {**trailers, **(last or {})})
 
 
 def _said(subject: str, *paragraphs: str) -> _Words:
@@ -224,8 +223,7 @@ def _epoch_end(record: BoundaryRecord, candidate: str | None) -> _Words:
             "" if decision.measurement is None else _flips(decision),
             say.arithmetic(decision),
         )
-    used = f"Used {say.usage_text(record.usage)}."
-    return _said(subject, *verdict, *_evidence(record), used)
+    return _said(subject, *verdict, *_evidence(record), f"Used {say.usage_text(record.usage)}.")
 
 
 def _evidence(record: BoundaryRecord) -> Iterator[str]:

@@ -75,8 +75,7 @@ def _evaluations(records: Iterable[StepRecord]) -> Iterator[Observation]:
             for rule, amount in _rules_of(edit).items() if edit.applied else ():
                 rules[rule] = rules.get(rule, 0.0) + amount
         if rules and gate.compared:
-            error = gate.standard_error or 0.0
-            variance = max(error**2, 2 * _LEAST_VARIANCE / gate.compared)
+            variance = max((gate.standard_error or 0.0) ** 2, 2 * _LEAST_VARIANCE / gate.compared)
             yield Observation(rules, gate.difference, variance)
 
 

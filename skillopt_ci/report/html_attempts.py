@@ -7,9 +7,9 @@ from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
 from skillopt_ci.ledger.evidence import ProposalRecord
-from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord
 from skillopt_ci.report.html_charts import Outcome
-from skillopt_ci.report.view import EventView, RunView, event_view
+from skillopt_ci.report.view import EventView, RunView
 from skillopt_ci.rollout.types import FAILURE_BELOW
 
 
@@ -79,20 +79,18 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
             failed = [task for task, (hard, _) in measured.items() if hard < FAILURE_BELOW]
             still = [Wish("selection", task, made.skill_after) for task in failed]
         mixed = chain.from_iterable(zip_longest(*flips[:1], learned, *flips[1:]))
-        wished = dict.fromkeys(filter(None, chain(mixed, still)))
-        found[view.anchor] = tuple(wished)[:WISHES_MOST]
+        found[view.anchor] = tuple(dict.fromkeys(filter(None, chain(mixed, still))))[:WISHES_MOST]
     return found
 
 
 def newest(run: RunView) -> list[EventView]:
     """The steps and ends of epochs that have evidence, newest first."""
-    flying = () if run.flight is None else (run.flight.record,)
-    records: tuple[StepRecord | BoundaryRecord, ...] = (*run.steps, *run.epochs, *flying)
+    flying = () if run.flight is None else (run.flight,)
 
     def moment(view: EventView) -> tuple[int, bool, int]:
         return view.record.epoch, isinstance(view.record, BoundaryRecord), view.record.step
 
-    return sorted(map(event_view, records), key=moment, reverse=True)
+    return sorted((*run.views.values(), *flying), key=moment, reverse=True)
 
 
 # The limited choice of attempts that the report shows, and the links to them.

@@ -127,8 +127,7 @@ def _mark(moment: Moment, x: float, verdicts: Mapping[str, str]) -> Mark:
     entry = moment.entry
     plain = entry.kind in ("start", "measure")
     known = entry.verdict if entry.kind == "notes" else verdicts.get(anchor(entry), entry.verdict)
-    told = "the skill as it stands" if plain else known
-    title = f"{event_name(entry)}: {told}"
+    title = f"{event_name(entry)}: {'the skill as it stands' if plain else known}"
     if entry.score_after is None:
         return Mark(x, _y(0), "none", title, anchor(entry))
     of = f"{entry.tasks} of " if entry.planned else ""

@@ -100,8 +100,7 @@ def details(summary: str, body: str) -> str:
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str = "") -> str:
     """A table; cells must be inert already. ``align`` has a letter, l or r, for each column."""
     marks = [("--:" if side == "r" else ":--") for side in align.ljust(len(headings), "l")]
-    lines = (headings, marks, *rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, marks, *rows))
 
 
 def cut_table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str, most: int) -> str:

@@ -142,8 +142,7 @@ def log_row(entry: HistoryEntry, decision: Decision | None = None) -> tuple[str,
         what = f"end of epoch: {entry.reason}"
     else:
         # Placeholders and ungated guidance bypass the gate.
-        told = "merged" if entry.action == "force_accept" else verdict
-        what = f"end of epoch: {told}"
+        what = f"end of epoch: {'merged' if entry.action == 'force_accept' else verdict}"
     return (
         str(entry.step) if step else "–",
         str(entry.epoch),

@@ -5,6 +5,7 @@ Each fact is worked out once, here; comments, checks, tables and the page only f
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -225,7 +226,7 @@ def _epoch_work(record: BoundaryRecord) -> Iterator[Fact]:
 EventKind = Literal["step", "slow_update"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunView:
     """A run as of ``commit``.
 
@@ -320,7 +321,7 @@ class RunView:
         now = self.state.current.sha256
         return next((one for one in tests if one.skill_sha256 == now), None)
 
-    @property
+    @cached_property
     def provisional(self) -> tuple[HistoryEntry, ...]:
         """The changes merged since the last confirmation that have not been reverted."""
         if not self.state.provisional:
@@ -355,7 +356,7 @@ class RunView:
         if self.state.confirmed is None or not entry.stays:
             return ""
         unsure = "refuted" if self.refuted else "provisional"
-        return unsure if entry in self.provisional else "confirmed"
+        return unsure if any(one is entry for one in self.provisional) else "confirmed"
 
     @property
     def newest(self) -> EventView | None:
@@ -364,14 +365,18 @@ class RunView:
     def place(self, number: int, kind: EventKind = "step") -> StepPlace:
         return self.places.get((kind, number), StepPlace())
 
+    @cached_property
+    def views(self) -> Mapping[tuple[str, int], EventView]:
+        """The steps and epochs' ends that have evidence, by kind and number."""
+        steps = {("step", one.step): event_view(one, self.place(one.step)) for one in self.steps}
+        return steps | {
+            ("slow_update", one.epoch): event_view(one, self.place(one.epoch, "slow_update"))
+            for one in self.epochs
+        }
+
     def told(self, entry: HistoryEntry) -> EventView | None:
-        for step in self.steps:
-            if entry.kind == "step" and step.step == entry.step:
-                return event_view(step, self.place(step.step))
-        for end in self.epochs:
-            if entry.kind == "slow_update" and end.epoch == entry.epoch:
-                return event_view(end, self.place(end.epoch, "slow_update"))
-        return None
+        number = entry.epoch if entry.kind == "slow_update" else entry.step
+        return self.views.get((entry.kind, number))
 
 
 def run_facts(run: RunView) -> Iterator[Fact]:

@@ -227,8 +227,7 @@ def rewriting(proposal: ProposalRecord) -> tuple[str, ...]:
     if not proposal.body_changed:
         return ()
     told = proposal.change_summary or [one.title or one.instruction for one in proposal.suggestions]
-    words = tuple(filter(None, (quoted(text, 80) for text in told)))
-    return words or ("the document, rewritten",)
+    return tuple(filter(None, (quoted(text, 80) for text in told))) or ("the document, rewritten",)
 
 
 def suggestion_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:

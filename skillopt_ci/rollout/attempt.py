@@ -234,8 +234,7 @@ class AttemptRunner:
                 status = Status.SCORED if attempt.limit is None else Status.LIMIT
                 shown = attempt.artifacts if request.stage in self.evidence else b""
                 return replace(_rollout(request, attempt, status, score), artifacts=shown)
-        answer = "" if attempt.ending == "refused" else attempt.response
-        score = Score(0.0, 0.0, fault, answer)
+        score = Score(0.0, 0.0, fault, "" if attempt.ending == "refused" else attempt.response)
         return _rollout(request, attempt, _UNGRADED[attempt.ending], score)
 
     async def _score(self, task: Task, attempt: Attempt, key: str) -> Score:

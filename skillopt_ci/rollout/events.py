@@ -145,8 +145,7 @@ class EventLog:
     def _short(self, message: dict[str, object]) -> dict[str, object]:
         if message["role"] != "system":
             return message
-        content = str(message["content"]).encode("utf-8", "surrogatepass")
-        name = hashlib.sha256(content).hexdigest()
+        name = hashlib.sha256(str(message["content"]).encode("utf-8", "surrogatepass")).hexdigest()
         known = name in self._known
         self._known.add(name)
         return {**message, "sha256": name, **({"content": None} if known else {})}

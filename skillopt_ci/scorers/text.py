@@ -114,8 +114,7 @@ def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score
     if forbidden:
         faults.append(f"contains the forbidden {' and '.join(map(quote, forbidden))}")
     reason = sentence(faults) if faults else "contains what it must and nothing forbidden"
-    soft = kept / (len(required) + len(unwanted))
-    return verdict(not faults, reason, answer, soft=soft)
+    return verdict(not faults, reason, answer, soft=kept / (len(required) + len(unwanted)))
 
 
 def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:

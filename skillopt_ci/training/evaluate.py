@@ -192,11 +192,12 @@ async def _roll_out(
 ) -> tuple[Outcome, Scores]:
     run.observer(StageStarted(STAGE, planned))
     limit, each = run.config.evaluation.max_error_rate, models.runner.attempts
-    made, arrived = Scores(), Scores()
+    made, arrived, means = Scores(), Scores(), dict[str, tuple[float, float]]()
 
     def done(rollout: Rollout) -> None:
         run.observer(StageAdvanced(STAGE, rollout.task_id))
         arrived.add(rollout)
+        means.update(arrived.means(each, [rollout.task_id]))
         look()
 
     async def put(asked: Ask) -> tuple[Rollout, ...]:
@@ -207,7 +208,7 @@ async def _roll_out(
         missing = sum(arrived.made[task] < each for task in ask.tasks)
         count = len(ask.tasks)
         if first or missing in {count >> n for n in range(1, count.bit_length())}:
-            for one in ask.sure(arrived.means(each)):
+            for one in ask.sure(means):
                 under_way.begin(one)
 
     async with Begun(put) as under_way:

@@ -5,11 +5,11 @@ to acceptance. The verdict compares exact means, and its arithmetic is recorded.
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
-from itertools import accumulate, pairwise
+from functools import cache, partial
+from itertools import accumulate
 from statistics import variance
 from typing import Literal
 
@@ -54,10 +54,26 @@ class Setup:
     def differences(self, candidate: TaskScores) -> dict[str, Fraction]:
         """Candidate minus current, for the measured tasks that count."""
         return {
-            task: self.worth(candidate[task]) - self.worth(self.current[task])
-            for task in self.order
-            if task in self.eligible and task in candidate
+            task: self.worth(found) - self.worth(self.current[task])
+            for task, found in candidate.items()
+            if task in self.eligible
         }
+
+    def lead(self, candidate: TaskScores) -> Fraction:
+        """The sum of the differences, each with the bonus: the sign of their mean and the bonus."""
+        found = self.differences(candidate)
+        return sum(found.values(), self.bonus * len(found))
+
+    def hope(self, tasks: Iterable[str]) -> Fraction:
+        """The most that ``tasks`` can add to the lead; one that ends in an error adds nothing."""
+        counting = (self.current[task] for task in tasks if task in self.eligible)
+        rooms = (1 - self.worth(one) + self.bonus for one in counting)
+        return sum((room for room in rooms if room > 0), Fraction())
+
+    def certain(self, lead: Fraction, hope: Fraction) -> bool:
+        """Whether the rest cannot lead to acceptance, whatever its outcome."""
+        best = lead + hope
+        return self.stop and (best < 0 or (best == 0 and not self.tie_wins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,50 +93,38 @@ def sequential_test(setup: Setup, known: TaskScores) -> Test:
     """Measure a candidate on the tasks not ``known``, look by look, until the verdict is clear."""
     size = setup.look_every if setup.stop else max(1, len(setup.order))
     looks = [setup.order[start : start + size] for start in range(0, len(setup.order), size)]
+    hopes = [*accumulate(map(setup.hope, reversed(looks)), initial=Fraction())][::-1]
     candidate: TaskScores = {}
     asked: tuple[str, ...] = ()
-    attempts = 0
+    attempts, lead = 0, Fraction()
 
-    def sure(number: int, candidate: TaskScores, found: TaskScores) -> tuple[Ask, ...]:
+    @cache  # asked again and again about the same scores, mostly those of tasks to come
+    def gained(*scores: tuple[str, tuple[float, float]]) -> Fraction:
+        return setup.lead(dict(scores))
+
+    def sure(number: int, lead: Fraction, found: TaskScores) -> tuple[Ask, ...]:
         """The looks after ``number`` that will be needed whatever the earlier ones show."""
         seen = {**known, **found}
         asks: list[Ask] = []
-        for after, (look, following) in enumerate(pairwise(looks[number:]), start=number + 1):
-            candidate = {**candidate, **{task: seen.get(task, (0.0, 0.0)) for task in look}}
-            if setup.stop and _out_of_reach(setup, candidate, looks[after:]):
+        for after in range(number + 1, len(looks)):
+            lead += gained(*((task, seen.get(task, (0.0, 0.0))) for task in looks[after - 1]))
+            if setup.certain(lead, hopes[after]):
                 break
-            if tasks := tuple(task for task in following if task not in known):
+            if tasks := tuple(task for task in looks[after] if task not in known):
                 asks.append(Ask(tasks))
         return tuple(asks)
 
     for number, look in enumerate(looks):
-        candidate = {**candidate, **{task: known[task] for task in look if task in known}}
+        scores = {task: known[task] for task in look if task in known}
         asked += look
         if tasks := tuple(task for task in look if task not in known):
-            scores = yield Ask(tasks, partial(sure, number, candidate))
-            candidate = {**candidate, **scores}
+            scores |= yield Ask(tasks, partial(sure, number, lead))
             attempts += len(tasks)
-        if setup.stop and _out_of_reach(setup, candidate, looks[number + 1 :]):
+        candidate = {**candidate, **scores}
+        lead += setup.lead(scores)
+        if number + 1 < len(looks) and setup.certain(lead, hopes[number + 1]):
             return Outcome("certain", candidate, asked, attempts)
     return Outcome("measured", candidate, asked, attempts)
-
-
-def _out_of_reach(setup: Setup, candidate: TaskScores, looks: Sequence[Sequence[str]]) -> bool:
-    """Whether the remaining ``looks`` cannot lead to acceptance, whatever their outcome.
-
-    A task may also end in an error and then counts for neither side.
-    """
-    if not (left := [task for look in looks for task in look]):
-        return False
-    room = sorted(
-        (1 - setup.worth(setup.current[task]) for task in left if task in setup.eligible),
-        reverse=True,
-    )
-    seen = setup.differences(candidate).values()
-    best = accumulate(room, initial=sum(seen, Fraction()))
-    # the sign of gain / count + bonus, without dividing fractions
-    leads = [gain + setup.bonus * count for count, gain in enumerate(best, len(seen)) if count]
-    return all(lead < 0 if setup.tie_wins else lead <= 0 for lead in leads)
 
 
 def setup(
@@ -225,7 +229,7 @@ def replay(
     text, order = (found.density, found.words), (*seen, *rest)
     terms = setup(text, order, current, best, (), evaluation, notes_only=notes_only)
     known = found.tasks
-    if rest and not (terms.stop and _out_of_reach(terms, known, [rest])):
+    if rest and not terms.certain(terms.lead(known), terms.hope(rest)):
         return None
     outcome = Outcome("certain" if rest else "measured", known, seen)
     return decide(terms, outcome, found, state, {}, evaluation, notes_only=notes_only)

@@ -79,8 +79,7 @@ class Answers:
 
 def normalised(text: str) -> str:
     """Return the words of ``text`` in lower case, with a space before and after each."""
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    return f" {' '.join(words)} "
+    return f" {' '.join(_WORD.findall(unicodedata.normalize('NFKC', text).casefold()))} "
 
 
 def _runs(words: str) -> tuple[str, ...]:

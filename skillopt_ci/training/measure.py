@@ -164,12 +164,12 @@ class Scores:
         reasons = Counter(reason for _, reason in self.failed.elements())
         refuse_errors(reasons, self.made.total(), limit, stage)
 
-    def means(self, each: int = 1) -> dict[str, tuple[float, float]]:
-        """Mean (hard, soft) of the measured tasks with at least ``each`` attempts."""
+    def means(self, each: int = 1, tasks: Iterable[str] = ()) -> dict[str, tuple[float, float]]:
+        """Mean (hard, soft) of ``tasks``, or all, that were measured with ``each`` attempts."""
         return {
             task: _means(scores)
-            for task, scores in self._measured.items()
-            if scores and self.made[task] >= each
+            for task in tasks or self._measured
+            if (scores := self._measured[task]) and self.made[task] >= each
         }
 
     def measurement(self, evaluation: Evaluation, skill: str = "", caveat: str = "") -> Measurement:

@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
 from skillopt_ci.config.base import Section
@@ -166,11 +166,12 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     per_epoch = last // train.num_epochs
     epoch, position = divmod(step - 1, per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
-    order = shuffled(tasks, seed)
+    order = _order(len(tasks), seed)
 
     def batch(k: int) -> Batch:
         own = seed + k + 1
-        return Batch(own, tuple(order[k * size : (k + 1) * size] or shuffled(order, own)[:size]))
+        drawn = order[k * size : (k + 1) * size] or shuffled(order, own)[:size]
+        return Batch(own, tuple(tasks[place] for place in drawn))
 
     first = position * train.accumulation
     return StepPlan(
@@ -180,6 +181,12 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
         is_last_of_epoch=position + 1 == per_epoch,
         batches=tuple(batch(k) for k in range(first, first + train.accumulation)),
     )
+
+
+# an estimate plans each step of an epoch
+@lru_cache(maxsize=2)
+def _order(count: int, seed: int) -> Sequence[int]:
+    return shuffled(range(count), seed)
 
 
 def shuffled(items: Sequence[Drawn], seed: int) -> list[Drawn]:

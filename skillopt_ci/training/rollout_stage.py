@@ -16,6 +16,7 @@ from typing import Any
 from skillopt_ci import progress
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.evidence import BatchRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
@@ -37,10 +38,9 @@ from skillopt_ci.util import pick
 Made = Sequence[tuple[str, int]]
 
 
-def attempts_so_far(run: Run, checkout: Checkout, *, comparable: bool = False) -> Made:
-    basis = basis_sha256(basis_of(run)) if comparable else None
+def attempts_so_far(run: Run, checkout: Checkout) -> Made:
     name = checkout.sha256
-    return made_under(name, basis, step_records(run, checkout, under=name))
+    return made_under(name, None, step_records(run, checkout, under=name))
 
 
 async def in_order(
@@ -84,10 +84,12 @@ async def learn(
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
     # analysts read attempts in this order
     order = shuffled(batch.tasks, batch.seed)
-    fresh = next_rounds(order, attempts_so_far(run, checkout), each)
+    records = step_records(run, checkout, under=checkout.sha256)
+    fresh = next_rounds(order, made_under(checkout.sha256, None, records), each)
     attempts = rounds(fresh, skill, "rollout", each)
     room = config.gradient.evidence - len(attempts)
-    earlier = await runner.carry_out(_earlier(run, checkout, room if recalls else 0, each))
+    recalled = _earlier(run, checkout, records, room, each) if recalls and room > 0 else ()
+    earlier = await runner.carry_out(recalled)
     made = list[Rollout]()
 
     async def readable() -> AsyncGenerator[Rollout, None]:
@@ -111,11 +113,11 @@ async def learn(
     return WorkedBatch(batch, ordered, reflections, lost)
 
 
-def _earlier(run: Run, checkout: Checkout, most: int, each: int) -> tuple[AttemptRequest, ...]:
-    if most <= 0:
-        return ()
+def _earlier(
+    run: Run, checkout: Checkout, records: Sequence[StepRecord], most: int, each: int
+) -> tuple[AttemptRequest, ...]:
     tasks = {task.id: task for task in run.splits.train}
-    comparable = attempts_so_far(run, checkout, comparable=True)
+    comparable = made_under(checkout.sha256, basis_sha256(basis_of(run)), records)
     made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
     latest = [(tasks[name], number) for name, number in made][-most:]
     return rounds(latest, checkout.skill, "rollout", each)

@@ -275,8 +275,7 @@ class Event:
 
 def finished(history: Sequence[HistoryEntry]) -> bool:
     """Whether the run ended and no event but setting a candidate aside followed."""
-    kept = [one.kind for one in history if one.kind != "set_aside"]
-    return kept[-1:] == ["finish"]
+    return [one.kind for one in history if one.kind != "set_aside"][-1:] == ["finish"]
 
 
 def history_entry(

@@ -307,6 +307,12 @@ def test_columns_are_as_wide_as_what_is_in_them():
     assert table(("a", "b"), rows)[1] == "[bold]x[/bold]  :smile: [31m"
 
 
+def test_a_row_that_is_wrapped_stands_among_others():
+    rows = [("1", "a"), ("2", "b"), ("3", "word " * 20), ("4", "two\nlines"), ("5", "e")]
+    lines = [line[:5].rstrip() for line in table(("n", "what"), rows)]
+    assert lines == ["n  wh", "1  a", "2  b", "3  wo", "   wo", "4  tw", "   li", "5  e"]
+
+
 @pytest.mark.parametrize(
     ("columns", "shown"), [("80", "n least less what"), ("40", "n less what"), ("20", "n what")]
 )

@@ -97,6 +97,19 @@ def test_what_is_missing_is_looked_for_again(repository):
     assert objects.find(git, oid) is not None
 
 
+def test_a_folder_is_read_once_however_many_of_its_files_are(bench, repository, git, monkeypatch):
+    asked: list[str] = []
+    for number in range(3):
+        tip = bench.save(repository, f"steps/{number}.json", f"{number}")
+    known = objects.find
+    monkeypatch.setattr(objects, "find", lambda git, name: asked.append(name) or known(git, name))
+    assert [objects.read_file(git, tip, f"steps/{n}.json") for n in range(3)] == ["0", "1", "2"]
+    folder = git.text("rev-parse", f"{tip}:steps")
+    assert asked.count(f"{folder}^{{tree}}") == 1
+    tip = bench.save(repository, "steps/0.json", "new")
+    assert objects.read_file(git, "main", "steps/0.json") == "new"
+
+
 #: Few names, so that files and folders meet: the order of "a", "a.b", "a/…" and "a0" is fine print.
 PATHS = st.lists(st.sampled_from(["a", "a.b", "a0", "b", "ü"]), min_size=1, max_size=3).map(
     "/".join

@@ -3,6 +3,7 @@ import shlex
 from hypothesis import given
 from run_views import altered, plain_run, runs
 
+from skillopt_ci.report import view
 from skillopt_ci.report.html_attempts import (
     MOST_CHARACTERS,
     VIEWER_MOST,
@@ -31,6 +32,16 @@ def grown(steps: int) -> RunView:
         for one in run.steps
     )
     return RunView(run.state, run.history, records, commit=run.commit)
+
+
+def test_each_step_is_looked_at_once(monkeypatch):
+    looked: list[int] = []
+    known = view.event_view
+    monkeypatch.setattr(view, "event_view", lambda *one: looked.append(one[0].step) or known(*one))
+    run = grown(3)
+    assert [bool(run.told(one)) for one in (*run.history, *run.history)].count(True) == 6
+    wishes(run)
+    assert looked == [1, 2, 3]
 
 
 def everything(run: RunView, size: int = 5) -> Recorded:

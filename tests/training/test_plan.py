@@ -21,6 +21,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.training import plan
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.plan import (
     Sizes,
@@ -53,6 +54,16 @@ def test_the_order_and_the_batch_seeds_of_an_epoch_are_the_documented_ones():
     train = Train(batch_size=2, accumulation=2, num_epochs=2, seed=7)
     assert [batch.seed for batch in plan_step(TASKS, train, 2).batches] == [1010, 1011]
     assert [batch.seed for batch in plan_step(TASKS, train, 4).batches] == [2008, 2009]
+
+
+def test_an_epoch_is_shuffled_once_for_all_its_steps(monkeypatch):
+    seeds: list[int] = []
+    spy = plan.shuffled
+    monkeypatch.setattr(plan, "shuffled", lambda some, seed: seeds.append(seed) or spy(some, seed))
+    train = Train(batch_size=2, num_epochs=2, seed=70)
+    drawn = [plan_step(TASKS, train, step).batches[0].tasks for step in range(1, 11)]
+    assert sorted(task.id for tasks in drawn[:5] for task in tasks) == [one.id for one in TASKS]
+    assert seeds == [1070, 2070]
 
 
 def test_steps_go_on_counting_across_epochs():

@@ -194,3 +194,15 @@ def test_the_gate_takes_chance_for_a_gain_and_finds_gains_more_often():
     assert 0.3 < same < 0.55 < better
     assert accepted_share(SHARES, 0.1) == accepted_share(SHARES, 0.1)
     assert accepted_share(SHARES * 4, 0.1) > accepted_share(SHARES, 0.1)
+
+
+def test_looking_ahead_compares_each_task_about_once():
+    """However many looks there are, and however often it is asked what is certain by now."""
+    compared: list[object] = []
+    worth = worth_in(HARD)
+    about = terms(named([0.0] * 300), worth=lambda one: compared.append(one) or worth(one))
+    _, asked = run_test(about, lambda _: 1.0)
+    for ask in asked:
+        ask.sure({})
+        ask.sure(dict.fromkeys(about.order[:150], (1.0, 1.0)))
+    assert len(compared) < 10 * 300
