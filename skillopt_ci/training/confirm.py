@@ -1,10 +1,10 @@
 """Confirm: test with fresh attempts whether the merged skill beats the last confirmed one.
 
 The gate picks the best of several looks at the same tasks, so a merge is provisional. A test draws
-selection tasks with replacement and makes a new attempt under each of the two skills. Its size is
-fixed before: if the skill is no better, at least as many wins among the pairs that differ are as
-likely as heads of a fair coin. The k-th test of a run has the level 0.05 · 6/(πk)²; the levels sum
-to at most 0.05.
+selection tasks with replacement and makes a new attempt under each of the two skills. Where these
+differ, a skill that is no better wins at most as often as a fair coin shows heads: the sign test, of
+a size that is fixed before. The k-th test of a run has the level 0.05 · 6/(πk)²; the levels sum to
+at most 0.05.
 """
 
 import math
