@@ -264,8 +264,8 @@ def _tell_missing_rollouts(job: Job, command: Command) -> None:
     if missing and command in (Command.STEP, Command.PROPOSE, Command.CHECK):
         text = (
             f"{missing} matches no file in {job.runner.workspace}: the step makes, and pays for, "
+            "the rollouts that it does not find."
         )
-        text += "the rollouts that it does not find."
         job.log.annotate("warning", harmless(text), title="input rollouts")
 
 
