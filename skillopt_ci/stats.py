@@ -59,3 +59,11 @@ def wilson(mean: float, n: int, confidence: float = 0.95) -> Interval:
     centre = (mean + spread / 2) / (1 + spread)
     half = z / (1 + spread) * math.sqrt(max(mean * (1 - mean), 0.0) / n + spread / (4 * n))
     return Interval(max(0.0, centre - half), min(1.0, centre + half))
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """The probability of at least ``wins`` if a win and a loss are equally likely."""
+    n, ways, tail = wins + losses, 1, 0
+    for k in range(losses + 1):
+        tail, ways = tail + ways, ways * (n - k) // (k + 1)
+    return tail / (1 << n)

@@ -1,22 +1,29 @@
-"""How a role reaches its server: the base URL, the key, and how the key stays hidden."""
+"""How a role reaches its server: base URL, connections, key, and how the key stays hidden."""
 
 import asyncio
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from skillopt_ci.config.models import PLACEHOLDER, Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.util import read_text, stray_character
+from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.util import lasting_import, read_text, stray_character
 
 NO_KEY = "none"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 #: OpenAI models that only the Responses API serves.
 _RESPONSES_ONLY = re.compile(r"(gpt-5(\.\d+)?-codex|codex-mini|(gpt-5(\.\d+)?|o1|o3)-pro)(-.*)?")
 _V1 = "/openai/v1"
+#: A longer response is not read to its end: it may have none.
+_MOST_BYTES = 20_000_000
 #: Header names that suggest a secret value.
 _SECRET_HEADER = re.compile(r"KEY|TOKEN|SECRET|AUTH|COOKIE", re.IGNORECASE)
 
@@ -192,3 +199,58 @@ def signed_in(section: str, azure: Azure) -> Callable[[], Awaitable[Mapping[str,
         return {"Authorization": f"Bearer {token}"}
 
     return headers
+
+
+# Connections.
+
+
+def library_of(config: ModelRole) -> Any:
+    """The official client library for the role's protocol; the import is slow."""
+    return lasting_import("anthropic" if config.preset.protocol == "messages" else "openai")
+
+
+def connection_pool(config: ModelRole, size: int) -> Any:
+    """Raises ModelSetupError for a proxy or certificates in the environment that are none."""
+    library = library_of(config)
+    limits = type(library.DEFAULT_CONNECTION_LIMITS)
+    http = limits.__module__.partition(".")[0]
+    try:
+        return library.DefaultAioHttpClient(
+            limits=limits(max_connections=size, max_keepalive_connections=size),
+            verify=_trusted(http),
+            event_hooks={"response": [_bound]},
+        )
+    except OSError as error:
+        raise ModelSetupError(
+            f"The certificates that the environment names cannot be used: {error.strerror}",
+            hint="Check SSL_CERT_FILE and SSL_CERT_DIR.",
+        ) from error
+    except (ValueError, import_module(http).InvalidURL) as error:
+        raise ModelSetupError(  # without the address, which may hold a password
+            "A proxy in the environment has no address that can be used",
+            hint="Check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY; expected http://host:port.",
+        ) from error
+
+
+async def _bound(response: Any) -> None:
+    """Let a response be read up to its limit, after decompression."""
+    whole = response.aiter_bytes
+
+    async def bounded() -> AsyncIterator[bytes]:
+        left = _MOST_BYTES
+        async for part in whole():
+            if (left := left - len(part)) < 0:
+                raise TransientFailure(f"the response is longer than {_MOST_BYTES:,} bytes")
+            yield part
+
+    response.aiter_bytes = bounded
+
+
+@cache
+def _trusted(http: str) -> ssl.SSLContext:
+    """The certificates that the library ``http`` trusts.
+
+    Left alone, it loads them for every pool and every proxy, 20 ms each.
+    """
+    context: ssl.SSLContext = import_module(http).create_ssl_context()
+    return context

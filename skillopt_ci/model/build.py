@@ -12,13 +12,13 @@ from skillopt_ci.aio import Slots
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
-from skillopt_ci.model.access import api_key, headers_of, uses_responses
+from skillopt_ci.model.access import api_key, connection_pool, headers_of, uses_responses
 from skillopt_ci.model.anthropic_provider import MESSAGES
 from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff, tariffs
 from skillopt_ci.model.cache import CachedClient, CallCache, call_key
 from skillopt_ci.model.command import CommandClient
 from skillopt_ci.model.openai_provider import CHAT, RESPONSES
-from skillopt_ci.model.providers import ServerClient, Wire, connection_pool
+from skillopt_ci.model.providers import ServerClient, Wire
 from skillopt_ci.model.retry import RetryingClient
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.progress import Observer, silent

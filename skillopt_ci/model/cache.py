@@ -296,10 +296,10 @@ CREATE TABLE IF NOT EXISTS calls (
             *(key, json.dumps(_content(outcome)), json.dumps(asdict(outcome.usage)), paid_by),
         )
 
-    def put_in_vain(self, usage: Usage, scope: str) -> None:
+    def put_unanswered(self, usage: Usage, scope: str) -> None:
         """Store what was paid for, if anything, although nothing can be reused."""
         if usage.calls:
-            self.put(f"in vain {uuid4()}", ModelRefusal("", usage=usage), paid_by=scope)
+            self.put(f"unanswered {uuid4()}", ModelRefusal("", usage=usage), paid_by=scope)
 
     def lines(self, keys: Iterable[str]) -> Iterator[str]:
         """The answers with these keys as lines of JSON; skips answers that are invalid Unicode."""
@@ -360,7 +360,7 @@ class CachedClient:
                 except ModelRefusal as refusal:
                     outcome = refusal
                 except (SkilloptError, asyncio.CancelledError) as end:
-                    self.cache.put_in_vain(billed(end), self.scope)
+                    self.cache.put_unanswered(billed(end), self.scope)
                     raise
                 self.cache.put(key, outcome, paid_by=self.scope)
         self.used(key)

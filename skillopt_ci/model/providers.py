@@ -3,19 +3,16 @@
 import asyncio
 import json
 import re
-import ssl
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model.access import NO_KEY, base_url_of, redact, signed_in
+from skillopt_ci.model.access import NO_KEY, base_url_of, library_of, redact, signed_in
 from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
 from skillopt_ci.model.types import (
     ChatReply,
@@ -33,9 +30,7 @@ from skillopt_ci.util import lasting_import
 #: Servers' names for the limit of output tokens.
 _LIMITS = ("max_completion_tokens", "max_tokens")
 LONGEST_MESSAGE = 500
-_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-#: A longer response is not read to its end: it may have none.
-_MOST_BYTES = 20_000_000
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def well_formed(text: str) -> str:
@@ -119,7 +114,7 @@ def sendable(message: Message, tools: Collection[str]) -> Message:
         return json.dumps({"arguments": well_formed(written)})
 
     def name(written: str) -> str:
-        return written if written in tools else _NO_NAME.sub("_", written)[:64] or "unnamed"
+        return written if written in tools else _NOT_IN_NAMES.sub("_", written)[:64] or "unnamed"
 
     calls = tuple(
         replace(call, name=name(call.name), arguments=arguments(call.arguments))
@@ -401,58 +396,6 @@ class Wire(NamedTuple):
     path: str
     body: Callable[[ModelRole, ChatRequest, Mapping[str, object]], dict[str, object]]
     read: Callable[[bytes, ChatRequest, ModelRole], ChatReply | ServerError]
-
-
-def library_of(config: ModelRole) -> Any:
-    """The official client library for the role's protocol; the import is slow."""
-    return lasting_import("anthropic" if config.preset.protocol == "messages" else "openai")
-
-
-def connection_pool(config: ModelRole, size: int) -> Any:
-    """Raises ModelSetupError for a proxy or certificates in the environment that are none."""
-    library = library_of(config)
-    limits = type(library.DEFAULT_CONNECTION_LIMITS)
-    http = limits.__module__.partition(".")[0]
-    try:
-        return library.DefaultAioHttpClient(
-            limits=limits(max_connections=size, max_keepalive_connections=size),
-            verify=_trusted(http),
-            event_hooks={"response": [_bound]},
-        )
-    except OSError as error:
-        raise ModelSetupError(
-            f"The certificates that the environment names cannot be used: {error.strerror}",
-            hint="Check SSL_CERT_FILE and SSL_CERT_DIR.",
-        ) from error
-    except (ValueError, import_module(http).InvalidURL) as error:
-        raise ModelSetupError(  # without the address, which may hold a password
-            "A proxy in the environment has no address that can be used",
-            hint="Check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY; expected http://host:port.",
-        ) from error
-
-
-async def _bound(response: Any) -> None:
-    """Let a response be read up to its limit, after decompression."""
-    whole = response.aiter_bytes
-
-    async def bounded() -> AsyncIterator[bytes]:
-        left = _MOST_BYTES
-        async for part in whole():
-            if (left := left - len(part)) < 0:
-                raise TransientFailure(f"the response is longer than {_MOST_BYTES:,} bytes")
-            yield part
-
-    response.aiter_bytes = bounded
-
-
-@cache
-def _trusted(http: str) -> ssl.SSLContext:
-    """The certificates that the library ``http`` trusts.
-
-    Left alone, it loads them for every pool and every proxy, 20 ms each.
-    """
-    context: ssl.SSLContext = import_module(http).create_ssl_context()
-    return context
 
 
 class ServerClient:

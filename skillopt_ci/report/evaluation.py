@@ -13,6 +13,7 @@ from skillopt_ci.report.comment import SIMULATED, TaskPlace, annotations, marker
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.words import reservations, usage_text, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
+from skillopt_ci.stats import sign_test
 from skillopt_ci.text import difference_text, percent, plural, rounded, score, score_text
 
 _MOST_PAIRS = 100
@@ -59,10 +60,7 @@ def judge(
 
 def chance(fixed: int, broken: int) -> float:
     """The probability of a split at least this uneven if better and worse are equally likely."""
-    n, ways, tail = fixed + broken, 1, 0
-    for k in range(min(fixed, broken) + 1):
-        tail, ways = tail + ways, ways * (n - k) // (k + 1)
-    return min(1.0, 2 * tail / (1 << n))
+    return min(1.0, 2 * sign_test(max(fixed, broken), min(fixed, broken)))
 
 
 @dataclass(frozen=True, slots=True)

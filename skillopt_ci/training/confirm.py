@@ -23,7 +23,7 @@ from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarte
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading
-from skillopt_ci.stats import wilson
+from skillopt_ci.stats import sign_test, wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
 from skillopt_ci.training.measure import MEASURED_ANEW, Scores, worth_in
@@ -71,20 +71,13 @@ def level(test: int) -> float:
     return ALPHA * 6 / (math.pi * test) ** 2
 
 
-def p_value(wins: int, losses: int) -> float:
-    """How likely at least so many wins are if win and loss are equally likely: the sign test."""
-    tosses = wins + losses
-    likely: int = sum(math.comb(tosses, heads) for heads in range(wins, tosses + 1))
-    return likely / (1 << tosses)
-
-
 def verdict(wins: int, losses: int, left: int, level: float) -> Action | None:
     """The verdict with ``left`` pairs still to come; None while these could change it."""
-    if p_value(wins, losses + left) <= level:
+    if sign_test(wins, losses + left) <= level:
         return "confirmed"
-    if p_value(losses, wins + left) <= level:
+    if sign_test(losses, wins + left) <= level:
         return "refuted"
-    hopeless = min(p_value(wins + left, losses), p_value(losses + left, wins)) > level
+    hopeless = min(sign_test(wins + left, losses), sign_test(losses + left, wins)) > level
     return "open" if hopeless else None
 
 
@@ -115,8 +108,8 @@ def recomputed(record: ConfirmationRecord) -> ConfirmationRecord:
         return record
     (wins, losses), left = tally(record), record.size - record.draws
     action = verdict(wins, losses, left, level(record.test)) or "open"
-    p = round(p_value(wins, losses + left), _DIGITS)
-    return record.model_copy(update={"action": action, "p_value": p})
+    p_value = round(sign_test(wins, losses + left), _DIGITS)
+    return record.model_copy(update={"action": action, "p_value": p_value})
 
 
 def _undecided(record: ConfirmationRecord) -> bool:

@@ -157,7 +157,7 @@ class Equipment:
         cache = (await self.router()).cache
         if cache is not None and self.unrecorded is not None:
             (meter, scopes), self.unrecorded = self.unrecorded, None
-            cache.put_in_vain(meter.unrecorded(), f"{self._parts.config.run}/lost")
+            cache.put_unanswered(meter.unrecorded(), f"{self._parts.config.run}/lost")
             for one in await self._caches():
                 for scope in scopes:
                     one.rename(scope, "counted as lost")

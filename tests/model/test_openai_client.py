@@ -10,8 +10,9 @@ import pytest
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
+from skillopt_ci.model.access import _trusted, connection_pool
 from skillopt_ci.model.build import wire_of
-from skillopt_ci.model.providers import ServerClient, _trusted, connection_pool
+from skillopt_ci.model.providers import ServerClient
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.progress import Event, Note, silent

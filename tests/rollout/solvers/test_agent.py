@@ -23,9 +23,10 @@ from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AgentConfig
 from skillopt_ci.messages import ToolCall
+from skillopt_ci.model.access import connection_pool
 from skillopt_ci.model.budget import BudgetedClient, Meter, tariff_of
 from skillopt_ci.model.build import wire_of
-from skillopt_ci.model.providers import ServerClient, connection_pool
+from skillopt_ci.model.providers import ServerClient
 from skillopt_ci.model.types import ModelUnavailable, Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.limits import LimitedClient
