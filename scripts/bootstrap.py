@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from pip_wheel import BootstrapError, download_pip
+from pip_wheel import DEFAULT_INDEX, BootstrapError, download_pip, pip_settings
 
 OLDEST = (3, 11)
 CANDIDATES = ("python3.13", "python3.12", "python3.11")
@@ -69,7 +69,7 @@ def bootstrap(root: Path, dev: bool) -> None:
     if moved or not usable or not has_pip(python):
         create(venv, best_python())
     print(f"bootstrap: installing into {venv} …", flush=True)
-    run(python, "-m", "pip", "install", "--quiet", "--editable", root, *group(python, root, wanted))
+    install(python, root, wanted.dev)
     write_stamp(file, wanted)
 
 
@@ -112,18 +112,21 @@ def create(venv: Path, python: str) -> None:
         run(venv / "bin" / "python", wheel / "pip", "install", "--quiet", "--no-index", wheel)
 
 
-def group(python: Path, root: Path, wanted: Stamp) -> list[str]:
-    """Return the requirements of the dev group, as pip before 25.1 cannot read them itself."""
-    if not wanted.dev:
-        return []
-    code = (
-        "import sys, tomllib; "
-        "print(*tomllib.load(open(sys.argv[1], 'rb'))['dependency-groups']['dev'], sep='\\n')"
-    )
-    done = subprocess.run(
-        [python, "-c", code, root / "pyproject.toml"], check=True, stdout=subprocess.PIPE, text=True
-    )
-    return done.stdout.split("\n")[:-1]
+def install(python: Path, root: Path, dev: bool) -> None:
+    """Install the checkout and what it needs with uv, which takes a sixth of pip's time.
+
+    Of pip's settings uv gets the index and its certificate. Where that is not enough, pip installs.
+    """
+    run(python, "-m", "pip", "install", "--quiet", "--upgrade", "pip>=25.1", "uv>=0.7")
+    what = ["--editable", str(root)]
+    if dev:
+        what += ["--group", f"{root / 'pyproject.toml'}:dev"]
+    settings = pip_settings(os.environ)
+    same = {"UV_DEFAULT_INDEX": settings.get("index-url", DEFAULT_INDEX)}
+    if "cert" in settings:
+        same["SSL_CERT_FILE"] = settings["cert"]
+    if not succeeds(python, "-m", "uv", "pip", "install", "--python", python, *what, **same):
+        run(python, "-m", "pip", "install", "--quiet", *what)
 
 
 def read_stamp(file: Path) -> Stamp | None:
@@ -149,10 +152,11 @@ def run(*command: str | Path) -> None:
     subprocess.run(command, check=True, env={**os.environ, **careful})
 
 
-def succeeds(*command: str | Path) -> bool:
-    """Say whether a command succeeds, whatever it prints."""
+def succeeds(*command: str | Path, **environ: str) -> bool:
+    """Say whether a command succeeds, whatever it prints, with ``environ`` added to ours."""
+    quiet = subprocess.DEVNULL
     done = subprocess.run(
-        command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, check=False, stdout=quiet, stderr=quiet, env={**os.environ, **environ}
     )
     return done.returncode == 0
 

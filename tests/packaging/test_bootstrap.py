@@ -12,8 +12,11 @@ from script_module import script
 
 # stands for the environment's interpreter: notes what it is asked and installs nothing
 INTERPRETER = """#!/bin/sh
-echo "$*" >> "$0.calls"
-case "$*" in *"pip install"*) [ ! -e "$0.offline" ];; esac
+echo "$* $UV_DEFAULT_INDEX $SSL_CERT_FILE" >> "$0.calls"
+case "$*" in
+  *"uv pip install"*) [ ! -e "$0.without-uv" ];;
+  *"pip install"*) [ ! -e "$0.offline" ];;
+esac
 """
 
 
@@ -30,27 +33,42 @@ def bootstrap(pip_wheel: ModuleType) -> Iterator[ModuleType]:
     del sys.modules["bootstrap"]
 
 
-def test_what_is_out_of_date_is_renewed_once_and_a_failure_leaves_no_stamp(bootstrap, tmp_path):
-    (tmp_path / "pyproject.toml").write_text('[dependency-groups]\ndev = ["a>=1", "b"]\n', "utf-8")
-    program = tmp_path / ".venv/bin/python"
+def test_what_is_out_of_date_is_renewed_once_and_a_failure_leaves_no_stamp(
+    bootstrap, tmp_path, monkeypatch
+):
+    project, venv = tmp_path / "pyproject.toml", tmp_path / ".venv"
+    project.write_text("a", "utf-8")
+    program = venv / "bin/python"
     program.parent.mkdir(parents=True)
-    (tmp_path / ".venv/pyvenv.cfg").touch()
+    (venv / "pyvenv.cfg").touch()
     program.write_text(INTERPRETER, "utf-8")
     program.chmod(0o755)
-    digest = hashlib.sha256((tmp_path / "pyproject.toml").read_bytes()).hexdigest()
-    stamp = tmp_path / ".venv/.bootstrap"
+    digest = hashlib.sha256(project.read_bytes()).hexdigest()
+    stamp = venv / ".bootstrap"
     bootstrap.write_stamp(stamp, bootstrap.Stamp(str(tmp_path), digest, True))
-    for _ in range(2):
-        bootstrap.bootstrap(tmp_path, False)
-    told = tmp_path / ".venv/bin/python.calls"
-    assert "pip install" not in told.read_text("utf-8")
-    (tmp_path / "pyproject.toml").write_text("[dependency-groups]\ndev = []", "utf-8")
-    for _ in range(2):
-        bootstrap.bootstrap(tmp_path, False)
-    assert told.read_text("utf-8").count("pip install") == 1
-    assert bootstrap.read_stamp(stamp).dev  # it stays, once somebody asked for it
-    (tmp_path / ".venv/bin/python.offline").touch()
-    (tmp_path / "pyproject.toml").write_text("[dependency-groups]\ndev = ['c']", "utf-8")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index/simple")
+    monkeypatch.setenv("PIP_CERT", "/ca.pem")
+    told = venv / "bin/python.calls"
+
+    def installed(dev: bool) -> list[str]:
+        told.write_text("", "utf-8")
+        bootstrap.bootstrap(tmp_path, dev)
+        return [line for line in told.read_text("utf-8").splitlines() if "pip install" in line]
+
+    assert installed(False) == []
+    project.write_text("b", "utf-8")
+    tools, everything = installed(False)
+    assert "--upgrade" in tools
+    # with what was once asked for, from the index that pip is told
+    assert "uv pip install" in everything
+    assert everything.endswith(f"--group {project}:dev https://index/simple /ca.pem")
+    assert installed(False) == []
+    assert bootstrap.read_stamp(stamp).dev
+    project.write_text("c", "utf-8")
+    (venv / "bin/python.without-uv").touch()
+    assert "-m pip install" in installed(True)[-1]
+    (venv / "bin/python.offline").touch()
+    project.write_text("d", "utf-8")
     with pytest.raises(subprocess.CalledProcessError):
         bootstrap.bootstrap(tmp_path, True)
     assert not stamp.exists()
