@@ -219,6 +219,7 @@ def connection_pool(config: ModelRole, size: int) -> Any:
             limits=limits(max_connections=size, max_keepalive_connections=size),
             verify=_trusted(http),
             event_hooks={"response": [_bound]},
+            follow_redirects=False,  # keys in other headers than Authorization would go along
         )
     except OSError as error:
         raise ModelSetupError(

@@ -196,6 +196,17 @@ def test_the_key_appears_in_no_message(server, served, ask):
     assert "MY_KEY" in str(caught.value)
 
 
+@pytest.mark.parametrize("status", [301, 307])
+def test_a_redirect_is_told_and_takes_no_key_elsewhere(server, served, ask, status):
+    """HTTP libraries take `api-key` and `x-api-key` along to any host."""
+    elsewhere = server.url.replace("127.0.0.1", "localhost") + f"/chat?{KEY}"
+    server.will(status=status, headers={"Location": elsewhere})
+    with pytest.raises(ModelSetupError, match=r"redirects to http://localhost:.*\*\*\*") as caught:
+        complete(served(), ask())
+    assert "base_url" in str(caught.value.hint)
+    assert len(server.paths) == 1
+
+
 def test_an_unsupported_parameter_is_dropped_for_good_and_told(server, served, ask):
     server.will_fail(400, "Unsupported value: 'temperature' does not support 0.5")
     events: list[Event] = []
