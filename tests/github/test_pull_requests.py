@@ -66,8 +66,9 @@ def test_what_it_can_do_without_becomes_a_note(scene, client):
     refused = "Resource not accessible by integration"
     scene.hub.fail("POST /graphql", 403, refused)
     scene.hub.fail("POST /issues/{issue_number}/labels", 403, refused)
-    kept = keep_pull_request(client, replace(READY, labels=("skillopt",)))
-    assert [note.count("pull-requests: write") for note in kept.notes] == [1, 1]
+    scene.hub.fail("PATCH /pulls/{pull_number}", 403, refused)
+    kept = keep_pull_request(client, replace(READY, title="New", labels=("skillopt",)))
+    assert [note.count("pull-requests: write") for note in kept.notes] == [1, 1, 1]
     assert kept.change == Change.UNCHANGED
 
 
