@@ -126,14 +126,23 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
 
 
 def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
-    """The run as of the commit that ``reader`` looks at, the ``newest`` steps with evidence."""
+    """The run as of the commit that ``reader`` looks at.
+
+    Evidence comes with the ``newest`` steps and with what was merged since base.
+    """
     folder, read, ledger = reader.folder, reader.read, reader.ledger
-    numbers = [entry.step for entry in reader.history if entry.kind == "step"]
-    ends = [entry.epoch for entry in reader.history if entry.kind == "slow_update"]
-    steps = (folder.read_step(read, number) for number in numbers[-newest:])
-    boundaries = (folder.read_boundary(read, epoch) for epoch in ends[-newest:])
     names = (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base)
     base = next(filter(None, (resolve(ledger, name) for name in names)), None)
+    # by base's own copy of the history
+    base_events = len(folder.read_history(partial(ledger.read, base))) if base else 0
+    merged = {entry.step for entry in reader.history[base_events:] if entry.stays}
+
+    def told(kind: EventKind) -> list[HistoryEntry]:
+        events = [entry for entry in reader.history if entry.kind == kind]
+        return [one for one in events[:-newest] if one.step in merged] + events[-newest:]
+
+    steps = (folder.read_step(read, one.step) for one in told("step"))
+    boundaries = (folder.read_boundary(read, one.epoch) for one in told("slow_update"))
     return RunView(
         state=reader.state,
         history=reader.history,
@@ -142,8 +151,7 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
         steps=tuple(record for record in steps if record is not None),
         places=step_places(reader),
         base=ledger.base,
-        # by base's own copy of the history
-        base_events=len(folder.read_history(partial(ledger.read, base))) if base else 0,
+        base_events=base_events,
         commit=reader.commit,
         flight=in_flight(reader),
     )

@@ -7,7 +7,7 @@ from command_line import in_process
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
-from skillopt_ci.report.view import RunView, StepPlace
+from skillopt_ci.report.view import RunView, StepPlace, lessons
 from tests.conftest import BRANCH, Checkout, Workshop
 
 
@@ -64,6 +64,9 @@ def test_the_evidence_of_all_steps_is_there_and_base_has_nothing_yet(two_steps):
     assert [record.step for record in run.steps] == [1, 2]
     assert (run.base, run.commit) == ("main", two_steps.ref(BRANCH))
     assert (run.base_events, run.improved) == (0, True)
+    # what a pull request proposes is told however long ago it was merged
+    newest = view(open_reader(Globals({}, two_steps.folder)), newest=1)
+    assert [one.name for one in lessons(newest)] == ["step 1"]
 
 
 def test_after_a_merge_nothing_is_left_to_propose(two_steps):
