@@ -144,6 +144,8 @@ def log_command(settings: Globals, number: int | None) -> None:
     if len(entries) < len(reader.history):
         title += f", newest {len(entries)} of {len(reader.history)} events"
     rows = [terminal.log_row(entry, _decision(reader, entry)) for entry in entries]
+    if waiting := in_flight(reader):
+        rows.append(terminal.flight_row(waiting, reader.state))
     print_table(settings, terminal.LOG_HEADINGS, rows, title, _DISPENSABLE)
 
 

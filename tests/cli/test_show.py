@@ -126,6 +126,7 @@ def test_a_candidate_that_waits_is_in_flight(cli, done, git):
     assert next_said(told) == "the verdict on it, by `step` or `run`"
     found = cli(done, "status", "--json", *MORE).json
     assert found["in_flight"] == {"what": "step 3", "commit": commit}
+    assert re.match(r" *3 .* in flight", cli(done, "log", "-n", "1").out.splitlines()[-1])
     assert (found["next"], found["steps"]) == ("verdict", 4)
 
 
