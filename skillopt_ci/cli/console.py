@@ -239,7 +239,7 @@ def print_table(
     cells = [[harmless(cell) for cell in row] for row in (headings, *rows)]
     width = build_console(settings.people, settings.environ).width
     for spare in (*dispensable, ""):
-        *leading, last = _widths(cells)
+        *leading, last = (max(map(cell_len, column)) for column in zip(*cells, strict=True))
         room = width - sum(leading) - len(_GAP) * (len(leading) + 1)
         if spare and room < min(last, _READABLE):
             out = cells[0].index(spare)
@@ -255,10 +255,6 @@ def print_table(
         for row in [zip(*some, strict=True)] if fits else [zip(one) for one in some]:
             table.add_row(*(Text("\n".join(column)) for column in row))
     _print(settings, table)
-
-
-def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
 
 
 def _table(title: str, *, show_header: bool) -> Table:

@@ -215,12 +215,10 @@ def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
 def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
     if pull.title == wanted.title and same_text(pull.body, wanted.body):
         return _finish(client, pull, wanted, Change.UNCHANGED)
-    notes, change = list[str](), Change.UNCHANGED
-    with noting(notes):  # comments and checks say the same, so the rest goes on
-        with asking(f"edit pull request #{pull.number}", _WRITE):
-            pull.edit(title=wanted.title, body=wanted.body)
-        change = Change.UPDATED
-    kept = _finish(client, pull, wanted, change)
+    notes = list[str]()  # comments and checks say the same, so the rest goes on
+    with noting(notes), asking(f"edit pull request #{pull.number}", _WRITE):
+        pull.edit(title=wanted.title, body=wanted.body)
+    kept = _finish(client, pull, wanted, Change.UNCHANGED if notes else Change.UPDATED)
     return replace(kept, notes=(*notes, *kept.notes))
 
 

@@ -262,10 +262,9 @@ class Meter:
             return
         unpriced = [name for name, tariff in tariffs(models).items() if not tariff.known]
         if unpriced:
-            role = "optimizer" if models.judge is None and unpriced[0] == "judge" else unpriced[0]
             raise ModelSetupError(
-                f"budget.{limited[0]}.cost_usd needs model.{role}.price: nothing says what a call "
-                "of this model costs",
+                f"budget.{limited[0]}.cost_usd needs model.{unpriced[0]}.price: nothing says what "
+                "a call of this model costs",
                 hint="Add the price in US dollars per million tokens, or limit tokens instead.",
             )
         if "run" in limited and self._spent.cost_usd is None:

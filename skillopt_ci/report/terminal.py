@@ -157,12 +157,11 @@ def log_row(entry: HistoryEntry, decision: Decision | None = None) -> tuple[str,
 
 def flight_row(view: EventView, state: State) -> tuple[str, ...]:
     """A row of the log for the candidate that waits for its verdict."""
-    record, what = view.record, "in flight"
-    before, best = score(state.current.measurement.score), score(state.best.measurement.score)
-    if isinstance(record, BoundaryRecord):
-        return ("–", str(record.epoch), before, "–", best, "–", "–", f"end of epoch: {what}")
-    edits = str(record.proposal.change_count)
-    return (str(record.step), str(record.epoch), before, "–", best, edits, "–", what)
+    record, number, edits, what = view.record, "–", "–", "end of epoch: in flight"
+    if isinstance(record, StepRecord):
+        number, edits, what = str(record.step), str(record.proposal.change_count), "in flight"
+    scores = (score(state.current.measurement.score), "–", score(state.best.measurement.score))
+    return (number, str(record.epoch), *scores, edits, "–", what)
 
 
 # An attempt, turn by turn.
