@@ -2,7 +2,7 @@
 
 import os
 import re
-import shutil
+import subprocess
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -27,13 +27,23 @@ def is_gone(name: str) -> bool:
     return _started(int(match[2])) != int(match[3])
 
 
-def scratch_folder(kind: str) -> TemporaryDirectory[str]:
+class Scratch(TemporaryDirectory[str]):
+    """A temporary folder that can be removed however deep programs nest folders in it."""
+
+    def cleanup(self) -> None:
+        try:
+            super().cleanup()
+        except RecursionError:  # a call a level, before Python 3.13
+            _remove(self.name)
+
+
+def scratch_folder(kind: str) -> Scratch:
     """A temporary folder; if this process is killed, the next one that needs some removes it."""
     _sweep(gettempdir())
     owner = ""
     with suppress(OSError):  # without /proc, nobody can tell that it is left over
         owner = f"{this_process()}_"
-    return TemporaryDirectory(prefix=f"{_SCRATCH}{owner}{kind}-", ignore_cleanup_errors=True)
+    return Scratch(prefix=f"{_SCRATCH}{owner}{kind}-", ignore_cleanup_errors=True)
 
 
 @cache
@@ -41,7 +51,11 @@ def _sweep(folder: str) -> None:
     """Remove the scratch folders of processes that have ended; done once."""
     for left in Path(folder).glob(f"{_SCRATCH}*_*"):
         if is_gone(left.name.removeprefix(_SCRATCH).partition("_")[0]):
-            shutil.rmtree(left, ignore_errors=True)
+            _remove(left)
+
+
+def _remove(folder: str | Path) -> None:
+    subprocess.run(("rm", "-rf", "--", folder), check=False, capture_output=True)  # noqa: S603, S607
 
 
 def _namespace() -> str:

@@ -29,12 +29,11 @@ from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any, Protocol, cast
 
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
-from skillopt_ci.liveness import scratch_folder
+from skillopt_ci.liveness import Scratch, scratch_folder
 from skillopt_ci.program import kill, kill_tree
 from skillopt_ci.util import last_line, lasting_import
 
@@ -127,7 +126,7 @@ class Worker:
         if self.gone:
             raise WorkerGone
         with (
-            TemporaryDirectory(dir=self._folder.name, ignore_cleanup_errors=True) as name,
+            Scratch(dir=self._folder.name, ignore_cleanup_errors=True) as name,
             ExitStack() as stack,
         ):
             # open the folder itself, in case the worker replaces its path

@@ -88,8 +88,9 @@ def tell_failed(job: Job, comment: Comment, ended: Ended) -> None:
 
 def _skipped(job: Job, reason: str) -> Outcome:
     job.log.annotate("notice", harmless_line(reason), title="skillopt-ci did nothing")
-    text = f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
-    return Outcome(Outputs(result="skipped"), text)
+    return Outcome(
+        Outputs(result="skipped"), f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
+    )
 
 
 def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
@@ -262,11 +263,12 @@ def _command(job: Job, command: Command) -> Outcome:
 def _tell_missing_rollouts(job: Job, command: Command) -> None:
     missing = ", ".join(pattern for pattern, files in job.rollouts.items() if not files)
     if missing and command in (Command.STEP, Command.PROPOSE, Command.CHECK):
-        text = (
-            f"{missing} matches no file in {job.runner.workspace}: the step makes, and pays for, "
-            "the rollouts that it does not find."
+        job.log.annotate(
+            "warning",
+            f"{harmless(missing)} matches no file in {harmless(str(job.runner.workspace))}: the "
+            "step makes, and pays for, the rollouts that it does not find.",
+            title="input rollouts",
         )
-        job.log.annotate("warning", harmless(text), title="input rollouts")
 
 
 class _Paused(SkilloptError):
@@ -293,8 +295,11 @@ def _publish(job: Job, inconclusive: str) -> Outcome:
         return Outcome(notes=() if inconclusive else (str(error),))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
         return Outcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
-    outputs = Outputs.of(pull_request=shown.pull_request, commit=shown.commit)
-    return Outcome(outputs, shown.report, notes=shown.notes)
+    return Outcome(
+        Outputs.of(pull_request=shown.pull_request, commit=shown.commit),
+        shown.report,
+        notes=shown.notes,
+    )
 
 
 def _leave_page(job: Job, command: Command, ended: Ended) -> str:

@@ -25,8 +25,8 @@ from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.util import is_lfs_pointer, nearest, read_text
 
-#: Steps that a view has with their evidence; a comment holds no more of them.
-_NEWEST = 25
+#: Events that a view has with their evidence; a comment holds no more of them.
+_NEWEST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +128,23 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
 def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
     """The run as of the commit that ``reader`` looks at.
 
-    Evidence comes with the ``newest`` steps and with what was merged since base.
+    Evidence comes with the ``newest`` events and with what was merged since base.
     """
     folder, read, ledger = reader.folder, reader.read, reader.ledger
     names = (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base)
     base = next(filter(None, (resolve(ledger, name) for name in names)), None)
     # by base's own copy of the history
     base_events = len(folder.read_history(partial(ledger.read, base))) if base else 0
-    merged = {entry.step for entry in reader.history[base_events:] if entry.stays}
-
-    def told(kind: EventKind) -> list[HistoryEntry]:
-        events = [entry for entry in reader.history if entry.kind == kind]
-        return [one for one in events[:-newest] if one.step in merged] + events[-newest:]
-
-    steps = (folder.read_step(read, one.step) for one in told("step"))
-    boundaries = (folder.read_boundary(read, one.epoch) for one in told("slow_update"))
+    told = (
+        *(entry for entry in reader.history[base_events:-newest] if entry.stays),
+        *reader.history[-newest:],
+    )
+    # a reverted step whose notes were kept is told by them
+    numbers = dict.fromkeys(entry.step for entry in told if entry.kind in ("step", "notes"))
+    steps = (folder.read_step(read, number) for number in numbers)
+    boundaries = (
+        folder.read_boundary(read, entry.epoch) for entry in told if entry.kind == "slow_update"
+    )
     return RunView(
         state=reader.state,
         history=reader.history,

@@ -333,12 +333,11 @@ def told_error(document: JsonObject, missing: str) -> ServerError:
 
 
 def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
-    body = error.body
     # Google wraps its error in a list; Anthropic's library does not unwrap the `error` key.
-    found = body[0] if isinstance(body, list) and body else body
+    found = error.body[0] if isinstance(error.body, list) and error.body else error.body
     fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
     fields = fields.at("error") or fields
-    message = fields.get("message") or (json.dumps(body, default=str) if body else "")
+    message = fields.get("message") or (json.dumps(error.body, default=str) if error.body else "")
     if target := error.response.headers.get("Location"):
         message = f"it redirects to {target}"
     return ServerError(

@@ -335,9 +335,8 @@ def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
 
 
 def spread_text(count: Range) -> str:
-    if count.low == count.high:
-        return f"{count.likely:,}"
-    return f"{count.likely:,} ({count.low:,}–{count.high:,})"
+    apart = "" if count.low == count.high else f" ({count.low:,}–{count.high:,})"
+    return f"{count.likely:,}{apart}"
 
 
 def estimate_json(found: CostEstimate) -> dict[str, object]:

@@ -75,6 +75,7 @@ def test_nothing_is_left_of_one_that_is_closed(kind, tmp_path, monkeypatch):
     marker, before = uuid.uuid4().hex, mounts()
     with desk(kind) as opened:
         opened.sh("echo x > file; mkdir -m 0 locked")
+        opened.sh(f"mkdir -p {'d/' * 1_500}")  # deeper than Python's own functions go
         opened.sh(f"sleep 600; : {marker}", timeout=0.3)
         if kind in {"sandbox", "docker"}:
             assert left_of(os.getpid(), marker)
@@ -148,6 +149,7 @@ def test_a_folder_that_a_killed_process_left_is_removed_and_one_in_use_is_not(
         in_use, left = sorted(tmp_path.iterdir(), key=lambda one: str(running.pid) in one.name)
         running.kill()
         running.wait()
+        subprocess.run(["mkdir", "-p", f"{left}/{'d/' * 1_500}"], check=True)
         subprocess.run([sys.executable, "-c", SCRATCH], env=environ, check=True)
         assert not left.exists()
         assert list(tmp_path.iterdir()) == [in_use]
