@@ -75,6 +75,13 @@ def test_what_ends_a_command_is_told_apart_from_commands(tmp_path):
     assert ended.exit_code == ExitCode.USAGE
 
 
+def test_an_answer_says_what_to_do_and_leaves_a_crash_report_in_the_log():
+    wrong = describe(ConfigError("no such key", hint="Remove it."), [])
+    assert Ended(ExitCode.USAGE, failure=wrong).told.endswith("Remove it.")
+    crash = describe(ZeroDivisionError("division by zero"), [])
+    assert Ended(ExitCode.DEFECT, failure=crash).told.endswith("The job's log has what to report.")
+
+
 def announced(error: BaseException, workspace: Path) -> str:
     stream = io.StringIO()
     announce(JobLog(stream, lambda: "t"), describe(error, []), error, workspace)

@@ -70,6 +70,9 @@ def test_headline_check_and_status_say_what_is_confirmed(run, claim, conclusion)
 def test_a_comment_and_the_log_have_the_same_word_for_what_cannot_be_told_yet():
     one = fresh("open")
     assert ("provisional" in event_line(one), "provisional" in log_row(one)[-1]) == (True, True)
+    assert " tasks" not in event_line(one)  # its pairs are in the verdict
+    again = entry(1, kind="measure", action="measure", score_after=0.6)
+    assert event_line(again).endswith(f" on {again.tasks} tasks")
 
 
 def test_a_run_that_began_without_it_says_nothing_of_it():
