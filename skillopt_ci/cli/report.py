@@ -48,7 +48,7 @@ _MEASURED = tuple(one.value for one in Status if one.measured)
 
 @command()
 @click.option(
-    "--output",
+    *("--output", "-O"),
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("skillopt-report.html"),
     metavar="FILE",

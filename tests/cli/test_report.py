@@ -47,7 +47,7 @@ def test_it_writes_one_file_from_git_alone(cli, clone):
 
 def test_the_file_may_be_elsewhere_and_is_replaced_as_a_whole(cli, done):
     for _ in range(2):
-        assert cli(done, "report", "--output", "site/index.html").code == 0
+        assert cli(done, "report", "-O", "site/index.html").code == 0
     assert [path.name for path in (done / "site").iterdir()] == ["index.html"]
 
 
