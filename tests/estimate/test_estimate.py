@@ -1,9 +1,10 @@
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.estimate.estimate import budgeted
+from skillopt_ci.estimate.estimate import CHARACTERS_PER_TOKEN, _assumed_sizes, budgeted
 from skillopt_ci.messages import Message
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
@@ -44,6 +45,23 @@ def test_dollars_and_tokens_buy_calls_by_their_sizes_and_prices():
     assert 300_000 / 4000 < (bought(tokens=300_000) or 0) < 300_000 / 1350
     rubric = {"type": "rubric", "rubric": "It is polite."}
     assert calls / 2 < (bought(cost_usd=1, scorer=rubric) or 0) < 2 * calls
+
+
+def test_a_prompt_grows_with_the_skill_as_often_as_it_shows_it():
+    config = planned_by()
+
+    def prompts(tokens: int) -> Counter[str]:
+        skill = "#" * tokens * CHARACTERS_PER_TOKEN
+        sizes = _assumed_sizes(config, TASKS, Prompts.load(), skill)
+        return Counter({account.stage: size.usage.prompt_tokens for account, size in sizes.items()})
+
+    before, after = prompts(1000), prompts(1001)
+    grown = {stage: after[stage] - before[stage] for stage in after}
+    # an epoch's end compares two skills on the same samples
+    ends = {"slow_update": 2, "meta_skill": 2}
+    assert grown == {**dict.fromkeys(after, 1), "judge": 0, **ends}
+    samples = 2 * config.optimizer.slow_update_samples * 1000
+    assert min(after[stage] for stage in ends) > samples + 2 * 1000
 
 
 def test_the_limit_that_ends_first_counts():
