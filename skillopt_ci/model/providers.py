@@ -338,8 +338,8 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
     fields = fields.at("error") or fields
     message = fields.get("message") or (json.dumps(error.body, default=str) if error.body else "")
-    if target := error.response.headers.get("Location"):
-        message = f"it redirects to {target}"
+    if error.response.has_redirect_location:
+        message = f"it redirects to {error.response.headers['Location']}"
     return ServerError(
         status=error.status_code,
         message=redact(" ".join(str(message).split()), secrets)[:LONGEST_MESSAGE],
