@@ -85,6 +85,11 @@ _FAILURES: tuple[_Cause, ...] = (
         "Set up git's credentials for it; `git ls-remote` must work without asking.",
     ),
     _Cause(
+        "certificate (verification failed|problem)",
+        "its certificate is not trusted here",
+        "GIT_SSL_CAINFO, or git's http.sslCAInfo, names authorities of your own.",
+    ),
+    _Cause(
         r"could not resolve|failed to connect|couldn't connect|operation timed out|unreachable"
         r"|connection (refused|timed out|reset|closed)|no route to host|unexpected disconnect"
         r"|early eof|hung up unexpectedly|error: 5\d\d|\bssl\b|\btls\b|certificate",

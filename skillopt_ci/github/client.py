@@ -84,7 +84,10 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
         raise _translate(error, what, permission) from error
     except RequestException as error:
         kind = type(error).__name__
-        raise AnswerLost(f"could not {what}: GitHub did not answer ({kind})") from error
+        raise AnswerLost(
+            f"could not {what}: GitHub did not answer ({kind})",
+            hint="REQUESTS_CA_BUNDLE names authorities of your own." if kind == "SSLError" else "",
+        ) from error
     except (AssertionError, RuntimeError, BadAttributeException) as error:
         # PyGithub raises these for redirects to another server and for malformed answers.
         raise Unavailable(

@@ -176,8 +176,8 @@ class RetryingClient:
             if not self._reached and (spent or _now() - began + pause > _FIRST_CONTACT):
                 raise InfrastructureError(
                     f"The {request.role} model cannot be reached: {last.message}",
-                    hint=f"Check that its server runs, {self.section}.base_url, the network and "
-                    "its proxy.",
+                    hint=f"Check that its server runs, {self.section}.base_url, the network, its "
+                    "proxy and its certificate (SSL_CERT_FILE names authorities of your own).",
                 ) from last
             if spent:
                 break

@@ -1,0 +1,89 @@
+"""Servers whose certificate is of a company's own authority: models', git's and GitHub's API."""
+
+import asyncio
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.errors import InfrastructureError
+from skillopt_ci.git.process import Git
+from skillopt_ci.git.remote import heads
+from skillopt_ci.github.client import Access, AnswerLost, NotFound, RetryPolicy, connect
+from skillopt_ci.model.access import _trusted, connection_pool
+
+pytestmark = pytest.mark.integration
+#: For a certificate that vouches for itself.
+REQUEST = "req -x509 -newkey rsa:2048 -nodes -subj /CN=x -addext subjectAltName=IP:127.0.0.1"
+
+
+class Empty(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_GET  # noqa: N815 - the name that the library looks for
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("authority")
+    words = ["openssl", *REQUEST.split(), "-keyout", "key.pem", "-out", "it.pem"]
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    return folder / "it.pem"
+
+
+@pytest.fixture
+def url(authority: Path) -> Iterator[str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority, authority.with_name("key.pem"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"https://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_git_is_told_by_its_own_variable(monkeypatch, tmp_path, url, authority):
+    git = Git(tmp_path)
+    with pytest.raises(InfrastructureError, match="certificate is not trusted here") as caught:
+        heads(git, f"{url}/o/r")
+    assert "GIT_SSL_CAINFO" in caught.value.hint
+    monkeypatch.setenv("GIT_SSL_CAINFO", str(authority))
+    with pytest.raises(InfrastructureError, match="there is no repository"):
+        heads(git, f"{url}/o/r")
+
+
+def test_the_api_s_client_is_told_by_the_variable_of_its_library(monkeypatch, url, authority):
+    access, policy = Access("o/r", "pat", url), RetryPolicy(wait=lambda _: None, retries=0)
+    with pytest.raises(AnswerLost, match="SSLError") as caught:
+        assert connect(access, policy).login
+    assert "REQUESTS_CA_BUNDLE" in caught.value.hint
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
+    with pytest.raises(NotFound):
+        assert connect(access, policy).login
+
+
+def test_models_clients_are_told_by_the_usual_variable(monkeypatch, url, authority):
+    config = ModelRole(provider="openai", model="m", base_url=url)
+
+    async def status() -> int:
+        _trusted.cache_clear()
+        async with connection_pool(config, 1) as pool:
+            return int((await pool.get(url)).status_code)
+
+    with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
+        asyncio.run(status())
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    assert asyncio.run(status()) == 404
