@@ -87,7 +87,7 @@ _FAILURES: tuple[_Cause, ...] = (
     _Cause(
         "certificate (verification failed|problem)",
         "its certificate is not trusted here",
-        "GIT_SSL_CAINFO, or git's http.sslCAInfo, names authorities of your own.",
+        "Set GIT_SSL_CAINFO (or git's http.sslCAInfo) to a file with your certificate authority.",
     ),
     _Cause(
         r"could not resolve|failed to connect|couldn't connect|operation timed out|unreachable"

@@ -86,7 +86,9 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
         kind = type(error).__name__
         raise AnswerLost(
             f"could not {what}: GitHub did not answer ({kind})",
-            hint="REQUESTS_CA_BUNDLE names authorities of your own." if kind == "SSLError" else "",
+            hint="Set REQUESTS_CA_BUNDLE to a file with your certificate authority."
+            if kind == "SSLError"
+            else "",
         ) from error
     except (AssertionError, RuntimeError, BadAttributeException) as error:
         # PyGithub raises these for redirects to another server and for malformed answers.

@@ -1,6 +1,7 @@
-"""Servers whose certificate is of a company's own authority: models', git's and GitHub's API."""
+"""Servers whose certificate a company signed itself: those of models, git and GitHub's API."""
 
 import asyncio
+import shutil
 import ssl
 import subprocess
 import threading
@@ -15,7 +16,8 @@ from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.remote import heads
 from skillopt_ci.github.client import Access, AnswerLost, NotFound, RetryPolicy, connect
-from skillopt_ci.model.access import _trusted, connection_pool
+from skillopt_ci.model import access as model_access
+from skillopt_ci.model.access import connection_pool
 
 pytestmark = pytest.mark.integration
 #: For a certificate that vouches for itself.
@@ -38,6 +40,8 @@ class Empty(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("authority")
     words = ["openssl", *REQUEST.split(), "-keyout", "key.pem", "-out", "it.pem"]
     subprocess.run(words, cwd=folder, check=True, capture_output=True)
@@ -55,7 +59,7 @@ def url(authority: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_git_is_told_by_its_own_variable(monkeypatch, tmp_path, url, authority):
+def test_git_reads_its_own_variable(monkeypatch, tmp_path, url, authority):
     git = Git(tmp_path)
     with pytest.raises(InfrastructureError, match="certificate is not trusted here") as caught:
         heads(git, f"{url}/o/r")
@@ -65,7 +69,7 @@ def test_git_is_told_by_its_own_variable(monkeypatch, tmp_path, url, authority):
         heads(git, f"{url}/o/r")
 
 
-def test_the_api_s_client_is_told_by_the_variable_of_its_library(monkeypatch, url, authority):
+def test_the_api_reads_the_variable_of_requests(monkeypatch, url, authority):
     access, policy = Access("o/r", "pat", url), RetryPolicy(wait=lambda _: None, retries=0)
     with pytest.raises(AnswerLost, match="SSLError") as caught:
         assert connect(access, policy).login
@@ -75,11 +79,11 @@ def test_the_api_s_client_is_told_by_the_variable_of_its_library(monkeypatch, ur
         assert connect(access, policy).login
 
 
-def test_models_clients_are_told_by_the_usual_variable(monkeypatch, url, authority):
+def test_model_clients_read_the_usual_variable(monkeypatch, url, authority):
     config = ModelRole(provider="openai", model="m", base_url=url)
+    monkeypatch.setattr(model_access, "_trusted", model_access._trusted.__wrapped__)
 
     async def status() -> int:
-        _trusted.cache_clear()
         async with connection_pool(config, 1) as pool:
             return int((await pool.get(url)).status_code)
 
