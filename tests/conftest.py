@@ -76,8 +76,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A worker a processor for ``-n logical``, two for ``auto``: for tests that wait for others."""
-    return (2 if config.option.numprocesses == "auto" else 1) * (os.cpu_count() or 1)
+    """A worker a processor for ``-n logical``, one more for ``auto``: some wait for others."""
+    return (os.cpu_count() or 1) + (config.option.numprocesses == "auto")
 
 
 def _work_in_memory() -> None:
