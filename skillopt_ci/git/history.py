@@ -108,7 +108,8 @@ class Commit:
 
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
-    return ancestor == descendant or git.succeeds(
+    # mostly a commit and its parent: the lasting process knows these
+    return ancestor in (descendant, *parents(git, descendant)) or git.succeeds(
         "merge-base", "--is-ancestor", ancestor, descendant
     )
 
