@@ -19,7 +19,6 @@ from skillopt_ci.ledger.records import (
     Basis,
     BoundaryRecord,
     Decision,
-    HistoryEntry,
     State,
     StepRecord,
 )
@@ -143,19 +142,13 @@ def log_command(settings: Globals, number: int | None) -> None:
     title = _title(reader)
     if len(entries) < len(reader.history):
         title += f", newest {len(entries)} of {len(reader.history)} events"
-    rows = [terminal.log_row(entry, _decision(reader, entry)) for entry in entries]
+    read = partial(reader.folder.read_conclusion, reader.read)
+    # reading each record would take long, and of others it tells nothing more
+    conclusions = (read(one) if one.action == "accept_new_best" else None for one in entries)
+    rows = list(map(terminal.log_row, entries, conclusions))
     if waiting := in_flight(reader):
         rows.append(terminal.flight_row(waiting, reader.state))
     print_table(settings, terminal.LOG_HEADINGS, rows, title, _DISPENSABLE)
-
-
-def _decision(reader: RunReader, entry: HistoryEntry) -> Decision | None:
-    if entry.action != "accept_new_best" or entry.kind not in ("step", "slow_update"):
-        return None
-    folder, read = reader.folder, reader.read
-    step, end = folder.read_step, folder.read_boundary
-    record = step(read, entry.step) if entry.kind == "step" else end(read, entry.epoch)
-    return None if record is None else record.decision
 
 
 @command()

@@ -47,8 +47,8 @@ def booked(*accounts: Accounts) -> dict[Account, Usage]:
 def _read_accounts(given: Accounts | Iterable[object]) -> dict[Account, Usage]:
     if isinstance(given, Mapping):
         return booked(given)
-    rows = (AccountRecord.model_validate(row) for row in given)
-    return booked(*({Account(row.role, row.stage): row.usage} for row in rows))
+    rows = map(AccountRecord.model_validate, given)
+    return {Account(row.role, row.stage): row.usage for row in rows}
 
 
 def _write_accounts(accounts: Accounts) -> list[AccountRecord]:

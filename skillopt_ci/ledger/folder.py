@@ -77,6 +77,15 @@ class RunFolder:
     def read_boundary(self, read: Reader, epoch: int) -> records.BoundaryRecord | None:
         return self._read(read, self.boundary(epoch), records.BoundaryRecord)
 
+    def read_conclusion(
+        self, read: Reader, entry: records.HistoryEntry
+    ) -> records.Conclusion | None:
+        """How the step or the end of an epoch came out that ``entry`` is of; None for others."""
+        if entry.kind == "slow_update":
+            return self._read(read, self.boundary(entry.epoch), records.Conclusion)
+        has_step = entry.kind in ("step", "notes")
+        return self._read(read, self.step(entry.step), records.Conclusion) if has_step else None
+
     def read_confirmation(self, read: Reader, test: int) -> records.ConfirmationRecord | None:
         return self._read(read, self.confirmation(test), records.ConfirmationRecord)
 

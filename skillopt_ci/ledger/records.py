@@ -6,7 +6,7 @@ an interrupted step and an uninterrupted one write the same bytes.
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from skillopt_ci.ledger.evidence import AccountsField, Measurement, ProposalRecord, Record
 from skillopt_ci.model.types import Usage
@@ -149,6 +149,13 @@ class Decision(_Decided, Record):
     @property
     def partial(self) -> bool:
         return self.measurement is not None and self.measurement.partial
+
+
+class Conclusion(BaseModel):
+    """What a step's or an epoch's record ends with; the evidence before it is not validated."""
+
+    decision: Decision | None = None
+    accounts: AccountsField = Field(default_factory=dict)
 
 
 class StepRecord(Record):

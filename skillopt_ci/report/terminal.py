@@ -7,7 +7,7 @@ from typing import Any
 from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import Estimate as CostEstimate
 from skillopt_ci.estimate.estimate import Part
-from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, State, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, Conclusion, HistoryEntry, State, StepRecord
 from skillopt_ci.report import words as say
 from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
 from skillopt_ci.rollout.events import AttemptTrace
@@ -127,9 +127,10 @@ def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]
     }
 
 
-def log_row(entry: HistoryEntry, decision: Decision | None = None) -> tuple[str, ...]:
-    """A row of the log; its ``decision``, if known, tells whether the verdict is within noise."""
-    step, verdict = entry.kind == "step", (decision or entry).verdict
+def log_row(entry: HistoryEntry, conclusion: Conclusion | None = None) -> tuple[str, ...]:
+    """A row of the log; its ``conclusion``, if known, tells whether the verdict is within noise."""
+    step, decision = entry.kind == "step", None if conclusion is None else conclusion.decision
+    verdict = (decision or entry).verdict
     if step:
         what = entry.reason if entry.action.startswith("skip") else verdict
     elif entry.kind == "notes":

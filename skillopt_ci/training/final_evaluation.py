@@ -22,7 +22,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
 from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.measure import measure
-from skillopt_ci.training.memory import record_of, step_records
+from skillopt_ci.training.memory import conclusion_of, step_records
 from skillopt_ci.training.plan import last_step, sizes_of
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -205,11 +205,11 @@ def _summary(
     initial, best, last = (with_test(one, tests.get(one.sha256), run.test) for one in skills)
     totals: dict[str, Usage] = {}
     for one in history:
-        record = None if one.kind == "notes" else record_of(run, checkout, one)
+        conclusion = None if one.kind == "notes" else conclusion_of(run, checkout, one)
         alone = {"finish": "test", "confirm": "confirmation", "set_aside": "set aside"}.get(
             one.kind, "selection"
         )
-        stages = {alone: one.usage} if record is None else by_stage(record.accounts)
+        stages = {alone: one.usage} if conclusion is None else by_stage(conclusion.accounts)
         for stage, used in stages.items():
             if used.calls:
                 totals[stage] = totals.get(stage, Usage()) + used

@@ -7,7 +7,7 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord, TaskOutcome
-from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, StepRecord
+from skillopt_ci.ledger.records import Conclusion, Decision, HistoryEntry, StepRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.document import sha256
@@ -32,10 +32,9 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
     reverts = (entry for entry in checkout.history if entry.kind == "revert")
     taken = grouped((entry.step, entry.edit) for entry in reverts)
     steps = step_records(run, checkout, epoch=epoch)
-    read = partial(run.ledger.read, checkout.commit)
-    earlier = sorted(taken.keys() - {one.step for one in steps})
-    found = (run.folder.read_step(read, step) for step in earlier)
-    return render((*filter(None, found), *steps), taken)
+    read = partial(run.folder.read_step, partial(run.ledger.read, checkout.commit))
+    earlier = map(read, sorted(taken.keys() - {one.step for one in steps}))
+    return render((*filter(None, earlier), *steps), taken)
 
 
 def render(
@@ -157,19 +156,14 @@ def past_scores(run: Run, checkout: Checkout) -> list[TaskScores]:
     return [one.tasks for one in found if one is not None]
 
 
-def record_of(
-    run: Run, checkout: Checkout, entry: HistoryEntry
-) -> StepRecord | BoundaryRecord | None:
-    read = partial(run.ledger.read, checkout.commit)
-    if entry.kind == "slow_update":
-        return run.folder.read_boundary(read, entry.epoch)
-    return run.folder.read_step(read, entry.step) if entry.kind in ("step", "notes") else None
+def conclusion_of(run: Run, checkout: Checkout, entry: HistoryEntry) -> Conclusion | None:
+    return run.folder.read_conclusion(partial(run.ledger.read, checkout.commit), entry)
 
 
 def _measurement(run: Run, checkout: Checkout, entry: HistoryEntry) -> Measurement | None:
     """What the decision of ``entry`` measured, if that still compares."""
-    record = record_of(run, checkout, entry)
-    decision = None if record is None else record.decision
+    conclusion = conclusion_of(run, checkout, entry)
+    decision = None if conclusion is None else conclusion.decision
     if decision is not None and entry.kind == "notes":
         decision = decision.notes
     if decision is None or decision.measured_under != run.measured_under:

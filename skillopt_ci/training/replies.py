@@ -161,15 +161,14 @@ def _reminders(value: object) -> tuple[str, ...]:
     )
 
 
-def _list_or_nothing(value: object) -> list[object]:
-    return value[:MAX_ENTRIES] if isinstance(value, list) else []
-
-
 _Document = Annotated[Word, AfterValidator(_with_a_body)]
 _Note = Annotated[str, BeforeValidator(_text_or_nothing)]
 _Notes = Annotated[tuple[str, ...], BeforeValidator(_notes)]
 _Reminders = Annotated[tuple[str, ...], BeforeValidator(_reminders)]
-_Entries = Annotated[list[object], BeforeValidator(_list_or_nothing)]
+_Entries = Annotated[
+    list[object],
+    BeforeValidator(lambda given: given[:MAX_ENTRIES] if isinstance(given, list) else []),
+]
 
 
 class Shape(BaseModel):

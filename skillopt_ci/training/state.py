@@ -424,12 +424,11 @@ def _read(run: Run, commit: str) -> Candidate | None:
     read, folder = partial(run.ledger.read, commit), run.folder
     trailers = run.ledger.log(commit, limit=1)[0].trailers
     skill = read(run.skill_path)
-    ends_epoch = "Skillopt-Epoch-End" in trailers
-    number = trailers.get("Skillopt-Epoch" if ends_epoch else "Skillopt-Step", "")
-    if skill is None or not number.isdecimal():
+    step, end = ("Skillopt-Step", folder.read_step), ("Skillopt-Epoch", folder.read_boundary)
+    key, find = end if "Skillopt-Epoch-End" in trailers else step
+    if skill is None or not trailers.get(key, "").isdecimal():
         return None
-    find = folder.read_boundary if ends_epoch else folder.read_step
-    record = find(read, int(number))
+    record = find(read, int(trailers[key]))
     return None if record is None else Candidate(record, skill, commit)
 
 

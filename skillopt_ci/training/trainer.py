@@ -25,7 +25,7 @@ from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training.baseline import ensure_scored, no_score_is_higher, refuse_to_learn_nothing
 from skillopt_ci.training.confirm import ensure_confirmed
 from skillopt_ci.training.evaluate import evaluate
-from skillopt_ci.training.memory import record_of, step_records
+from skillopt_ci.training.memory import conclusion_of, step_records
 from skillopt_ci.training.plan import (
     Sizes,
     StepPlan,
@@ -258,8 +258,8 @@ async def _candidate(
     if isinstance(work, StepPlan):
         current = checkout.state.current.measurement
         last = next((one for one in reversed(checkout.history) if one.kind == "step"), None)
-        before = None if last is None else record_of(run, checkout, last)
-        told = "" if before is None or before.decision is None else before.decision.verdict
+        before = last and conclusion_of(run, checkout, last)
+        told = before.decision.verdict if before and before.decision else ""
         run.observer(
             StepStarted(
                 work.step, last_step_of(run, checkout), work.epoch, current.score, current.n, told
