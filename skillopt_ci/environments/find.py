@@ -28,18 +28,24 @@ BUILT_IN: Mapping[str, str] = {
 }
 
 
+class _Late(BaseException):
+    """No ``Exception``: loops may catch these."""
+
+
 @contextmanager
 def loading_limit(seconds: float) -> Iterator[None]:
     """Raise UsageError, with the line reached, if the block takes longer; in the main thread."""
 
     def late(_number: int, frame: Any) -> None:
-        text = f"environment: its tasks did not load within {seconds:g} s"
-        raise UsageError(f"{text} (at {frame.f_code.co_filename}:{frame.f_lineno})")
+        raise _Late(f"{frame.f_code.co_filename}:{frame.f_lineno}")
 
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, if the code catches it
     try:
         yield
+    except _Late as place:
+        text = f"environment: its tasks did not load within {seconds:g} s"
+        raise UsageError(f"{text} (at {place})") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
