@@ -135,7 +135,9 @@ class RedactedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        self._stream.flush()
+        # an object that nobody uses any more is flushed, perhaps after its stream was closed
+        if not self._stream.closed:
+            self._stream.flush()
 
     def isatty(self) -> bool:
         return self._stream.isatty()
