@@ -37,10 +37,15 @@ def slug(text: str) -> str:
 
 def existing_skill(root: Path, but: Collection[str] = ()) -> str | None:
     """The first document below ``root`` that looks like a skill, as a relative path."""
-    found = (file for place in _SKILL_PLACES for file in sorted(root.glob(place)))
-    names = (file.relative_to(root).as_posix() for file in found)
     real = {os.path.realpath(root / name) for name in but}
-    return next((name for name in names if os.path.realpath(root / name) not in real), None)
+    found = (
+        file.relative_to(root).as_posix()
+        for place in _SKILL_PLACES
+        for file in sorted(root.glob(place))
+        # newer Pythons find links that lead nowhere, too
+        if file.exists() and os.path.realpath(file) not in real
+    )
+    return next(found, None)
 
 
 def _template(name: str) -> str:
