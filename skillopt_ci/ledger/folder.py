@@ -81,10 +81,9 @@ class RunFolder:
         self, read: Reader, entry: records.HistoryEntry
     ) -> records.Conclusion | None:
         """How the step or the end of an epoch came out that ``entry`` is of; None for others."""
-        if entry.kind == "slow_update":
-            return self._read(read, self.boundary(entry.epoch), records.Conclusion)
-        has_step = entry.kind in ("step", "notes")
-        return self._read(read, self.step(entry.step), records.Conclusion) if has_step else None
+        step, end = self.step(entry.step), self.boundary(entry.epoch)
+        path = {"step": step, "notes": step, "slow_update": end}.get(entry.kind)
+        return None if path is None else self._read(read, path, records.Conclusion)
 
     def read_confirmation(self, read: Reader, test: int) -> records.ConfirmationRecord | None:
         return self._read(read, self.confirmation(test), records.ConfirmationRecord)

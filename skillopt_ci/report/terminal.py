@@ -129,8 +129,8 @@ def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]
 
 def log_row(entry: HistoryEntry, conclusion: Conclusion | None = None) -> tuple[str, ...]:
     """A row of the log; its ``conclusion``, if known, tells whether the verdict is within noise."""
-    step, decision = entry.kind == "step", None if conclusion is None else conclusion.decision
-    verdict = (decision or entry).verdict
+    decision = None if conclusion is None else conclusion.decision
+    step, verdict = entry.kind == "step", (decision or entry).verdict
     if step:
         what = entry.reason if entry.action.startswith("skip") else verdict
     elif entry.kind == "notes":

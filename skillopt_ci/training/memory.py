@@ -163,9 +163,7 @@ def conclusion_of(run: Run, checkout: Checkout, entry: HistoryEntry) -> Conclusi
 def _measurement(run: Run, checkout: Checkout, entry: HistoryEntry) -> Measurement | None:
     """What the decision of ``entry`` measured, if that still compares."""
     conclusion = conclusion_of(run, checkout, entry)
-    decision = None if conclusion is None else conclusion.decision
-    if decision is not None and entry.kind == "notes":
-        decision = decision.notes
-    if decision is None or decision.measured_under != run.measured_under:
-        return None
-    return decision.measurement
+    whole = None if conclusion is None else conclusion.decision
+    decision = whole.notes if whole and entry.kind == "notes" else whole
+    compares = decision is not None and decision.measured_under == run.measured_under
+    return decision.measurement if decision and compares else None
