@@ -222,11 +222,11 @@ class Retry(GithubRetry):
 
     def increment(self, *args: Any, **options: Any) -> Self:
         """Raises RateLimitExceededExceedsMaxWait if the wait would be too long."""
-        response = options.get("response")
-        if response is not None:
-            asked = self.get_retry_after(response) or 0.0
-            if self.max_rate_limit_wait is not None and asked > self.max_rate_limit_wait:
-                raise RateLimitExceededExceedsMaxWait(response.status, None, None, None, wait=asked)
+        response, longest = options.get("response"), self.max_rate_limit_wait
+        asked = 0.0 if response is None else self.get_retry_after(response) or 0.0
+        if response is not None and longest is not None and asked > longest:
+            response.drain_conn()  # otherwise its connection stays open, and of no use
+            raise RateLimitExceededExceedsMaxWait(response.status, None, None, None, wait=asked)
         return super().increment(*args, **options)  # type: ignore[return-value]
 
     def sleep_for_retry(self, response: BaseHTTPResponse) -> bool:
