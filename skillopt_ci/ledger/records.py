@@ -151,7 +151,7 @@ class Decision(_Decided, Record):
         return self.measurement is not None and self.measurement.partial
 
 
-class Conclusion(BaseModel):
+class Conclusion(BaseModel, frozen=True):
     """What a step's or an epoch's record ends with; the evidence before it is not validated."""
 
     decision: Decision | None = None
