@@ -68,20 +68,19 @@ def test_a_class_in_a_module_of_the_repository(root, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("inspct", "there is no environment 'inspct'; did you mean 'inspect'?"),
+        ("inspct", "there is no environment 'inspct'; did you mean 'inspect'\\?"),
         ("gymnastics!", "known are: inspect, promptfoo, skillopt"),
-        ("riddles.py:Ridles", "has no class 'Ridles'; did you mean 'Riddles'?"),
+        ("riddles.py:Ridles", "has no class 'Ridles'; did you mean 'Riddles'\\?"),
         ("riddles.py:Other", "is no subclass of skillopt_ci.rollout.environment.Environment"),
-        ("riddles.py:Half", "TypeError: Can't instantiate abstract class Half with"),
+        ("riddles.py:Half", "Can't instantiate abstract class Half with.* method '?tasks"),
         ("riddles.py:Broken", "cannot be built: KeyError"),
         ("nowhere.py:Riddles", "environment: nowhere.py cannot be imported: FileNotFoundError"),
         ("no_such_module:Riddles", "cannot be imported: ModuleNotFoundError"),
     ],
 )
 def test_mistakes_are_told_for_people(root, name, said):
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match=said):
         open_environment(EnvironmentConfig(type=name), root, {})
-    assert said in str(error.value)
 
 
 def test_one_that_never_ends_loading_is_told_with_its_line(root):
