@@ -135,7 +135,7 @@ class RedactedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        # an object that nobody uses any more is flushed, perhaps after its stream was closed
+        # Python flushes an abandoned object, perhaps after its stream was closed
         if not self._stream.closed:
             self._stream.flush()
 

@@ -42,8 +42,8 @@ def existing_skill(root: Path, but: Collection[str] = ()) -> str | None:
         file.relative_to(root).as_posix()
         for place in _SKILL_PLACES
         for file in sorted(root.glob(place))
-        # newer Pythons find links that lead nowhere, too
-        if file.exists() and os.path.realpath(file) not in real
+        # since Python 3.13, glob finds dangling links as well
+        if os.access(file, os.F_OK) and os.path.realpath(file) not in real
     )
     return next(found, None)
 

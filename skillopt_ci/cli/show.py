@@ -143,7 +143,7 @@ def log_command(settings: Globals, number: int | None) -> None:
     if len(entries) < len(reader.history):
         title += f", newest {len(entries)} of {len(reader.history)} events"
     read = partial(reader.folder.read_conclusion, reader.read)
-    # reading each record would take long, and of others it tells nothing more
+    # only here can the record change the verdict, and reading all of them takes long
     conclusions = (read(one) if one.action == "accept_new_best" else None for one in entries)
     rows = list(map(terminal.log_row, entries, conclusions))
     if waiting := in_flight(reader):

@@ -29,7 +29,7 @@ BUILT_IN: Mapping[str, str] = {
 
 
 class _Late(BaseException):
-    """No ``Exception``: loops may catch these."""
+    """Not an ``Exception``, so that users' code that catches those cannot swallow it."""
 
 
 @contextmanager

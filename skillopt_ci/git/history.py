@@ -108,7 +108,7 @@ class Commit:
 
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
-    # mostly a commit and its parent: the lasting process knows these
+    # mostly a commit and its parent, which the running cat-file tells without a new process
     return ancestor in (descendant, *parents(git, descendant)) or git.succeeds(
         "merge-base", "--is-ancestor", ancestor, descendant
     )

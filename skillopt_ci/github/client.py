@@ -225,7 +225,7 @@ class Retry(GithubRetry):
         response, longest = options.get("response"), self.max_rate_limit_wait
         asked = 0.0 if response is None else self.get_retry_after(response) or 0.0
         if response is not None and longest is not None and asked > longest:
-            response.drain_conn()  # otherwise its connection stays open, and of no use
+            response.drain_conn()  # gives the connection back
             raise RateLimitExceededExceedsMaxWait(response.status, None, None, None, wait=asked)
         return super().increment(*args, **options)  # type: ignore[return-value]
 

@@ -80,7 +80,7 @@ class RunFolder:
     def read_conclusion(
         self, read: Reader, entry: records.HistoryEntry
     ) -> records.Conclusion | None:
-        """How the step or the end of an epoch came out that ``entry`` is of; None for others."""
+        """How the step or epoch's end in ``entry`` came out; None for other kinds of entry."""
         step, end = self.step(entry.step), self.boundary(entry.epoch)
         path = {"step": step, "notes": step, "slow_update": end}.get(entry.kind)
         return None if path is None else self._read(read, path, records.Conclusion)
