@@ -21,6 +21,8 @@ HOW_TO_REPAIR = (
     "lock once no git is at work here; of a broken ref, the last line of its file in .git/logs "
     "tells the commit (second word) that belongs into its file in .git."
 )
+#: What git says if a reference-transaction hook refuses, before version 2.54 and since.
+REFUSED_BY_HOOK = "aborted by (the reference-transaction )?hook"
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference")
 
 
@@ -230,21 +232,20 @@ def move(git: Git, moves: Sequence[Move], reason: str) -> None:
     """
     if all(each.old == each.new for each in moves):
         return
-    instructions = b"".join(each.instruction() for each in moves)
     result = git.attempt(
         "update-ref", "--no-deref", "-m", f"skillopt-ci: {reason}", "--stdin", "-z",
-        stdin=instructions,
+        stdin=b"".join(each.instruction() for each in moves),
     )  # fmt: skip
     if result.status == 0:
         return
     words = result.stderr.strip()
-    if "aborted by hook" in words:
+    if re.search(REFUSED_BY_HOOK, words):
         raise PushRefused(f"this repository's reference-transaction hook refused: {words}")
     if "reference broken" in words:
         raise RepositoryError(f"a ref of this run is broken: {words}", hint=HOW_TO_REPAIR)
     if any(sign in words for sign in _MOVED):
         raise LostRace(f"a ref of this run was moved by someone else: {words}")
-    left = "': File exists" in words
     raise RepositoryError(
-        f"git could not move its refs: {words}", hint=HOW_TO_REPAIR if left else ""
+        f"git could not move its refs: {words}",
+        hint=HOW_TO_REPAIR if "': File exists" in words else "",
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
 from skillopt_ci.git.process import Git, Result
-from skillopt_ci.git.refs import HOW_TO_REPAIR, Move, read, tracking
+from skillopt_ci.git.refs import HOW_TO_REPAIR, REFUSED_BY_HOOK, Move, read, tracking
 
 _RACE = re.compile(
     r"\((stale info|fetch first|non-fast-forward|needs force|already exists"
@@ -63,7 +63,7 @@ _DECISIONS: tuple[_Cause, ...] = (
 #: The whole command failed.
 _FAILURES: tuple[_Cause, ...] = (
     _Cause(
-        r"ref updates aborted by hook",
+        REFUSED_BY_HOOK,
         "a reference-transaction hook, here or on the server, refused it",
         "Its own words are above.",
     ),

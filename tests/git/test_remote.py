@@ -56,6 +56,13 @@ def test_lease_that_failed_is_a_race(reason):
     assert isinstance(remote.push_error("origin", Result(1, lines.encode(), "")), LostRace)
 
 
+def test_a_hook_refuses_in_other_words_since_git_2_54():
+    words = "fatal: in 'preparing' phase, update aborted by the reference-transaction hook"
+    refused = remote.push_error("origin", Result(1, b"", words))
+    assert isinstance(refused, PushRefused)
+    assert "hook, here or on the server" in str(refused)
+
+
 #: What another push does between this one's look at the refs and its transaction; a hook of the
 #: server stands at that point.
 MEANWHILE = {
