@@ -200,7 +200,8 @@ async def _end(process: Process) -> None:
         kill_tree(process.pid)
     else:
         kill(-process.pid)
-    await shielded(process.wait())
+    # and not `wait`, which since Python 3.13 returns while pipes are still open
+    await shielded(process.communicate())
 
 
 @asynccontextmanager

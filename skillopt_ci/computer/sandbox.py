@@ -220,7 +220,7 @@ async def _namespace_holder(
         yield process.pid
     finally:
         process.stdin.close()
-        await shielded(process.wait())
+        await shielded(process.communicate())
 
 
 @dataclass(frozen=True, slots=True)
