@@ -7,6 +7,7 @@ import configparser
 import hashlib
 import re
 import ssl
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
@@ -76,6 +77,8 @@ def fetch(url: str, settings: dict[str, str]) -> bytes:
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=context) as reply:
             return bytes(reply.read())
     except OSError as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         raise BootstrapError(
             f"pip is missing and {where} cannot be read ({error}); "
             "install python3-venv (and ca-certificates), or set PIP_INDEX_URL and PIP_CERT"

@@ -17,7 +17,7 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Any, cast
-from urllib.request import Request, urlopen
+from urllib.request import HTTPError, Request, urlopen
 
 import click
 from pydantic import TypeAdapter, ValidationError
@@ -216,8 +216,11 @@ def ask_server(environ: Mapping[str, str]) -> Look:
             with urlopen(Request(f"{url}/models", headers=headers), timeout=_PATIENCE) as answer:  # noqa: S310 - the user's own address
                 names = [harmless_line(str(one["id"])) for one in json.load(answer)["data"]]
         except (OSError, ValueError, LookupError, TypeError) as error:
-            text = harmless_line(f"{address} did not list its models: {error}")
-            click.echo(f"! warning: {text}", err=True)
+            if isinstance(error, HTTPError):
+                error.close()
+            click.echo(
+                harmless_line(f"! warning: {address} did not list its models: {error}"), err=True
+            )
             return ()
         shown = f"{', '.join(names[:_MOST_SHOWN])}{', …' * (len(names) > _MOST_SHOWN)}"
         click.echo(f"  {plural(len(names), 'model')} there: {shown}", err=True)
@@ -409,7 +412,8 @@ def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> N
 def make_repository(target: Path) -> None:
     write_example(target)
     git = Git(target)
-    git.run("init", "--quiet", "--initial-branch=main")
+    # since version 2.54, git runs a hook of the user's own even while there is no repository yet
+    git.run("-c", "core.hooksPath=/dev/null", "init", "--quiet", "--initial-branch=main")
     for key, value in _GIT_SETTINGS:
         git.run("config", key, value)
     git.run("add", "--all")
