@@ -22,7 +22,7 @@ from typing import NamedTuple
 from pip_wheel import DEFAULT_INDEX, BootstrapError, download_pip, pip_settings
 
 OLDEST = (3, 11)
-CANDIDATES = ("python3.13", "python3.12", "python3.11")
+NEWER = ("python3.15", "python3.14", "python3.13", "python3.12", "python3.11")
 VERSION_TEST = f"import sys; sys.exit(sys.version_info < {OLDEST})"
 
 
@@ -74,9 +74,11 @@ def bootstrap(root: Path, dev: bool) -> None:
 
 
 def best_python() -> str:
-    """Return the interpreter to build on; raises BootstrapError if none is new enough."""
-    paths = [shutil.which(name) for name in CANDIDATES]
-    for path in (*paths, sys.executable):
+    """Return the interpreter to build on: ours, or where that is too old, the newest there is.
+
+    Raises BootstrapError if none is new enough.
+    """
+    for path in (sys.executable, *map(shutil.which, NEWER)):
         if path and is_usable(Path(path)):
             return path
     raise BootstrapError(
