@@ -43,7 +43,7 @@ def test_base64_is_seen_through_whatever_stands_around_the_secret(before, after)
             for shift in range(4):
                 letters = ("A" * shift + piece).rstrip("=")
                 whole = letters[: len(letters) // 4 * 4]
-                decoded = base64.b64decode(whole, altchars=b"-_")
+                decoded = base64.urlsafe_b64decode(whole.translate(str.maketrans("+/", "-_")))
                 assert b"planted" not in decoded
                 assert b"-secret" not in decoded
 
