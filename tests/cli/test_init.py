@@ -173,10 +173,7 @@ def test_models_are_asked_of_the_address_and_checked(tmp_path):
 
 @pytest.mark.parametrize(
     ("environ", "said"),
-    [
-        ({}, "MY_KEY is not set"),
-        ({"MY_KEY": "wrong"}, "did not list its models: HTTP Error 401"),
-    ],
+    [({}, "MY_KEY is not set"), ({"MY_KEY": "wrong"}, "did not list its models: HTTP Error 401")],
 )
 def test_where_models_cannot_be_checked_none_is_offered(tmp_path, environ, said):
     with http_server(Models) as url:

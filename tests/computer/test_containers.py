@@ -13,10 +13,7 @@ from skillopt_ci.computer.docker import Containers, Engine
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.liveness import this_process
 
-ABLE = {
-    "OSType": "linux",
-    **dict.fromkeys(("MemoryLimit", "CpuCfsQuota", "PidsLimit"), True),
-}
+ABLE = {"OSType": "linux", **dict.fromkeys(("MemoryLimit", "CpuCfsQuota", "PidsLimit"), True)}
 
 
 def engine_with(

@@ -177,11 +177,7 @@ def test_a_limit_of_inspects_is_told_and_the_work_is_graded(opened):
 
 def test_a_scorer_that_does_not_end_is_not_the_models_failure(opened):
     async def work() -> None:
-        found, place, grades = (
-            opened(CHAT),
-            Workplace("s"),
-            asyncio.Event(),
-        )
+        found, place, grades = (opened(CHAT), Workplace("s"), asyncio.Event())
 
         def script(request: ChatRequest) -> Any:
             if request.role is Role.JUDGE:

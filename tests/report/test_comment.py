@@ -11,14 +11,7 @@ from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRec
 from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, GateRecord, StepRecord, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import comment
-from skillopt_ci.report.comment import (
-    body,
-    marker,
-    pinned_comment,
-    step_check,
-    step_comment,
-    title,
-)
+from skillopt_ci.report.comment import body, marker, pinned_comment, step_check, step_comment, title
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.markdown import Links, size
 from skillopt_ci.report.terminal import status_json, status_rows
