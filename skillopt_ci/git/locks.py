@@ -18,7 +18,7 @@ _LOOK_AGAIN_SECONDS = 0.25
 
 _PROC = Path("/proc")
 #: Files besides the refs that git locks or writes when it moves or fetches refs.
-_BESIDE_REFS = ("packed-refs.lock", "packed-refs.new", "shallow.lock")
+_BESIDE_REFS = ("packed-refs.lock", "packed-refs.new", "shallow.lock", "reftable/tables.list.lock")
 #: Long-running commands that lock no ref; other runs of ours keep the first three running.
 _READERS = {
     "cat-file", "hash-object", "mktree", "diff", "fsmonitor--daemon", "grep", "log", "show",

@@ -97,6 +97,7 @@ LEFT = [
     "packed-refs.lock",
     "packed-refs.new",
     "shallow.lock",
+    "reftable/tables.list.lock",
 ]
 
 
