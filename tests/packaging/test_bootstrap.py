@@ -77,10 +77,9 @@ def test_what_is_out_of_date_is_renewed_once_and_a_failure_leaves_no_stamp(
 def test_it_builds_on_the_python_that_runs_it_unless_that_is_too_old(
     bootstrap, tmp_path, monkeypatch
 ):
-    ours = sys.executable
-    assert bootstrap.best_python() == ours
+    assert bootstrap.best_python() == sys.executable
     for name in ("python3.12", "python3.14"):
-        (tmp_path / name).symlink_to(ours)
+        (tmp_path / name).symlink_to(sys.executable)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert bootstrap.best_python() == str(tmp_path / "python3.14")
