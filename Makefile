@@ -6,7 +6,7 @@ venv := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test unit lint format docs lock image check stats setup
+.PHONY: help quickstart test unit oldest lint format docs lock image check stats setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -23,6 +23,15 @@ test: setup node_modules/.package-lock.json ## run all tests, unit and end to en
 
 unit: setup ## run the tests that need no repository, server or process: half a minute
 	$(venv)/python -m pytest -n logical --dist loadfile -m "not integration and not end_to_end and not cluster"
+
+oldest: setup ## run unit tests with the oldest packages that pyproject.toml allows
+	$(venv)/uv venv --quiet --clear --python $(venv)/python .oldest
+	$(venv)/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct --editable .
+	$(venv)/uv pip install --quiet --python .oldest/bin/python anthropic azure-identity \
+	  check-jsonschema cmarkgfm hypothesis jsonschema openpyxl playwright pytest pytest-cov \
+	  pytest-randomly pytest-xdist scipy zizmor
+	.oldest/bin/python -m pytest -n logical --dist loadfile --ignore tests/docs \
+	  -m "not integration and not end_to_end and not cluster"
 
 lint: setup node_modules/.package-lock.json ## check style, types, workflows and the Dockerfile
 	$(venv)/python -m ruff check

@@ -484,7 +484,7 @@ class ServerClient:
             # resolver says of a name that no host can have.
             found = redact(" ".join(_reason(error).split()), self._secrets)[:LONGEST_MESSAGE]
             where = base_url_of(config)
-            nobody = isinstance(error, UnicodeError) or (
+            nobody = isinstance(error.__cause__ or error, UnicodeError) or (
                 type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
             )
             raise TransientFailure(
