@@ -47,7 +47,7 @@ def test_the_ci_script_is_runnable_and_make_lists_its_targets(root):
     done = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True)
     names = [line.split()[0] for line in done.stdout.splitlines()]
     assert names == [
-        *("help", "quickstart", "test", "unit", "lint", "format"),
+        *("help", "quickstart", "test", "unit", "oldest", "lint", "format"),
         *("docs", "lock", "image", "check", "stats", "setup"),
     ]
 
