@@ -22,7 +22,7 @@ from typing import NamedTuple
 from pip_wheel import DEFAULT_INDEX, BootstrapError, download_pip, pip_settings
 
 OLDEST = (3, 11)
-NEWER = ("python3.15", "python3.14", "python3.13", "python3.12", "python3.11")
+NEWEST_FIRST = ("python3.15", "python3.14", "python3.13", "python3.12", "python3.11")
 VERSION_TEST = f"import sys; sys.exit(sys.version_info < {OLDEST})"
 
 
@@ -78,7 +78,7 @@ def best_python() -> str:
 
     Raises BootstrapError if none is new enough.
     """
-    for path in (sys.executable, *map(shutil.which, NEWER)):
+    for path in (sys.executable, *map(shutil.which, NEWEST_FIRST)):
         if path and is_usable(Path(path)):
             return path
     raise BootstrapError(

@@ -200,7 +200,7 @@ async def _end(process: Process) -> None:
         kill_tree(process.pid)
     else:
         kill(-process.pid)
-    # and not `wait`, which since Python 3.13 returns while pipes are still open
+    # not `wait`: since Python 3.13 it returns while pipes are still open
     await shielded(process.communicate())
 
 
