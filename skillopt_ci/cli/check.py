@@ -464,7 +464,7 @@ def _check_model(
         if not asked:
             yield Finding(part, "warning", str(error), blocks=True)
         return
-    key = f"key in {role.key_variable}" if role.key_variable else "no key"
+    key = f"key in {role.key_variable}" if environ.get(role.key_variable or "") else "no key"
     if role.api_key_file:
         key = f"key in the file {role.api_key_file}"
     known = [where, key, price.text if price.known else ""]

@@ -209,12 +209,16 @@ def ask_server(environ: Mapping[str, str]) -> Look:
         if variable != _NO_KEY and not key:
             click.echo(f"  {variable} is not set, so the models' names are not checked", err=True)
             return ()
-        headers, url = {"Authorization": f"Bearer {key}"} if key else {}, address.rstrip("/")
+        root = address.rstrip("/")
+        url, headers = f"{root}/models", {"Authorization": f"Bearer {key}"} if key else {}
         if preset.protocol == "messages":
-            url, headers = f"{url}/v1", {"x-api-key": key, "anthropic-version": "2023-06-01"}
+            url = f"{root.removesuffix('/v1')}/v1/models?limit=1000"
+            headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
         try:
-            with urlopen(Request(f"{url}/models", headers=headers), timeout=_PATIENCE) as answer:  # noqa: S310 - the user's own address
-                names = [harmless_line(str(one["id"])) for one in json.load(answer)["data"]]
+            with urlopen(Request(url, headers=headers), timeout=_PATIENCE) as answer:  # noqa: S310 - the user's own address
+                listing = json.load(answer)
+            rows = listing if isinstance(listing, list) else listing["data"]  # Together's is bare
+            names = [harmless_line(str(one["id"])).removeprefix("models/") for one in rows]
         except (OSError, ValueError, LookupError, TypeError) as error:
             if isinstance(error, HTTPError):
                 error.close()
@@ -256,15 +260,20 @@ def choose(
         if look is not None and provider != "azure":  # which lists models, not deployments
             there = look(preset, address, variable)
 
-    def model(key: str, question: str, example: str) -> str:
-        def known(name: str) -> str:
-            if there and name not in there:
-                raise click.BadParameter(f"there is no model {name!r}. {nearest(name, there)}")
-            return name
+    def listed(name: str) -> bool:
+        # lists often lack aliases: of a dated name (Anthropic), of the latest tag (Ollama)
+        return any(f"{one}-".startswith((f"{name}-", f"{name}:")) for one in there)
 
+    def model(key: str, question: str, example: str) -> str:
         own = preset.key_optional or provider in ("azure", "compatible")
-        default = "" if look is not None and (own or there) and example not in there else example
-        return known(decide(key, question, default, known))
+        unsure = look is not None and (own or there) and not listed(example)
+        only = next(iter(there)) if len(there) == 1 else ""
+        name = decide(key, question, only if unsure else example)
+        if there and not listed(name):
+            said = f"! warning: the server lists no model {name!r}. {nearest(name, there)}"
+            click.echo(harmless_line(said), err=True)
+            name = decide(key, question, name)  # on a terminal, Enter keeps it
+        return name
 
     target = model("target_model", "Model that reads the skill", preset.target)
     optimizer = model("optimizer_model", "Model that proposes edits", preset.optimizer)

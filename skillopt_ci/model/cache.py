@@ -296,6 +296,9 @@ CREATE TABLE IF NOT EXISTS calls (
             *(key, json.dumps(_content(outcome)), json.dumps(asdict(outcome.usage)), paid_by),
         )
 
+    def drop(self, key: str) -> None:
+        self._execute("DELETE FROM calls WHERE key = ?", key)
+
     def put_unanswered(self, usage: Usage, scope: str) -> None:
         """Store what was paid for, if anything, although nothing can be reused."""
         if usage.calls:
@@ -330,6 +333,11 @@ def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
     return ChatReply(usage=usage, tool_calls=calls, **content)
 
 
+def _is_free(outcome: ChatReply | ModelRefusal) -> bool:
+    """Whether it is a refusal without tokens: its cause, such as a server's context, may change."""
+    return isinstance(outcome, ModelRefusal) and not outcome.usage.tokens
+
+
 @dataclass(slots=True)
 class CachedClient:
     """Answers from ``cache``; otherwise calls ``inner`` and stores the answer before returning it.
@@ -349,10 +357,14 @@ class CachedClient:
     _accounted: set[str] = field(default_factory=set, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Raises a cached refusal again."""
+        """Raises a cached refusal again, except that an earlier client's is asked anew if free."""
         key = self.key_of(request)
         async with self.locks.setdefault(key, asyncio.Lock()):
-            if (known := self.cache.get(key)) is not None:
+            known = self.cache.get(key)
+            if known is not None and key not in self._accounted and _is_free(known.outcome):
+                self.cache.drop(key)
+                known = None
+            if known is not None:
                 outcome: ChatReply | ModelRefusal = known.outcome
             else:
                 try:

@@ -241,6 +241,10 @@ class ServerError:
         said = words is not None and words.search(self.message) is not None
         return said or self.code in codes or self.type in codes
 
+    @property
+    def too_long(self) -> bool:
+        return self.status == 413 or self._is(_TOO_LONG, _TOO_LONG_WORDS)  # noqa: PLR2004
+
     def exception(self, section: str, config: ModelRole) -> SkilloptError:
         where, message = base_url_of(config), self.message
         said = f"status {self.status}: {message}" if message else f"status {self.status}"
@@ -255,7 +259,7 @@ class ServerError:
             return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
         if self._is(_FILTERED, _FILTERED_WORDS):
             return ModelRefusal(f"The content filter refused the prompt: {message}")
-        if self.status == 413 or self._is(_TOO_LONG, _TOO_LONG_WORDS):  # noqa: PLR2004
+        if self.too_long:
             return ModelRefusal(f"The prompt is too long for the model: {message}")
         if self.status in {401, 403} or _BAD_KEY_WORDS.search(message):
             return _key_refused(said, section, config)
@@ -302,8 +306,9 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
             f"{section}: {where} requires an API key ({said})",
             hint=f"Name the environment variable that holds it in {section}.api_key_env.",
         )
+    what = "requests without a valid key" if config.preset.key_optional else "the key"
     return ModelSetupError(
-        f"{section}: {where} refused the key in {variable} ({said})",
+        f"{section}: {where} refused {what} in {variable} ({said})",
         hint=f"Put a valid key with access to {config.model!r} into {variable}; the variable is "
         f"chosen by {section}.api_key_env.",
     )
@@ -457,6 +462,12 @@ class ServerClient:
                 raise TransientFailure("JSON of the model is nested too deeply") from error
             if isinstance(answer, ChatReply):
                 return answer
+            if answer.too_long and settings.keys() & _LIMITS and wire.path != "/v1/messages":
+                # Some servers, such as vLLM, reserve the limit, which then need not be sent: it
+                # is more than their context has room for.
+                config = config.model_copy(update={"max_output_tokens": None})
+                request = replace(request, max_output_tokens=None)
+                continue
             refused = answer.refused_setting(settings)
             if refused is None or not self._can_do_without(refused):
                 raise answer.exception(self._section, config)

@@ -4,14 +4,17 @@ A skill without a valid score is measured before anything else: at the start of 
 person changed it, and after a change to anything that scores depend on.
 """
 
+import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Literal
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.errors import NothingToLearn
+from skillopt_ci.errors import ModelSetupError, NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement, rounded
 from skillopt_ci.ledger.records import Confirmed, Snapshot, State
 from skillopt_ci.progress import Note
+from skillopt_ci.rollout.types import Status
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.text import score
@@ -81,8 +84,9 @@ def first_impression(current: Measurement) -> Note | None:
         )
     if not any(hard or soft for hard, soft in current.tasks.values()):
         return Note(
-            "No selection task was solved. If the answers look right, check that the scorer "
-            "finds them in the reply (scorer.answer) and that the references have the same form."
+            "No selection task was solved. Look at an answer: `skillopt-ci trace "
+            f"{shlex.quote(next(iter(current.tasks)))}`. If it is right, check that the scorer "
+            "finds it in the reply (scorer.answer) and that the reference has the same form."
         )
     return None
 
@@ -106,7 +110,17 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         if known is not None and not known[1].partial:
             measurement = known[1]
         else:
-            measurement = await measure(run, models, checkout.skill, run.selection)
+            refused = Counter[str]()
+            measurement = await measure(
+                *(run, models, checkout.skill, run.selection),
+                seen=lambda one: refused.update([one.reason * (one.status is Status.REFUSED)]),
+            )
+            if refused and not refused[""]:
+                raise ModelSetupError(
+                    f"model.target refused every selection task: {next(iter(refused))}",
+                    hint="Give it a longer context or a filter that lets the tasks pass, or other "
+                    "tasks.",
+                )
         origin = "initial" if before is None else before.current.origin
         if before is not None and before.current.sha256 != checkout.sha256:
             origin = f"without {taken[0].taken}" if taken else "edited by hand"

@@ -118,7 +118,7 @@ async def measure(
     """
     runner, evaluation = models.runner, run.config.evaluation
     run.observer(StageStarted(stage, len(tasks) * runner.attempts))
-    scores, empty = Scores(task.id for task in tasks), Counter[bool]()
+    scores, empty, refused = Scores(task.id for task in tasks), Counter[bool](), Counter[str]()
     requests = rounds(((task, attempt) for task in tasks), skill, stage, runner.attempts)
     async with aclosing(runner.stream(requests)) as rollouts:
         async for one in rollouts:
@@ -126,10 +126,13 @@ async def measure(
             seen(one)
             if one.status is Status.SCORED and one.messages:
                 empty[not one.messages[-1].content.strip()] += 1
+            refused.update([one.reason] * (one.status is Status.REFUSED))
             run.observer(StageAdvanced(stage, one.task_id))
     scores.refuse_errors(evaluation.max_error_rate, stage)
     if (note := all_empty(empty[True], empty.total())) is not None:
         run.observer(note)
+    if refused:
+        run.observer(Note(refusals(refused, scores.made.total()), level="warning"))
     found = scores.measurement(evaluation, skill, runner.caveat)
     run.observer(StageFinished(stage, score_text(found.score, found.n)))
     return found
@@ -227,6 +230,11 @@ def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return 0.0, 0.0
     hard, soft = (math.fsum(column) / len(scores) for column in zip(*scores, strict=True))
     return hard, soft
+
+
+def refusals(reasons: Counter[str], made: int) -> str:
+    most = reasons.most_common(1)[0][0]
+    return f"{reasons.total()} of {made} attempts were refused, and score 0. {most}"
 
 
 def all_empty(empty: int, scored: int) -> Note | None:

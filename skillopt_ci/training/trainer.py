@@ -127,8 +127,9 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
         raise OptimizerUnusable(
             f"{count} questions in a row got no usable reply from the optimizer. "
             f"{reply.reason}{began}",
-            hint="Check that model.optimizer names a model that follows instructions and that "
-            "max_output_tokens lets it finish, then rerun the command.",
+            hint="Check that model.optimizer names a model that follows instructions, that "
+            "max_output_tokens lets it finish, and that its context has room for the prompt, which "
+            "gradient.max_minibatch_chars limits; then rerun the command.",
         )
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import click
 import pytest
@@ -154,11 +155,14 @@ def test_a_wrong_answer_is_asked_again(tmp_path):
 class Models(Handler):
     """A server that has two models, for whoever has the key."""
 
+    listing: ClassVar[Any] = {"data": [{"id": "small"}, {"id": "large"}]}
+
     def respond(self) -> None:
-        right = self.headers["Authorization"] == "Bearer sk-1"
-        assert self.path == "/v1/models"
-        models = [{"id": "small"}, {"id": "large"}]
-        self.answer(json.dumps({"data": models}).encode(), 200 if right else 401)
+        keys = (self.headers["Authorization"], self.headers["x-api-key"])
+        assert self.path in ("/v1/models", "/v1/models?limit=1000")
+        self.answer(
+            json.dumps(self.listing).encode(), 200 if {"Bearer sk-1", "sk-1"} & {*keys} else 401
+        )
 
 
 def test_models_are_asked_of_the_address_and_checked(tmp_path):
@@ -167,8 +171,26 @@ def test_models_are_asked_of_the_address_and_checked(tmp_path):
         look = ask_server({"MY_KEY": "sk-1"})
         done = answered(tmp_path, "\n".join(words) + "\n", look)
     assert "2 models there: small, large" in done.stderr
-    assert "there is no model 'smal'. Did you mean 'small'?" in done.stderr
+    assert "lists no model 'smal'. Did you mean 'small'?" in done.stderr
     assert '"model": "small"' in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("provider", "listing", "model"),
+    [
+        ("llamacpp", {"data": [{"id": "/m.gguf"}]}, "/m.gguf"),  # the only one is no guess
+        ("anthropic", {"data": [{"id": "claude-haiku-4-5-20251001"}]}, "claude-haiku-4-5"),
+        ("gemini", {"data": [{"id": "models/gemini-3-flash"}]}, "gemini-3-flash"),
+        ("together", [{"id": "some/model"}], "some/model"),
+        ("ollama", {"data": [{"id": "qwen3:8b"}, {"id": "gpt-oss:20b"}]}, "qwen3:8b"),
+    ],
+)
+def test_servers_list_their_models_in_many_ways(tmp_path, provider, listing, model):
+    with http_server(type("Other", (Models,), {"listing": listing})) as url:
+        words = ("notes", "", provider, f"{url}/v1", "MY_KEY", "", "")
+        done = answered(tmp_path, "\n".join(words) + "\n", ask_server({"MY_KEY": "sk-1"}))
+    assert "warning" not in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1].split(" ", 2)[2])["model"] == model
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,13 @@ class _Provider(Handler):
             self._send(200, b"<!doctype html><title>Welcome</title>", "text/html")
         elif self.path == "/silent/chat/completions":
             self._reply("")
+        elif self.path == "/short/chat/completions":
+            said = "request (9704 tokens) exceeds the available context size (8192 tokens)"
+            self._error(400, said)
+        elif self.path == "/strict/chat/completions" and "kind a" in str(body["messages"][1]):
+            self._error(400, "Your input was flagged")
+        elif self.path == "/strict/chat/completions":
+            self._reply("ready")
         elif self.path != "/v1/chat/completions":
             self._error(404, "Not Found")
         elif self.headers["Authorization"] != f"Bearer {KEY}":
@@ -84,8 +91,9 @@ def refused(
         ("/v1", "mm", KEY, 2, ("there is no model 'mm'", "Check model's spelling")),
         ("", MODEL, KEY, 2, ("base_url ends before /chat/completions (most end in /v1)",)),
         ("/site", MODEL, KEY, 5, ("is a web page", "base_url must be the root of an API")),
+        ("/short", MODEL, KEY, 2, ("every selection task: The prompt is", "a longer context")),
     ],
-    ids=["wrong key", "empty key", "wrong model", "no /v1", "a web page"],
+    ids=["wrong key", "empty key", "wrong model", "no /v1", "a web page", "too short a context"],
 )
 def test_models_that_cannot_answer(checkout, command, provider, path, model, key, code, texts):
     where = at(provider + path, model)
@@ -95,6 +103,12 @@ def test_models_that_cannot_answer(checkout, command, provider, path, model, key
 def test_a_step_says_that_all_answers_were_empty(checkout, command, provider):
     done = command(checkout, "step", *at(f"{provider}/silent"))
     assert "All 8 answers of the target were empty" in done.stderr
+
+
+def test_a_step_says_how_many_attempts_were_refused_and_where_to_look(checkout, command, provider):
+    told = command(checkout, "step", *at(f"{provider}/strict")).stderr
+    assert "2 of 8 attempts were refused, and score 0. The content filter refused" in told
+    assert "No selection task was solved. Look at an answer: `skillopt-ci trace " in told
 
 
 def test_without_a_key_validation_passes_but_promises_nothing(checkout, command):

@@ -301,6 +301,28 @@ def test_errors_mean_the_same_in_every_protocol(api, family, status, kind, messa
         ask(role(api, family), request())
 
 
+def test_a_limit_that_the_context_has_no_room_for_is_left_out_of_that_request(api, family):
+    said = "maximum context length is 8192 tokens. However, you requested 9000 output tokens"
+    api.will({"type": "error", "error": {"type": "invalid_request_error", "message": said}}, 400)
+    long = request(max_output_tokens=9000)
+    config = role(api, family, max_output_tokens=9001)
+    if family.name == "messages":  # which requires a limit
+        with pytest.raises(ModelRefusal, match="too long"):
+            ask(config, long)
+        return
+    replies = ask(config, long, request(max_output_tokens=80))
+    assert [reply.text for reply in replies] == ["hello"] * 2
+    limits = [[value for key, value in one.items() if "max_" in key] for one in api.bodies]
+    assert limits == [[9000], [], [80]]
+
+
+def test_a_server_that_needs_no_key_by_itself_may_yet_ask_for_one(api):
+    api.will({"error": {"message": "Invalid API Key"}}, 401)
+    config = role(api, replace(FAMILIES[0], role={"provider": "llamacpp"}))
+    with pytest.raises(ModelSetupError, match="refused requests without a valid key in KEY"):
+        ask(config, request())
+
+
 def test_an_error_in_a_list_is_read(api):
     api.will([{"error": {"code": 400, "message": "API key not valid.", "status": "X"}}], 400)
     with pytest.raises(ModelSetupError, match="refused the key"):
