@@ -168,8 +168,7 @@ class Cell:
             number = str(self.user)
             who = (self.confinement.program, "--reuid", number, "--regid", number, "--clear-groups")
             rights = ("--no-new-privs", "--inh-caps=-all", "--bounding-set=-all")
-            become = (*who, *rights, "--pdeathsig", "KILL", "--")
-            return (*become, *arguments), {**environ, **home}
+            return (*who, *rights, "--pdeathsig", "KILL", "--", *arguments), {**environ, **home}
         view = self.confinement.view(
             self.folder, environ, needs or arguments[:1], keeps_home=keeps_home
         )

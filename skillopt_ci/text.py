@@ -24,8 +24,7 @@ def score(value: float | None, *, estimated: bool = False) -> str:
 
 def rounded(value: float, digits: int = 3) -> str:
     """``value`` with ``digits`` decimals. Halves round up, as by hand: 0.975 is 0.98, not 0.97."""
-    exact = Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
-    return f"{exact:f}"
+    return f"{Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
 
 
 def difference_text(mean: float, error: float | None, n: int) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from github_server.state import Hub
 from http_server import Handler, http_server
 from hypothesis import HealthCheck, settings
 from training_runs import train_all, train_once
@@ -418,6 +419,15 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
     """A folder for repositories, and models to train with."""
     with opened(tmp_path) as workshop:
         yield workshop
+
+
+@pytest.fixture
+def pushed(workshop: Workshop, github_hub: Hub) -> Checkout:
+    """A checkout whose remote is the repository on GitHub."""
+    made = workshop.checkout()
+    made.git("remote", "add", "origin", github_hub.bare.folder.as_uri())
+    made.git("push", "--quiet", "origin", "main")
+    return made
 
 
 @pytest.fixture

@@ -365,9 +365,8 @@ class ExternalSolver:
         else:
             streams = "\n{" in f"\n{result.stdout}"
             told = error or trouble or result.stderr or ("" if streams else result.stdout)
-        program = agent_program(self.settings, self.root)
         failure = agent_failure(
-            *(self.name, program, result.exit_code, told),
+            *(self.name, agent_program(self.settings, self.root), result.exit_code, told),
             worked=transcript.turns > 0 and not BAD_KEY.search(error),
             silent=silent,
             keys=lacks_key(self.settings, self.environ),

@@ -176,8 +176,7 @@ def _check_github(settings: Globals) -> Iterator[Finding]:
     client = connect(from_environ(environ), redact=settings.redact)
     config = loaded.config
     for level, text in setup_of(client, required_variables(config.model), config.run):
-        mended = ExitCode.USAGE if level == "error" else ExitCode.DONE
-        yield Finding("github", level, text, mended)
+        yield Finding("github", level, text, ExitCode.USAGE if level == "error" else ExitCode.DONE)
 
 
 def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:

@@ -270,8 +270,9 @@ def choose(
         only = next(iter(there)) if len(there) == 1 else ""
         name = decide(key, question, only if unsure else example)
         if there and not listed(name):
-            said = f"! warning: the server lists no model {name!r}. {nearest(name, there)}"
-            click.echo(harmless_line(said), err=True)
+            click.echo(
+                f"! warning: the server lists no model {name!r}. {nearest(name, there)}", err=True
+            )
             name = decide(key, question, name)  # on a terminal, Enter keeps it
         return name
 

@@ -38,10 +38,7 @@ class LazyGroup(click.Group):
     """
 
     def __init__(
-        self,
-        *args: Any,
-        commands_by_name: Mapping[str, tuple[str, str, str]],
-        **how: Any,
+        self, *args: Any, commands_by_name: Mapping[str, tuple[str, str, str]], **how: Any
     ) -> None:
         super().__init__(*args, **how)
         self.lazy = commands_by_name

@@ -85,11 +85,7 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
 @command()
 @click.argument("folder", type=FILE, metavar="DIR")
 @click.option(
-    "--format",
-    "layout",
-    type=click.Choice(list(_EXPORTS)),
-    default="skillopt",
-    help="The layout.",
+    "--format", "layout", type=click.Choice(list(_EXPORTS)), default="skillopt", help="The layout."
 )
 def export_command(settings: Globals, folder: Path, layout: str) -> None:
     """Export the run to the new folder DIR in SkillOpt's layout, read from git alone."""

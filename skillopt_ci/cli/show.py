@@ -15,13 +15,7 @@ from skillopt_ci.cli.read import RunReader, find_skill, in_flight, open_reader, 
 from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
-from skillopt_ci.ledger.records import (
-    Basis,
-    BoundaryRecord,
-    Decision,
-    State,
-    StepRecord,
-)
+from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
 from skillopt_ci.report import terminal
 from skillopt_ci.report.terminal import title
 from skillopt_ci.report.view import RunView, event_view

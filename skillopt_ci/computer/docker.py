@@ -88,11 +88,10 @@ class Engine:
         output_bytes: int = _REPORT_BYTES,
     ) -> CommandResult:
         """Run ``docker`` with ``words``, which may name ``variables`` to pass on."""
-        own = await asyncio.to_thread(without_secrets, self.environ)
         return await execute(
             ("docker", *words),
             stdin=stdin,
-            environ={**own, **variables},
+            environ={**await asyncio.to_thread(without_secrets, self.environ), **variables},
             cwd=Path("/"),
             timeout=timeout,
             output_bytes=output_bytes,

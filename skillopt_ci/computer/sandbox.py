@@ -316,7 +316,6 @@ def bubblewrap_options(
     is_open = spec.network is Network.OPEN
     shown = {f"etc/{name}": f"/etc/{name}" for name in _OWN_SETTINGS}
     readable = {f"readable/{number}": str(path) for number, path in enumerate(spec.readable)}
-    variables = (("--setenv", name, value) for name, value in environ.items())
     return [
         *("--unshare-all", "--unshare-user", "--disable-userns"),
         *(["--share-net"] if is_open else []),
@@ -332,7 +331,7 @@ def bubblewrap_options(
         *_read_only(readable),
         # Otherwise both would be writable file systems in memory, without a size limit.
         *("--remount-ro", "/dev", "--remount-ro", "/"),
-        *chain.from_iterable(variables),
+        *chain.from_iterable(("--setenv", name, value) for name, value in environ.items()),
         *("--chdir", "/"),
     ]
 

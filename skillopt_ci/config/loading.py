@@ -360,9 +360,8 @@ def load(
         tree, retired = without_retired(reduce(merge, map(with_long_roles, [chosen, *above])))
         found = Translation(tree, warnings=retired)
     root = found.root or file.absolute().parent
-    config = with_skill_file(validate(found.tree, found.problems), file, root)
     return Loaded(
-        config,
+        with_skill_file(validate(found.tree, found.problems), file, root),
         file=file,
         root=root,
         warnings=tuple(w.with_place() for w in sorted(set(found.warnings), key=reading_order)),

@@ -269,8 +269,7 @@ def in_calls(attempts: Calls, calls: Range, judged: int = 0) -> Calls:
 
 def fitting(gradient: Gradient, chars: int) -> Gradient:
     """The settings, with as many trajectories of ``chars`` characters as fit in a minibatch."""
-    shown = max(1, min(chars, gradient.max_trajectory_chars))
-    fit = max(1, gradient.max_minibatch_chars // shown)
+    fit = max(1, gradient.max_minibatch_chars // max(1, min(chars, gradient.max_trajectory_chars)))
     return gradient.model_copy(update={"minibatch_size": min(gradient.minibatch_size, fit)})
 
 

@@ -143,13 +143,12 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
 
     rest = part("rest of the run", works)
     asked = dict.fromkeys(one.account.role for one in rest.stages)
-    unknown = [role for role in asked if not prices[role].known]
     return Estimate(
         part("next step", [*begin, *steps[:1]] if steps else []),
         part(f"epoch {epoch}", of_epoch),
         rest,
         prices,
-        tuple(_assumptions(supposed, sizes, unknown)),
+        tuple(_assumptions(supposed, sizes, [role for role in asked if not prices[role].known])),
     )
 
 

@@ -127,7 +127,6 @@ def _listed(client: Client, number: int, part: Literal["issues", "pulls"]) -> It
 
 def _comment(data: dict[str, Any]) -> Comment:
     author = data["user"] or {"login": "ghost", "type": "User"}
-    on_line = "path" in data
     return Comment(
         id=data["id"],
         author=author["login"],
@@ -137,5 +136,5 @@ def _comment(data: dict[str, Any]) -> Comment:
         created_at=data["created_at"],
         path=data.get("path"),
         line=data.get("line"),
-        thread=(data.get("in_reply_to_id") or data["id"]) if on_line else None,
+        thread=(data.get("in_reply_to_id") or data["id"]) if "path" in data else None,
     )

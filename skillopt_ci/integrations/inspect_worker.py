@@ -160,10 +160,9 @@ def _model(name: str, job: Mapping[str, Any]) -> Model:
 def _result(sample: EvalSample) -> dict[str, Any]:
     if sample.error is not None:
         return {"failure": f"Inspect ended the sample: {sample.error.message}"}
-    number = value_to_float()
     scores = {
         name: {
-            "value": _value(score.value, number),
+            "value": _value(score.value, value_to_float()),
             "answer": score.answer or "",
             "explanation": score.explanation or "",
         }

@@ -92,10 +92,9 @@ class RunFolder:
         return self._read(read, self.summary, records.Summary)
 
     def read_history(self, read: Reader) -> tuple[records.HistoryEntry, ...]:
-        text = read(self.history) or ""
         return tuple(
             _record(_read_line, records.HistoryEntry, line, f"{self.history}:{number}")
-            for number, line in enumerate(text.splitlines(), start=1)
+            for number, line in enumerate((read(self.history) or "").splitlines(), start=1)
         )
 
     def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:

@@ -259,12 +259,7 @@ class Ledger:
         return objects.read_file(self.git, commit, path)
 
     def log(
-        self,
-        tip: str,
-        *,
-        first_parent: bool = False,
-        limit: int = 0,
-        paths: Sequence[str] = (),
+        self, tip: str, *, first_parent: bool = False, limit: int = 0, paths: Sequence[str] = ()
     ) -> tuple[Commit, ...]:
         """The commits in ``tip``, newest first; ``limit`` 0 means no limit.
 

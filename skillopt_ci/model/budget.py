@@ -331,11 +331,10 @@ class Forecast:
         prompt = math.ceil(_characters(request) * density) + _FRAME
         pictures = sum(len(message.images) for message in request.messages)
         limit = request.max_output_tokens or _FIRST_ANSWER
-        answer = self._longest.get(Account(request.role, request.stage), limit)
         return Usage(
             calls=1,
             prompt_tokens=prompt + pictures * _TOKENS_PER_PICTURE,
-            completion_tokens=answer,
+            completion_tokens=self._longest.get(Account(request.role, request.stage), limit),
             cost_usd=None,
         )
 

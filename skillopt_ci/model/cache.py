@@ -296,9 +296,6 @@ CREATE TABLE IF NOT EXISTS calls (
             *(key, json.dumps(_content(outcome)), json.dumps(asdict(outcome.usage)), paid_by),
         )
 
-    def drop(self, key: str) -> None:
-        self._execute("DELETE FROM calls WHERE key = ?", key)
-
     def put_unanswered(self, usage: Usage, scope: str) -> None:
         """Store what was paid for, if anything, although nothing can be reused."""
         if usage.calls:
@@ -333,11 +330,6 @@ def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
     return ChatReply(usage=usage, tool_calls=calls, **content)
 
 
-def _is_free(outcome: ChatReply | ModelRefusal) -> bool:
-    """Whether it is a refusal without tokens: its cause, such as a server's context, may change."""
-    return isinstance(outcome, ModelRefusal) and not outcome.usage.tokens
-
-
 @dataclass(slots=True)
 class CachedClient:
     """Answers from ``cache``; otherwise calls ``inner`` and stores the answer before returning it.
@@ -357,14 +349,14 @@ class CachedClient:
     _accounted: set[str] = field(default_factory=set, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Raises a cached refusal again, except that an earlier client's is asked anew if free."""
+        """Raises a cached refusal again.
+
+        Refusals that cost no tokens are not cached: their cause, such as a context that is too
+        short, may be mended.
+        """
         key = self.key_of(request)
         async with self.locks.setdefault(key, asyncio.Lock()):
-            known = self.cache.get(key)
-            if known is not None and key not in self._accounted and _is_free(known.outcome):
-                self.cache.drop(key)
-                known = None
-            if known is not None:
+            if (known := self.cache.get(key)) is not None:
                 outcome: ChatReply | ModelRefusal = known.outcome
             else:
                 try:
@@ -374,7 +366,8 @@ class CachedClient:
                 except (SkilloptError, asyncio.CancelledError) as end:
                     self.cache.put_unanswered(billed(end), self.scope)
                     raise
-                self.cache.put(key, outcome, paid_by=self.scope)
+                if isinstance(outcome, ChatReply) or outcome.usage.tokens:
+                    self.cache.put(key, outcome, paid_by=self.scope)
         self.used(key)
         if known is None:
             self._accounted.add(key)

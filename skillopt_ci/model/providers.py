@@ -306,9 +306,10 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
             f"{section}: {where} requires an API key ({said})",
             hint=f"Name the environment variable that holds it in {section}.api_key_env.",
         )
-    what = "requests without a valid key" if config.preset.key_optional else "the key"
     return ModelSetupError(
-        f"{section}: {where} refused {what} in {variable} ({said})",
+        f"{section}: {where} refused "
+        f"{'requests without a valid' if config.preset.key_optional else 'the'} "
+        f"key in {variable} ({said})",
         hint=f"Put a valid key with access to {config.model!r} into {variable}; the variable is "
         f"chosen by {section}.api_key_env.",
     )

@@ -208,5 +208,4 @@ def cut(text: str, limit: int) -> str:
     """
     if size(text) <= limit:
         return text
-    kept = text.encode()[: limit - size(_CUT)].decode(errors="ignore")
-    return kept.rpartition("\n")[0] + _CUT
+    return text.encode()[: limit - size(_CUT)].decode(errors="ignore").rpartition("\n")[0] + _CUT

@@ -89,8 +89,7 @@ def _step_parts(record: StepRecord, links: Links) -> Iterator[str]:
         (md.inline(one.description, 200), f"{one.count}", md.codes(one.task_ids, most=6))
         for one in say.failures(proposal.patterns)
     ]
-    headings = ("what went wrong", "times", "among attempts at")
-    yield md.cut_table(headings, patterns, "lrl", most=8)
+    yield md.cut_table(("what went wrong", "times", "among attempts at"), patterns, "lrl", most=8)
     yield from edit_parts(proposal)
     yield _list(
         "Not measured (no evidence for or against)",

@@ -62,11 +62,10 @@ def rows_at_a_glance(view: EventView, state: State) -> Rows:
 
 def rows_in_full(view: EventView) -> Rows:
     record = view.record
-    own = _step_rows(record) if isinstance(record, StepRecord) else _epoch_rows(record)
     return (
         *_told(view.work),
         *(("reasoning", text) for text in view.reasoning),
-        *own,
+        *(_step_rows(record) if isinstance(record, StepRecord) else _epoch_rows(record)),
         *_told((*view.extras, *view.gate, view.used)),
         *view.accounts,
     )
@@ -319,11 +318,10 @@ def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
         usage, count = one.size.usage, one.calls
         size = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,}"
         cost = None if one.cost_usd is None else one.cost_usd * count.likely
-        about = "" if one.size.measured else "about "
         yield (
             *one.account,
             spread_text(count),
-            f"{about}{size}",
+            f"{'' if one.size.measured else 'about '}{size}",
             f"{one.tokens().likely:,}",
             cost_text(cost),
         )

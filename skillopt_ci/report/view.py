@@ -318,8 +318,7 @@ class RunView:
     def confirmation(self) -> HistoryEntry | None:
         """The newest confirmation test of the current skill."""
         tests = (one for one in reversed(self.history) if one.kind == "confirm")
-        now = self.state.current.sha256
-        return next((one for one in tests if one.skill_sha256 == now), None)
+        return next((one for one in tests if one.skill_sha256 == self.state.current.sha256), None)
 
     @cached_property
     def provisional(self) -> tuple[HistoryEntry, ...]:

@@ -36,10 +36,9 @@ class ComputerPool:
 
     def spec(self, task: Task) -> ComputerSpec:
         block = self.block(task)
-        network = self.base.network if block.network is None else Network(block.network)
         return replace(
             self.base,
-            network=network,
+            network=self.base.network if block.network is None else Network(block.network),
             image=self.base.image if block.image is None else block.image,
             environ={**self.base.environ, **block.environ},
         )

@@ -102,8 +102,7 @@ class FallibleScorer:
 
 def one_line(text: str, limit: int = REASON_CHARS) -> str:
     # joins the halves of surrogate pairs; one without the other is no text
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    line = " ".join(whole.split())
+    line = " ".join(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

@@ -171,8 +171,7 @@ _INSIGNIFICANT = " .;:,_-"
 
 def notes_of(text: str) -> tuple[str, ...]:
     lines = (region_text(text, APPENDIX) or "").splitlines()
-    plain = (line for line in lines if line.strip() != HEADING)
-    return tuple(filter(None, map(cleaned, plain)))
+    return tuple(filter(None, map(cleaned, (line for line in lines if line.strip() != HEADING))))
 
 
 def cleaned(note: str) -> str:

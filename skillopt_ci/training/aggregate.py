@@ -109,10 +109,9 @@ class _Merger(Generic[Item]):
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
     ) -> Patch[Item] | None:
         chat, followed = self.chat, any(edit.note_ids for edit in edits)
-        user = library.joined(self.stable, library.MERGED_WISHES * followed, *parts)
         reply = await chat.ask(
             what,
-            user,
+            library.joined(self.stable, library.MERGED_WISHES * followed, *parts),
             partial(replies.parse_merge, self.mode.payload, source=source),
             replies.merge(self.mode.payload, final=prompt == _FINAL, wishes=followed),
             prompt=prompt + self.mode.prompt_suffix,

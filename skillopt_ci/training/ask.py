@@ -70,21 +70,22 @@ class OptimizerChat:
         request = ChatRequest(
             Role.OPTIMIZER, stage or prompt, messages, tokens, sample, reply_schema=schema
         )
-        text = ""
+        reply: ChatReply | None = None
         try:
             reply = await self.client.complete(request)
-            text = reply.text
             try:
-                return parse(text)
+                return parse(reply.text)
             except WireError as error:
                 request = _with_complaint(request, reply, error)
-            text = (await self.client.complete(request)).text
-            return parse(text)
+            reply = await self.client.complete(request)
+            return parse(reply.text)
         except (WireError, ModelRefusal, ModelUnavailable) as error:
+            if isinstance(error, WireError) and reply and reply.finish_reason == "length":
+                error.message = f"It was cut off at the token limit. {error.message}"
             self.observer(Note(f"{what}: no usable answer. {error.message}", level="warning"))
             if vital and isinstance(error, ModelUnavailable):
                 raise
-            return Lost(error, text)
+            return Lost(error, reply.text if reply else "")
 
 
 def _with_complaint(request: ChatRequest, reply: ChatReply, error: WireError) -> ChatRequest:

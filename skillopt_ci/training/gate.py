@@ -152,7 +152,6 @@ def setup(
         return (sum(found) + mean) / (len(found) + 1)
 
     eligible = frozenset(task for task in planned if task in known and task in best.tasks)
-    shorter = evaluation.ties == "prefer_shorter" and words < current.words
     return Setup(
         order=tuple(sorted(planned, key=lambda task: (task not in eligible, rate(task)))),
         eligible=eligible,
@@ -161,7 +160,7 @@ def setup(
         look_every=evaluation.gate.look_every,
         stop=evaluation.gate.early_stop and evaluation.use_gate,
         bonus=_bonus(density, evaluation) - _bonus(current.density, evaluation),
-        tie_wins=shorter or notes_only,
+        tie_wins=(evaluation.ties == "prefer_shorter" and words < current.words) or notes_only,
     )
 
 

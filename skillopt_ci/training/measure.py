@@ -132,7 +132,9 @@ async def measure(
     if (note := all_empty(empty[True], empty.total())) is not None:
         run.observer(note)
     if refused:
-        run.observer(Note(refusals(refused, scores.made.total()), level="warning"))
+        (why, _), made = refused.most_common(1)[0], scores.made.total()
+        told = f"{refused.total()} of {made} attempts were refused, and score 0. {why}"
+        run.observer(Note(told, level="warning"))
     found = scores.measurement(evaluation, skill, runner.caveat)
     run.observer(StageFinished(stage, score_text(found.score, found.n)))
     return found
@@ -230,11 +232,6 @@ def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return 0.0, 0.0
     hard, soft = (math.fsum(column) / len(scores) for column in zip(*scores, strict=True))
     return hard, soft
-
-
-def refusals(reasons: Counter[str], made: int) -> str:
-    most = reasons.most_common(1)[0][0]
-    return f"{reasons.total()} of {made} attempts were refused, and score 0. {most}"
 
 
 def all_empty(empty: int, scored: int) -> Note | None:

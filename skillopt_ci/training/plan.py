@@ -262,10 +262,9 @@ def _filled(config: Config, found: Mapping[tuple[str, str], object]) -> Config:
 
 
 def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
-    kinds = grouped((task.task_type, task) for task in shuffled(tasks, seed))
     places = {
         task.id: (number + 0.5) / len(alike)
-        for alike in kinds.values()
+        for alike in grouped((task.task_type, task) for task in shuffled(tasks, seed)).values()
         for number, task in enumerate(alike)
     }
     return tuple(sorted(tasks, key=lambda task: (places[task.id], task.task_type)))

@@ -164,10 +164,9 @@ def _evidence(
 
 
 def _unusable(worked: Sequence[WorkedBatch], *later: Lost | None) -> UnusableReplies | None:
-    unanswered = [*(lost for one in worked for lost in one.lost), *filter(None, later)]
     replies = tuple(
         UnusableReply(reason=lost.error.message, beginning=lost.reply.strip()[:300])
-        for lost in unanswered
+        for lost in [*(lost for one in worked for lost in one.lost), *filter(None, later)]
     )
     usable = sum(len(one.reflections) for one in worked)
     return UnusableReplies(asked=len(replies) + usable, replies=replies) if replies else None

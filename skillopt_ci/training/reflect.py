@@ -14,7 +14,7 @@ from skillopt_ci.aio import Begun
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.environments import api
 from skillopt_ci.messages import Message, fenced
-from skillopt_ci.model.types import ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Note, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.environment import Environment, Reflecting
@@ -209,8 +209,9 @@ class Analysts(Generic[Item]):
     ) -> tuple[Reflection[Item] | Lost, ...]:
         """Let analysts read ``rollouts``; return results in minibatch order, failures first.
 
-        A minibatch is read once it is complete; after the first rollout that could not be measured,
-        reading waits for all. Raises ModelUnavailable if no minibatch could reach the model.
+        A minibatch is read once it is complete, and in halves if its prompt is refused; after the
+        first rollout that could not be measured, reading waits for all. Raises ModelUnavailable if
+        no minibatch could reach the model.
         """
         async with Begun(self._read) as reading:
             dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
@@ -235,14 +236,14 @@ class Analysts(Generic[Item]):
             for minibatch in work:
                 reading.begin(minibatch)
             work.sort(key=attrgetter("source_type"))
-            results = [await reading.result(minibatch) for minibatch in work]
+            results = [one for minibatch in work for one in await reading.result(minibatch)]
         lost = [one.error for one in results if isinstance(one, Lost)]
         unreachable = [error for error in lost if isinstance(error, ModelUnavailable)]
         if unreachable and len(unreachable) == len(results):
             raise unreachable[0]
         return tuple(results)
 
-    async def _read(self, minibatch: Minibatch) -> Reflection[Item] | Lost:
+    async def _read(self, minibatch: Minibatch) -> list[Reflection[Item] | Lost]:
         source, mode, chat, gradient = minibatch.source_type, self.mode, self.chat, self.gradient
         rollouts, notes = minibatch.rollouts, source in self.notes_from
         user = library.joined(
@@ -274,7 +275,14 @@ class Analysts(Generic[Item]):
             tokens=mode.reply_tokens,
             sample=minibatch.sample,
         )
-        told = "no answer"
+        told, half = "no answer", len(rollouts) // 2
+        if isinstance(reply, Lost) and isinstance(reply.error, ModelRefusal) and half:
+            # the prompt is too long, or a filter objects to one trajectory
+            return [
+                one
+                for part in (rollouts[:half], rollouts[half:])
+                for one in await self._read(replace(minibatch, rollouts=part))
+            ]
         if isinstance(reply, Reflection):
             reply = self._known(reply, minibatch.rollouts)
             if minibatch.sample:  # the first one described the same failures
@@ -282,7 +290,7 @@ class Analysts(Generic[Item]):
             noted = f", {plural(len(reply.notes), 'note')}" if reply.notes else ""
             told = f"{len(reply.patch.edits)} {mode.noun}s{noted}"
         chat.observer(StageAdvanced("reflect", f"{minibatch.name}: {told}"))
-        return reply
+        return [reply]
 
     def _known(self, reply: Reflection[Item], shown: Sequence[Rollout]) -> Reflection[Item]:
         ids = tuple(rollout.task_id for rollout in shown)

@@ -152,11 +152,10 @@ def _notes(value: object) -> tuple[str, ...]:
 
 def _reminders(value: object) -> tuple[str, ...]:
     """Read notes from a list or a single note; each is a text or an object that holds one."""
-    entries = value if isinstance(value, list) else [value]
     return _notes(
         [
             entry.get("note") or entry.get("content") if isinstance(entry, dict) else entry
-            for entry in entries
+            for entry in (value if isinstance(value, list) else [value])
         ]
     )
 

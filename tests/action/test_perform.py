@@ -28,7 +28,7 @@ from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.training.review_comments import read_notes
-from tests.conftest import SKILL, Checkout, Workshop
+from tests.conftest import SKILL, Checkout
 
 pytestmark = pytest.mark.integration
 
@@ -338,11 +338,8 @@ class Trained:
 
 
 @pytest.fixture
-def trained(workshop: Workshop, github_hub: Hub) -> Trained:
-    made = workshop.checkout()
-    made.git("remote", "add", "origin", github_hub.bare.folder.as_uri())
-    made.git("push", "--quiet", "origin", "main")
-    return Trained(made, github_hub)
+def trained(pushed: Checkout, github_hub: Hub) -> Trained:
+    return Trained(pushed, github_hub)
 
 
 def test_a_secret_in_a_note_is_left_out_of_the_file(trained, tmp_path):

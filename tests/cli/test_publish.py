@@ -14,7 +14,7 @@ from skillopt_ci.config.config import GitHub
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
-from tests.conftest import Checkout, Workshop
+from tests.conftest import Checkout
 
 CHECK = "skillopt-ci / demo"
 COMMENT = "POST /issues/{issue_number}/comments"
@@ -164,15 +164,6 @@ def test_only_a_wished_improvement_merges_by_itself(place, changes, inconclusive
 
 
 RUNNER = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_RUN_ID": "7"}
-
-
-@pytest.fixture
-def pushed(workshop: Workshop, github_hub: Hub) -> Checkout:
-    """A checkout whose remote is the repository on GitHub."""
-    made = workshop.checkout()
-    made.git("remote", "add", "origin", github_hub.bare.folder.as_uri())
-    made.git("push", "--quiet", "origin", "main")
-    return made
 
 
 def publish_checkout(checkout: Checkout, hub: Hub, *overrides: str) -> Published:

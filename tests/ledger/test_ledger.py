@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from records import state_of
 from repositories import Bench
 
 from skillopt_ci.config import config
@@ -145,16 +146,7 @@ def state() -> State:
     snapshot = Snapshot(
         sha256="a", step=0, origin="initial", measurement=Measurement(hard=0, soft=0, score=0)
     )
-    return State(
-        run="demo",
-        skill="SKILL.md",
-        step=0,
-        epoch=0,
-        current=snapshot,
-        best=snapshot,
-        measured_under="f",
-        config_sha256="c",
-    )
+    return state_of(snapshot)
 
 
 def test_every_file_is_in_the_run_s_own_folder():

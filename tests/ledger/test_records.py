@@ -1,24 +1,11 @@
 import pytest
 from pydantic import ValidationError
+from records import proposal_record
 
 from skillopt_ci.ledger import evidence
 from skillopt_ci.ledger.records import Decision, HistoryEntry, StepRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
-
-
-def proposal(before: str, after: str) -> evidence.ProposalRecord:
-    return evidence.ProposalRecord(
-        rollout=evidence.RolloutRecord(hard=0, soft=0, n=0, errors=0),
-        n_failure_patches=0,
-        n_success_patches=0,
-        n_edits_merged=0,
-        edit_budget=4,
-        selection="untouched",
-        skill_before=before,
-        skill_after=after,
-        config_sha256="c",
-    )
 
 
 def decision(action: str) -> Decision:
@@ -57,8 +44,8 @@ def test_an_edit_was_applied_or_skipped(status, applied):
 
 
 def test_a_proposal_changed_the_skill_or_not():
-    assert proposal("a", "b").changed
-    assert not proposal("a", "a").changed
+    assert proposal_record(skill_after="b").changed
+    assert not proposal_record(skill_after="a").changed
 
 
 @pytest.mark.parametrize(
@@ -67,7 +54,7 @@ def test_a_proposal_changed_the_skill_or_not():
 )
 def test_only_what_was_accepted_was_merged(action, merged):
     record = StepRecord(
-        step=1, epoch=1, step_in_epoch=1, simulated=False, proposal=proposal("a", "b")
+        step=1, epoch=1, step_in_epoch=1, simulated=False, proposal=proposal_record()
     )
     assert not record.merged
     assert record.model_copy(update={"decision": decision(action)}).merged is merged

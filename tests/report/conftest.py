@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from records import proposal_record, state_of
 
 from skillopt_ci.ledger import evidence
 from skillopt_ci.ledger.records import Decision, HistoryEntry, Snapshot, State, StepRecord
@@ -44,13 +45,9 @@ def make_edit() -> Make:
 def make_proposal() -> Make:
     failed = evidence.TaskOutcome(id="t1", status=Status.SCORED, hard=0.0, soft=0.0)
     solved = evidence.TaskOutcome(id="t2", status=Status.SCORED, hard=1.0, soft=1.0)
-    proposal = evidence.ProposalRecord(
+    proposal = proposal_record(
         rollout=evidence.RolloutRecord(hard=0.5, soft=0.5, n=2, errors=0, tasks=(failed, solved)),
-        n_failure_patches=1,
-        n_success_patches=0,
         n_edits_merged=2,
-        edit_budget=4,
-        selection="untouched",
         reasoning="Kindness was missing.",
         edits=(EDIT,),
         diff="--- a/SKILL.md\n+++ b/SKILL.md\n",
@@ -114,17 +111,8 @@ def make_entry() -> Make:
 @pytest.fixture
 def state() -> State:
     snapshot = Snapshot(sha256=AFTER, step=3, origin="step 3", measurement=MEASURED)
-    return State(
-        run="demo",
-        skill="SKILL.md",
-        step=3,
-        epoch=2,
-        current=snapshot,
-        best=snapshot,
-        measured_under="f" * 64,
-        config_sha256=CONFIG,
-        usage=Usage(calls=20, prompt_tokens=4000, completion_tokens=100, cost_usd=None),
-    )
+    paid = Usage(calls=20, prompt_tokens=4000, completion_tokens=100, cost_usd=None)
+    return state_of(snapshot, epoch=2, usage=paid)
 
 
 @pytest.fixture

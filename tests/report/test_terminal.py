@@ -2,6 +2,7 @@ import json
 from dataclasses import asdict
 
 import pytest
+from rollout_values import attempt, summed
 
 from skillopt_ci.ledger.evidence import LearningRateRecord, PatternRecord, TaskOutcome
 from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
@@ -9,8 +10,8 @@ from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report import terminal
 from skillopt_ci.report.terminal import as_values, estimate_text, remarks, rows_in_full, status_rows
 from skillopt_ci.report.view import RunView, StepPlace, event_view
-from skillopt_ci.rollout.metrics import Summary, estimate, outcome_of, summarise
-from skillopt_ci.rollout.types import Limit, Rollout, Status
+from skillopt_ci.rollout.metrics import estimate
+from skillopt_ci.rollout.types import Limit, Status
 
 
 def glance(record: StepRecord, state: State, seconds: float = 1.0) -> tuple[tuple[str, str], ...]:
@@ -169,27 +170,13 @@ def test_what_is_no_verdict_on_a_step_tells_its_reason(make_entry, kind, action,
     assert (row[0], row[3], row[-1]) == cells
 
 
-def summed(attempts: list[Rollout]) -> Summary:
-    return summarise(map(outcome_of, attempts))
-
-
-def attempt(
-    task: str,
-    hard: float = 0.0,
-    status: Status = Status.SCORED,
-    reason: str = "",
-    limit: Limit | None = None,
-) -> Rollout:
-    return Rollout(task, status, hard, hard, reason, "", (), limit=limit)
-
-
 MIXED = [
     attempt("a", 1),
     attempt("a", 0, Status.LIMIT, limit=Limit.STEPS),
-    attempt("b", 0, Status.ERROR, "no route"),
-    attempt("b", 0, Status.ERROR, "no route"),
+    attempt("b", 0, Status.ERROR, reason="no route"),
+    attempt("b", 0, Status.ERROR, reason="no route"),
     attempt("c", 1),
-    attempt("c", 0, Status.GRADER_ERROR, "no verdict"),
+    attempt("c", 0, Status.GRADER_ERROR, reason="no verdict"),
 ]
 
 

@@ -1,15 +1,13 @@
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rollout_values import make_rollout
+from rollout_values import attempt, make_rollout, summed
 
-from skillopt_ci.messages import Message
 from skillopt_ci.rollout import metrics
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 
@@ -60,26 +58,6 @@ def test_nothing_measured_is_zero_on_no_tasks():
 
 
 # The whole summary: the conformance cases of agent evaluations, and what must hold always.
-
-
-def summed(attempts: Iterable[Rollout], **options: Any) -> metrics.Summary:
-    return metrics.summarise(map(metrics.outcome_of, attempts), **options)
-
-
-def attempt(
-    task: str,
-    hard: float = 0.0,
-    status: Status = Status.SCORED,
-    *,
-    reason: str = "",
-    kind: str = "",
-    limit: Limit | None = None,
-    soft: float | None = None,
-    messages: int = 0,
-) -> Rollout:
-    said = (Message("user", "x"),) * messages
-    partial = hard if soft is None else soft
-    return Rollout(task, status, hard, partial, reason, "", said, task_type=kind, limit=limit)
 
 
 def broken(task: str, reason: str = "boom", status: Status = Status.ERROR) -> Rollout:

@@ -1,16 +1,17 @@
 """A scripted model (the one thing that is not real in tests of rollouts) and makers of values."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
+from skillopt_ci.rollout import metrics
 from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.rollout.types import Attempt, Rollout, Status, Step
+from skillopt_ci.rollout.types import Attempt, Limit, Rollout, Status, Step
 from skillopt_ci.tasks.task import Task
 
 #: Real computers, but not confined: quick, and there everywhere.
@@ -61,3 +62,25 @@ def make_rollout(
     hard: float, status: Status = Status.SCORED, soft: float | None = None, reason: str = ""
 ) -> Rollout:
     return Rollout("t", status, hard, hard if soft is None else soft, reason, "", messages=())
+
+
+def summed(attempts: Iterable[Rollout], **options: Any) -> metrics.Summary:
+    """The summary of an evaluation with these attempts."""
+    return metrics.summarise(map(metrics.outcome_of, attempts), **options)
+
+
+def attempt(
+    task: str,
+    hard: float = 0.0,
+    status: Status = Status.SCORED,
+    *,
+    reason: str = "",
+    kind: str = "",
+    limit: Limit | None = None,
+    soft: float | None = None,
+    messages: int = 0,
+) -> Rollout:
+    """An attempt at ``task`` that came to ``hard``."""
+    said = (Message("user", "x"),) * messages
+    partial = hard if soft is None else soft
+    return Rollout(task, status, hard, partial, reason, "", said, task_type=kind, limit=limit)

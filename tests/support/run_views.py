@@ -4,6 +4,7 @@ from typing import Any
 
 from hostile import HOSTILE
 from hypothesis import strategies as st
+from records import proposal_record, state_of
 
 from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger import evidence, records
@@ -163,18 +164,9 @@ def state(score: float, step: int, *, simulated: bool = False) -> State:
     snapshot = records.Snapshot(
         sha256="now", step=step, origin=f"step {step}", measurement=measured
     )
-    return State(
-        run="demo",
-        skill="skills/ledger/SKILL.md",
-        step=step,
-        epoch=1,
-        current=snapshot,
-        best=snapshot,
-        measured_under="m",
-        config_sha256="c",
-        usage=Usage(calls=12, prompt_tokens=3000, cost_usd=1.25),
-        simulated=simulated,
-    )
+    paid = Usage(calls=12, prompt_tokens=3000, cost_usd=1.25)
+    skill = "skills/ledger/SKILL.md"
+    return state_of(snapshot, epoch=1, skill=skill, usage=paid, simulated=simulated)
 
 
 def record(event: HistoryEntry) -> StepRecord:
@@ -188,19 +180,11 @@ def record(event: HistoryEntry) -> StepRecord:
         epoch=1,
         step_in_epoch=event.step,
         simulated=False,
-        proposal=ProposalRecord(
+        proposal=proposal_record(
             rollout=RolloutRecord(hard=0.5, soft=0.5, n=2, errors=0, tasks=(failed,)),
             patterns=(PatternRecord(description="too old", count=2, task_ids=("train-1",)),),
-            n_failure_patches=1,
-            n_success_patches=0,
-            n_edits_merged=1,
-            edit_budget=4,
-            selection="untouched",
             reasoning="The old is gone.",
             edits=(edit,),
-            skill_before="a",
-            skill_after="b",
-            config_sha256="c",
         ),
         decision=records.Decision.model_validate(
             {

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from records import state_of
 
 from skillopt_ci.errors import ExitCode, NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement
-from skillopt_ci.ledger.records import Snapshot, State
-from skillopt_ci.model.types import Usage
+from skillopt_ci.ledger.records import Snapshot
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training import baseline
 from skillopt_ci.training.measure import all_empty
@@ -30,19 +30,8 @@ def snapshot(measurement: Measurement) -> Snapshot:
 
 
 def standing(measurement: Measurement, **changes: Any) -> ScoredCheckout:
-    one = snapshot(measurement)
-    state = State(
-        run="demo",
-        skill="SKILL.md",
-        step=0,
-        epoch=0,
-        current=one,
-        best=one,
-        measured_under="f" * 64,
-        config_sha256="c" * 64,
-        usage=Usage(),
-    )
-    return ScoredCheckout("0" * 40, None, "# Skill\n", state.model_copy(update=changes), ())
+    state = state_of(snapshot(measurement), **changes)
+    return ScoredCheckout("0" * 40, None, "# Skill\n", state, ())
 
 
 def test_all_solved_is_nothing_to_learn_and_says_what_to_do(checkout):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from records import proposal_record
+
 from skillopt_ci.ledger import evidence
 from skillopt_ci.ledger.records import Decision, StepRecord
 from skillopt_ci.prompts.library import Prompts
@@ -70,18 +72,8 @@ def edit(op: str = "append", target: str = "", content: str = "x") -> evidence.E
 def step(
     number: int = 1, action: str = "reject", score_after: float | None = 0.475, **more: Any
 ) -> StepRecord:
-    proposal = evidence.ProposalRecord(
-        rollout=evidence.RolloutRecord(hard=0, soft=0, n=40, errors=0, tasks=TASKS),
-        n_failure_patches=1,
-        n_success_patches=0,
-        n_edits_merged=1,
-        edit_budget=4,
-        selection="untouched",
-        skill_before="a",
-        skill_after="b",
-        config_sha256="",
-        **more,
-    )
+    made = evidence.RolloutRecord(hard=0, soft=0, n=40, errors=0, tasks=TASKS)
+    proposal = proposal_record(rollout=made, **more)
     decision = Decision(
         action=action, reason="", metric="hard", score_before=0.5, score_after=score_after
     )

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,21 @@ def test_a_bad_reply_costs_its_minibatch_only(scripted, reflected, events):
     assert [one.patch.edits[0].support_count for one in reflected(scripted(script))] == [2, 2, 2, 1]
     notes = [event for event in events if isinstance(event, Note)]
     assert [note.text.split(":")[0] for note in notes] == ["failure minibatch 3"]
+
+
+@pytest.mark.parametrize("fit", [1, 2, 4])
+def test_a_minibatch_whose_prompt_is_refused_is_read_in_halves(scripted, reflected, fit):
+    """A short context has room for some; a filter objects to one."""
+
+    def script(request: ChatRequest) -> str | Exception:
+        too_long = len(shown_ids(request)) > fit
+        return ModelRefusal("The prompt is too long") if too_long else proposing("x")
+
+    model = scripted(script)
+    found = reflected(model, size=9)
+    read = [ids for ids in map(shown_ids, model.requests) if len(ids) <= fit]
+    assert sorted(chain(*read)) == [*(f"f{n}" for n in range(5)), *(f"s{n}" for n in range(3))]
+    assert sorted(one.patch.edits[0].support_count for one in found) == sorted(map(len, read))
 
 
 def test_an_outage_of_some_minibatches_is_survived(scripted, reflected):

@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from records import state_of
 
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.evidence import Measurement
@@ -142,10 +143,8 @@ def test_known_results_take_the_place_of_attempts():
     assert outcome.asked == ("t0", "t1", "t2", "t3")
 
 
-def state_of(current: Measurement) -> State:
-    snapshot = Snapshot(sha256="a" * 64, step=0, origin="initial", measurement=current)
-    facts = {"run": "r", "skill": "s", "step": 0, "epoch": 0, "config_sha256": ""}
-    return State(**facts, measured_under="", current=snapshot, best=snapshot)
+def standing(current: Measurement) -> State:
+    return state_of(Snapshot(sha256="a" * 64, step=0, origin="initial", measurement=current))
 
 
 @given(outcomes, st.booleans())
@@ -160,7 +159,7 @@ def test_replay_makes_the_verdict_of_the_recorded_scores(pairs, notes):
     found = measurement_of(outcome.candidate, errors, quick, "", planned)
     if not found.tasks:
         return
-    state = state_of(current)
+    state = standing(current)
     decision = decide(about, outcome, found, state, {}, quick, notes_only=notes)
     again = replay(
         decision.model_copy(update={"measurement": found}), state, quick, notes_only=notes
@@ -171,7 +170,7 @@ def test_replay_makes_the_verdict_of_the_recorded_scores(pairs, notes):
 
 def test_replay_knows_a_rejection_that_was_not_certain():
     current = side(named([0, 0, 0, 1]), 0.0)
-    state, about = state_of(current), terms(named([0, 0, 0, 1]))
+    state, about = standing(current), terms(named([0, 0, 0, 1]))
     found = measurement_of({"t0": (0.0, 0.0)}, (), HARD, "", 4)
     decision = decide(about, Outcome("certain", found.tasks, ("t0",), 1), found, state, {}, HARD)
     assert replay(decision.model_copy(update={"measurement": found}), state, HARD) is None
