@@ -351,8 +351,7 @@ class CachedClient:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Raises a cached refusal again.
 
-        Refusals that cost no tokens are not cached: their cause, such as a context that is too
-        short, may be mended.
+        One that cost no tokens is not cached: its cause, such as a short context, may be mended.
         """
         key = self.key_of(request)
         async with self.locks.setdefault(key, asyncio.Lock()):

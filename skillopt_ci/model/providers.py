@@ -203,6 +203,9 @@ _TOO_LONG_WORDS = re.compile(
     r"|`inputs` tokens \+ `max_new_tokens` must be",
     re.IGNORECASE,
 )
+_TOO_MANY_WORDS = re.compile(
+    r"max_\w*tokens\b.*\b(?:too large|greater|exceeds?|at most|fewer|less|maximum|range)\b"
+)
 _UNSUPPORTED_WORDS = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|deprecated|may only be set"
     r"|not (?:permitted|allowed|available)|extra_forbidden",
@@ -463,9 +466,12 @@ class ServerClient:
                 raise TransientFailure("JSON of the model is nested too deeply") from error
             if isinstance(answer, ChatReply):
                 return answer
-            if answer.too_long and settings.keys() & _LIMITS and wire.path != "/v1/messages":
-                # Some servers, such as vLLM, reserve the limit, which then need not be sent: it
-                # is more than their context has room for.
+            if (
+                (answer.too_long or _TOO_MANY_WORDS.search(answer.message))
+                and settings.keys() & _LIMITS
+                and wire.path != "/v1/messages"
+            ):
+                # vLLM reserves the limit; one that it has no room for is more than it ever gives.
                 config = config.model_copy(update={"max_output_tokens": None})
                 request = replace(request, max_output_tokens=None)
                 continue
@@ -512,7 +518,6 @@ class ServerClient:
         self._refused.add(setting)
         other = next(name for name in _LIMITS if name != setting)
         remedy = f"sent as {other}" if is_limit else "left out"
-        refusal = f"{self._config.model} does not support {setting}"
-        text = f"{self._section}: {refusal}; it is {remedy} from now on."
-        self._observe(Note(text, level="warning"))
+        refusal = f"{self._section}: {self._config.model} does not support {setting}"
+        self._observe(Note(f"{refusal}; it is {remedy} from now on.", level="warning"))
         return True
