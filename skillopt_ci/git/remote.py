@@ -203,7 +203,8 @@ def push_error(remote: str, result: Result) -> LostRace | PushRefused:
 
 def fetch_error(remote: str, result: Result) -> InfrastructureError | RepositoryError:
     words = result.stderr.strip()
-    if _LOCKED.search(result.stderr) or "bad object refs/" in words:
+    # git 2.53 tells a lock by "already exists"
+    if _LOCKED.search(words) or re.search("bad object refs/|failed: reference already", words):
         return RepositoryError(
             f"refs of this repository are locked or broken, so nothing can be fetched\n{words}",
             hint=HOW_TO_REPAIR,

@@ -349,10 +349,7 @@ class CachedClient:
     _accounted: set[str] = field(default_factory=set, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Raises a cached refusal again.
-
-        One that cost no tokens is not cached: its cause, such as a short context, may be mended.
-        """
+        """Raises a cached refusal again; a free one is not cached, as its cause may be mended."""
         key = self.key_of(request)
         async with self.locks.setdefault(key, asyncio.Lock()):
             if (known := self.cache.get(key)) is not None:

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,7 @@ def test_what_an_agent_lacks_in_a_sandbox_is_told(cli, bare, tmp_path):
     assert any("it can reach no server" in one for one in found(inside, "agent", "warning"))
 
 
+@pytest.mark.skipif(shutil.which("docker") is None, reason="there is no docker program")
 def test_an_engine_that_does_not_answer_is_told_once(cli, bare, tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     done = look(cli, bare, "rollout.computer={type: docker, image: 'debian:12'}", claude())
