@@ -278,8 +278,8 @@ def choose(
 
     target = model("target_model", "Model that reads the skill", preset.target)
     optimizer = model("optimizer_model", "Model that proposes edits", preset.optimizer)
-    if provider in ("ollama", "llamacpp"):  # small servers
-        place |= {"max_concurrency": 2, "timeout": 900}
+    if provider in ("ollama", "llamacpp"):  # small servers of one's own
+        place |= {"max_concurrency": 2, "timeout": 900, "price": {"input": 0, "output": 0}}
     return scaffold.Choices(
         run,
         skill,

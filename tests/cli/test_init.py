@@ -149,6 +149,7 @@ def test_a_wrong_answer_is_asked_again(tmp_path):
     last = answered(tmp_path, answers).stdout.splitlines()[-1]
     assert last.startswith("notes ")
     assert '"model": "tiny"' in last
+    assert '"price": {"input": 0, "output": 0}' in last  # the user's own machine
     assert "api_key_env" not in last
 
 
