@@ -500,13 +500,14 @@ class ServerClient:
         ) as error:
             # The libraries let pass what aiohttp says of a response that is no HTTP, and what the
             # resolver says of a name that no host can have.
-            found = redact(" ".join(_reason(error).split()), self._secrets)[:LONGEST_MESSAGE]
-            where = base_url_of(config)
+            # aiohttp says `ssl:default` of every address, also one without TLS
+            said = _reason(error).replace(" ssl:default", "").split()
+            found = redact(" ".join(said), self._secrets)[:LONGEST_MESSAGE]
             nobody = isinstance(error.__cause__ or error, UnicodeError) or (
                 type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
             )
             raise TransientFailure(
-                f"the connection failed: {found} ({where})", unreachable=nobody
+                f"the connection failed: {found} ({base_url_of(config)})", unreachable=nobody
             ) from error
 
     def _can_do_without(self, setting: str) -> bool:
