@@ -171,16 +171,17 @@ def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
 
 
 def _step_work(record: StepRecord) -> Iterator[Fact]:
-    proposal = record.proposal
-    tasks = proposal.rollout.tasks
+    proposal, tasks = record.proposal, record.proposal.rollout.tasks
     yield Fact("training tasks", say.training_score(proposal))
     failed = dict.fromkeys(task.id for task in tasks if task.failed)
     yield Fact("failed", names=tuple(failed))
     read = dict.fromkeys(name for one in proposal.patterns for name in one.task_ids)
-    if earlier := tuple(name for name in read if name not in failed):
-        yield Fact("failed in earlier steps", names=earlier)
-    if lost := tuple(task.id for task in tasks if not task.status.measured):
-        yield Fact("not measured", names=lost)
+    rare = {
+        "prompt refused": [task.id for task in tasks if task.status == "refused"],
+        "failed in earlier steps": [name for name in read if name not in failed],
+        "not measured": [task.id for task in tasks if not task.status.measured],
+    }
+    yield from (Fact(label, names=tuple(names)) for label, names in rare.items() if names)
     rate, most = proposal.learning_rate, "no limit"
     if proposal.edit_budget is not None:
         chosen = ", chosen by the optimizer" if rate else ""

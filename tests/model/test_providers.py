@@ -304,7 +304,6 @@ def test_errors_mean_the_same_in_every_protocol(api, family, status, kind, messa
 @pytest.mark.parametrize(
     "said",
     [
-        # as vLLM 0.32 says it, and an older one; OpenAI; DeepSeek; Groq
         "max_completion_tokens=9000 cannot be greater than max_model_len=4096. Please request",
         "maximum context length is 8192 tokens. However, you requested 9000 output tokens",
         "max_tokens is too large: 9000. This model supports at most 4096 completion tokens",

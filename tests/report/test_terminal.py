@@ -44,13 +44,14 @@ def test_every_edit_tells_what_became_of_it(make_record, make_proposal, make_edi
 
 def test_patterns_and_what_could_not_be_measured_are_named(make_record, make_proposal):
     rollout = make_proposal().rollout
-    lost = TaskOutcome(id="t9", status=Status.ERROR, hard=0, soft=0)
+    lost = [TaskOutcome(id=one, status=Status(one), hard=0, soft=0) for one in ("error", "refused")]
     proposal = make_proposal(
-        rollout=rollout.model_copy(update={"tasks": (*rollout.tasks, lost)}),
+        rollout=rollout.model_copy(update={"tasks": (*rollout.tasks, *lost)}),
         patterns=tuple(PatternRecord(description="rude", count=count) for count in (2, 1)),
     )
     rows = dict(rows_in_full(event_view(make_record(proposal=proposal))))
-    assert (rows["pattern"], rows["not measured"]) == ("rude (×3)", "t9")
+    assert (rows["pattern"], rows["not measured"]) == ("rude (×3)", "error")
+    assert (rows["failed"], rows["prompt refused"]) == ("t1, refused", "refused")
 
 
 def test_a_long_list_is_cut(make_record, make_decision):
