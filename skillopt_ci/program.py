@@ -288,7 +288,8 @@ def _descendants(root: int) -> set[int]:
 
 
 def _processes() -> list[Path]:
-    return [entry for entry in (PROC.iterdir() if PROC.is_dir() else ()) if entry.name.isdigit()]
+    found = PROC.iterdir() if PROC.is_dir() else ()
+    return [entry for entry in found if entry.name.isdigit()]
 
 
 def kill(process: int, number: int = signal.SIGKILL) -> None:

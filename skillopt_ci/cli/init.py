@@ -261,7 +261,7 @@ def choose(
             there = look(preset, address, variable)
 
     def listed(name: str) -> bool:
-        # lists often lack aliases: of a dated name (Anthropic), of the latest tag (Ollama)
+        # lists lack aliases: Anthropic's without a date, Ollama's without a tag
         return any(f"{one}-".startswith((f"{name}-", f"{name}:")) for one in there)
 
     def model(key: str, question: str, example: str) -> str:
@@ -270,9 +270,8 @@ def choose(
         only = next(iter(there)) if len(there) == 1 else ""
         name = decide(key, question, only if unsure else example)
         if there and not listed(name):
-            click.echo(
-                f"! warning: the server lists no model {name!r}. {nearest(name, there)}", err=True
-            )
+            warning = f"! warning: the server lists no model {name!r}. {nearest(name, there)}"
+            click.echo(warning.rstrip(), err=True)
             name = decide(key, question, name)  # on a terminal, Enter keeps it
         return name
 

@@ -204,7 +204,7 @@ _TOO_LONG_WORDS = re.compile(
     re.IGNORECASE,
 )
 _TOO_MANY_WORDS = re.compile(
-    r"max_\w*tokens\b.*\b(?:too large|greater|exceeds?|at most|fewer|less|maximum|range)\b"
+    r"max_\w*tokens\b.*(?:too large|not be greater|exceed|at most|fewer|less|maximum|range)\b"
 )
 _UNSUPPORTED_WORDS = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|deprecated|may only be set"
@@ -310,8 +310,8 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
             hint=f"Name the environment variable that holds it in {section}.api_key_env.",
         )
     return ModelSetupError(
-        f"{section}: {where} refused "
-        f"{'requests without a valid' if config.preset.key_optional else 'the'} "
+        f"{section}: {where} "
+        f"{'requires a valid' if config.preset.key_optional else 'refused the'} "
         f"key in {variable} ({said})",
         hint=f"Put a valid key with access to {config.model!r} into {variable}; the variable is "
         f"chosen by {section}.api_key_env.",
@@ -469,7 +469,7 @@ class ServerClient:
             if (
                 (answer.too_long or _TOO_MANY_WORDS.search(answer.message))
                 and settings.keys() & _LIMITS
-                and wire.path != "/v1/messages"
+                and config.preset.protocol != "messages"  # which requires a limit
             ):
                 # vLLM reserves the limit; one that it has no room for is more than it ever gives.
                 config = config.model_copy(update={"max_output_tokens": None})

@@ -168,9 +168,10 @@ def results(run: RunView) -> str:
     roles = by_role(run.state.accounts)
     used = (Fact(f"↳ {role}", detailed(usage)) for role, usage in roles.items())
     rescaled = "<sub>Scoring changed during the run; the scores shown are from after that.</sub>"
+    merged = max((entry.step for entry in run.history[: run.base_events]), default=0)
     relative = (
         f"<sub>Scores and steps are relative to {md.code(run.base)}, which has this run up to step "
-        f"{max((entry.step for entry in run.history[: run.base_events]), default=0)}.</sub>"
+        f"{merged}.</sub>"
     )
     return md.join(
         md.table(("", md.inline(run.state.skill, 120)), fact_cells((*run_facts(run), *used))),

@@ -19,7 +19,7 @@ from skillopt_ci.ledger.records import (
     Summary,
 )
 from skillopt_ci.report import words as say
-from skillopt_ci.rollout.types import FAILURE_BELOW
+from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.sanitize import visible
 from skillopt_ci.text import difference_text, names_text, plural, score, score_text, within_noise
 
@@ -177,7 +177,7 @@ def _step_work(record: StepRecord) -> Iterator[Fact]:
     yield Fact("failed", names=tuple(failed))
     read = dict.fromkeys(name for one in proposal.patterns for name in one.task_ids)
     rare = {
-        "prompt refused": [task.id for task in tasks if task.status == "refused"],
+        "prompt refused": [task.id for task in tasks if task.status is Status.REFUSED],
         "failed in earlier steps": [name for name in read if name not in failed],
         "not measured": [task.id for task in tasks if not task.status.measured],
     }

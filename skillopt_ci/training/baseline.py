@@ -5,16 +5,14 @@ person changed it, and after a change to anything that scores depend on.
 """
 
 import shlex
-from collections import Counter
 from pathlib import Path
 from typing import Literal
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.errors import ModelSetupError, NothingToLearn
+from skillopt_ci.errors import NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement, rounded
 from skillopt_ci.ledger.records import Confirmed, Snapshot, State
 from skillopt_ci.progress import Note
-from skillopt_ci.rollout.types import Status
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.text import score
@@ -110,17 +108,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         if known is not None and not known[1].partial:
             measurement = known[1]
         else:
-            refused = Counter[str]()
-            measurement = await measure(
-                *(run, models, checkout.skill, run.selection),
-                seen=lambda one: refused.update([one.reason * (one.status is Status.REFUSED)]),
-            )
-            if refused and not refused[""]:
-                raise ModelSetupError(
-                    f"model.target refused every selection task: {next(iter(refused))}",
-                    hint="Give it a longer context or a filter that lets the tasks pass, or other "
-                    "tasks.",
-                )
+            measurement = await measure(run, models, checkout.skill, run.selection, baseline=True)
         origin = "initial" if before is None else before.current.origin
         if before is not None and before.current.sha256 != checkout.sha256:
             origin = f"without {taken[0].taken}" if taken else "edited by hand"

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Evaluation
+from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
@@ -110,11 +111,13 @@ async def measure(
     stage: str = "selection",
     attempt: int = 0,
     seen: Callable[[Rollout], object] = lambda _: None,
+    baseline: bool = False,
 ) -> Measurement:
     """Roll out ``tasks`` under ``skill`` and return the scores per task and their mean.
 
     ``attempt`` is the number of the round: a new number means fresh answers. ``seen`` is called
-    with every rollout; none is kept. Raises TooManyErrors if too many could not be measured.
+    with every rollout; none is kept. Raises TooManyErrors if too many could not be measured, and
+    ModelSetupError if the target refused every task of a ``baseline``, which would compare as 0.
     """
     runner, evaluation = models.runner, run.config.evaluation
     run.observer(StageStarted(stage, len(tasks) * runner.attempts))
@@ -133,6 +136,11 @@ async def measure(
         run.observer(note)
     if refused:
         (why, _), made = refused.most_common(1)[0], scores.made.total()
+        if baseline and refused.total() == made:
+            raise ModelSetupError(
+                f"model.target refused every {stage} task: {why}",
+                hint="Use a model with a longer context, shorten the tasks, or relax the filter.",
+            )
         told = f"{refused.total()} of {made} attempts were refused, and score 0. {why}"
         run.observer(Note(told, level="warning"))
     found = scores.measurement(evaluation, skill, runner.caveat)

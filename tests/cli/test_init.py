@@ -158,11 +158,10 @@ class Models(Handler):
     listing: ClassVar[Any] = {"data": [{"id": "small"}, {"id": "large"}]}
 
     def respond(self) -> None:
-        keys = (self.headers["Authorization"], self.headers["x-api-key"])
+        keys = {self.headers["Authorization"], self.headers["x-api-key"]}
         assert self.path in ("/v1/models", "/v1/models?limit=1000")
-        self.answer(
-            json.dumps(self.listing).encode(), 200 if {"Bearer sk-1", "sk-1"} & {*keys} else 401
-        )
+        status = 200 if keys & {"Bearer sk-1", "sk-1"} else 401
+        self.answer(json.dumps(self.listing).encode(), status)
 
 
 def test_models_are_asked_of_the_address_and_checked(tmp_path):

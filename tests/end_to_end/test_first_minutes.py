@@ -28,8 +28,7 @@ class _Provider(Handler):
         elif self.path == "/silent/chat/completions":
             self._reply("")
         elif self.path == "/short/chat/completions":
-            said = "request (9704 tokens) exceeds the available context size (8192 tokens)"
-            self._error(400, said)
+            self._error(400, "request (9704 tokens) exceeds the available context size (8192)")
         elif self.path == "/strict/chat/completions" and "kind a" in str(body["messages"][1]):
             self._error(400, "Your input was flagged")
         elif self.path == "/strict/chat/completions":

@@ -70,15 +70,17 @@ def found_in(content: bytes) -> list[str]:
 
 @pytest.fixture
 def planted(
-    workshop: Workshop, github_hub: Hub, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    pushed: Checkout,
+    workshop: Workshop,
+    github_hub: Hub,
+    model_server: ModelServer,
+    monkeypatch: Any,
 ) -> Checkout:
     """A repository on a GitHub, whose models, server and grader cannot keep a secret."""
-    made = workshop.checkout()
-    made.write("grade.py", GRADER)
-    made.git("add", "grade.py")
-    made.git("commit", "--quiet", "--message", "Grade by a program")
-    made.git("remote", "add", "origin", str(github_hub.bare.folder))
-    made.git("push", "--quiet", "origin", "main")
+    pushed.write("grade.py", GRADER)
+    pushed.git("add", "grade.py")
+    pushed.git("commit", "--quiet", "--message", "Grade by a program")
+    pushed.git("push", "--quiet", "origin", "main")
     github_hub.tokens = {SECRETS["GITHUB_TOKEN"]: "github-actions[bot]"}
     (workshop.folder / "secrets").mkdir()
     key = workshop.folder / "secrets" / "key"
@@ -99,7 +101,7 @@ def planted(
     model_server.edit = lambda line: {"op": "append", "content": f"- {line}"}
     echo = (500, f"cannot serve: {chatter()}")
     model_server.trouble = lambda prompt: echo if prompt.endswith("Item 3 of kind d") else None
-    return made
+    return pushed
 
 
 def options(workshop: Workshop) -> list[str]:

@@ -143,10 +143,8 @@ ENTRY = HistoryEntry(
 
 
 def state() -> State:
-    snapshot = Snapshot(
-        sha256="a", step=0, origin="initial", measurement=Measurement(hard=0, soft=0, score=0)
-    )
-    return state_of(snapshot)
+    nothing = Measurement(hard=0, soft=0, score=0)
+    return state_of(Snapshot(sha256="a", step=0, origin="initial", measurement=nothing))
 
 
 def test_every_file_is_in_the_run_s_own_folder():

@@ -75,7 +75,9 @@ def test_a_wish_to_wait_is_passed_on_in_seconds(server, served, ask):
 
 def test_a_server_that_is_not_there_may_come_back(ask):
     config = ModelRole(provider="openai", model="m", base_url="http://127.0.0.1:1/v1")
-    with pytest.raises(TransientFailure, match=r"the connection failed: .*host [^ ]+:\d+ \["):
+    with pytest.raises(
+        TransientFailure, match=r"the connection failed: .*connect to host [^ ]+:\d+ \["
+    ):
         complete(config, ask())
 
 
@@ -234,6 +236,12 @@ def test_a_server_that_takes_neither_name_is_given_up(server, served, ask):
     for name in ("max_completion_tokens", "max_tokens"):
         server.will_fail(400, f"Unsupported parameter: '{name}'")
     with pytest.raises(ModelSetupError, match="Unsupported parameter: 'max_tokens'"):
+        complete(served(max_output_tokens=7), ask())
+
+
+def test_a_limit_that_is_too_small_is_not_left_out(server, served, ask):
+    server.will_fail(400, "max_tokens must be greater than thinking.budget_tokens")
+    with pytest.raises(ModelSetupError, match="must be greater than"):
         complete(served(max_output_tokens=7), ask())
 
 

@@ -171,11 +171,8 @@ def test_a_bad_reply_costs_its_minibatch_only(scripted, reflected, events):
 
 @pytest.mark.parametrize("fit", [1, 2, 4])
 def test_a_minibatch_whose_prompt_is_refused_is_read_in_halves(scripted, reflected, fit):
-    """A short context has room for some; a filter objects to one."""
-
     def script(request: ChatRequest) -> str | Exception:
-        too_long = len(shown_ids(request)) > fit
-        return ModelRefusal("The prompt is too long") if too_long else proposing("x")
+        return ModelRefusal("too long") if len(shown_ids(request)) > fit else proposing("x")
 
     model = scripted(script)
     found = reflected(model, size=9)
