@@ -29,10 +29,9 @@ class _Provider(Handler):
             self._reply("")
         elif self.path == "/short/chat/completions":
             self._error(400, "request (9704 tokens) exceeds the available context size (8192)")
-        elif self.path == "/strict/chat/completions" and "kind a" in str(body["messages"][1]):
-            self._error(400, "Your input was flagged")
         elif self.path == "/strict/chat/completions":
-            self._reply("ready")
+            flagged = "kind a" in str(body["messages"][1])
+            self._error(400, "Your input was flagged") if flagged else self._reply("ready")
         elif self.path != "/v1/chat/completions":
             self._error(404, "Not Found")
         elif self.headers["Authorization"] != f"Bearer {KEY}":

@@ -53,11 +53,9 @@ def test_a_proposal_changed_the_skill_or_not():
     [("accept", True), ("accept_new_best", True), ("reject", False), ("skip_no_patches", False)],
 )
 def test_only_what_was_accepted_was_merged(action, merged):
-    record = StepRecord(
-        step=1, epoch=1, step_in_epoch=1, simulated=False, proposal=proposal_record()
-    )
-    assert not record.merged
-    assert record.model_copy(update={"decision": decision(action)}).merged is merged
+    one = StepRecord(step=1, epoch=1, step_in_epoch=1, simulated=False, proposal=proposal_record())
+    assert not one.merged
+    assert one.model_copy(update={"decision": decision(action)}).merged is merged
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,7 @@ def snapshot(measurement: Measurement) -> Snapshot:
 
 
 def standing(measurement: Measurement, **changes: Any) -> ScoredCheckout:
-    state = state_of(snapshot(measurement), **changes)
-    return ScoredCheckout("0" * 40, None, "# Skill\n", state, ())
+    return ScoredCheckout("0" * 40, None, "#", state_of(snapshot(measurement), **changes), ())
 
 
 def test_all_solved_is_nothing_to_learn_and_says_what_to_do(checkout):
