@@ -25,6 +25,7 @@ import pytest
 from github_server.state import Hub
 from http_server import Handler, http_server
 from hypothesis import HealthCheck, settings
+from repositories import GIT_CONFIG
 from training_runs import train_all, train_once
 
 from skillopt_ci import confinement
@@ -396,9 +397,9 @@ def serving() -> Iterator[ModelServer]:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Workshop]:
-    """Open a workshop, under a git configuration that is empty but for an identity."""
+    """Open a workshop, under a user's git configuration."""
     file = folder / "gitconfig"
-    file.write_text("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n")
+    file.write_text(GIT_CONFIG)
     with pytest.MonkeyPatch.context() as environment, serving() as server:
         environment.setenv("HOME", str(folder))
         environment.setenv("GIT_CONFIG_NOSYSTEM", "1")

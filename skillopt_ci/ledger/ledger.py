@@ -267,7 +267,7 @@ class Ledger:
         """
         shown = self.git.records(
             "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch",
-            history.COMMIT_FORMAT,
+            "--no-follow", history.COMMIT_FORMAT,
             *(["--first-parent"] if first_parent else []),
             *([f"--max-count={limit}"] if limit else []),
             *(["--full-history"] if paths else []),

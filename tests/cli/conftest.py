@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Cli, command_of
+from repositories import GIT_CONFIG
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.cli.main import main
@@ -18,7 +19,7 @@ BRANCH = "skillopt/quickstart"
 
 @contextmanager
 def at_home(home: Path) -> Iterator[pytest.MonkeyPatch]:
-    """Put the process into an environment without settings of git, but for an identity."""
+    """Put the process into an environment of its own, with a user's git configuration."""
     with pytest.MonkeyPatch.context() as process:
         process.setenv("HOME", str(home))
         process.setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -31,8 +32,7 @@ def at_home(home: Path) -> Iterator[pytest.MonkeyPatch]:
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
-    identity = "[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n"
-    (folder / ".gitconfig").write_text(identity, encoding="utf-8")
+    (folder / ".gitconfig").write_text(GIT_CONFIG, encoding="utf-8")
     return folder
 
 

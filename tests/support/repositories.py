@@ -1,4 +1,4 @@
-"""Real repositories, each test its own, under a git configuration that is empty but for them."""
+"""Real repositories, each test its own, under the git configuration of a user who likes settings."""
 
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +12,51 @@ from skillopt_ci.config import config
 from skillopt_ci.ledger.ledger import Ledger
 
 SKILL = "skills/SKILL.md"
+#: An identity, and what changes the output of git's commands and what they do with a repository.
+GIT_CONFIG = """\
+[user]
+name = Ada
+email = ada@example.org
+[init]
+defaultBranch = main
+[color]
+ui = always
+[column]
+ui = always
+[core]
+abbrev = 5
+logAllRefUpdates = always
+[diff]
+algorithm = histogram
+context = 0
+mnemonicPrefix = true
+noprefix = true
+renames = copies
+[fetch]
+prune = true
+writeCommitGraph = true
+[format]
+pretty = fuller
+[log]
+abbrevCommit = true
+date = relative
+decorate = full
+follow = true
+showSignature = true
+[merge]
+conflictStyle = diff3
+ff = only
+[pull]
+ff = only
+[push]
+followTags = true
+[rerere]
+enabled = true
+[status]
+showUntrackedFiles = no
+[submodule]
+recurse = true
+"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +124,7 @@ def git_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give git a home of its own, with an identity; returns its configuration file."""
     file = tmp_path / "home" / ".gitconfig"
     file.parent.mkdir()
-    file.write_text("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n")
+    file.write_text(GIT_CONFIG)
     monkeypatch.setenv("HOME", str(file.parent))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(file))
