@@ -46,8 +46,8 @@ config_command.add_command(schema_command)
 
 # The skills of a repository, and the runs that train them.
 
-#: How configurations are called; `configs/base.yaml` and the like are bases, no runs.
-_CONFIG = re.compile(r"(.*[/.])?skillopt\.ya?ml")
+#: How configurations are called (`configs/base.yaml` and the like are bases), and no workflow.
+_CONFIG = re.compile(r"(?!\.github/workflows/)(.*[/.])?skillopt\.ya?ml")
 
 
 class FoundRun(NamedTuple):

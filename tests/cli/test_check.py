@@ -392,12 +392,14 @@ def test_the_matrix_has_a_job_for_each_run_of_every_configuration(cli, place):
     assert found["runs"][0]["skill"] == "api/AGENTS.md"
 
 
-def test_what_git_ignores_is_not_looked_at(cli, place):
+def test_what_git_ignores_and_workflows_are_not_looked_at(cli, place):
     skill(place, "AGENTS.md")
     skill(place, "node_modules/x/AGENTS.md")
+    skill(place, ".github/workflows/skillopt.yml")  # which `init --github` writes
     (place / ".gitignore").write_text("node_modules/\n")
     found = cli(place, "discover", "--json").json
     assert [one["path"] for one in found["documents"]] == ["AGENTS.md"]
+    assert found["problems"] == []
 
 
 @pytest.mark.parametrize(
