@@ -70,17 +70,8 @@ class Engine:
         self.folder, self.world = folder, world
         self.kept, self.home = folder / "kept", folder / "home"
         self.home.mkdir()
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--target",
-            str(folder / "act"),
-            ACT,
-        ]
-        subprocess.run(pip, check=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target"]
+        subprocess.run([*pip, str(folder / "act"), ACT], check=True)
         ours = folder / "ours"
         for name in ("composite", "requirements", "skillopt_ci", ".github", "examples"):
             shutil.copytree(ROOT / name, ours / name)
@@ -88,10 +79,7 @@ class Engine:
             shutil.copy(ROOT / name, ours)
         self.workflows = ours / "examples" / "workflows"
         self.replaced = {"skillopt-ci/skillopt-ci@v0": ours}
-        for file in [
-            *(ours / ".github" / "workflows").glob("train.yml"),
-            *self.workflows.glob("*.yml"),
-        ]:
+        for file in (ours / ".github" / "workflows" / "train.yml", *self.workflows.iterdir()):
             file.write_text(self.readable(file.read_text(encoding="utf-8")), encoding="utf-8")
         self.readable((ours / "composite" / "action.yml").read_text(encoding="utf-8"))
 

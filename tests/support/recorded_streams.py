@@ -35,4 +35,5 @@ def _worth_keeping(line: str) -> bool:
         return len(line) < _LONGEST
     passing = event.get("ephemeral") and event.get("type") != "model.call_failure"
     is_prompt = event.get("role") == "user" or event.get("type") == "user.message"
-    return len(line) < _LONGEST and not passing and not is_prompt
+    short = len(line) < _LONGEST or event.get("type") == "result"  # Claude Code's grows and grows
+    return short and not passing and not is_prompt

@@ -1,4 +1,4 @@
-"""Real repositories, each test its own, under the git configuration of a user who likes settings."""
+"""Real repositories, each test its own, under the git configuration of a user of many settings."""
 
 import subprocess
 from collections.abc import Iterator
