@@ -501,13 +501,15 @@ class ServerClient:
             # The libraries let pass what aiohttp says of a response that is no HTTP, and what the
             # resolver says of a name that no host can have.
             # aiohttp says `ssl:default` of every address, also one without TLS
-            said = _reason(error).replace(" ssl:default", "").split()
+            said = re.sub(r" ssl:\w+", "", _reason(error)).split()
             found = redact(" ".join(said), self._secrets)[:LONGEST_MESSAGE]
-            nobody = isinstance(error.__cause__ or error, UnicodeError) or (
-                type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
+            kind = type(error.__cause__).__name__
+            nobody = kind in ("ConnectError", "ConnectTimeout", "ProxyError") or isinstance(
+                error.__cause__ or error, UnicodeError
             )
+            what = "proxy" if kind == "ProxyError" else "connection"
             raise TransientFailure(
-                f"the connection failed: {found} ({base_url_of(config)})", unreachable=nobody
+                f"the {what} failed: {found} ({base_url_of(config)})", unreachable=nobody
             ) from error
 
     def _can_do_without(self, setting: str) -> bool:

@@ -122,6 +122,12 @@ def test_the_usual_variables_name_a_proxy(monkeypatch, server, ask):
     config = ModelRole(provider="openai", model="m", base_url="http://model.invalid/v1")
     assert complete(config, ask()).text == "hello"
     assert server.paths == ["http://model.invalid/v1/chat/completions"]
+    # a server that knows no CONNECT is a proxy that refuses
+    monkeypatch.setenv("HTTPS_PROXY", server.url.removesuffix("/v1"))
+    config = ModelRole(provider="openai", model="m", base_url="https://model.invalid/v1")
+    with pytest.raises(TransientFailure, match="the proxy failed: 501, message=") as caught:
+        complete(config, ask())
+    assert caught.value.unreachable
 
 
 @pytest.mark.parametrize(
