@@ -185,7 +185,7 @@ COMMANDS = {
         ("Read", "diff", "show", "Show what changed between two versions of the skill."),
         ("Read", "eval", "evaluate", "Evaluate a skill on a split, or compare two."),
         ("Read", "log", "show", "List the steps of the run."),
-        ("Read", "show", "show", "Show one step: results, edits, gate arithmetic."),
+        ("Read", "show", "show", "Show a step: results, edits, gate arithmetic."),
         ("Read", "best", "show", "Print the best skill so far, or write it to a file."),
         ("Read", "trace", "evaluate", "Show an attempt at a task, step by step."),
         ("CI", "comment", "comment", "Print the pull request and its comment, or publish them."),

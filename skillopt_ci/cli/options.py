@@ -136,7 +136,7 @@ _OPTIONS = (
     ),
     _option(
         "--json",
-        "Print the result as one JSON object on standard output.",
+        "Print the result as JSON on standard output.",
         lambda known, _: replace(known, json=True),
         is_flag=True,
     ),

@@ -126,7 +126,7 @@ def _all_done(coming: Upcoming) -> str:
 @command()
 @click.option("-n", "--number", type=click.IntRange(min=1), help="Only the newest N events.")
 def log_command(settings: Globals, number: int | None) -> None:
-    """List what happened in the run, oldest first, read from git alone."""
+    """List what happened in the run, oldest first, from git alone; --json: an object a line."""
     reader = open_reader(settings)
     entries = reader.history[-(number or 0) :]
     if settings.json:
@@ -149,14 +149,14 @@ def log_command(settings: Globals, number: int | None) -> None:
 @click.argument("step", type=click.IntRange(min=1), required=False)
 @click.option("--epoch", type=click.IntRange(min=1), help="Show the end of this epoch instead.")
 def show_command(settings: Globals, step: int | None, epoch: int | None) -> None:
-    """Show one step: rollouts, edits as a diff, flips and the gate's arithmetic, from git alone.
+    """Show a step: rollouts, edits as a diff, flips and the gate's arithmetic, from git alone.
 
-    With --epoch, the end of that epoch: the comparison, the guidance, the meta skill.
+    STEP is the last one by default. With --epoch, an epoch's end: comparison, guidance, meta skill.
     """
-    if (step is None) == (epoch is None):
+    if step is not None and epoch is not None:
         raise click.UsageError("name either a STEP or an --epoch")
     reader = open_reader(settings)
-    record = reader.boundary(epoch) if epoch is not None else reader.step(step or 0)
+    record = reader.boundary(epoch) if epoch else reader.step(step or reader.state.step)
     if settings.json:
         click.echo(record.model_dump_json())
         return

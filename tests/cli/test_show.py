@@ -39,7 +39,7 @@ def test_a_step_is_shown_with_its_diff(cli, trained):
         "+++ b/SKILL.md",
     )
     assert [part for part in parts if f"\n{part}" not in done.out] == []
-    found = cli(trained, "show", "2", "--json").json
+    found = cli(trained, "show", "--json").json  # the last one
     assert found["step"] == 2
     assert found["decision"]["score_before"] is not None
     assert "\x1b" not in done.out
