@@ -90,8 +90,7 @@ def test_the_workflow_trains_it_with_the_key_that_it_asks_for():
     steps = yaml.safe_load(text)["jobs"]["train"]["steps"]
     ours = next(step for step in steps if step.get("uses") == "./")
     assert ROOT / ours["with"]["config"] == FOLDER / "skillopt.yaml"
-    target = load(FOLDER / "skillopt.yaml").config.model.target
-    assert target.api_key_env in ours["env"]
+    assert load(FOLDER / "skillopt.yaml").config.model.target.api_key_env in ours["env"]
 
 
 # The workflows that users start from, and our own.

@@ -201,8 +201,7 @@ def test_a_finished_run_has_nothing_left(cli, finished):
 def test_a_finished_run_without_epochs_ends_has_nothing_left(cli, done):
     tested = ("-o", "evaluation.eval_test=true")
     assert cli(done, "finish", "-q", *tested).code == 0
-    rest = cli(done, "estimate", "--json", *tested).json["rest"]
-    assert rest["stages"] == []
+    assert cli(done, "estimate", "--json", *tested).json["rest"]["stages"] == []
 
 
 def test_a_budget_that_will_not_do_is_a_warning(cli, untrained):

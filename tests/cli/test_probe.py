@@ -291,8 +291,7 @@ def test_programs_as_models_are_found(cli, bare, tmp_path, monkeypatch):
         "model.target.provider=claude-code",
         *(f"model.target.{key}=null" for key in ("api_key_env", "base_url")),
     )
-    done = look(cli, bare, *role)
-    assert f"claude-code: {path}" in found(done, "model.target", "ok")[0]
+    assert f"claude-code: {path}" in found(look(cli, bare, *role), "model.target", "ok")[0]
     path.unlink()
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     (error,) = found(look(cli, bare, *role), "model.target", "error")

@@ -101,8 +101,7 @@ def test_chat_answers_of_workers_make_the_same_step(pair, model_server):
 
 @pytest.mark.usefixtures("cluster")
 def test_nothing_that_a_worker_did_is_paid_for_by_this_process(workshop, model_server):
-    session = workshop.checkout().session(RAY)
-    assert _measured(session) == (8, 8)
+    assert _measured(workshop.checkout().session(RAY)) == (8, 8)
     assert model_server.keys == {f"Bearer {WORKERS_KEY}"}
 
 

@@ -310,8 +310,7 @@ def test_keys_in_clear_are_refused_with_the_way_to_do_it(complaint, key, variabl
 
 
 def test_keys_in_clear_are_told_together_with_all_other_problems(complaint):
-    text = complaint(f"{SHORT}minimax_api_key: sk-secret\nseed: x\n")
-    assert len(text.splitlines()) == 2
+    assert len(complaint(f"{SHORT}minimax_api_key: sk-secret\nseed: x\n").splitlines()) == 2
 
 
 def test_the_usual_layout_of_two_files_loads(tmp_path):
@@ -423,8 +422,7 @@ def test_an_older_spelling_in_a_child_wins_over_its_base(write):
 
 def test_the_usual_spelling_wins_within_one_file(load_text):
     keys = "target_backend: codex, codex_bin: old, codex_path: older, codex_exec_path: usual"
-    target = load_text(f"{ENV}model: {{{keys}}}").config.model.target
-    assert target.command[0] == "usual"
+    assert load_text(f"{ENV}model: {{{keys}}}").config.model.target.command[0] == "usual"
 
 
 def test_azure_is_found_by_the_environment_alone(load_text):

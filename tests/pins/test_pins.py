@@ -65,5 +65,4 @@ def test_quickstart(tmp_path):
 
 @pytest.mark.parametrize("name", sorted({*surface.SCENES} - {"quickstart"}))
 def test_surface(name, tmp_path):
-    found = json.loads(json.dumps(surface.SCENES[name](tmp_path)))
-    assert found == surface.expected(name)
+    assert json.loads(json.dumps(surface.SCENES[name](tmp_path))) == surface.expected(name)

@@ -39,10 +39,8 @@ def test_a_step_without_a_candidate_stands_on_the_ground():
 
 
 def test_the_line_breaks_where_the_way_of_measuring_changed():
-    again = entry("measure", 1, "measure", 0.7)
-    assert len(curve([START, again]).stretches) == 2
-    by_hand = entry("measure", 1, "measure", 0.7, "other")
-    assert len(curve([START, by_hand]).stretches) == 1
+    assert len(curve([START, entry("measure", 1, "measure", 0.7)]).stretches) == 2
+    assert len(curve([START, entry("measure", 1, "measure", 0.7, "other")]).stretches) == 1
 
 
 def test_steps_are_numbered_below_the_curve_as_far_as_there_is_room():

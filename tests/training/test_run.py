@@ -224,8 +224,7 @@ def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
     checkout.run(*SCHEDULED)
     checkout.end_epoch(*SCHEDULED)
     assert ends(checkout) == [2]
-    record = checkout.boundary(2)
-    assert record.previous_hard == 0.0  # that of the initial skill
+    assert checkout.boundary(2).previous_hard == 0.0  # that of the initial skill
     assert checkout.end_epoch(*SCHEDULED) is None
 
 
