@@ -123,8 +123,7 @@ class HumanSolver:
             shown = "This task has no computer: there is only `submit ANSWER`."
             self._show(shown)
             return ToolUsed(call, shown)
-        seconds = self.settings.command_seconds
-        result = await place.computer.run(["sh", "-c", line], timeout=seconds)
+        result = await place.computer.run(["sh", "-c", line], timeout=self.settings.command_seconds)
         ending = f"[exit code {result.exit_code}]" if result.exit_code else ""
         shown = "\n".join(part for part in (result.stdout, result.stderr, ending) if part)
         self._show(shown)

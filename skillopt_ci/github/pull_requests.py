@@ -200,7 +200,8 @@ def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
         pull = client.create_idempotent(create, find)
     except Refused as refused:
         words = refused.words.lower()
-        if "no commits between" in words:
+        gone = "head invalid" in words and _of_branch(client, wanted.head, wanted.base)
+        if gone or "no commits between" in words:
             return KeptPullRequest(None, Change.NOTHING)
         if "already exists" in words and (found := find()) is not None:
             return _update(client, found, wanted)

@@ -15,7 +15,7 @@ class Change(StrEnum):
     UNCHANGED = "unchanged"
     #: Left alone: a person closed the pull request and its branch still exists.
     DECLINED = "declined"
-    #: Nothing to propose: the branch has no commit that base lacks.
+    #: Nothing to propose: the branch has no commit that base lacks, or is gone after a merge.
     NOTHING = "nothing"
 
 

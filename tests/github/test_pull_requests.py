@@ -114,6 +114,8 @@ def test_after_a_merge_the_next_step_opens_another(scene, client):
     scene.hub.bare.git("update-ref", "refs/heads/main", str(scene.hub.bare.tip("skillopt/demo")))
     assert get_pull_request(client, 1).merged
     assert keep_pull_request(client, WANTED).change == Change.NOTHING
+    scene.hub.bare.git("update-ref", "-d", "refs/heads/skillopt/demo")  # as GitHub may do by itself
+    assert keep_pull_request(client, WANTED).change == Change.NOTHING
     scene.step("next\n")
     kept = keep_pull_request(client, WANTED)
     assert (kept.change, kept.number) == (Change.CREATED, 2)

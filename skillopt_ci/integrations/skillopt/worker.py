@@ -43,8 +43,7 @@ def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[d
         step_buffer_context=job["step_buffer"],
         meta_skill_context=job["meta_skill"],
     )
-    files = sorted(patches.glob("*.json"))
-    kept = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    kept = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(patches.glob("*.json"))]
     # SkillOpt returns patches in the order of arrival, but numbers its files.
     proposed = [dict(patch) for patch in returned or () if patch]
     return sorted(proposed, key=lambda patch: kept.index(patch) if patch in kept else len(kept))
