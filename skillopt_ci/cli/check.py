@@ -463,7 +463,8 @@ def _check_model(
         if not asked:
             yield Finding(part, "warning", str(error), blocks=True)
         return
-    key = f"key in {role.key_variable}" if environ.get(role.key_variable or "") else "no key"
+    no_key = "" if role.preset.protocol == "command" else "no key"  # an agent may be logged in
+    key = f"key in {role.key_variable}" if environ.get(role.key_variable or "") else no_key
     if role.api_key_file:
         key = f"key in the file {role.api_key_file}"
     known = [where, key, price.text if price.known else ""]

@@ -26,8 +26,8 @@ _CANNOT_RUN = (126, 127)
 # How agent CLIs report errors of their servers.
 BAD_KEY = re.compile(
     r"invalid (?:x-)?api[ -]?key|incorrect api key|api key (?:is )?(?:not valid|missing|required)"
-    r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|(?:run|use) /login"
-    r"|no authentication information|\b40[13]\b|unauthori[sz]ed|failed to authenticate"
+    r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|failed to authenticate"
+    r"|no authentication information|\b40[13]\b|unauthori[sz]ed|(?:run|use) (?:the )?'?/login"
     r"|(?:set an|invalid) auth method|credit balance",
     re.IGNORECASE,
 )

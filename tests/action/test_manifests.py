@@ -179,8 +179,7 @@ def test_pages_are_published_by_a_job_that_can_do_nothing_else():
 
 def test_runs_that_train_side_by_side_share_no_queue_and_no_cache():
     text = (ROOT / "examples" / "workflows" / "train-many.yml").read_text(encoding="utf-8")
-    train = yaml.safe_load(text)["jobs"]["train"]
-    queue = train["concurrency"]
+    queue = yaml.safe_load(text)["jobs"]["train"]["concurrency"]
     assert queue["group"] == "skillopt-train-${{ matrix.run }}"
     assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
     keys = re.findall(r"(?:restore-keys|key): (\S+)", text)

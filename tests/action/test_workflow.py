@@ -78,8 +78,7 @@ def proposal(github: Runner, path: str, fork: str = "octo/skills") -> dict[str, 
     hub = github.world.hub
     base = hub.bare.tip("main")
     head = hub.bare.save("better", path, "# Ledger lines\n\nAs short as can be.\n")
-    wanted = replace(WANTED, head="better")
-    number = keep_pull_request(Scene(hub).client(), wanted).number
+    number = keep_pull_request(Scene(hub).client(), replace(WANTED, head="better")).number
     assert number is not None
     ends = {
         "head": {"sha": head, "ref": "better", "repo": {"full_name": fork}},

@@ -166,8 +166,7 @@ def test_nothing_is_written(cli, fresh, git):
 
 
 def look(folder: Path, *overrides: str) -> list[Finding]:
-    settings = Globals(environ=dict(os.environ), cwd=folder, overrides=overrides)
-    return check_run(settings)
+    return check_run(Globals(environ=dict(os.environ), cwd=folder, overrides=overrides))
 
 
 def errors(found: list[Finding]) -> dict[str, str]:

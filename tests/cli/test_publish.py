@@ -167,8 +167,7 @@ RUNNER = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_RUN_ID": "7"}
 
 
 def publish_checkout(checkout: Checkout, hub: Hub, *overrides: str) -> Published:
-    settings = Globals(RUNNER, checkout.folder, overrides=overrides)
-    return publish_run(settings, Scene(hub).client())
+    return publish_run(Globals(RUNNER, checkout.folder, overrides=overrides), Scene(hub).client())
 
 
 def test_a_step_is_shown_as_configured_with_links_to_where_it_happened(pushed, github_hub):

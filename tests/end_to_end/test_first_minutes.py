@@ -259,8 +259,7 @@ def test_init_begins_where_git_is_missing_and_its_examples_are_known(
     checkout, command, tmp_path_factory
 ):
     fresh = type(checkout)(tmp_path_factory.mktemp("nowhere"))
-    begun = command(fresh, "init", "--yes", "--provider", "simulated")
-    assert "1. git init" in begun.stdout
+    assert "1. git init" in command(fresh, "init", "--yes", "--provider", "simulated").stdout
     told = command(fresh, "check")
     assert told.returncode == 2
     assert "not inside a git repository" in told.stdout

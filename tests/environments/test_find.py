@@ -101,8 +101,7 @@ def test_an_installed_package_offers_an_environment_by_name(root, monkeypatch):
     (metadata / "METADATA").write_text("Name: riddle-environment\nVersion: 1.0\n")
     offered = "[skillopt_ci.environments]\nriddles = riddles:Riddles\n"
     (metadata / "entry_points.txt").write_text(offered)
-    config = EnvironmentConfig(type="riddles", count=1)
-    found = open_environment(config, root.parent, {})
+    found = open_environment(EnvironmentConfig(type="riddles", count=1), root.parent, {})
     assert [task.id for task in found.tasks("train")] == ["train-0"]
 
 

@@ -325,8 +325,7 @@ def _troubles(notes: list[Event]) -> list[str]:
 def _parcel(checkout: Checkout, *overrides: str, limits: Limits | None = None) -> Parcel:
     config = Config.model_validate_json(_loaded(checkout, overrides))
     order = AttemptRequest(checkout.session().selection[0], "# Items\n", "evaluate")
-    root = str(checkout.folder)
-    return Parcel(config.model_dump_json(), root, order, limits or Limits())
+    return Parcel(config.model_dump_json(), str(checkout.folder), order, limits or Limits())
 
 
 def _loaded(checkout: Checkout, overrides: tuple[str, ...]) -> str:

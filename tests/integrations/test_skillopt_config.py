@@ -66,8 +66,7 @@ def test_within_one_file_the_structured_spelling_wins(load_text):
 @pytest.mark.parametrize("base", ["edit_budget: 5", "optimizer: {learning_rate: 5}"])
 def test_across_files_the_child_wins_whatever_the_spelling(write, base, child):
     write(base, "base.yaml")
-    main = write(f"_base_: base.yaml\n{ENV}{child}\n")
-    assert load(main).config.optimizer.learning_rate == 9
+    assert load(write(f"_base_: base.yaml\n{ENV}{child}\n")).config.optimizer.learning_rate == 9
 
 
 @pytest.mark.parametrize(
@@ -410,8 +409,7 @@ def test_keys_of_the_models_go_where_they_belong(load_text, text):
     keys = "rewrite_max_completion_tokens: 9000", "codex_trace_to_optimizer: false"
     tokens = load_text(ENV + text.replace("KEY", keys[0])).config
     assert tokens.optimizer.rewrite_max_completion_tokens == 9000
-    traces = load_text(ENV + text.replace("KEY", keys[1])).config
-    assert not traces.gradient.trace_to_optimizer
+    assert not load_text(ENV + text.replace("KEY", keys[1])).config.gradient.trace_to_optimizer
 
 
 def test_an_older_spelling_in_a_child_wins_over_its_base(write):

@@ -95,6 +95,7 @@ def test_a_program_over_its_time_may_be_tried_again(ask):
     ("said", "raised", "told"),
     [
         ("Not logged in · Please run /login", ModelSetupError, "Claude Code is not logged in"),
+        ("Start 'copilot' and run the '/login' command", ModelSetupError, "is not logged in"),
         ("error: unknown option '--tools'", ModelSetupError, "cannot work as it is set up"),
         ("Prompt is too long", ModelRefusal, "refused the prompt"),
         ("API Error: 529 Overloaded", TransientFailure, "529 Overloaded"),

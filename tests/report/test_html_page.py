@@ -165,8 +165,7 @@ def test_one_panel_tells_of_models_settings_dates_and_cost(show):
 
 
 def test_simulated_models_are_called_so(show):
-    page = show(evidence(plain_run(simulated=True)))
-    assert "Simulated models." in page.inner_text("header")
+    assert "Simulated models." in show(evidence(plain_run(simulated=True))).inner_text("header")
     assert "Simulated" not in show(evidence()).inner_text("header")
 
 

@@ -347,8 +347,7 @@ def test_a_judge_s_calls_at_every_step_are_not_taken_for_the_agent_s():
             lab.meter.charge(JUDGE, Usage(calls=1))
             return await super().grade(task, attempt)
 
-    settings = RolloutConfig(grade_every_step=True)
-    lab = Lab(PLACES, grader=Judged([]), settings=settings)
+    lab = Lab(PLACES, grader=Judged([]), settings=RolloutConfig(grade_every_step=True))
     lab.attempt(Solving(writing("done")), on_computer(make_task("a")))
     spent = {JUDGE: Usage(calls=2), Account(Role.TARGET, "rollout"): PAID}
     assert lab.meter.accounts() == spent

@@ -45,8 +45,7 @@ def test_a_start_marker_pairs_with_the_next_end_marker():
 
 @given(texts)
 def test_protected_spans_are_sorted_disjoint_and_hold_every_marker(text):
-    spans = regions.protected_spans(text)
-    edges = [edge for span in spans for edge in (span.start, span.end)]
+    edges = [edge for span in regions.protected_spans(text) for edge in (span.start, span.end)]
     assert edges == sorted(edges)
     open_text = "\0".join(
         text[a:b] for a, b in zip([0, *edges[1::2]], [*edges[::2], None], strict=True)

@@ -4,6 +4,7 @@
 ``scripts/agent-check.sh`` does; without it their tests are skipped.
 """
 
+import asyncio
 import os
 import shutil
 from collections.abc import Mapping
@@ -19,9 +20,12 @@ from computer_kinds import desk
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.computer.computer import Computer, Network
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused
 from skillopt_ci.messages import Message
+from skillopt_ci.model.command import CommandClient
+from skillopt_ci.model.types import ChatRequest, Role
 from skillopt_ci.program import CommandResult
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Workplace
@@ -168,6 +172,22 @@ def run(
     ) as opened:
         opened.do(_solve(agent, solver, _Watched(opened.computer, told.results), limits, told))
     return told
+
+
+def ask(agent: RealAgent, model: AgentModel, home: Path) -> str:
+    """What ``agent`` answers as a model, logged in by nothing but its key."""
+    ours = {name: value.replace("URL", model.url) for name, value in agent.ours.items()}
+    if agent.name == "codex":
+        settings = _CODEX_PROVIDER.replace("URL", model.url)
+        (home / ".codex").mkdir(exist_ok=True)
+        (home / ".codex" / "config.toml").write_text(f'model_provider = "scripted"\n{settings}\n')
+    environ = {"PATH": f"{programs()}:{os.environ['PATH']}", "HOME": str(home), **ours}
+    role = ModelRole.model_validate(
+        {"provider": agent.name, "model": agent.model, "env": list(ours), "timeout": 60}
+    )
+    question = ChatRequest(Role.TARGET, "rollout", (Message("user", "Is it so?"),))
+    client = CommandClient("model.target", role, home, environ)
+    return asyncio.run(client.complete(question)).text
 
 
 async def _solve(

@@ -357,8 +357,7 @@ MEASURED = Aggregate(hard=1 / 3, soft=0.5, n=12, errors=0)
 def decided(prompts: Prompts, observer: Observer) -> Decide:
     def run(client: Any, means: Aggregate = MEASURED) -> LearningRateRecord:
         chat = OptimizerChat(client, prompts, observer, "tried before", "be brief")
-        deciding = decide_learning_rate("# Skill", POOL, means, mode=PATCH, chat=chat)
-        return asyncio.run(deciding)[0]
+        return asyncio.run(decide_learning_rate("# Skill", POOL, means, mode=PATCH, chat=chat))[0]
 
     return run
 

@@ -79,8 +79,7 @@ def test_memory_agrees_with_the_skill_of_its_commit(trained, commit, step):
 
 
 def test_state_counts_all_that_the_run_used(trained):
-    entries = trained.history()
-    assert trained.state().usage.calls == sum(entry.usage.calls for entry in entries)
+    assert trained.state().usage.calls == sum(entry.usage.calls for entry in trained.history())
 
 
 def test_text_that_was_measured_before_is_not_measured_again(checkout, model_server):

@@ -220,8 +220,7 @@ class Office:
 
     def train(self, *overrides: str, once: bool = False) -> int:
         """Do all that is left, or only the next step."""
-        settings = Globals({}, self.folder, overrides=(*QUICK, *overrides))
-        session = open_run(settings, silent)
+        session = open_run(Globals({}, self.folder, overrides=(*QUICK, *overrides)), silent)
         with session.ledger.lock():
             return asyncio.run((train_once if once else train_all)(session, lambda _: None))
 

@@ -247,8 +247,7 @@ def test_a_limit_of_its_own_ends_the_work_which_stands():
     played = play(external("claude-code"), script=stream)
     assert played.attempt.limit is Limit.STEPS
     assert played.attempt.response == "halfway"
-    ended = play(external("gemini"), script="#!/bin/sh\nexit 53\n")
-    assert ended.attempt.limit is Limit.STEPS
+    assert play(external("gemini"), script="#!/bin/sh\nexit 53\n").attempt.limit is Limit.STEPS
 
 
 def test_steps_beyond_the_limit_are_paid_for_all_the_same():

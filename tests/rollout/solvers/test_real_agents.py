@@ -134,6 +134,16 @@ def _shape(account: AgentTranscript) -> list[object]:
     return [said, account.response, account.usage, account.error, account.trouble]
 
 
+def test_it_answers_as_a_model_and_says_at_once_if_its_key_is_wrong(agent, model, tmp_path):
+    if agent == "gemini":
+        pytest.skip("as a model, it is a server")
+    model.plan = Plan(answer="It is so.")
+    assert real_agents.ask(AGENTS[agent], model, tmp_path) == "It is so."
+    model.refusal = Refusal(401, "Incorrect API key provided")
+    with pytest.raises(ModelSetupError, match="is not logged in"):
+        real_agents.ask(AGENTS[agent], model, tmp_path)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root")
 def test_one_that_refuses_to_work_as_root_stops_the_run(agent, model):
     if agent != "claude-code":
