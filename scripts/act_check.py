@@ -4,7 +4,7 @@
 start `examples/workflows` and what `init --github` writes, in a checkout of an emulated GitHub: a
 step on one machine and on several, a comment, a pull request, an epoch's end, the page. Nothing
 runs in Docker, so the composite action stands for its twin. GitHub's own actions (checkout, cache,
-artifacts) cannot be had without GitHub; a few lines of bash play them.
+artifacts) cannot be had without GitHub; a few lines of bash imitate them.
 """
 
 import json
@@ -36,8 +36,8 @@ BRANCH = "skillopt/quickstart"
 #: `act` does not know it yet.
 QUEUE = re.compile(r"\n *queue: max")
 OURS = re.compile(r"uses: (\$/docker|skillopt-ci/skillopt-ci@v0)")
-#: How bash plays GitHub's actions; `$KEPT` is a folder that outlives jobs.
-PLAYED = {
+#: GitHub's own actions in bash; `$KEPT` is a folder that outlives jobs.
+IMITATIONS = {
     "checkout": """
         git init --quiet .; git remote add origin "$GITHUB_SERVER_URL/octo/skills.git"
         git fetch --quiet "$BARE" "${INPUT_REF:-main}"
@@ -62,7 +62,7 @@ Json = dict[str, Any]
 
 
 class Engine:
-    """`act`, with copies of our workflows and actions that it can read, and GitHub's played."""
+    """`act`, with copies of our workflows and actions that it can read; GitHub's are imitated."""
 
     def __init__(self, folder: Path, world: World) -> None:
         self.folder, self.world = folder, world
@@ -94,20 +94,20 @@ class Engine:
         return file
 
     def readable(self, text: str) -> str:
-        """The workflow as `act` can read it; GitHub's actions in it will be played."""
+        """The workflow as `act` can read it; GitHub's actions in it are imitated from now on."""
         # two jobs show what eight would
         text = QUEUE.sub("", text).replace('shards: "8"', 'shards: "2"')
         for repository, path, ref in re.findall(r"uses: (actions/[\w-]+)(/[\w-]+)?@(\w+)", text):
-            self._play(repository, path, ref)
+            self._imitate(repository, path, ref)
         return OURS.sub("uses: skillopt-ci/skillopt-ci/composite@v0", text)
 
-    def _play(self, repository: str, path: str, ref: str) -> None:
+    def _imitate(self, repository: str, path: str, ref: str) -> None:
         action = self.folder / repository / path.strip("/")
         action.mkdir(parents=True, exist_ok=True)
         step = {
-            "id": "play",
+            "id": "imitation",
             "shell": "bash",
-            "run": PLAYED[repository.removeprefix("actions/") + path],
+            "run": IMITATIONS[repository.removeprefix("actions/") + path],
             "env": {
                 **{
                     f"INPUT_{name.upper().replace('-', '_')}": f"${{{{ inputs.{name} }}}}"
@@ -118,9 +118,9 @@ class Engine:
             },
         }
         manifest = {
-            "name": "played",
+            "name": "imitation",
             "inputs": {name: {"default": ""} for name in INPUTS},
-            "outputs": {"artifact-url": {"value": "${{ steps.play.outputs.artifact-url }}"}},
+            "outputs": {"artifact-url": {"value": "${{ steps.imitation.outputs.artifact-url }}"}},
             "runs": {"using": "composite", "steps": [step]},
         }
         (action / "action.yml").write_text(json.dumps(manifest), encoding="utf-8")

@@ -46,7 +46,7 @@ config_command.add_command(schema_command)
 
 # The skills of a repository, and the runs that train them.
 
-#: How configurations are called (`configs/base.yaml` and the like are bases), and no workflow.
+#: Names of configurations: not of bases (`configs/base.yaml`), nor of workflows called alike.
 _CONFIG = re.compile(r"(?!\.github/workflows/)(.*[/.])?skillopt\.ya?ml")
 
 

@@ -126,7 +126,7 @@ def _all_done(coming: Upcoming) -> str:
 @command()
 @click.option("-n", "--number", type=click.IntRange(min=1), help="Only the newest N events.")
 def log_command(settings: Globals, number: int | None) -> None:
-    """List what happened in the run, oldest first, from git alone; --json: an object a line."""
+    """List the run's events, oldest first, from git alone; with --json, one object per line."""
     reader = open_reader(settings)
     entries = reader.history[-(number or 0) :]
     if settings.json:

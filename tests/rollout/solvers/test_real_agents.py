@@ -139,6 +139,7 @@ def test_it_answers_as_a_model_and_says_at_once_if_its_key_is_wrong(agent, model
         pytest.skip("as a model, it is a server")
     model.plan = Plan(answer="It is so.")
     assert real_agents.ask(AGENTS[agent], model, tmp_path) == "It is so."
+    assert agent != "claude-code" or len(model.text) < 10_000  # without its own instructions
     model.refusal = Refusal(401, "Incorrect API key provided")
     with pytest.raises(ModelSetupError, match="is not logged in"):
         real_agents.ask(AGENTS[agent], model, tmp_path)
