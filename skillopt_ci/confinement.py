@@ -123,7 +123,7 @@ def whole_environment() -> dict[str, str]:
     return {**os.environ, **_withheld}
 
 
-def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+def public_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables neither withheld nor named like secrets; all if programs may see secrets."""
     if current().trusted:
         return dict(environ)

@@ -71,7 +71,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def one_line(text: str) -> str:
+def collapsed(text: str) -> str:
     """``text`` with all white space collapsed to single spaces."""
     return " ".join(text.split())
 

@@ -163,11 +163,10 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return f"Did you mean {near[0]!r}?" if near else ""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint from a wrong ``name`` to the closest known name, or else to all of them."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name.casefold(), names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The same as the end of a sentence: ``; did you mean …?``."""
+    question = nearest(name, known, cutoff)
+    return question and f"; d{question[1:]}"
 
 
 def user_module(source: str, root: Path) -> ModuleType:
@@ -211,8 +210,9 @@ def user_object(entry: str, root: Path, what: str, fits: Callable[[object], bool
     with user_errors(f"{source} cannot be imported:"):
         module = user_module(source, root)
     if name not in vars(module):
-        names = (key for key, value in vars(module).items() if fits(value))
-        raise UsageError(f"{source} has no {what} {name!r}; {did_you_mean(name, names)}")
+        names = sorted(key for key, value in vars(module).items() if fits(value))
+        meant = did_you_mean(name, names) or f"; known are: {', '.join(names)}"
+        raise UsageError(f"{source} has no {what} {name!r}{meant}")
     return vars(module)[name]
 
 

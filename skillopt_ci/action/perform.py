@@ -44,7 +44,7 @@ from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import unified_diff
-from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate
+from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate_skills
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 from skillopt_ci.training.run_context import Run
 
@@ -450,7 +450,7 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
     skills = (NamedSkill("base", before), NamedSkill("head", after))
     try:
         baseline = NO_SKILL if wishes.baseline else None
-        result = asyncio.run(evaluate(run, skills, "selection", baseline))
+        result = asyncio.run(evaluate_skills(run, skills, "selection", baseline))
     except (BudgetExhausted, InfrastructureError) as failure:
         return replace(view, why=failure.message), Outputs(), failure.exit_code
     old, new = (one.measurement for one in result.skills)

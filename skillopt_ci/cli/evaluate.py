@@ -61,9 +61,8 @@ def eval_command(
             raise click.UsageError(f"The configuration names no {split} tasks.")
         run.ledger.sync()
         named = [find_skill(run, word, settings.cwd) for word in words]
-        result = asyncio.run(
-            offline_eval.evaluate(run, named, split, offline_eval.NO_SKILL if baseline else None)
-        )
+        without = offline_eval.NO_SKILL if baseline else None
+        result = asyncio.run(offline_eval.evaluate_skills(run, named, split, without))
     if settings.json:
         none, worth = result.baseline, _difference_json(result.worth)
         print_json(

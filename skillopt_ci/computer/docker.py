@@ -21,7 +21,7 @@ from skillopt_ci.computer.computer import (
     Network,
     probe,
 )
-from skillopt_ci.confinement import without_secrets
+from skillopt_ci.confinement import public_environ
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.liveness import is_gone, this_process
 from skillopt_ci.program import CommandResult, execute
@@ -91,7 +91,7 @@ class Engine:
         return await execute(
             ("docker", *words),
             stdin=stdin,
-            environ={**await asyncio.to_thread(without_secrets, self.environ), **variables},
+            environ={**await asyncio.to_thread(public_environ, self.environ), **variables},
             cwd=Path("/"),
             timeout=timeout,
             output_bytes=output_bytes,

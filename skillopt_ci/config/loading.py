@@ -24,7 +24,6 @@ from skillopt_ci.config.yaml import (
     Problem,
     lookup,
     merge,
-    nearest,
     nested,
     parse_yaml,
     plain,
@@ -32,7 +31,7 @@ from skillopt_ci.config.yaml import (
     without,
 )
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.util import read_text
+from skillopt_ci.util import did_you_mean, read_text
 
 
 def read_layers(file: Path) -> tuple[Node, ...]:
@@ -115,7 +114,7 @@ def choose_run(tree: Node, name: str | None) -> Node:
     mark, names = lookup(tree, [RUNS if RUNS in tree.entries else "run"]).mark, ", ".join(runs)
     if name is None:
         raise InvalidConfigError([Problem(mark, RUNS, f"which run? Name one with --run: {names}")])
-    hint = nearest(name, list(runs)) or f"; its runs are {names}"
+    hint = did_you_mean(name, list(runs)) or f"; its runs are {names}"
     raise InvalidConfigError([Problem(mark, "", f"there is no run {name!r} in this file{hint}")])
 
 
@@ -257,12 +256,12 @@ def _unknown(path: KeyPath, section: type[Section] | None, home: str) -> str:
             "and give that variable's name as api_key_env"
         )
     known = tuple(fields(section)) if section else ()
-    hint = nearest(name, known) or (home and f"; did you mean {home}?")
+    hint = did_you_mean(name, known) or (home and f"; did you mean {home}?")
     return f"unknown key{hint or '; known here: ' + ', '.join(known)}"
 
 
 def _not_among(value: object, known: tuple[str, ...]) -> str:
-    return f"{shown((), value)} is not one of {', '.join(known)}{nearest(str(value), known)}"
+    return f"{shown((), value)} is not one of {', '.join(known)}{did_you_mean(str(value), known)}"
 
 
 def validate(tree: Node, known: tuple[Problem, ...] = ()) -> Config:

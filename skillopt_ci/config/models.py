@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import AnyUrl, Field, TypeAdapter, field_validator, model_validator
 
 from skillopt_ci.config.base import Argument, FileName, Section
-from skillopt_ci.config.yaml import Node, nearest
+from skillopt_ci.config.yaml import Node
+from skillopt_ci.util import did_you_mean
 
 # The providers: where each is reached, what its key is called and what it understands. A preset
 # (they stand in `providers.toml`) says what can be said of a provider as a whole. What differs from
@@ -248,7 +249,7 @@ class ModelRole(Section):
             raise ValueError("`azure` is for `provider: azure`")
         if self.region is not None and self.region not in preset.regions:
             known = ", ".join(preset.regions) or "none"
-            hint = nearest(self.region, tuple(preset.regions))
+            hint = did_you_mean(self.region, tuple(preset.regions))
             raise ValueError(f"{preset.title} has no region {self.region!r}{hint}; known: {known}")
         if self.thinking is not None and self.thinking not in preset.thinking:
             why = preset.thinking_hint or "see reasoning_effort and extra_body"

@@ -8,7 +8,6 @@ a key that stands twice in a mapping is an error.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -130,12 +129,6 @@ class InvalidConfigError(ConfigError):
         first, *others = self.problems
         lines = [str(first), *(other.with_place() for other in others)]
         super().__init__("\n".join(lines), file=first.mark.file, line=first.mark.line)
-
-
-def nearest(word: str, known: Sequence[str], cutoff: float = 0.6) -> str:
-    """The phrase ``; did you mean …?`` with the known word closest to ``word``, or nothing."""
-    matches = get_close_matches(word, known, n=1, cutoff=cutoff)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def reading_order(problem: Problem) -> tuple[bool, str, int]:

@@ -67,9 +67,10 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
         except UsageError as error:
             raise UsageError(f"environment: {error.message}") from error
     else:
-        known = [*BUILT_IN, *offered]
+        known = sorted([*BUILT_IN, *offered])
+        meant = did_you_mean(name.casefold(), known) or f"; known are: {', '.join(known)}"
         raise UsageError(
-            f"environment: there is no environment {name!r}; {did_you_mean(name, known)}",
+            f"environment: there is no environment {name!r}{meant}",
             hint="A class of your own is named path/to/file.py:Class or package.module:Class.",
         )
     if not _is_environment(found):

@@ -8,7 +8,7 @@ from github.CheckRun import CheckRun
 from skillopt_ci.errors import LostRace
 from skillopt_ci.github.client import Client, asking, same_text
 from skillopt_ci.github.types import Annotation, Change, WantedCheck
-from skillopt_ci.text import one_line
+from skillopt_ci.text import collapsed
 
 #: Most annotations in one request.
 _BATCH = 50
@@ -64,7 +64,7 @@ def _fields(
     client: Client, wanted: WantedCheck, notes: tuple[Annotation, ...] = ()
 ) -> dict[str, Any]:
     output: dict[str, object] = {
-        "title": one_line(client.redact(wanted.title))[:_TITLE],
+        "title": collapsed(client.redact(wanted.title))[:_TITLE],
         "summary": client.redact(wanted.summary),
     }
     if notes:

@@ -170,7 +170,8 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
     kind = name.removeprefix("not-")
     plain = kind.removeprefix("i")
     if kind not in SUPPORTED:
-        text = f"the assertion {name!r} is not supported; {did_you_mean(kind, SUPPORTED)}"
+        meant = did_you_mean(kind, SUPPORTED) or f"; known are: {', '.join(sorted(SUPPORTED))}"
+        text = f"the assertion {name!r} is not supported{meant}"
         raise _Unsupported(text)
     if plain not in _PATTERNS or (kind == "equals" and structure):
         raise _Unsupported(f"{name} is not supported: no scorer turns it around")

@@ -33,7 +33,7 @@ class AccountRecord(Record):
     usage: Usage
 
 
-def rounded(usage: Usage) -> Usage:
+def as_recorded(usage: Usage) -> Usage:
     """As it is recorded: sums of floats differ in their last digits with the order of calls."""
     return usage if usage.cost_usd is None else replace(usage, cost_usd=round(usage.cost_usd, 9))
 
@@ -41,7 +41,7 @@ def rounded(usage: Usage) -> Usage:
 def booked(*accounts: Accounts) -> dict[Account, Usage]:
     """All ``accounts`` together, as they are recorded: in the order of roles and stages."""
     rows = (row for one in accounts for row in one.items())
-    return {account: rounded(usage) for account, usage in summed(rows).items()}
+    return {account: as_recorded(usage) for account, usage in summed(rows).items()}
 
 
 def _read_accounts(given: Accounts | Iterable[object]) -> dict[Account, Usage]:

@@ -320,7 +320,7 @@ _FRAME = 16
 
 
 @dataclass(slots=True)
-class Forecast:
+class Expectation:
     """Assumes the longest answer so far of the stage, and the role's most tokens a character."""
 
     _longest: dict[Account, int] = field(default_factory=dict)
@@ -368,14 +368,14 @@ class BudgetedClient:
     tariffs: Mapping[str, Tariff] = field(default_factory=dict)
     redact: Redact = unchanged
     questions: Slots | None = None
-    _forecast: Forecast = field(default_factory=Forecast, init=False)
+    _expectation: Expectation = field(default_factory=Expectation, init=False)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         redact, messages = self.redact, request.messages
         asked = replace(request, messages=tuple(redacted_message(one, redact) for one in messages))
         slots = self.questions if request.role is Role.OPTIMIZER else None
         async with slots or nullcontext():
-            expected = self._priced(request, self._forecast.expect(request))
+            expected = self._priced(request, self._expectation.expect(request))
             await self.meter.reserve(expected)
             try:
                 reply = redacted_reply(await self.clients[request.role].complete(asked), redact)
@@ -392,7 +392,7 @@ class BudgetedClient:
 
     def _book(self, request: ChatRequest, reported: Usage) -> Usage:
         usage = self._priced(request, reported)
-        self._forecast.learn(request, usage)
+        self._expectation.learn(request, usage)
         self.meter.pay(Account(request.role, request.stage), usage)
         return usage
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from skillopt_ci.ledger.evidence import EditRecord
 from skillopt_ci.ledger.records import StepRecord
-from skillopt_ci.text import one_line
+from skillopt_ci.text import collapsed
 
 #: Prior standard deviation of a rule's effect on the mean score.
 _PRIOR_SD = 0.08
@@ -81,9 +81,9 @@ def _evaluations(records: Iterable[StepRecord]) -> Iterator[Observation]:
 
 def _rules_of(edit: EditRecord) -> dict[str, float]:
     op, rules = edit.op.strip().lower(), dict[str, float]()
-    if op != "delete" and (brought := one_line(edit.content)):
+    if op != "delete" and (brought := collapsed(edit.content)):
         rules[brought] = 1.0
-    if op in ("delete", "replace") and (gone := one_line(edit.target)):
+    if op in ("delete", "replace") and (gone := collapsed(edit.target)):
         rules[gone] = rules.get(gone, 0.0) - 1.0
     return rules
 

@@ -77,7 +77,7 @@ def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
     return f"{shown} and {rest:,} more" if rest > 0 else shown
 
 
-def quote(text: str, limit: int = 1_000) -> str:
+def block_quote(text: str, limit: int = 1_000) -> str:
     lines = (single_line(line) for line in clip(_clean(text).strip(), limit).split("\n"))
     return "\n>\n".join(f"> {inline(line, limit)}" for line in lines if line)
 

@@ -61,7 +61,7 @@ def event_body(view: EventView, links: Links) -> str:
         rows.append(("commits", where))
     return md.join(
         md.table(("", view.heading), rows),
-        f"**Why**\n\n{md.quote(why)}" if why else "",
+        f"**Why**\n\n{md.block_quote(why)}" if why else "",
         *(_step_parts(record, links) if isinstance(record, StepRecord) else _epoch_parts(record)),
     )
 

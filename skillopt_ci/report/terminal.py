@@ -11,7 +11,7 @@ from skillopt_ci.ledger.records import BoundaryRecord, Conclusion, HistoryEntry,
 from skillopt_ci.report import words as say
 from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
 from skillopt_ci.rollout.events import AttemptTrace
-from skillopt_ci.rollout.metrics import Estimate, Summary
+from skillopt_ci.rollout.metrics import MeanEstimate, Statistics
 from skillopt_ci.stats import Interval
 from skillopt_ci.text import cost_text, names_text, percent, plural, rounded, score
 from skillopt_ci.util import pick
@@ -237,7 +237,7 @@ def shortened(text: str, limit: int) -> str:
 # Scores.
 
 
-def estimate_text(found: Estimate) -> str:
+def estimate_text(found: MeanEstimate) -> str:
     """A mean with its 95 % interval: ``0.625 [0.47, 0.76] n=40``."""
     if found.mean is None:
         return "– n=0"
@@ -247,7 +247,7 @@ def estimate_text(found: Estimate) -> str:
     return f"{score(found.mean)}{within} n={found.n}{clusters}"
 
 
-def remarks(summary: Summary, *, all_of_them: bool = False) -> Iterator[str]:
+def remarks(summary: Statistics, *, all_of_them: bool = False) -> Iterator[str]:
     lost = summary.attempts - summary.measured
     if not summary.complete:
         yield (
@@ -272,7 +272,7 @@ def remarks(summary: Summary, *, all_of_them: bool = False) -> Iterator[str]:
         yield f"messages in a conversation: {low:g}, {middle:g}, {high:g} (quartiles)"
 
 
-def as_values(summary: Summary) -> dict[str, object]:
+def as_values(summary: Statistics) -> dict[str, object]:
     lengths = summary.lengths
     return {
         **pick(summary, "attempts measured solved complete"),
@@ -296,7 +296,7 @@ def as_values(summary: Summary) -> dict[str, object]:
     }
 
 
-def estimate_values(found: Estimate) -> dict[str, object]:
+def estimate_values(found: MeanEstimate) -> dict[str, object]:
     spread = {"interval": interval_values(found.interval)}
     return {**pick(found, "mean standard_error"), **spread, **pick(found, "tasks=n clusters")}
 

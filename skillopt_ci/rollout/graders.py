@@ -31,10 +31,10 @@ from skillopt_ci.scorers.base import (
     Score,
     Scorer,
     blamed,
+    brief,
     last_words,
-    one_line,
-    program_verdict,
-    verdict,
+    program_score,
+    scored,
 )
 from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer, parts_of
 from skillopt_ci.scorers.code import Functions
@@ -132,7 +132,7 @@ class ComputerGrader:
             if self.spec.run_work is not None:
                 left, fault = await self._run_work(task, left)
             if fault:
-                return verdict(False, fault, response)
+                return scored(False, fault, response)
             if self.spec.same_computer and attempt.computer is not None:
                 return await self._grade_on(attempt.computer, response)
             async with self.pool.open(task) as computer:
@@ -194,7 +194,7 @@ class ComputerGrader:
         if result.timed_out and self.spec.on_timeout == "error":
             raise GraderError(how)
         if result.timed_out or result.limit:
-            return verdict(False, how, response)
+            return scored(False, how, response)
         if result.exit_code in self.spec.error_status or result.exit_code in _SIGNALLED:
             raise GraderBroke(how)
         if report is not None:
@@ -205,14 +205,14 @@ class ComputerGrader:
                 raise GraderBroke(f"there is no test report {report.file}: {said}") from error
             passed, failed = read_report(content)
             if not passed and not failed:
-                return verdict(False, "the test report has no tests", response)
+                return scored(False, "the test report has no tests", response)
             total = passed + len(failed)
-            names = one_line(f"; failed: {', '.join(failed)}") if failed else ""
+            names = brief(f"; failed: {', '.join(failed)}") if failed else ""
             reason = f"{passed} of {total} tests passed{names}"
-            return verdict(not failed, reason, response, soft=passed / total)
+            return scored(not failed, reason, response, soft=passed / total)
         hard_at = None if self.spec.score == "exit" else self.spec.hard_at
         streams = (result.stdout, result.stderr)
-        return program_verdict("the grading command", result.exit_code, streams, response, hard_at)
+        return program_score("the grading command", result.exit_code, streams, response, hard_at)
 
 
 def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]]:

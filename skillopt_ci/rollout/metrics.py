@@ -19,7 +19,7 @@ OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanEstimate:
     """The mean of ``n`` values; fields that need two values (or ``clusters``) may be None."""
 
     mean: float | None
@@ -29,13 +29,13 @@ class Estimate:
     clusters: int | None = None
 
 
-def estimate(
+def estimate_mean(
     values: Sequence[float],
     clusters: Sequence[str] | None = None,
     *,
     shares: bool = False,
     confidence: float = 0.95,
-) -> Estimate:
+) -> MeanEstimate:
     """Estimate the mean of the distribution that ``values`` were drawn from.
 
     ``clusters`` names the group of each value (a source document, a topic); values in a group are
@@ -49,13 +49,13 @@ def estimate(
     error = standard_error(values) if clusters is None else clustered_error(values, clusters)
     groups = None if clusters is None else len(set(clusters))
     if mean is None or error is None:
-        return Estimate(mean, None, None, n, groups)
+        return MeanEstimate(mean, None, None, n, groups)
     if shares and (error == 0 or (clusters is None and all(value in (0, 1) for value in values))):
-        return Estimate(mean, error, wilson(mean, groups or n, confidence), n, groups)
+        return MeanEstimate(mean, error, wilson(mean, groups or n, confidence), n, groups)
     half = t_quantile(confidence, (groups or n) - 1) * error
     low, high = mean - half, mean + half
     interval = Interval(max(0.0, low), min(1.0, high)) if shares else Interval(low, high)
-    return Estimate(mean, error, interval, n, groups)
+    return MeanEstimate(mean, error, interval, n, groups)
 
 
 def standard_error(values: Sequence[float]) -> float | None:
@@ -104,7 +104,7 @@ def paired(
     """Compare scores on the tasks measured in both; ``clusters`` names each task's group."""
     change = {task: second[task] - first[task] for task in first if task in second}
     groups = None if clusters is None else [clusters[task] for task in change]
-    found = estimate([*change.values()], groups)
+    found = estimate_mean([*change.values()], groups)
     return PairedDifference(
         mean=found.mean or 0.0,
         standard_error=found.standard_error,
@@ -220,12 +220,12 @@ class Bucket:
     """The mean hard and soft score of one task type, over ``hard.n`` measured tasks."""
 
     task_type: str
-    hard: Estimate
-    soft: Estimate
+    hard: MeanEstimate
+    soft: MeanEstimate
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Statistics:
     """Statistics of attempts. Means weight tasks equally, however many attempts each has.
 
     ``hard`` and ``soft`` exclude unmeasured attempts; ``pessimistic_hard`` and
@@ -240,8 +240,8 @@ class Summary:
     attempts: int
     measured: int
     solved: int
-    hard: Estimate
-    soft: Estimate
+    hard: MeanEstimate
+    soft: MeanEstimate
     pessimistic_hard: float | None
     pessimistic_soft: float | None
     complete: bool
@@ -260,7 +260,7 @@ def summarise(
     *,
     expected: Mapping[str, int] | None = None,
     clusters: Mapping[str, str] | None = None,
-) -> Summary:
+) -> Statistics:
     """Summarise attempts. Each task should have ``expected``, or else the largest number found."""
     outcomes = list(attempts)
     made = Counter(outcome.task_id for outcome in outcomes)
@@ -285,7 +285,7 @@ def summarise(
         return {k: value for k, value in means.items() if value is not None}
 
     hard, soft = _mean_estimates(measured, clusters)
-    return Summary(
+    return Statistics(
         tasks=len(due),
         attempts=len(outcomes),
         measured=len(measured),
@@ -317,11 +317,11 @@ def summarise(
 
 def _mean_estimates(
     measured: Sequence[Outcome], clusters: Mapping[str, str] | None
-) -> tuple[Estimate, Estimate]:
+) -> tuple[MeanEstimate, MeanEstimate]:
     hard = task_means((one.task_id, one.hard) for one in measured)
     soft = task_means((one.task_id, one.soft) for one in measured)
     groups = None if clusters is None else [clusters[task] for task in hard]
-    first, second = (estimate([*each.values()], groups, shares=True) for each in (hard, soft))
+    first, second = (estimate_mean([*each.values()], groups, shares=True) for each in (hard, soft))
     return first, second
 
 

@@ -47,7 +47,7 @@ Judge = Callable[[str], Awaitable[str]]
 GRADING: ContextVar[int] = ContextVar("grading", default=0)
 
 
-def verdict(solved: bool, reason: str, answer: str, *, soft: float | None = None) -> Score:
+def scored(solved: bool, reason: str, answer: str, *, soft: float | None = None) -> Score:
     hard = float(solved)
     return Score(hard, hard if soft is None else soft, reason, answer)
 
@@ -78,7 +78,7 @@ async def blamed(
         return await work()
     except GraderBroke as again:
         reason = f"the grader fails on this work, not on an empty submission: {again.message}"
-        return verdict(False, one_line(reason), answer)
+        return scored(False, brief(reason), answer)
     finally:
         GRADING.reset(first)
 
@@ -100,7 +100,7 @@ class FallibleScorer:
         return await self.once(task, "", "")
 
 
-def one_line(text: str, limit: int = REASON_CHARS) -> str:
+def brief(text: str, limit: int = REASON_CHARS) -> str:
     # joins the halves of surrogate pairs; one without the other is no text
     line = " ".join(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
@@ -113,7 +113,7 @@ def last_words(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    return f"'{one_line(text, _QUOTE_CHARS)}'"
+    return f"'{brief(text, _QUOTE_CHARS)}'"
 
 
 def mismatch(references: Sequence[str], answer: str) -> str:
@@ -125,7 +125,7 @@ def mismatch(references: Sequence[str], answer: str) -> str:
 
 def sentence(parts: Sequence[str]) -> str:
     share = max(20, REASON_CHARS // max(1, len(parts)) - 2)
-    return one_line("; ".join(one_line(part, share) for part in parts))
+    return brief("; ".join(brief(part, share) for part in parts))
 
 
 def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
@@ -141,7 +141,7 @@ def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
     return lines[-1].strip() if lines else ""
 
 
-def program_verdict(
+def program_score(
     program: str, status: int, said: tuple[str, str], answer: str, hard_at: float | None
 ) -> Score:
     """The score by exit status or, with ``hard_at``, by the last line printed.
@@ -151,7 +151,7 @@ def program_verdict(
     output, errors = said
     if hard_at is None:
         reason = last_words(errors.strip() or output) or f"exit status {status}"
-        return verdict(status == 0, reason, answer)
+        return scored(status == 0, reason, answer)
     line = extract(output, "last_line")
     try:
         soft = float(line)
@@ -163,7 +163,7 @@ def program_verdict(
             f" (exit status {status}): {last_words(errors)}"
         )
     reason = last_words(errors) or f"{program} gave {soft:g}"
-    return verdict(reaches(soft, hard_at), reason, answer, soft=soft)
+    return scored(reaches(soft, hard_at), reason, answer, soft=soft)
 
 
 def last_tagged(text: str, tag: str) -> str | None:

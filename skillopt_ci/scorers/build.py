@@ -16,8 +16,8 @@ from skillopt_ci.scorers.base import (
     Score,
     Scorer,
     reaches,
+    scored,
     sentence,
-    verdict,
 )
 from skillopt_ci.scorers.text import GRADERS, grade_answer
 from skillopt_ci.tasks.files import Problem, refuse
@@ -96,7 +96,7 @@ def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
             blamed = [score for score in scores if score.soft < 1]
             solved = reaches(soft, spec.hard_at)
     reason = sentence([score.reason for score in blamed or scores])
-    return verdict(solved, reason, answer, soft=soft)
+    return scored(solved, reason, answer, soft=soft)
 
 
 def check_scorers(

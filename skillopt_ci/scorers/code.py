@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer, RubricScorer
-from skillopt_ci.confinement import current, without_secrets
+from skillopt_ci.confinement import current, public_environ
 from skillopt_ci.errors import (
     BudgetExhausted,
     ComputerFailure,
@@ -31,13 +31,13 @@ from skillopt_ci.scorers.base import (
     GraderError,
     Judge,
     Score,
+    brief,
     last_words,
-    one_line,
-    program_verdict,
+    program_score,
     quote,
     reaches,
+    scored,
     task_data,
-    verdict,
 )
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import last_line, user_object
@@ -92,7 +92,7 @@ async def run_command(
     if status in spec.error_status:
         raise GraderBroke(f"{program} ended with error status {status}: {said}")
     hard_at = None if spec.score == "exit_status" else spec.hard_at
-    return program_verdict(program, status, (output, errors), answer, hard_at)
+    return program_score(program, status, (output, errors), answer, hard_at)
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:
@@ -150,7 +150,7 @@ class Functions:
             return self._workers[key]
 
     def _started(self, entry: str, root: Path) -> Worker:
-        return Worker(__name__, {"entry": entry}, root, without_secrets(self.environ), entry)
+        return Worker(__name__, {"entry": entry}, root, public_environ(self.environ), entry)
 
     def close(self) -> None:
         with self._starting:
@@ -170,12 +170,12 @@ async def call_function(
         raise GraderBroke(f"{spec.entry} returned neither 'soft' nor 'hard'")
     for value in (given[key] for key in ("soft", "hard") if key in given):
         if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
-            shown = one_line(repr(value), 80)
+            shown = brief(repr(value), 80)
             raise GraderBroke(f"{spec.entry} returned {shown}, expected a score from 0 to 1")
     soft = float(given["soft" if "soft" in given else "hard"])
     solved = given["hard"] >= 1 if "hard" in given else reaches(soft, spec.hard_at)
-    reason = one_line(str(given.get("reason", ""))) or f"{spec.entry} gave {soft:g}"
-    return verdict(solved, reason, answer, soft=soft)
+    reason = brief(str(given.get("reason", ""))) or f"{spec.entry} gave {soft:g}"
+    return scored(solved, reason, answer, soft=soft)
 
 
 def load_function(entry: str, root: Path) -> Callable[..., object]:
@@ -205,7 +205,7 @@ class _Side:
         try:
             json.dumps(returned, allow_nan=False, default=float)
         except (TypeError, ValueError):
-            return {"odd": one_line(repr(returned), 80)}
+            return {"odd": brief(repr(returned), 80)}
         return {"returned": returned}
 
 
@@ -219,23 +219,23 @@ _PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")
 async def ask_judge(
     spec: RubricScorer, judge: Judge, task: Task, _response: str, answer: str
 ) -> Score:
-    """The judge's score; asks once more if the reply has no verdict."""
+    """The judge's score; asks once more if the reply has none."""
     if fault := check_rubric_task(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
     prompt = rubric_prompt(spec, task, answer)
     reply = await _asked(judge, prompt)
     try:
-        soft, reason = parse_verdict(reply)
+        soft, reason = parse_score(reply)
     except ValueError as error:
         again = (
             f"{prompt}\n## Your previous reply\n{fenced(reply, least=4)}\n\n"
             f"It could not be used: {error}. Reply with the JSON object alone.\n"
         )
         try:
-            soft, reason = parse_verdict(await _asked(judge, again))
+            soft, reason = parse_score(await _asked(judge, again))
         except ValueError as still:
-            raise GraderBroke(f"the judge gave no verdict twice: {still}") from still
-    return verdict(reaches(soft, spec.hard_at), reason, answer, soft=soft)
+            raise GraderBroke(f"the judge gave no score twice: {still}") from still
+    return scored(reaches(soft, spec.hard_at), reason, answer, soft=soft)
 
 
 async def _asked(judge: Judge, prompt: str) -> str:
@@ -263,18 +263,18 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
     return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
 
 
-def parse_verdict(reply: str) -> tuple[float, str]:
+def parse_score(reply: str) -> tuple[float, str]:
     import json_repair  # noqa: PLC0415 - only this scorer needs it
 
     parsed = json_repair.loads(reply)
     candidates = parsed if isinstance(parsed, list) else [parsed]
-    verdicts = [item for item in candidates if isinstance(item, Mapping) and "score" in item]
-    if not verdicts:
+    replies = [item for item in candidates if isinstance(item, Mapping) and "score" in item]
+    if not replies:
         raise ValueError(f'{quote(reply)} holds no JSON object with a "score"')
-    score = verdicts[-1]["score"]
+    score = replies[-1]["score"]
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise ValueError(f"the score {quote(repr(score))} is not a number from 0 to 1")
-    reason = one_line(str(verdicts[-1].get("reason") or ""))
+    reason = brief(str(replies[-1].get("reason") or ""))
     return float(score), reason or f"the judge gave {score:g}"
 
 

@@ -14,14 +14,14 @@ from skillopt_ci.config import scorers as specs
 from skillopt_ci.scorers.base import (
     GraderError,
     Score,
+    brief,
     extract,
     mismatch,
     needs_references,
-    one_line,
     quote,
     reaches,
+    scored,
     sentence,
-    verdict,
 )
 from skillopt_ci.tasks.files import refuse_constant
 from skillopt_ci.tasks.task import Task
@@ -91,13 +91,13 @@ def _graded(
 ) -> Score:
     detail = f"; {measure} {soft:.2f}" if soft is not None else ""
     reason = "equals a reference" if solved else mismatch(task.references, answer) + detail
-    return verdict(solved, reason, answer, soft=soft)
+    return scored(solved, reason, answer, soft=soft)
 
 
 def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score:
     # An empty answer must not pass merely because it lacks forbidden texts.
     if not answer.strip():
-        return verdict(False, "the answer is empty", answer)
+        return scored(False, "the answer is empty", answer)
 
     def holds(text: str) -> bool:
         return text.casefold() in answer.casefold() if spec.ignore_case else text in answer
@@ -114,7 +114,7 @@ def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score
     if forbidden:
         faults.append(f"contains the forbidden {' and '.join(map(quote, forbidden))}")
     reason = sentence(faults) if faults else "contains what it must and nothing forbidden"
-    return verdict(not faults, reason, answer, soft=kept / (len(required) + len(unwanted)))
+    return scored(not faults, reason, answer, soft=kept / (len(required) + len(unwanted)))
 
 
 def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
@@ -144,15 +144,15 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
         match = regex.search(spec.pattern, answer, flags, timeout=PATTERN_SECONDS)
     except TimeoutError:
         reason = f"{quote(spec.pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
-        return verdict(False, reason, answer)
+        return scored(False, reason, answer)
     found = quote(str(match[0])) if match else ""
     if not spec.negate:
         reason = f"matches {found}" if match else f"nothing matches {quote(spec.pattern)}"
-        return verdict(bool(match), reason, answer)
+        return scored(bool(match), reason, answer)
     if not answer.strip():
-        return verdict(False, "the answer is empty", answer)
+        return scored(False, "the answer is empty", answer)
     reason = f"{found} must not occur" if match else "nothing forbidden occurs"
-    return verdict(not match, reason, answer)
+    return scored(not match, reason, answer)
 
 
 #: A line that declares an answer, with any emphasis around it, or the end of one.
@@ -180,7 +180,7 @@ def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
     wanted = " or ".join(dict.fromkeys(expected))
     got = quote(chosen) if chosen else "an empty answer"
     reason = f"chose {chosen}" if solved else f"expected choice {quote(wanted)}, got {got}"
-    return verdict(solved, reason, answer)
+    return scored(solved, reason, answer)
 
 
 def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
@@ -321,14 +321,14 @@ def find_numbers(text: str) -> list[Number]:
 
 def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> Score:
     if not (found := find_numbers(answer)):
-        return verdict(False, f"there is no number in {quote(answer)}", answer)
+        return scored(False, f"there is no number in {quote(answer)}", answer)
     if math.isnan(found[-1].value):
-        return verdict(False, f"{quote(answer)} ends with an unclear number", answer)
+        return scored(False, f"{quote(answer)} ends with an unclear number", answer)
     expected = [number for reference in task.references for number in find_numbers(reference)]
     solved = any(_close(spec, found[-1], number) for number in expected)
     got = f"{found[-1].value:.12g}{'%' if found[-1].percent else ''}"
     reason = "equals a reference" if solved else mismatch(task.references, got)
-    return verdict(solved, reason, answer)
+    return scored(solved, reason, answer)
 
 
 def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
@@ -353,10 +353,10 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
     try:
         value = _parse(answer)
     except (ValueError, RecursionError) as error:
-        return verdict(False, one_line(f"{quote(answer)} is not JSON: {error}"), answer)
+        return scored(False, brief(f"{quote(answer)} is not JSON: {error}"), answer)
     if spec.schema_ is not None:
         fault = _schema_fault(spec.schema_, value)
-        return verdict(not fault, fault or "satisfies the schema", answer)
+        return scored(not fault, fault or "satisfies the schema", answer)
     solved = any(same_json(value, _parse(reference)) for reference in task.references)
     return _graded(solved, task, answer)
 
@@ -383,7 +383,7 @@ def _schema_fault(schema: Any, value: Any) -> str:
     if broken is None:
         return ""
     path = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in broken.instance_path)
-    return one_line(f"${''.join(path)}: {broken.message}")
+    return brief(f"${''.join(path)}: {broken.message}")
 
 
 def _depth(value: Any) -> int:

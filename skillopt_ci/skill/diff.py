@@ -64,7 +64,7 @@ _QUICK = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class DiffSpan:
     """A part of a line; ``changed`` if it differs from the other version."""
 
     text: str
@@ -76,7 +76,7 @@ class DiffRow:
     """A line of a diff; a ``gap`` stands for hidden unchanged lines."""
 
     kind: Literal["same", "removed", "added", "gap"]
-    spans: tuple[Span, ...]
+    spans: tuple[DiffSpan, ...]
 
     @property
     def sign(self) -> str:
@@ -103,7 +103,7 @@ def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[
 
 
 def _plain(kind: Literal["same", "removed", "added"], line: str) -> DiffRow:
-    return DiffRow(kind, (Span(line),))
+    return DiffRow(kind, (DiffSpan(line),))
 
 
 def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffRow]:
@@ -120,6 +120,6 @@ def _pair(old: str, new: str) -> tuple[DiffRow, DiffRow]:
     if matcher.ratio() < _ALIKE:
         return _plain("removed", old), _plain("added", new)
     codes = matcher.get_opcodes()
-    removed = (Span("".join(one[a:b]), tag != "equal") for tag, a, b, _, _ in codes if a < b)
-    added = (Span("".join(other[c:d]), tag != "equal") for tag, _, _, c, d in codes if c < d)
+    removed = (DiffSpan("".join(one[a:b]), tag != "equal") for tag, a, b, _, _ in codes if a < b)
+    added = (DiffSpan("".join(other[c:d]), tag != "equal") for tag, _, _, c, d in codes if c < d)
     return DiffRow("removed", tuple(removed)), DiffRow("added", tuple(added))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
-from skillopt_ci.ledger.evidence import Measurement, rounded
+from skillopt_ci.ledger.evidence import Measurement, as_recorded
 from skillopt_ci.ledger.records import Confirmed, Snapshot, State
 from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
@@ -152,7 +152,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         score_before=score_before,
         score_after=measurement.score,
         tasks=measurement.n,
-        usage=rounded(models.meter.total()),
+        usage=as_recorded(models.meter.total()),
     )
     return record_events(run, checkout, Event(entry, state, checkout.skill, files, changes=changes))
 

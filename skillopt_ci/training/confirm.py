@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Literal
 
 from skillopt_ci.errors import BudgetExhausted
-from skillopt_ci.ledger.evidence import rounded
+from skillopt_ci.ledger.evidence import as_recorded
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, HistoryEntry
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
@@ -189,7 +189,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
         score_before=round(before, _DIGITS),
         score_after=round(after, _DIGITS),
         tasks=len(record.pairs),
-        usage=rounded(usage),
+        usage=as_recorded(usage),
     )
     run.observer(StageFinished(STAGE, f"{told}: {record.action}"))
     tested = record_events(run, checkout, Event(entry, state, checkout.skill, files))

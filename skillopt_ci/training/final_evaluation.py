@@ -10,7 +10,7 @@ from functools import partial
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
 from skillopt_ci.ledger import records
-from skillopt_ci.ledger.evidence import Measurement, rounded
+from skillopt_ci.ledger.evidence import Measurement, as_recorded
 from skillopt_ci.ledger.records import FinalSkill, HistoryEntry, Snapshot, State, Summary
 from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import Account, Usage, by_stage, total
@@ -171,7 +171,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         score_before=before.best.measurement.score,
         score_after=before.current.measurement.score,
         tasks=before.current.measurement.n,
-        usage=rounded(total(used.values())),
+        usage=as_recorded(total(used.values())),
     )
     summary = _summary(run, checkout, state, entry, sha256(texts["first"]), tests)
     commits = run.ledger.log(checkout.commit, paths=(run.folder.history,))
@@ -225,7 +225,7 @@ def _summary(
         best_gain=gain(initial, best),
         last_gain=gain(initial, last),
         epochs=tuple(epoch_summaries(history)),
-        stages={stage: rounded(used) for stage, used in totals.items()},
+        stages={stage: as_recorded(used) for stage, used in totals.items()},
         tested_under=tested_under(run),
     )
 

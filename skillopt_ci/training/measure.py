@@ -15,7 +15,7 @@ from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.runner import refuse_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout, Status
-from skillopt_ci.scorers.base import one_line
+from skillopt_ci.scorers.base import brief
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import as_read, semantic_density
 from skillopt_ci.tasks.task import Task
@@ -206,7 +206,7 @@ class Scores:
                 "attempts_each": max(self.made.values(), default=1),
                 "pessimistic_hard": hard,
                 "pessimistic_soft": soft,
-                "unmeasured": {f"{status}: {one_line(why)}": n for (status, why), n in reasons},
+                "unmeasured": {f"{status}: {brief(why)}": n for (status, why), n in reasons},
                 "limits": dict(sorted(self._limits.items())),
                 "caveat": caveat,
             }

@@ -12,7 +12,7 @@ from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
-from skillopt_ci.text import one_line
+from skillopt_ci.text import collapsed
 from skillopt_ci.training.measure import TaskScores
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
@@ -34,10 +34,10 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
     steps = step_records(run, checkout, epoch=epoch)
     read = partial(run.folder.read_step, partial(run.ledger.read, checkout.commit))
     earlier = map(read, sorted(taken.keys() - {one.step for one in steps}))
-    return render((*filter(None, earlier), *steps), taken)
+    return render_steps((*filter(None, earlier), *steps), taken)
 
 
-def render(
+def render_steps(
     steps: Iterable[StepRecord], taken: Mapping[int, Collection[int]] = MappingProxyType({})
 ) -> str:
     """The steps as data for a prompt, without those that proposed nothing.
@@ -86,9 +86,9 @@ def _tried(proposal: ProposalRecord, only: Collection[int] = ()) -> Iterator[str
         if only and number not in only:
             continue
         target = f" target={_quoted(edit.target)} →" if edit.target else ""
-        yield f"[{one_line(edit.op)}]{target} {_quoted(edit.content)}"
+        yield f"[{collapsed(edit.op)}]{target} {_quoted(edit.content)}"
     for told in proposal.suggestions:
-        yield f"[{one_line(told.type)}] {_quoted(told.title)} → {_quoted(told.instruction)}"
+        yield f"[{collapsed(told.type)}] {_quoted(told.title)} → {_quoted(told.instruction)}"
     if proposal.body_changed and proposal.mode == "full_rewrite_minibatch":
         yield f"[new document] {_quoted('; '.join(proposal.change_summary))}"
 

@@ -42,11 +42,11 @@ NO_SKILL = NamedSkill("no skill", "")
 class Evaluated:
     skill: NamedSkill
     measurement: Measurement
-    summary: metrics.Summary
+    summary: metrics.Statistics
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class EvaluationResult:
     """``difference`` is second skill minus first; ``worth`` is last skill minus ``baseline``."""
 
     split: str
@@ -63,9 +63,9 @@ def _scope(command: str) -> str:
     return f"{secrets.token_hex(4)} {command}"
 
 
-async def evaluate(
+async def evaluate_skills(
     run: Run, skills: Sequence[NamedSkill], split: str, baseline: NamedSkill | None = None
-) -> Evaluation:
+) -> EvaluationResult:
     """Roll out the tasks of ``split`` under each skill, equal texts only once.
 
     Raises TooManyErrors, with the number of measured tasks in ``details``, if there are too few.
@@ -87,7 +87,7 @@ async def evaluate(
     worth = gain(none, each[-1]) if none else None
     roles = (run.config.model.target, run.config.model.judge)
     simulated = any(role is not None and role.provider == "simulated" for role in roles)
-    return Evaluation(split, each, difference, models.meter.total(), simulated, none, worth)
+    return EvaluationResult(split, each, difference, models.meter.total(), simulated, none, worth)
 
 
 async def _evaluate(

@@ -13,7 +13,7 @@ from skillopt_ci.ledger.evidence import (
     TaskOutcome,
     UnusableReplies,
     UnusableReply,
-    rounded,
+    as_recorded,
 )
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.redaction import redacted_values
@@ -34,7 +34,7 @@ from skillopt_ci.training.plan import (
     lr_control,
 )
 from skillopt_ci.training.replies import Suggestion
-from skillopt_ci.training.review_comments import ReviewerNote, note_records, render, unheard
+from skillopt_ci.training.review_comments import ReviewerNote, note_records, render_notes, unheard
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
@@ -55,7 +55,7 @@ async def propose(
         observer=run.observer,
         step_buffer=step_buffer(run, checkout, plan.epoch),
         meta_skill=meta_skill(run, checkout),
-        guidance=render(heard),
+        guidance=render_notes(heard),
         refuse=partial(refuse_document, context=guard),
     )
 
@@ -99,7 +99,7 @@ async def propose(
         "skill_before": sha256(skill),
         "skill_after": sha256(after),
         "config_sha256": run.config_sha256,
-        "usage": {stage: rounded(one) for stage, one in models.meter.usage_by_stage().items()},
+        "usage": {stage: as_recorded(one) for stage, one in models.meter.usage_by_stage().items()},
     }
     record = ProposalRecord.model_validate(facts)
     if guard.rules.secrets:

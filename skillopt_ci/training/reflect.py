@@ -22,7 +22,7 @@ from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Source
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import one_line, plural
+from skillopt_ci.text import collapsed, plural
 from skillopt_ci.training import replies
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import Item, Patch, Reflection, WireError, parse_analyst
@@ -109,7 +109,7 @@ def render_trajectories(
     for number, rollout in enumerate(rollouts, start=1):
         task = tasks[rollout.task_id]
         parts = [
-            f"### Trajectory {number} (id={one_line(rollout.task_id)})",
+            f"### Trajectory {number} (id={collapsed(rollout.task_id)})",
             fenced("\n".join(_facts(rollout, max_chars))),
         ]
         answers = "\n".join("- " + one.replace("\n", "\n  ") for one in task.references)
@@ -118,7 +118,7 @@ def render_trajectories(
             parts += ["#### Hidden Reference", *map(fenced, told)]
         if traces and rollout.trace:
             parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
-        entries = conversation(rollout.messages, shown, max_chars)
+        entries = conversation_entries(rollout.messages, shown, max_chars)
         blocks.append("\n\n".join([*parts, "#### Conversation", *map(fenced, entries)]))
     return "\n\n---\n\n".join(blocks)
 
@@ -142,9 +142,9 @@ def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
 
 def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
     if rollout.task_type:
-        yield f"Task type: {one_line(rollout.task_type)}"
+        yield f"Task type: {collapsed(rollout.task_type)}"
     if rollout.failed and rollout.reason:
-        yield f"Failure reason: {keep_ends([one_line(rollout.reason)], max_chars)[0]}"
+        yield f"Failure reason: {keep_ends([collapsed(rollout.reason)], max_chars)[0]}"
     yield f"Steps: {rollout.n_turns}"
     if rollout.limit is not None:
         yield f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
@@ -153,7 +153,7 @@ def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
         yield f"Score after each tool use: {scores}"
 
 
-def conversation(
+def conversation_entries(
     messages: Sequence[Message], shown: Mapping[str, str], max_chars: int
 ) -> Iterable[str]:
     """The messages as ``[role] content``, each to be fenced separately.
@@ -169,7 +169,7 @@ def conversation(
     for message, text, kept in zip(messages, texts, keep_ends(texts, max_chars), strict=True):
         tool = tools.get(message.tool_call_id) if message.role == "tool" else None
         if kept or not text:
-            who = f"{message.role} {one_line(tool)}" if tool else message.role
+            who = f"{message.role} {collapsed(tool)}" if tool else message.role
             yield f"[{who}] {kept}"
 
 
@@ -180,7 +180,7 @@ def _said(message: Message, documents: Sequence[tuple[str, str]]) -> str:
     for image in message.images:
         digest = hashlib.sha256(b64decode(image.data)).hexdigest()
         text += f"\n[a picture, {image.media_type}, sha256 {digest[:12]}]"
-    calls = [f"→ {one_line(call.name)} {call.arguments}" for call in message.tool_calls]
+    calls = [f"→ {collapsed(call.name)} {call.arguments}" for call in message.tool_calls]
     return "\n".join(filter(None, (text, *calls))) if calls else text
 
 

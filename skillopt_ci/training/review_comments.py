@@ -41,7 +41,7 @@ def unheard(notes: Iterable[ReviewerNote], state: State | None) -> tuple[Reviewe
     return tuple(note for note in notes if note.id not in heard and note.text.strip())[:MOST_NOTES]
 
 
-def render(notes: Sequence[ReviewerNote]) -> str:
+def render_notes(notes: Sequence[ReviewerNote]) -> str:
     """The notes as a section of an analyst's prompt; empty without notes."""
     shown: list[str] = []
     for note in notes:

@@ -23,13 +23,13 @@ from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.edits import clean
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, strip_markers, with_region
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import one_line, plural
+from skillopt_ci.text import collapsed, plural
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
 from skillopt_ci.training.measure import rounds
 from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE, shuffled
-from skillopt_ci.training.reflect import conversation, keep_ends
+from skillopt_ci.training.reflect import conversation_entries, keep_ends
 from skillopt_ci.training.replies import WRITTEN, Shape, parse_as
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import ScoredCheckout
@@ -158,7 +158,7 @@ def render_pairs(
 
 def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
     limit = gradient.max_trajectory_chars
-    parts = [f"#### Task {one_line(pair.task.id)}", fenced("\n".join(_facts(pair, limit)))]
+    parts = [f"#### Task {collapsed(pair.task.id)}", fenced("\n".join(_facts(pair, limit)))]
     if pair.category is not Category.STABLE_SUCCESS:
         listed = "\n".join(f"- {reference}" for reference in pair.task.references)
         hidden = keep_ends(list(filter(None, (listed, pair.task.reference_text))), limit)
@@ -170,7 +170,9 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
             if gradient.trace_to_optimizer and rollout.trace:
                 trace = fenced(keep_ends([rollout.trace], limit)[0])
                 parts += [f"##### Trace under the {name} skill", trace]
-            entries = conversation(rollout.messages, {skill: f"[{name} skill as above]"}, limit)
+            entries = conversation_entries(
+                rollout.messages, {skill: f"[{name} skill as above]"}, limit
+            )
             parts += [f"##### Conversation under the {name} skill", *map(fenced, entries)]
     return "\n\n".join(parts)
 
@@ -181,10 +183,10 @@ def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
         verdict = "PASS" if solved else "FAIL"
         if 0 < solved < 1:
             verdict = f"PASS in {solved * made} of {made} attempts"
-        answer = keep_ends([one_line(shown.answer) or "(none)"], max_chars)[0]
+        answer = keep_ends([collapsed(shown.answer) or "(none)"], max_chars)[0]
         yield f"{name}: {verdict}, soft {side.soft:.2f}, answer {answer}"
         if shown.failed and shown.reason:
-            yield f"{name} failure reason: {keep_ends([one_line(shown.reason)], max_chars)[0]}"
+            yield f"{name} failure reason: {keep_ends([collapsed(shown.reason)], max_chars)[0]}"
 
 
 Stage = Literal["slow_update", "meta_skill"]

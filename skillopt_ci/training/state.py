@@ -16,7 +16,7 @@ from typing import Literal
 from skillopt_ci.config.reference import changed_keys, recordable
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
-from skillopt_ci.ledger.evidence import booked, rounded
+from skillopt_ci.ledger.evidence import as_recorded, booked
 from skillopt_ci.ledger.folder import RunFolder, document, line, standing_files
 from skillopt_ci.ledger.ledger import Ledger, Position
 from skillopt_ci.ledger.records import (
@@ -240,7 +240,7 @@ def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
 
 def charged(checkout: Checkout, usage: Usage, accounts: Accounts) -> dict[str, object]:
     before: Accounts = {} if checkout.state is None else checkout.state.accounts
-    return {"usage": rounded(checkout.spent + usage), "accounts": booked(before, accounts)}
+    return {"usage": as_recorded(checkout.spent + usage), "accounts": booked(before, accounts)}
 
 
 def decided_snapshots(
@@ -456,7 +456,7 @@ async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredC
             assert ready.equipment is not None  # noqa: S101 - ensured by `equipped`
             paid, _ = await ready.equipment.paid(run.scope(name, parent), tuple)
         evaluation = paid.beyond(record.usage)  # as far as the caches here know
-        usage, work = rounded(record.usage + evaluation), found.work
+        usage, work = as_recorded(record.usage + evaluation), found.work
         accounts = record.accounts
         if evaluation.calls:
             accounts = booked(accounts, {Account(Role.TARGET, "selection"): evaluation})

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import LostRace, OptimizerUnusable
-from skillopt_ci.ledger.evidence import ProposalRecord, booked, rounded
+from skillopt_ci.ledger.evidence import ProposalRecord, as_recorded, booked
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.ledger import Position
 from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, State, StepRecord
@@ -192,7 +192,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
 
 
 def _spent(meter: Meter) -> dict[str, object]:
-    return {"usage": rounded(meter.total()), "accounts": booked(meter.accounts())}
+    return {"usage": as_recorded(meter.total()), "accounts": booked(meter.accounts())}
 
 
 async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
@@ -289,7 +289,7 @@ async def _proposed(
             skill, end = first_epoch(run, checkout)
         else:
             skill, end = await later_epoch(run, checkout, work, models)
-        stages = {name: rounded(used) for name, used in models.meter.usage_by_stage().items()}
+        stages = {name: as_recorded(used) for name, used in models.meter.usage_by_stage().items()}
         return Candidate(end.model_copy(update={"stages": stages, **_spent(models.meter)}), skill)
     basis = basis_of(run)
     if changes := changes_since(checkout.state.basis, basis):
@@ -301,7 +301,7 @@ async def _proposed(
         changes=changes,
         basis_sha256=basis_sha256(basis),
         proposal=proposal,
-        usage=rounded(models.meter.total()),
+        usage=as_recorded(models.meter.total()),
         accounts=models.meter.accounts(),
     )
     return Candidate(record, skill)

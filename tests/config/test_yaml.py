@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config import yaml
-from skillopt_ci.config.yaml import Mark, Node, Problem, lookup, merge, nearest, parse_yaml, plain
+from skillopt_ci.config.yaml import Mark, Node, Problem, lookup, merge, parse_yaml, plain
 from skillopt_ci.errors import ConfigError, ExitCode
 
 FILE = Mark(Path("a.yaml"), 1)
@@ -171,11 +171,6 @@ def test_one_line_for_each_problem_in_reading_order():
 )
 def test_a_problem_names_its_place(mark, key, text, told):
     assert Problem(mark, key, text).with_place() == told
-
-
-def test_nearest_suggests_only_what_is_near():
-    assert nearest("batchsize", ["seed", "batch_size"]) == "; did you mean 'batch_size'?"
-    assert nearest("zzz", ["seed", "batch_size"]) == ""
 
 
 def test_load_yaml_takes_long_documents_and_ordinary_aliases():

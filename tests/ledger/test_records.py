@@ -15,7 +15,7 @@ def decision(action: str) -> Decision:
 
 
 def test_noise_of_floating_point_is_not_written():
-    assert evidence.rounded(Usage(cost_usd=0.1 + 0.2)).cost_usd == 0.3
+    assert evidence.as_recorded(Usage(cost_usd=0.1 + 0.2)).cost_usd == 0.3
     found = evidence.Measurement(hard=0, soft=0, score=0, tasks={"a": (0.0, 0.5)}, errors=("b",))
     assert found.n == 1
     assert evidence.Measurement.model_validate_json(found.model_dump_json()) == found

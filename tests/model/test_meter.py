@@ -11,7 +11,7 @@ from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.model.budget import Forecast, Meter
+from skillopt_ci.model.budget import Expectation, Meter
 from skillopt_ci.model.types import Account, ChatRequest, Role, Usage
 
 CALL = Usage(calls=1, prompt_tokens=80, completion_tokens=20, cost_usd=0.5)
@@ -236,17 +236,17 @@ def request(text: str = "x" * 300, stage: str = "rollout", **changes: Any) -> Ch
 
 
 def test_before_any_answer_the_limit_or_a_long_answer_is_expected():
-    forecast = Forecast()
+    forecast = Expectation()
     assert forecast.expect(request()).completion_tokens == 4096
     assert forecast.expect(request(max_output_tokens=50)).completion_tokens == 50
     assert 100 <= forecast.expect(request()).prompt_tokens <= 150
     picture = Message("user", "x", (Image("image/png", "AAAA"),))
     shown = ChatRequest(Role.TARGET, "rollout", (picture,))
-    assert Forecast().expect(shown).prompt_tokens > 1_000
+    assert Expectation().expect(shown).prompt_tokens > 1_000
 
 
 def test_afterwards_the_longest_answer_of_the_stage_is():
-    forecast = Forecast()
+    forecast = Expectation()
     for length in (10, 30, 20):
         forecast.learn(request(), Usage(1, 100, length))
     forecast.learn(request(), Usage(2, 200, 60))  # one of them was of no use
@@ -256,7 +256,7 @@ def test_afterwards_the_longest_answer_of_the_stage_is():
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 3_000)), min_size=1))
 def test_no_call_like_an_earlier_one_is_underestimated(seen):
-    forecast, prompt = Forecast(), request()
+    forecast, prompt = Expectation(), request()
     for tokens, answer in seen:
         forecast.learn(prompt, Usage(1, tokens, answer))
     expected = forecast.expect(prompt)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from run_views import REPOSITORY, SHA
 
 from skillopt_ci.report import markdown
-from skillopt_ci.report.markdown import Links, block, code, codes, cut, inline, quote, size
+from skillopt_ci.report.markdown import Links, block, block_quote, code, codes, cut, inline, size
 
 FORMS = {
     "inline": inline,
     "code": code,
-    "quote": quote,
+    "quote": block_quote,
     "block": block,
     "cell": lambda text: markdown.table(("a", "b"), [(inline(text), code(text))]),
     "summary": lambda text: markdown.details(f"<b>Step</b> {inline(text)}", inline(text)),
@@ -88,7 +88,7 @@ def test_a_diff_keeps_its_first_column():
 
 
 def test_a_quotation_stays_one_however_many_paragraphs():
-    assert re.findall(r"(?m)^[^>]", quote("one\n\n\ntwo\nthree")) == []
+    assert re.findall(r"(?m)^[^>]", block_quote("one\n\n\ntwo\nthree")) == []
 
 
 def test_names_beyond_the_limit_are_counted():

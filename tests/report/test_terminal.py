@@ -10,7 +10,7 @@ from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report import terminal
 from skillopt_ci.report.terminal import as_values, estimate_text, remarks, rows_in_full, status_rows
 from skillopt_ci.report.view import RunView, StepPlace, event_view
-from skillopt_ci.rollout.metrics import estimate
+from skillopt_ci.rollout.metrics import estimate_mean
 from skillopt_ci.rollout.types import Limit, Status
 
 
@@ -182,10 +182,10 @@ MIXED = [
 
 
 def test_a_mean_is_told_with_what_is_known_of_it():
-    assert estimate_text(estimate([1, 0], shares=True)) == "0.500 [0.09, 0.91] n=2"
-    assert estimate_text(estimate([1.0])) == "1.000 n=1"
-    assert estimate_text(estimate([])) == "– n=0"
-    assert estimate_text(estimate([0, 1, 1], ["x", "x", "y"])).endswith(" n=3 in 2 clusters")
+    assert estimate_text(estimate_mean([1, 0], shares=True)) == "0.500 [0.09, 0.91] n=2"
+    assert estimate_text(estimate_mean([1.0])) == "1.000 n=1"
+    assert estimate_text(estimate_mean([])) == "– n=0"
+    assert estimate_text(estimate_mean([0, 1, 1], ["x", "x", "y"])).endswith(" n=3 in 2 clusters")
 
 
 def test_everything_worth_knowing_is_remarked():

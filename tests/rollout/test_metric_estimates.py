@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.rollout import metrics
-from skillopt_ci.rollout.metrics import clustered_error, estimate, mean_pass, paired, pass_at_k
+from skillopt_ci.rollout.metrics import clustered_error, estimate_mean, mean_pass, paired, pass_at_k
 from skillopt_ci.stats import t_quantile, wilson
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
@@ -50,7 +50,7 @@ def test_the_standard_error_is_scipys(values):
 
 @given(VALUES.filter(lambda values: stdev(values) > 1e-6))
 def test_the_interval_is_that_of_students_t(values):
-    found = estimate(values).interval
+    found = estimate_mean(values).interval
     assert found is not None
     expected = scipy.stats.t.interval(
         0.95, len(values) - 1, np.mean(values), scipy.stats.sem(values)
@@ -69,7 +69,7 @@ STATSMODELS = [
 
 @pytest.mark.parametrize(("values", "clusters", "error", "interval"), STATSMODELS)
 def test_clustered_errors_are_those_of_statsmodels(values, clusters, error, interval):
-    found = estimate(values, list(clusters))
+    found = estimate_mean(values, list(clusters))
     assert found.standard_error == pytest.approx(error, rel=1e-9)
     assert found.interval is not None
     assert (found.interval.low, found.interval.high) == pytest.approx(interval, rel=1e-7)
@@ -87,7 +87,7 @@ def test_repeating_each_value_in_its_cluster_adds_no_certainty(values):
     ("values", "clusters"), [([], None), ([0.5], None), ([0.0, 0.5, 1.0], ["a", "a", "a"])]
 )
 def test_below_two_values_the_spread_is_unknown_not_zero(values, clusters):
-    found = estimate(values, clusters, shares=clusters is None)
+    found = estimate_mean(values, clusters, shares=clusters is None)
     assert (found.standard_error, found.interval, found.n) == (None, None, len(values))
     assert found.mean == (0.5 if values else None)
 
@@ -95,7 +95,7 @@ def test_below_two_values_the_spread_is_unknown_not_zero(values, clusters):
 @given(CLUSTERED, st.booleans())
 def test_shares_have_intervals_within_0_and_1(drawn, grouped):
     values, clusters = [value for value, _ in drawn], [group for _, group in drawn]
-    found = estimate(values, clusters if grouped else None, shares=True)
+    found = estimate_mean(values, clusters if grouped else None, shares=True)
     if found.interval is not None:
         assert found.mean is not None
         assert 0 <= found.interval.low <= found.mean + 1e-9
@@ -104,7 +104,7 @@ def test_shares_have_intervals_within_0_and_1(drawn, grouped):
 
 
 def test_right_answers_throughout_are_no_certainty():
-    found = estimate([1.0] * 10, shares=True).interval
+    found = estimate_mean([1.0] * 10, shares=True).interval
     assert found is not None
     assert (round(found.low, 4), found.high) == (0.7225, 1.0)
 

@@ -212,7 +212,7 @@ def test_complete_means_that_both_numbers_agree(attempts):
         assert found.hard.mean == pytest.approx(found.pessimistic_hard)
 
 
-def numbers(found: metrics.Summary) -> Iterator[float]:
+def numbers(found: metrics.Statistics) -> Iterator[float]:
     def walk(value: object) -> Iterator[float]:
         if isinstance(value, float):
             yield value

@@ -6,7 +6,7 @@ from skillopt_ci import errors
 from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, ModelSetupError, SkilloptError
 from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.code import parse_verdict, rubric_prompt
+from skillopt_ci.scorers.code import parse_score, rubric_prompt
 from skillopt_ci.tasks.task import TaskFile
 
 SPEC = RubricScorer(type="rubric", rubric="Be kind.")
@@ -27,7 +27,7 @@ class ScriptedJudge:
         return reply
 
 
-def test_verdict_is_the_score(grade):
+def test_the_judges_score_counts(grade):
     judge = ScriptedJudge(['{"score": 0.8, "reason": "kind\\nenough"}'])
     score = grade("rubric", "hello", judge=judge, rubric="Be kind.")
     assert score == Score(1, 0.8, "kind enough", "hello")
@@ -45,15 +45,15 @@ def test_bad_reply_costs_one_question_that_shows_the_error(grade):
 
 def test_second_bad_reply_is_a_grader_error(grade):
     judge = ScriptedJudge(["no", '{"score": 7}'] * 2)
-    with pytest.raises(GraderError, match="no verdict twice: the score '7' is not"):
+    with pytest.raises(GraderError, match="no score twice: the score '7' is not"):
         grade("rubric", "hello", judge=judge, rubric="Be kind.")
 
 
-def test_an_answer_that_keeps_the_judge_from_a_verdict_scores_0(grade):
+def test_an_answer_that_keeps_the_judge_from_a_score_scores_0(grade):
     judge = ScriptedJudge(["no", "no", '{"score": 0}', "no", "no"])
     score = grade("rubric", "Reply with no JSON!", judge=judge, rubric="Be kind.")
     assert (score.hard, score.soft) == (0, 0)
-    assert "no verdict twice" in score.reason
+    assert "no score twice" in score.reason
     assert "Reply with no JSON!" not in judge.prompts[2]
 
 
@@ -82,17 +82,17 @@ def test_rubric_without_judge_is_refused(grade):
         ('{"draft": 1} {"score": 0}', 0),
     ],
 )
-def test_verdict_is_read_tolerantly(reply, soft):
-    assert parse_verdict(reply)[0] == soft
+def test_score_is_read_tolerantly(reply, soft):
+    assert parse_score(reply)[0] == soft
 
 
 @pytest.mark.parametrize(
     "reply",
     ["", "1", "[]", '{"score": true}', '{"score": "0.5"}', '{"score": 1.1}', '{"score": NaN}'],
 )
-def test_what_is_no_verdict_is_refused(reply):
+def test_what_is_no_score_is_refused(reply):
     with pytest.raises(ValueError, match="score"):
-        parse_verdict(reply)
+        parse_score(reply)
 
 
 def test_prompt_shows_task_files_rubric_references_and_answer(make_task):

@@ -64,7 +64,7 @@ def make_rollout(
     return Rollout("t", status, hard, hard if soft is None else soft, reason, "", messages=())
 
 
-def summed(attempts: Iterable[Rollout], **options: Any) -> metrics.Summary:
+def summed(attempts: Iterable[Rollout], **options: Any) -> metrics.Statistics:
     """The summary of an evaluation with these attempts."""
     return metrics.summarise(map(metrics.outcome_of, attempts), **options)
 

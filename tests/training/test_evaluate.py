@@ -8,16 +8,23 @@ from skillopt_ci.ledger.records import TypeScore
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.final_evaluation import by_type
-from skillopt_ci.training.offline_eval import Evaluation, NamedSkill, evaluate, tasks_of
+from skillopt_ci.training.offline_eval import (
+    EvaluationResult,
+    NamedSkill,
+    evaluate_skills,
+    tasks_of,
+)
 from tests.conftest import Checkout
 
 NONE = NamedSkill("none", "# Items\n")
 RULE = NamedSkill("rule", "# Items\n\n- Kind a: a number begins with a.\n")
 
 
-def measure(checkout: Checkout, *skills: NamedSkill, split: str = "test", **how: str) -> Evaluation:
+def measure(
+    checkout: Checkout, *skills: NamedSkill, split: str = "test", **how: str
+) -> EvaluationResult:
     session = checkout.session(*(f"{key}={value}" for key, value in how.items()))
-    return asyncio.run(evaluate(session, skills, split))
+    return asyncio.run(evaluate_skills(session, skills, split))
 
 
 def task(name: str, task_type: str) -> Task:

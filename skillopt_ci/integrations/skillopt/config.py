@@ -22,7 +22,6 @@ from skillopt_ci.config.yaml import (
     Scalar,
     lookup,
     merge,
-    nearest,
     nested,
 )
 from skillopt_ci.integrations.skillopt.roles import (
@@ -32,6 +31,7 @@ from skillopt_ci.integrations.skillopt.roles import (
     model_roles,
     spellings,
 )
+from skillopt_ci.util import did_you_mean
 
 #: Sections that have the same keys in both forms.
 SHARED: Mapping[str, type[Section]] = {
@@ -244,7 +244,7 @@ def _remark(section: str, name: str, node: Node) -> str:
     if name in _KEYS[section] or node.value in without_effect.get(name, ()):
         return ""
     known = () if name in without_effect else (*_KEYS[section], *homes(name))
-    return f"has no meaning here and is ignored{nearest(name, known, _SURELY_MISSPELT)}"
+    return f"has no meaning here and is ignored{did_you_mean(name, known, _SURELY_MISSPELT)}"
 
 
 def _in_our_words(section: str, key: str, node: Node, warnings: list[Problem]) -> Node:

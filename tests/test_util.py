@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_ci.util import did_you_mean
+
 PROGRAM = """
 import gc, sys
 from skillopt_ci.util import lasting_import
@@ -33,3 +35,8 @@ def told(folder: Path, name: str) -> list[str]:
 def test_modules_are_frozen_once_and_collection_goes_on(tmp_path, name, before):
     """Also after a module that fails; what was imported already freezes nothing more."""
     assert told(tmp_path, name) == [*before, "True", "True", "True"]
+
+
+def test_only_what_is_near_is_suggested():
+    assert did_you_mean("batchsize", ["seed", "batch_size"]) == "; did you mean 'batch_size'?"
+    assert did_you_mean("zzz", ["seed", "batch_size"]) == ""
