@@ -50,8 +50,9 @@ def eval_command(
 ) -> None:
     """Evaluate a skill on a split, or compare two skills task by task.
 
-    SKILL is the run's `best`, `current` or `initial` skill, a file, a git ref, or REF:path. Without
-    SKILL, compares `initial` and `best`. Calls models, so it costs money; changes nothing.
+    SKILL is the run's `best`, `current` or `initial` skill, the number of a step (the skill after
+    that step), a file, a git ref, or REF:path. Without SKILL, compares `initial` and `best`. Calls
+    models, so it costs money; changes nothing.
     """
     words = skills or ("initial", "best")
     if len(words) > 2:  # noqa: PLR2004 - a comparison takes two
@@ -60,7 +61,7 @@ def eval_command(
         if not offline_eval.tasks_of(run, split):
             raise click.UsageError(f"The configuration names no {split} tasks.")
         run.ledger.sync()
-        named = [find_skill(run, word, settings.cwd) for word in words]
+        named = [find_skill(run, word, settings) for word in words]
         without = offline_eval.NO_SKILL if baseline else None
         result = asyncio.run(offline_eval.evaluate_skills(run, named, split, without))
     if settings.json:
@@ -258,16 +259,16 @@ def trace_command(
 def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) -> None:
     """Compare a skill with itself to measure false accepts.
 
-    Attempts every selection task several times under SKILL (`current`, `initial`, a file, a git
-    ref, or REF:path), which costs money. Estimates how often the gate accepts a skill that is
-    equally good, worse or better, with your selection tasks and with more of them.
+    Attempts every selection task several times under SKILL (`current`, `initial`, a step's number,
+    a file, a git ref, or REF:path), which costs money. Estimates how often the gate accepts a skill
+    that is equally good, worse or better, with your selection tasks and with more of them.
     """
     with opened(settings) as run:
         price = estimate_measuring(run, find_checkout(run, run.ledger.sync(), publish=False), draws)
         made = draws * run.config.rollout.attempts
         if settings.verbosity >= 0:
             click.echo(f"{made} attempts at each selection task: {price}", err=True)
-        text = find_skill(run, skill, settings.cwd).text
+        text = find_skill(run, skill, settings).text
         found = asyncio.run(offline_eval.calibrate(run, text, effect, draws))
     if settings.json:
         print_json(asdict(found))

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -239,10 +238,16 @@ def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, s
 
 #: Words for texts that the run's folder keeps.
 _KEPT = ("best", "current", "initial")
+#: A longer number is the hash of a commit.
+_MOST_DIGITS = 6
 
 
-def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
-    """The text that ``word`` names: a kept one, a file, a git ref, or ``REF:path``."""
+def find_skill(source: Run | RunReader, word: str, settings: Globals) -> NamedSkill:
+    """The text that ``word`` names: a kept one, a step's, a file, a git ref, or ``REF:path``."""
+    file = settings.cwd / word
+    if word.isdecimal() and len(word) <= _MOST_DIGITS:
+        reader = source if isinstance(source, RunReader) else open_reader(settings)
+        return _of_step(reader, int(word))
     if word in _KEPT:
         commit = newest(source.ledger)
         read = partial(source.ledger.read, commit)
@@ -259,11 +264,11 @@ def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
                 f"{commit[:10]}.",
                 hint="" if started else "Start the run with `skillopt-ci step`, or name a file.",
             )
-    elif (cwd / word).is_file():
+    elif file.is_file():
         try:
-            text = read_text(cwd / word)
+            text = read_text(file)
         except OSError as error:
-            raise UsageError(f"{cwd / word}: {error.strerror}.") from error
+            raise UsageError(f"{file}: {error.strerror}.") from error
     else:
         ref, _, path = word.partition(":")
         found = resolve(source.ledger, ref)
@@ -277,3 +282,18 @@ def find_skill(source: Run | RunReader, word: str, cwd: Path) -> NamedSkill:
     if is_lfs_pointer(text):
         raise UsageError(f"{word!r} is a pointer of Git LFS, not the skill.", hint=LFS_REMEDY)
     return NamedSkill(word, text)
+
+
+def _of_step(reader: RunReader, number: int) -> NamedSkill:
+    """The skill after a step, or that of the candidate in flight."""
+    reader.step(number)
+    place = step_places(reader).get(("step", number))
+    text = None if place is None else reader.ledger.read(place.verdict, reader.skill_path)
+    if number > reader.state.step:
+        text = reader.waiting(reader.skill_path)
+    if text is None:
+        raise UsageError(
+            f"Step {number} is not in the history of this clone any more (a squash merge?).",
+            hint=f"`skillopt-ci show {number}` shows what it changed, from its record.",
+        )
+    return NamedSkill(f"step {number}", text)

@@ -37,7 +37,6 @@ _DISPENSABLE = ("words", "edits", "epoch")
 _COLOURS = {"+": "green", "-": "red", "@": "cyan", "added": "green", "removed": "red"}
 #: What git puts around changed words.
 _BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
-_MOST_DIGITS = 6
 
 
 @command()
@@ -180,7 +179,7 @@ def diff_command(settings: Globals, before: str, after: str) -> None:
     file, a git ref, or REF:path. The default is from `initial` to `current`.
     """
     reader = open_reader(settings)
-    old, new = (_version(reader, word, settings) for word in (before, after))
+    old, new = (find_skill(reader, word, settings) for word in (before, after))
     if not settings.json:
         print_diff(old, new, settings)
         return
@@ -191,24 +190,6 @@ def diff_command(settings: Globals, before: str, after: str) -> None:
     }
     counts = {"lines_removed": kinds.count("removed"), "lines_added": kinds.count("added")}
     print_json({**sides, **counts, "diff": unified_diff(old.text, new.text)})
-
-
-def _version(reader: RunReader, word: str, settings: Globals) -> NamedSkill:
-    """The skill that ``word`` names; a number is that of a step, merged or not."""
-    if not word.isdecimal() or len(word) > _MOST_DIGITS:
-        return find_skill(reader, word, settings.cwd)
-    number = int(word)
-    reader.step(number)
-    place = step_places(reader).get(("step", number))
-    text = None if place is None else reader.ledger.read(place.verdict, reader.skill_path)
-    if number > reader.state.step:  # in flight
-        text = reader.waiting(reader.skill_path)
-    if text is None:
-        raise UsageError(
-            f"Step {number} is not in the history of this clone any more (a squash merge?).",
-            hint=f"`skillopt-ci show {number}` shows what it changed, from its record.",
-        )
-    return NamedSkill(f"step {number}", text)
 
 
 def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
