@@ -147,11 +147,9 @@ class RedactedStream(io.TextIOBase):
 
 
 def _parts(secret: str) -> Iterator[str]:
-    whole = secret.strip()
-    lines = whole.splitlines()
-    for part in (whole, *(line.strip() for line in lines if len(lines) > 1)):
-        if can_be_hidden(part):
-            yield part
+    for part in (secret, *secret.splitlines()):
+        if can_be_hidden(part.strip()):
+            yield part.strip()
 
 
 def _spellings(secret: str) -> Iterator[str]:
