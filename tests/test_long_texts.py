@@ -50,8 +50,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 def test_a_pathological_pattern_of_the_regex_scorer_ends_in_time(checkout, model_server):
     model_server.answer = lambda system, prompt: "a" * 60 + "!"
-    scorer = 'scorer={type: regex, pattern: "^(a+)+$"}'
-    one = overrides(scorer, "evaluation.test_env_num=1")
+    one = overrides('scorer={type: regex, pattern: "^(a+)+$"}', "evaluation.test_env_num=1")
     line = ("eval", "skills/SKILL.md", "--json", *one)
     done = skillopt_ci(checkout.folder, *line, seconds=20)
     assert done.returncode == 0, done.stderr

@@ -109,8 +109,7 @@ def test_a_side_is_loaded_once_and_sees_only_what_it_may(start, tmp_path):
 
 
 def test_attempts_have_a_process_each_and_share_no_state(start):
-    jobs = [{"do": "add", "x": n, "y": 1} for n in range(8)]
-    found = attempts(start(), *jobs)
+    found = attempts(start(), *[{"do": "add", "x": n, "y": 1} for n in range(8)])
     assert [one["sum"] for one in found] == list(range(1, 9))
     assert len({one["pid"] for one in found}) == 8
     assert all(one["state"] == ["add"] for one in found)

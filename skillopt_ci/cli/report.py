@@ -137,7 +137,7 @@ def _versions(run: RunView) -> Iterator[Version]:
         before = entry.skill_sha256
         told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
         label = told.get(entry.kind) or event_name(entry).lower()
-        yield Version(label, text, "" if entry.kind == "measure" else anchor(entry))
+        yield Version(label, text, anchor(entry))
 
 
 def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:

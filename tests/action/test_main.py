@@ -234,8 +234,7 @@ def test_a_comment_asks_for_what_was_head_when_it_was_made(world, repository):
 
 @pytest.mark.parametrize("trouble", ["", "nothing known", "deleted", "no fork"])
 def test_a_comment_is_answered_where_nobody_knows_what_was_head(world, trouble):
-    head = world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n")
-    propose(world, head)
+    propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n\nAs it was.\n"))
     if trouble == "deleted":
         world.hub.push("better", "0" * 40, "2020-01-01T00:00:00Z", kind="branch_deletion")
     elif trouble == "no fork":
@@ -339,8 +338,7 @@ def test_root_works_in_another_users_checkout_and_leaves_it_to_them(world):
         os.chown(path, 1001, 1001, follow_symlinks=False)
     done = world.start("schedule", SCHEDULE)
     assert done.code == 0, done.log
-    owners = {path.lstat().st_uid for path in world.workspace.rglob("*")}
-    assert owners == {1001}
+    assert {path.lstat().st_uid for path in world.workspace.rglob("*")} == {1001}
     assert world.git("status", "--porcelain") == ""
 
 

@@ -44,8 +44,7 @@ def init(folder: Path, *words: str) -> Result:
 @pytest.mark.parametrize("provider", PRESETS)
 def test_every_provider_makes_a_configuration_that_loads(provider, tmp_path):
     words = ("--provider", provider, "--base-url", "http://localhost:1/v1")
-    models = ("--target-model", "small", "--optimizer-model", "large")
-    result = init(tmp_path, *words, *models)
+    result = init(tmp_path, *words, "--target-model", "small", "--optimizer-model", "large")
     assert result.return_value == 0, result.output
     assert load(tmp_path / "skillopt.yaml").config.model.optimizer.model == "large"
 
@@ -131,8 +130,7 @@ def test_what_cannot_be_written_down_is_refused(words, message, tmp_path):
 def answered(folder: Path, text: str, look: Look | None = None) -> Result:
     @click.command()
     def ask() -> None:
-        decide = decider(dict.fromkeys(KEYS), asking=True)
-        choices = choose(folder, decide, "usual", look=look)
+        choices = choose(folder, decider(dict.fromkeys(KEYS), asking=True), "usual", look=look)
         click.echo(f"{choices.run} {choices.skill} {json.dumps(choices.target)}")
 
     return CliRunner().invoke(ask, input=text)
@@ -145,8 +143,7 @@ def test_questions_have_defaults(tmp_path):
 
 
 def test_a_wrong_answer_is_asked_again(tmp_path):
-    answers = "a b\nnotes\n\nnowhere\nollama\n\n\ntiny\n\n"
-    last = answered(tmp_path, answers).stdout.splitlines()[-1]
+    last = answered(tmp_path, "a b\nnotes\n\nnowhere\nollama\n\n\ntiny\n\n").stdout.splitlines()[-1]
     assert last.startswith("notes ")
     assert all(one in last for one in ('"model": "tiny"', '"price": {"input": 0, "output": 0}'))
     assert "api_key_env" not in last
@@ -167,8 +164,7 @@ class Models(Handler):
 def test_models_are_asked_of_the_address_and_checked(tmp_path):
     with http_server(Models) as url:
         words = ("notes", "", "compatible", f"{url}/v1", "MY_KEY", "smal", "small", "large")
-        look = ask_server({"MY_KEY": "sk-1"})
-        done = answered(tmp_path, "\n".join(words) + "\n", look)
+        done = answered(tmp_path, "\n".join(words) + "\n", ask_server({"MY_KEY": "sk-1"}))
     assert "2 models there: small, large" in done.stderr
     assert "lists no model 'smal'. Did you mean 'small'?" in done.stderr
     assert '"model": "small"' in done.stdout.splitlines()[-1]

@@ -63,8 +63,7 @@ def test_notes_are_read_from_a_file(cli, fresh, git):
     note = '{"id": "issue-1", "author": "wen", "text": "Write dates as ISO says."}'
     (fresh / "notes.json").write_text(f'{{"version": 1, "notes": [{note}]}}', encoding="utf-8")
     assert cli(fresh, "step", "--notes", "notes.json").code == 0
-    state = git(fresh, "show", "skillopt/quickstart:.skillopt/quickstart/state.json")
-    assert '"issue-1"' in state
+    assert '"issue-1"' in git(fresh, "show", "skillopt/quickstart:.skillopt/quickstart/state.json")
     assert cli(fresh, "step", "--notes", "gone.json").code == 2
 
 

@@ -195,8 +195,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def look(cli: Cli, folder: Path, *overrides: str) -> Done:
-    options = [word for one in overrides for word in ("-o", one)]
-    return cli(folder, "check", "--json", *options)
+    return cli(folder, "check", "--json", *[word for one in overrides for word in ("-o", one)])
 
 
 UNCONFINED = "rollout.computer={type: unconfined}"

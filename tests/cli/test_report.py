@@ -77,8 +77,7 @@ def test_the_attempts_of_a_run_are_told_by_step_but_none_at_test_tasks(finished)
     assert {one.attempt.stage for one in shown} == {"rollout", "selection"}
     step = found.run.steps[0]
     failed = {task.id for task in step.proposal.rollout.tasks if task.failed}
-    mine = {one.attempt.task for one in shown if one.section == "step-1"}
-    assert failed & mine
+    assert failed & {one.attempt.task for one in shown if one.section == "step-1"}
     first = next(one for one in shown if one.attempt.skill == step.proposal.skill_before)
     assert (first.made_with, first.attempt.turns[-1].kind) == ("the skill at the start", "outcome")
     events = (finished / ".git/skillopt-ci/events/quickstart").glob("*.jsonl")

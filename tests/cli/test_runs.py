@@ -31,8 +31,7 @@ def test_a_second_file_names_a_run_of_its_own(checkout, cli):
     for name in ("one", "two"):
         more = ("-c", f"{name}.yaml", "--skill", f"skills/{name}/SKILL.md")
         assert cli(checkout.folder, "init", "--yes", *more).code == 0
-    runs = [named(checkout, cli, "-c", f"{name}.yaml") for name in ("one", "two")]
-    assert len(set(runs)) == 2
+    assert len({named(checkout, cli, "-c", f"{name}.yaml") for name in ("one", "two")}) == 2
 
 
 def test_a_file_does_not_take_the_name_of_a_run_elsewhere(checkout, cli):

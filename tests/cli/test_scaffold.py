@@ -41,8 +41,7 @@ def test_the_configuration_says_what_was_chosen(tmp_path):
 @pytest.mark.parametrize("skill", ["skills/notes/SKILL.md", "SKILL.md", "AGENTS.md"])
 def test_the_starter_skill_has_no_problem(skill, tmp_path):
     text = scaffold.scaffold(chosen(skill), "skillopt.yaml")[skill]
-    file = tmp_path / "notes" / Path(skill).name
-    assert problems(text, file) == ()
+    assert problems(text, tmp_path / "notes" / Path(skill).name) == ()
 
 
 def test_what_exists_is_never_written(tmp_path):

@@ -184,14 +184,12 @@ def test_the_summary_is_a_table_or_one_object(cli, ended):
 
 
 def test_quiet_leaves_verdicts_and_the_test_score(cli, fresh):
-    done = cli(fresh, "-q", "run", *TESTED, "--no-progress")
-    *steps, test = done.out.splitlines()
+    *steps, test = cli(fresh, "-q", "run", *TESTED, "--no-progress").out.splitlines()
     assert [line.partition(":")[0] for line in steps] == [
         "Step 1 of 2, epoch 1 (simulated models)",
         "Step 2 of 2, epoch 1 (simulated models)",
     ]
-    told = r"Test score \(simulated models\): 0\.\d{3} → 0\.\d{3} \[.*\] n=\d+"
-    assert re.fullmatch(told, test)
+    assert re.fullmatch(r"Test score \(simulated models\): 0\.\d{3} → 0\.\d{3} \[.*\] n=\d+", test)
 
 
 ENDS = ("-o", "optimizer.use_slow_update=true", "-o", "optimizer.use_meta_skill=true")
@@ -289,8 +287,7 @@ def test_an_unknown_cost_is_null_and_a_step_without_a_candidate_has_no_score(out
 
 
 def test_a_hostile_reason_reaches_no_terminal(outcome, settings, capsys):
-    reason = "\x1b[2J\n::error::pwned"
-    decision = outcome.decision.model_copy(update={"reason": reason})
+    decision = outcome.decision.model_copy(update={"reason": "\x1b[2J\n::error::pwned"})
     hostile = replace(outcome, record=outcome.record.model_copy(update={"decision": decision}))
     print_outcome(hostile, settings)
     told = capsys.readouterr().out

@@ -131,8 +131,7 @@ def test_version_2_groups_are_made_where_all_controllers_are_passed_on(tmp_path)
 
 def test_version_2_without_a_controller_is_no_use(tmp_path):
     root = write(tmp_path / "fs", cgroup__subtree_control="memory pids")
-    at = proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")
-    assert usable_hierarchies(at) is None
+    assert usable_hierarchies(proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")) is None
 
 
 def test_version_1_groups_are_made_below_our_own(tmp_path):
@@ -158,8 +157,7 @@ def test_version_1_groups_are_made_below_our_own(tmp_path):
 def test_groups_that_may_not_be_made_are_no_use(tmp_path):
     root = write(tmp_path / "fs", cgroup__subtree_control="cpu memory pids")
     root.chmod(0o500)
-    at = proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")
-    assert usable_hierarchies(at) is None
+    assert usable_hierarchies(proc(tmp_path, "0::/\n", f"/ {root} rw - cgroup2 cgroup2 rw")) is None
 
 
 def test_version_2_limits(tmp_path):
@@ -267,8 +265,7 @@ def _steps(program: bytes) -> list[Step]:
 
 def _decide(program: list[Step], audit: int, number: int, arguments: tuple[int, ...]) -> object:
     """Run the program as the kernel would."""
-    padded = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
-    data = struct.pack("<IIQ6Q", number, audit, 0, *padded)
+    data = struct.pack("<IIQ6Q", number, audit, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
     value, at = 0, 0
     while True:
         code, when, otherwise, operand = program[at]

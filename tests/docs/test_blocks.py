@@ -96,8 +96,7 @@ def check_workflow(value: Any) -> None:
         value = {"jobs": {"a": {**job, "steps": value}}}
     elif not value.keys() & {"on", "jobs", "permissions", "concurrency", "name", "env"}:
         value = {"jobs": value}
-    whole = {"on": "push", "jobs": {"a": job}, **value}
-    jsonschema.validate(whole, workflow_schema())
+    jsonschema.validate({"on": "push", "jobs": {"a": job}, **value}, workflow_schema())
 
 
 @cache

@@ -37,8 +37,7 @@ def main(folder: str, kind: str, last: str) -> None:
         if counts and next(counted) == int(last):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    settings = Globals({"DEMO_KEY": "sk-demo-key"}, Path(folder))
-    session = open_run(settings, observe)
+    session = open_run(Globals({"DEMO_KEY": "sk-demo-key"}, Path(folder)), observe)
     with session.ledger.lock():
         asyncio.run(train_all(session, to_the_end=kind == "events"))
 

@@ -42,8 +42,7 @@ class _Provider(Handler):
             self._reply("ready")
 
     def _reply(self, text: str) -> None:
-        message = {"role": "assistant", "content": text}
-        choice = {"message": message, "finish_reason": "stop"}
+        choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         self._send(200, json.dumps({"model": MODEL, "choices": [choice]}).encode())
 
     def _error(self, status: int, message: str) -> None:

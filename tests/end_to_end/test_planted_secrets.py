@@ -40,8 +40,7 @@ def spellings(secret: str) -> Iterator[str]:
     yield from (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1])
     yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
     for shift in range(3):
-        encoded = base64.b64encode(b"-" * shift + secret.encode()).decode()
-        yield encoded[4:-4]
+        yield base64.b64encode(b"-" * shift + secret.encode()).decode()[4:-4]
         yield base64.urlsafe_b64encode(b"-" * shift + secret.encode()).decode()[4:-4]
 
 
@@ -209,8 +208,7 @@ def test_no_secret_that_an_agent_reads_is_left_anywhere(planted, workshop, githu
         assert done.returncode == 0, done.stderr
         assert found_in((done.stdout + done.stderr).encode()) == [], words
     private = planted.folder / ".git" / "skillopt-ci"
-    events = [file.read_text("utf-8") for file in private.rglob("*.jsonl")]
-    assert HIDDEN in "".join(events)
+    assert HIDDEN in "".join([file.read_text("utf-8") for file in private.rglob("*.jsonl")])
     kept = sqlite3.connect(next(private.glob("*-attempts.sqlite")))
     blobs = kept.execute("SELECT artifacts FROM attempts").fetchall()
     kept.close()

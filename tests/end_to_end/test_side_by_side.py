@@ -55,8 +55,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def command(folder: Path, word: str, *options: str) -> forked.Finished:
-    words = ["-m", "skillopt_ci", word, *options]
-    return forked.run(words, cwd=folder, env=os.environ)
+    return forked.run(["-m", "skillopt_ci", word, *options], cwd=folder, env=os.environ)
 
 
 def together(word: str, *asked: tuple[Path, str]) -> list[forked.Finished]:

@@ -25,8 +25,7 @@ def begun(
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     unsized = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
     settings = {**unsized, "DEMO_KEY": "sk-demo-key", "TERM": "xterm-256color", **env}
-    command = ["-m", "skillopt_ci", *words]
-    child = forked.Process(command, checkout.folder, settings, [terminal] * 3)
+    child = forked.Process(["-m", "skillopt_ci", *words], checkout.folder, settings, [terminal] * 3)
     os.close(terminal)
     return child, screen
 

@@ -51,8 +51,7 @@ def test_a_prompt_grows_with_the_skill_as_often_as_it_shows_it():
     config = planned_by()
 
     def prompts(tokens: int) -> Counter[str]:
-        skill = "#" * tokens * CHARACTERS_PER_TOKEN
-        sizes = _assumed_sizes(config, TASKS, Prompts.load(), skill)
+        sizes = _assumed_sizes(config, TASKS, Prompts.load(), "#" * tokens * CHARACTERS_PER_TOKEN)
         return Counter({account.stage: size.usage.prompt_tokens for account, size in sizes.items()})
 
     before, after = prompts(1000), prompts(1001)

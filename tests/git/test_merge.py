@@ -76,8 +76,7 @@ def test_modes_links_and_submodules_survive(bench, repository):
     ledger = bench.open(repository)
     ours = commit(ledger, {"run.sh": LINES + "ours\n"})
     bench.git(repository, "commit", "--quiet", "-m", "Make it run")
-    theirs = commit(ledger, {"run.sh": "theirs\n" + LINES})
-    taken = ledger.take_in_base(ours, theirs, ())
+    taken = ledger.take_in_base(ours, commit(ledger, {"run.sh": "theirs\n" + LINES}), ())
     listing = bench.git(repository, "ls-tree", f"{taken.tree}").splitlines()
     kinds = {line.split("\t")[1]: line.split(" ")[0] for line in listing}
     assert kinds == {"link": "120000", "module": "160000", "run.sh": "100755", "skills": "040000"}

@@ -253,8 +253,7 @@ class TestWorker:
         parcels = [replace(parcel, order=replace(parcel.order, task=task)) for task in tasks]
 
         async def all_at_once() -> list[Handover]:
-            worker = Worker()
-            return await asyncio.gather(*map(worker.make, parcels))
+            return await asyncio.gather(*map(Worker().make, parcels))
 
         handovers = asyncio.run(all_at_once())
         assert [len(one.answers) for one in handovers] == [2, 2, 2]

@@ -359,8 +359,7 @@ def test_the_usual_layout_of_two_files_loads(tmp_path):
 )
 def test_every_word_for_a_value_is_understood(load_text, key, words, ours):
     texts = [f"{ENV}optimizer: {{{key}: {word}}}" for word in words.split()]
-    read = [getattr(load_text(text).config.optimizer, key) for text in texts]
-    assert read == [ours] * len(texts)
+    assert [getattr(load_text(text).config.optimizer, key) for text in texts] == [ours] * len(texts)
 
 
 def test_an_unknown_word_is_refused_and_not_taken_for_the_default(complaint):

@@ -214,8 +214,7 @@ def test_a_verdict_that_a_judge_failed_to_give_is_not_read_from_the_cache(server
         models = Models(target=served(), optimizer=served())
         async with open_router(models, {}, cache_path=tmp_path / "calls.sqlite") as router:
             judge = judge_with(router.for_work("s", Meter()))
-            scorer = FallibleScorer(spec, partial(ask_judge, spec, judge))
-            return (await scorer(task, "hello")).hard
+            return (await FallibleScorer(spec, partial(ask_judge, spec, judge))(task, "hello")).hard
 
     assert [asyncio.run(work()) for _ in range(2)] == [1, 1]
     assert len(server.bodies) == 4

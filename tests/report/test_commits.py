@@ -275,8 +275,7 @@ def test_unchanged_skill_has_a_reason(make_end, slow, meta, gist, reason):
 
 
 def test_refusals_are_in_the_message(make_end):
-    end = ended_unchanged(make_end, slow_update=BAD_SLOW, meta_skill=BAD_META)
-    body = landed(end, None).body
+    body = landed(ended_unchanged(make_end, slow_update=BAD_SLOW, meta_skill=BAD_META), None).body
     assert "Guidance refused: it holds a token" in body
     assert "Notes refused: it holds a token" in body
 

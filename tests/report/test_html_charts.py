@@ -51,8 +51,7 @@ def test_steps_are_numbered_below_the_curve_as_far_as_there_is_room():
 def test_a_reverted_candidate_that_few_tasks_judged_leaves_the_band_as_it_was():
     judged = entry("step", 1, "reject", 0.1).model_copy(update={"tasks": 4, "planned": 20})
     (stretch,) = curve([START, judged]).stretches
-    heights = {point.split(",")[1] for point in stretch.band.split()}
-    assert len(heights) == 2
+    assert len({point.split(",")[1] for point in stretch.band.split()}) == 2
 
 
 def test_a_merged_candidate_has_the_band_of_its_own_tasks():

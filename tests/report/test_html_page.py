@@ -250,8 +250,7 @@ def test_steps_can_be_filtered(show):
 
 def visible(page: Page) -> list[str]:
     """The tasks of the attempts that are shown."""
-    shown = page.locator("details.trajectory:visible > summary code")
-    return shown.all_inner_texts()
+    return page.locator("details.trajectory:visible > summary code").all_inner_texts()
 
 
 def test_attempts_are_found_by_task_stage_and_outcome(show):

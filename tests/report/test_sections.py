@@ -66,8 +66,7 @@ def test_a_measurement_that_was_reused_is_told():
 def test_tasks_that_infrastructure_failed_are_no_evidence():
     step = record(EVENT)
     lost = TaskOutcome(id="train-9", status=Status.ERROR, hard=0, soft=0, reason="HTTP 503")
-    rollout = step.proposal.rollout.model_copy(update={"tasks": (lost,)})
-    text = body(altered(step, rollout=rollout))
+    text = body(altered(step, rollout=step.proposal.rollout.model_copy(update={"tasks": (lost,)})))
     assert "| failed (0) | none |" in text
     assert "| failed in earlier steps (1) | <code>train-1</code> |" in text
     assert "**Not measured (no evidence for or against)**" in text

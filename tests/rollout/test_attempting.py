@@ -349,8 +349,7 @@ def test_a_judge_s_calls_at_every_step_are_not_taken_for_the_agent_s():
 
     lab = Lab(PLACES, grader=Judged([]), settings=RolloutConfig(grade_every_step=True))
     lab.attempt(Solving(writing("done")), on_computer(make_task("a")))
-    spent = {JUDGE: Usage(calls=2), Account(Role.TARGET, "rollout"): PAID}
-    assert lab.meter.accounts() == spent
+    assert lab.meter.accounts() == {JUDGE: Usage(calls=2), Account(Role.TARGET, "rollout"): PAID}
 
 
 def test_a_used_up_budget_is_asked_before_an_agent_begins():

@@ -198,8 +198,7 @@ def test_counts_add_up_and_no_number_is_not_one(attempts):
 
 @given(ATTEMPTS, st.randoms())
 def test_the_order_of_attempts_does_not_matter(attempts, random):
-    shuffled = sorted(attempts, key=lambda _: random.random())
-    one, other = summed(attempts), summed(shuffled)
+    one, other = summed(attempts), summed(sorted(attempts, key=lambda _: random.random()))
     assert (one.hard.mean, set(one.missing)) == (pytest.approx(other.hard.mean), set(other.missing))
     assert (one.errors, one.complete, one.limits) == (other.errors, other.complete, other.limits)
 

@@ -34,8 +34,7 @@ def test_fenced_block_is_found_whatever_stands_before_it(before, code):
 
 @given(st.text())
 def test_last_line_is_one_of_the_lines(response):
-    line = extract(response, "last_line")
-    assert line in {part.strip() for part in response.splitlines()} | {""}
+    assert extract(response, "last_line") in {part.strip() for part in response.splitlines()} | {""}
 
 
 @given(st.text())

@@ -212,12 +212,10 @@ def test_result_is_the_score(grade, write):
         ("{'soft': 1.0, 'reason': 'good'}", 1, 1),
         ("task['references'] == ['42'] and task['id'] == 't'", 1, 1),
     ):
-        answer = f"<answer>{result}</answer>"
-        score = grade("python", answer, "42", entry=entry, answer="tag")
+        score = grade("python", f"<answer>{result}</answer>", "42", entry=entry, answer="tag")
         assert (score.hard, score.soft) == (hard, soft), result
     assert grade("python", "0.5", entry=entry, hard_at=0.5).hard == 1
-    reason = "{'soft': 0, 'reason': 'too\\nlong'}"
-    assert grade("python", reason, entry=entry).reason == "too long"
+    assert grade("python", "{'soft': 0, 'reason': 'too\\nlong'}", entry=entry).reason == "too long"
 
 
 def test_a_function_sees_no_variable_that_a_model_s_key_is_in(grade, write, monkeypatch):

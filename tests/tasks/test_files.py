@@ -89,8 +89,7 @@ def test_read_records_says_what_is_wrong_and_where(write, name, text, line, mess
 
 
 def test_json_lines_end_with_line_feeds_alone_and_bad_ones_are_skipped(write):
-    file = write("t.jsonl", '{"id": 1}\r\n \n{"id": }\n[]\n{"id": "\u2028"}\n')
-    found = list(read_records(file))
+    found = list(read_records(write("t.jsonl", '{"id": 1}\r\n \n{"id": }\n[]\n{"id": "\u2028"}\n')))
     assert [getattr(item, "line", None) for item in found] == [1, 3, 4, 5]
     assert [isinstance(item, Record) for item in found] == [True, False, False, True]
 

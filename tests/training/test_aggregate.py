@@ -93,8 +93,7 @@ def test_patches_are_merged_in_consecutive_chunks_and_levels(scripted, merged):
 def test_each_side_has_its_prompt_and_the_final_one_both(scripted, merged):
     client = scripted(joining, turns=lambda request: 5)
     successes = [reflection("success", content) for content in "xy"]
-    patch = merged(client, [*successes, *failures("a", "b")])
-    assert contents(patch) == ["((a+b)+(x+y))"]
+    assert contents(merged(client, [*successes, *failures("a", "b")])) == ["((a+b)+(x+y))"]
     assert [stage(one) for one in client.requests] == [
         "merge_failure",
         "merge_success",

@@ -176,8 +176,7 @@ def test_each_part_goes_without_the_other(due, model_server, slow, meta):
 
 
 def test_with_both_off_no_epoch_has_an_end(due):
-    off = (f"{one.removesuffix('true')}false" for one in ENDS)
-    assert due.end_epoch(*off) is None
+    assert due.end_epoch(*(f"{one.removesuffix('true')}false" for one in ENDS)) is None
     assert set(due.kinds()) == {"start", "step"}
 
 

@@ -163,8 +163,7 @@ def test_a_last_skill_that_scored_higher_becomes_the_best(checkout):
     state = checkout.state()
     lower = state.best.measurement.model_copy(update={"score": 0.25})
     best = state.best.model_copy(update={"measurement": lower, "sha256": "other"})
-    doctored = document(state.model_copy(update={"best": best}))
-    checkout.commit(FOLDER.state, doctored, branch=BRANCH)
+    checkout.commit(FOLDER.state, document(state.model_copy(update={"best": best})), branch=BRANCH)
     found = ended(checkout).summary
     assert (found.promoted, found.best.sha256) == (True, state.current.sha256)
     assert checkout.history()[-1].action == "promote"

@@ -77,8 +77,7 @@ def test_the_reason_shows_the_arithmetic():
 
 @given(scores=st.lists(shares, min_size=1, max_size=30), data=st.data())
 def test_the_same_scores_in_any_order_tie(scores, data):
-    shuffled = data.draw(st.permutations(scores))
-    verdict = judged(shuffled, scores, scores)
+    verdict = judged(data.draw(st.permutations(scores)), scores, scores)
     assert (verdict.action, verdict.score_after) == ("reject", verdict.score_before)
 
 

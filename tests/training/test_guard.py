@@ -102,8 +102,7 @@ LONG = "First take the inner sum, then divide the result by seven and round it d
 
 def task(name: str, *references: str, asked: str = "ask", text: str = "", file: str = "") -> Task:
     files = (TaskFile("f", file),) if file else ()
-    message = (Message("user", asked),)
-    return Task(name, message, references, files=files, reference_text=text)
+    return Task(name, (Message("user", asked),), references, files=files, reference_text=text)
 
 
 def found(text: str, *tasks: Task, known: str = "") -> str:

@@ -151,8 +151,7 @@ def test_a_second_bad_reply_is_lost_with_a_note(scripted, asked, events):
     assert isinstance(result, Lost)
     assert result.reply == client.requests[1].messages[2].content
     assert len(client.requests) == 2
-    note = "minibatch 1/2: no usable answer. Expected a number."
-    assert events == [Note(note, level="warning")]
+    assert events == [Note("minibatch 1/2: no usable answer. Expected a number.", level="warning")]
 
 
 def test_an_empty_reply_is_shown_as_a_word(scripted, asked):

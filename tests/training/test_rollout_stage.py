@@ -148,6 +148,5 @@ def test_a_batch_is_dealt_by_its_seed():
 def dealt_last(checkout: Checkout) -> str:
     """The prompt of the task that the first step's analysts read last."""
     session = checkout.session()
-    plan = plan_step(session.splits.train, session.config.train, 1)
-    batch = plan.batches[0]
+    batch = plan_step(session.splits.train, session.config.train, 1).batches[0]
     return shuffled(batch.tasks, batch.seed)[-1].messages[-1].content

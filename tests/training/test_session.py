@@ -180,8 +180,7 @@ def test_rest_is_not(checkout, override):
 
 def test_judge_counts_where_there_is_a_rubric(checkout):
     graded = "scorer={type: rubric, rubric: 'Is the number right?'}"
-    other = "model.optimizer.temperature=1"
-    one, two = checkout.session(graded), checkout.session(graded, other)
+    one, two = checkout.session(graded), checkout.session(graded, "model.optimizer.temperature=1")
     assert one.measured_under != two.measured_under
 
 

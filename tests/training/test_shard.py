@@ -159,8 +159,7 @@ def test_skills_of_two_epochs_are_compared_by_shards(fleet, alone):
 def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet):
     machine = fleet.step([])
     machine.run()
-    overrides = ("evaluation.gate_metric=soft",)
-    state, outlook = machine.state(), look_ahead(machine.session(*overrides))
+    state, outlook = machine.state(), look_ahead(machine.session("evaluation.gate_metric=soft"))
     assert outlook is not None
     skills = 1 if state.best.sha256 == state.current.sha256 else 2
     assert (outlook.phase, len(outlook.attempts)) == ("measure", 8 * skills)

@@ -245,8 +245,7 @@ def test_reviewers_commit_sets_the_candidate_aside(checkout, in_flight):
 
 def test_candidate_that_is_part_of_the_branch_is_only_tidied_away(checkout):
     checkout.step()
-    merged = checkout.git("rev-parse", f"{BRANCH}^2")
-    checkout.git("update-ref", f"refs/heads/{CANDIDATE}", merged)
+    checkout.git("update-ref", f"refs/heads/{CANDIDATE}", checkout.git("rev-parse", f"{BRANCH}^2"))
     checkout.step()
     assert (checkout.kinds(), checkout.ref(CANDIDATE)) == (["start", "step", "step"], "")
 

@@ -85,8 +85,7 @@ def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in():
 
 
 def test_without_a_skill_nothing_is_installed():
-    script = "#!/bin/sh\nfind . -name '*.md'; cat\n"
-    played = play(external(), "Task.", skill=" \n", script=script)
+    played = play(external(), "Task.", skill=" \n", script="#!/bin/sh\nfind . -name '*.md'; cat\n")
     assert ".md" not in played.attempt.response
     assert "skill" not in played.attempt.response.lower()
 

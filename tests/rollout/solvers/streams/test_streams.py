@@ -132,8 +132,7 @@ def test_claude_codes_messages_in_several_events_are_one_answer():
         ("Bash", "A1\nA2", None),
         ("Done.", []),
     ]
-    spent = [step.usage.tokens for step in account.steps if isinstance(step, ModelSaid)]
-    assert spent == [10, 22]
+    assert [step.usage.tokens for step in account.steps if isinstance(step, ModelSaid)] == [10, 22]
     assert account.response == "Done."
 
 
