@@ -118,6 +118,8 @@ REGEX = {"type": "regex", "pattern": "x"}
     [
         ({"a": {"x": 1, "y": 1}}, {"a": {"y": 2}, "b": 3}, {"a": {"x": 1, "y": 2}, "b": 3}),
         ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": {"x": 1}}, {"a": None}, {"a": None}),
+        ({"a": None}, {"a": {"x": 1}}, {"a": {"x": 1}}),
         ({"scorer": REGEX}, {"scorer": {"type": "exact"}}, {"scorer": {"type": "exact"}}),
         (REGEX, {"type": "regex", "negate": True}, {**REGEX, "negate": True}),
         ({"path": "a", "seed": 1}, {"split_dir": "b"}, {"split_dir": "b"}),

@@ -217,6 +217,7 @@ def test_tools_are_called_and_their_results_understood(api, family):
     # What the provider signed comes back; without it some refuse the conversation.
     assert "sig-1" in again
     assert "found call_2" in again
+    assert '{"role": "assistant", "content": ""}' not in again
 
 
 def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api):
@@ -249,6 +250,7 @@ def test_calls_that_a_model_made_up_are_told_apart_and_sent_back_in_names_that_p
     api.will(json.loads(made_up.replace('"look"', '"functions.look it up"')))
     (wanted,) = ask(role(api, family), request(tools=(TOOL,)))
     assert {call.name for call in wanted.tool_calls} == {"functions.look it up"}
+    assert len({call.id for call in wanted.tool_calls}) == len(LOOKS)
     calls = (*wanted.tool_calls, ToolCall("c", "", "{}"))
     results = (Message("tool", "?", tool_call_id=call.id) for call in calls)
     ask(role(api, family), request(Message("assistant", "", tool_calls=calls), *results))

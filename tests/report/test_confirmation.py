@@ -62,6 +62,7 @@ def test_headline_check_and_status_say_what_is_confirmed(run, claim, conclusion)
     assert ("> [!CAUTION]" in body(run, LINKS)) == refuted
     page = build_page(Evidence(run, (Version("now", "text"),)))
     assert ('class="warning"' in page, "refuted</span>" in page) == (refuted, refuted)
+    assert ("refuted: -0.200 over it" in page) == refuted
     files = standing_files(RunFolder("demo"), run.state, None, "m", "2026-11-23")
     badge, card = (json.loads(text or "") for text in files.values())
     assert card["provisional"] == ("provisional" in badge["message"]) == (conclusion != "success")

@@ -39,13 +39,14 @@ EXACT = scorers.ExactScorer(type="exact")
         ("rubric", {}, [], "neither the scorer's rubric nor"),
         ("command", {"command": ["no-such-program"]}, [], "not found on the PATH"),
         ("command", {"command": ["./missing.sh"]}, [], "not an executable file"),
+        ("command", {"command": ["./read.sh"]}, [], "not an executable file"),
         ("all", {"of": [PATTERN, {"type": "exact"}]}, [], "no references"),
         ("any", {"of": [PATTERN, {"type": "contains", "contains": [""]}]}, ["x"], "empty text"),
     ],
 )
 def test_unusable_scorer_is_found(tmp_path, make_task, make_spec, kind, keys, references, fault):
-    spec = make_spec(kind, **keys)
-    functions = Functions({"PATH": "/bin"})
+    spec, functions = make_spec(kind, **keys), Functions({"PATH": "/bin"})
+    (tmp_path / "read.sh").touch(mode=0o644)
     found = check_spec(spec, tmp_path, functions) or check_task(spec, make_task(*references))
     assert found is not None
     assert fault in found
