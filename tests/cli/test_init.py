@@ -153,11 +153,11 @@ class Models(Handler):
     """A server that has two models, for whoever has the key."""
 
     listing: ClassVar[Any] = {"data": [{"id": "small"}, {"id": "large"}]}
+    wanted = ("/v1/models", "Bearer sk-1")
 
     def respond(self) -> None:
-        keys = {self.headers["Authorization"], self.headers["x-api-key"]}
-        assert self.path in ("/v1/models", "/v1/models?limit=1000")
-        status = 200 if keys & {"Bearer sk-1", "sk-1"} else 401
+        asked = (self.path, self.headers["Authorization"] or self.headers["x-api-key"])
+        status = 200 if asked == self.wanted else 401
         self.answer(json.dumps(self.listing).encode(), status)
 
 
@@ -181,7 +181,8 @@ def test_models_are_asked_of_the_address_and_checked(tmp_path):
     ],
 )
 def test_servers_list_their_models_in_many_ways(tmp_path, provider, listing, model):
-    with http_server(type("Other", (Models,), {"listing": listing})) as url:
+    wanted = ("/v1/models?limit=1000", "sk-1") if provider == "anthropic" else Models.wanted
+    with http_server(type("Other", (Models,), {"listing": listing, "wanted": wanted})) as url:
         words = ("notes", "", provider, f"{url}/v1", "MY_KEY", "", "")
         done = answered(tmp_path, "\n".join(words) + "\n", ask_server({"MY_KEY": "sk-1"}))
     assert "warning" not in done.stderr

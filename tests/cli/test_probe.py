@@ -90,6 +90,8 @@ def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(cli, checkout, se
     assert (done.code, "NOT_THERE, which is not set" in error) == (2, True)
     assert found(done, "model.target", "ok") == []
     assert len(found(done, "model.optimizer", "ok")) == 2
+    done = cli(checkout.folder, "check", "-o", "model.target.api_key_env=NOT_THERE")
+    assert "no step can start: see model.target." in done.out
 
 
 def test_a_header_without_its_variable_is_told_before_calls(cli, checkout, server):

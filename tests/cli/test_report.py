@@ -383,11 +383,13 @@ def test_every_step_has_its_folder(exported):
     report = read(folder, "edit_apply_report.json")
     assert report[0].keys() == {"op", "target", "content_preview", "status", "index"}
     assert read(folder, "ranked_edits.json").keys() == {"reasoning", "edits"}
+    assert read(folder, "merged_patch.json") == read(folder, "ranked_edits.json")
     rows = (folder / "rollout/results.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(rows) == record["rollout_n"]
     assert json.loads(rows[0]).keys() >= {"id", "hard", "soft", "fail_reason", "task_type"}
     assert (folder / "candidate_skill.md").is_file()
     assert (folder / "selection_eval/results.jsonl").is_file()
+    assert (exported / "selection_eval_baseline/results.jsonl").is_file()
 
 
 def test_skills_are_those_of_git(exported, ended, git):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import in_process
 
 from skillopt_ci.errors import TooManyErrors
 from tests.conftest import HARMFUL, RULES, Checkout, ModelServer, Workshop
@@ -82,6 +83,9 @@ def test_a_class_of_ones_own(workshop):
     checkout = workshop.checkout()
     configure(checkout, "items.py:Items", {"items.py": CLASS})
     assert_learned(checkout)
+    checked = in_process(checkout.folder, "check").stdout
+    assert "`environment` runs inside of skillopt-ci" in " ".join(checked.split())
+    assert in_process(checkout.folder, "status").returncode == 0
 
 
 def test_a_broken_environment_is_never_scored(workshop):

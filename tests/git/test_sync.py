@@ -236,6 +236,15 @@ def test_fetch_of_the_user_does_not_weaken_the_guard(bench, here, elsewhere, ori
     assert bench.ref(origin, SKILLS) == theirs
 
 
+def test_a_branch_moved_here_loses_before_anything_is_pushed(bench, here, origin):
+    ledger = bench.open(here)
+    tip, late = bench.train(ledger, "one\n"), bench.step(ledger, "two\n")
+    bench.git(here, "update-ref", "refs/heads/skillopt/demo", "main")
+    with pytest.raises(LostRace, match="was moved in this repository"):
+        ledger.advance(tip, late)
+    assert bench.ref(origin, SKILLS) == tip
+
+
 def test_local_race_is_lost_too(bench, repository):
     ledger = bench.open(repository)
     late = bench.step(ledger, "late\n")

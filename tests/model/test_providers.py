@@ -220,6 +220,13 @@ def test_tools_are_called_and_their_results_understood(api, family):
     assert '{"role": "assistant", "content": ""}' not in again
 
 
+def test_tool_calls_that_end_with_stop_are_an_answer(api):
+    said = json.dumps(CALLS["chat"]).replace(': "tool_calls"', ': "stop"')
+    api.will(json.loads(said))
+    (wanted,) = ask(role(api, FAMILIES[0]), request(tools=(TOOL,)))
+    assert (wanted.finish_reason, len(wanted.tool_calls)) == ("stop", 2)
+
+
 def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api):
     config, call = role(api, FAMILIES[2]), ToolCall("call_1", "look", "not JSON")
     turns = (
@@ -333,6 +340,14 @@ def test_a_server_that_needs_no_key_by_itself_may_yet_ask_for_one(api):
     config = role(api, replace(FAMILIES[0], role={"provider": "llamacpp"}))
     with pytest.raises(ModelSetupError, match="requires a valid key in KEY"):
         ask(config, request())
+
+
+def test_a_spend_limit_that_only_the_details_name_does_not_pass(api):
+    details = {"error_code": "enforced_spend_limit_reached"}
+    error = {"type": "rate_limit_error", "message": "slow", "details": details}
+    api.will({"type": "error", "error": error}, 429)
+    with pytest.raises(ModelSetupError, match="no quota left"):
+        ask(role(api, FAMILIES[2]), request())
 
 
 def test_an_error_in_a_list_is_read(api):
