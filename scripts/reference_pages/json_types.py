@@ -36,8 +36,9 @@ def type_words(schema: Schema) -> str:
     kind = schema.get("type")
     if kind == "array":
         return _list(schema)
-    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"mapping to {type_words(schema['additionalProperties'])}"
+    named = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
+    if kind == "object" and (values := next((one for one in named if isinstance(one, dict)), None)):
+        return f"mapping to {type_words(values)}"
     return " ".join([_WORDS.get(str(kind), "any value"), *_limits(schema)])
 
 

@@ -263,6 +263,8 @@ class SandboxShell:
                 )
                 # Passed as a file, so that process lists do not show variables.
                 options = b"".join(os.fsencode(word) + b"\0" for word in words)
+                if options.count(b"\0") > len(words):  # a variable would add options
+                    raise ComputerFailure("A variable of the computer has a zero byte.")
                 with sealed_file(options) as options_fd:
                     try:
                         done = await execute(

@@ -127,7 +127,7 @@ class ComputerConfig(Section):
     folder, only for agents that you trust like yourself."""
     network: Literal["none", "open"] = "none"
     """`none`: no network; `open`: everything this machine can reach."""
-    image: str = ""
+    image: Argument = ""
     """With `docker`: the image, for tasks that name none."""
     memory_mb: int = Field(default=1024, ge=32)
     """Memory of one computer, in MiB, not counting its files."""
@@ -137,7 +137,7 @@ class ComputerConfig(Section):
     """Maximum concurrent processes and threads."""
     disk_mb: int = Field(default=1024, ge=4)
     """Space for files, in MiB. Files are kept in memory."""
-    environ: dict[VariableName, str] = Field(default_factory=dict)
+    environ: dict[VariableName, Argument] = Field(default_factory=dict)
     """Environment variables of its commands. None of this machine's are passed on."""
     readable: tuple[Path, ...] = ()
     """Files and folders of this machine that it can read, at the same path."""
@@ -148,19 +148,12 @@ class ComputerConfig(Section):
             raise ValueError(f"`image` is for `type: docker`; a computer of `{self.type}` has none")
         return self
 
-    @field_validator("environ")
-    @classmethod
-    def _values_can_be_set(cls, environ: dict[str, str]) -> dict[str, str]:
-        if any("\0" in value for value in environ.values()):
-            raise ValueError("a variable cannot hold a zero byte")
-        return environ
-
     @field_validator("readable")
     @classmethod
     def _leaves_the_computer_whole(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
         for path in paths:
-            if not path.is_absolute() or ".." in path.parts:
-                raise ValueError(f"{path} must be an absolute path without ..")
+            if not path.is_absolute() or ".." in path.parts or "\0" in str(path):
+                raise ValueError(f"{path} must be an absolute path without .. or zero bytes")
             hides = any(PurePosixPath(taken).is_relative_to(path) for taken in _TAKEN_AS_A_WHOLE)
             if hides or any(path.is_relative_to(taken) for taken in _TAKEN):
                 raise ValueError(f"{path} would take the place of the computer's own files")
@@ -224,9 +217,9 @@ class ComputerBlock(Section):
     """Commands that prepare the workspace, each a list or a text for `sh -c`."""
     network: Literal["none", "open"] | None = None
     """As in `rollout.computer`, which is the default."""
-    image: str | None = None
+    image: Argument | None = None
     """Docker image, instead of the one in `rollout.computer`."""
-    environ: dict[str, str] = Field(default_factory=dict)
+    environ: dict[VariableName, Argument] = Field(default_factory=dict)
     """Environment variables, in addition to those in `rollout.computer`."""
     submission: Submission | None = None
     """How to check a submission."""

@@ -14,7 +14,7 @@ import pytest
 from computer_kinds import desk
 
 from skillopt_ci.computer.computer import Network
-from skillopt_ci.errors import FileRefused
+from skillopt_ci.errors import ComputerFailure, FileRefused
 
 pytestmark = pytest.mark.integration
 
@@ -145,6 +145,15 @@ def test_files_outside(cell, trusted, folder):
         trusted.run("sh", "-c", f"echo changed > {file}")
         assert file.read_bytes() == b"changed\n"
     cell.sh("rm -rf /tmp/skillopt-ci-secret-*")
+
+
+def test_files_mounted_by_a_variable():
+    mounts = {"GIVEN": "1\0--ro-bind\0/\0/home/agent"}
+    with (
+        pytest.raises(ComputerFailure, match="zero byte"),
+        desk("uncounted", environ=mounts) as own,
+    ):
+        own.sh("ls /home/agent/etc")
 
 
 def test_files_through_a_link(cell, trusted):

@@ -61,7 +61,7 @@ def test_every_limit_reaches_the_computer():
         ("disk_mb", 0),
         ("environ", {"NOT A NAME": ""}),
         ("environ", {"A": "zero\0byte"}),
-        ("image", "python:3.12"),
+        ("image", "zero\0byte"),
         ("readable", ["relative"]),
         ("readable", ["/"]),
         ("readable", ["/usr"]),
@@ -69,11 +69,13 @@ def test_every_limit_reaches_the_computer():
         ("readable", ["/workspace/x"]),
         ("readable", ["/tmp/x"]),
         ("readable", ["/opt/../etc"]),
+        ("readable", ["/opt/zero\0byte"]),
     ],
 )
 def test_what_no_computer_can_be_is_refused(key, value):
-    with pytest.raises(ValidationError):
-        ComputerConfig.model_validate({key: value})
+    for section in (ComputerConfig, rollout.ComputerBlock):
+        with pytest.raises(ValidationError):
+            section.model_validate({key: value})
 
 
 def test_only_a_container_has_an_image():

@@ -221,8 +221,7 @@ def test_tools_are_called_and_their_results_understood(api, family):
 
 
 def test_tool_calls_that_end_with_stop_are_an_answer(api):
-    said = json.dumps(CALLS["chat"]).replace(': "tool_calls"', ': "stop"')
-    api.will(json.loads(said))
+    api.will(json.loads(json.dumps(CALLS["chat"]).replace(': "tool_calls"', ': "stop"')))
     (wanted,) = ask(role(api, FAMILIES[0]), request(tools=(TOOL,)))
     assert (wanted.finish_reason, len(wanted.tool_calls)) == ("stop", 2)
 
@@ -344,8 +343,7 @@ def test_a_server_that_needs_no_key_by_itself_may_yet_ask_for_one(api):
 
 def test_a_spend_limit_that_only_the_details_name_does_not_pass(api):
     details = {"error_code": "enforced_spend_limit_reached"}
-    error = {"type": "rate_limit_error", "message": "slow", "details": details}
-    api.will({"type": "error", "error": error}, 429)
+    api.will({"type": "error", "error": {"type": "rate_limit_error", "details": details}}, 429)
     with pytest.raises(ModelSetupError, match="no quota left"):
         ask(role(api, FAMILIES[2]), request())
 
