@@ -188,7 +188,8 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
 
 def scaffold_environment(name: str, kind: str, folder: Path) -> dict[str, str]:
     run, place = slug(name), shlex.quote(folder.as_posix())
-    values = {"name": " ".join(name.split()), "run": run, "folder": place}
+    plain = " ".join(re.sub(r"[^\w '&.,-]+", " ", name).split())  # it goes into a docstring
+    values = {"name": plain, "run": run, "folder": place}
     # a name of its own: pytest cannot tell two test files of one name apart
     module = run.replace("-", "_")
     files = {

@@ -283,7 +283,7 @@ def passes(folder: Path, *places: str) -> bool:
 
 @pytest.mark.integration
 def test_the_environment_passes_its_test_and_validates_at_once(cli, tmp_path):
-    assert "wrote     number-words/environment.py" in cli(tmp_path, "new-env", "Number words").out
+    assert "number-words/environment.py" in cli(tmp_path, "new-env", 'Number """words').out
     assert cli(tmp_path, "new-env", "jobs", "more/jobs", "--kind", "yaml").code == 0
     assert passes(tmp_path, "number-words", "more/jobs")
     git = Git(tmp_path)
