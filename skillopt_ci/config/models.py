@@ -268,6 +268,8 @@ class ModelRole(Section):
             return None
         if not value.startswith(("http://", "https://")):
             raise ValueError("expected an address that begins with https:// or http://")
+        if not value.isprintable() or " " in value:
+            raise ValueError("an address has no spaces, line breaks or invisible characters")
         url = AnyUrl(value)
         if url.username or url.password or "?" in value or "#" in value:
             raise ValueError(
