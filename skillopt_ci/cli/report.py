@@ -26,6 +26,7 @@ from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
+from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import plural, score
 from skillopt_ci.util import write_atomically
@@ -96,7 +97,7 @@ def export_command(settings: Globals, folder: Path, layout: str) -> None:
             hint="Name a new or an empty folder.",
         )
     records = gather(open_reader(settings))
-    files = resolve_name(_EXPORTS[layout])(records, str(folder))
+    files = resolve_name(_EXPORTS[layout])(records, visible(str(folder)))
     write_new(target, files)
     if settings.json or settings.verbosity >= 0:
         run, count = records.state.run, len(files)

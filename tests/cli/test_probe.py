@@ -83,15 +83,13 @@ def test_people_get_lines_and_a_conclusion(cli, checkout, server):
 
 
 def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(cli, checkout, server):
-    done = cli(
-        checkout.folder, "check", "--probe", "--json", "-o", "model.target.api_key_env=NOT_THERE"
-    )
+    unset = ("-o", "model.target.api_key_env=NOT_THERE")
+    done = cli(checkout.folder, "check", "--probe", "--json", *unset)
     (error,) = errors(done)
     assert (done.code, "NOT_THERE, which is not set" in error) == (2, True)
     assert found(done, "model.target", "ok") == []
     assert len(found(done, "model.optimizer", "ok")) == 2
-    done = cli(checkout.folder, "check", "-o", "model.target.api_key_env=NOT_THERE")
-    assert "no step can start: see model.target." in done.out
+    assert "no step can start: see model.target." in cli(checkout.folder, "check", *unset).out
 
 
 def test_a_header_without_its_variable_is_told_before_calls(cli, checkout, server):
