@@ -196,6 +196,7 @@ class Confinement:
     home: Path = Path("/nonexistent")
     #: bubblewrap or setpriv, in full.
     program: str = ""
+    search_path: str = os.defpath
     trusted: bool = False
 
     def cell(self, folder: Path) -> Cell:
@@ -215,16 +216,20 @@ class Confinement:
         if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):
             kept = keeps_home and home not in self.hidden
             layers[home] = ("--bind", str(home)) if kept else ("--tmpfs",)
-        # hidden paths stay hidden even if a command names them
-        named = (
-            path
-            for path in _installed(needs, environ, self.home)
-            if not any(path.is_relative_to(one) for one in self.hidden)
-        )
+
+        # hidden paths stay hidden even if a command or a task's PATH names them
+        def hides(path: Path) -> bool:
+            return any(path.resolve().is_relative_to(one) for one in self.hidden)
+
+        named = (path for path in _installed(needs, environ, self.home) if not hides(path))
         own = (self.root, Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parent)
         installed = (Path(entry) for entry in sys.path if entry.endswith("-packages"))
-        search_path = environ.get("PATH", os.defpath).split(os.pathsep)
-        programs = (path for entry in search_path for path in _prefix(Path(entry), self.home))
+        programs = (
+            path
+            for entry in environ.get("PATH", os.defpath).split(os.pathsep)
+            for path in _prefix(Path(entry), self.home)
+            if entry in self.search_path.split(os.pathsep) or not hides(path)
+        )
         for path in (*own, *filter(Path.is_dir, installed), *programs, *named):
             if path not in (Path("/"), self.home) or path == self.root:
                 layers.setdefault(path, ("--ro-bind", str(path)))
@@ -283,7 +288,7 @@ def _search(
         elif kind == "user" and os.geteuid() != 0:
             reasons.append("only root can give them another user")
         else:
-            tried = Confinement(kind, "", checkout, hidden, home, found)  # type: ignore[arg-type]
+            tried = Confinement(kind, "", checkout, hidden, home, found, path)  # type: ignore[arg-type]
             if not (reason := _fault(tried, root, environ)):
                 return tried
             reasons.append(f"{program}: {reason}")

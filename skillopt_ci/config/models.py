@@ -266,10 +266,11 @@ class ModelRole(Section):
     def _plain_web_address(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        if not value.startswith(("http://", "https://")):
-            raise ValueError("expected an address that begins with https:// or http://")
-        if not value.isprintable() or " " in value:
-            raise ValueError("an address has no spaces, line breaks or invisible characters")
+        if not (value.startswith(("http://", "https://")) and value.isprintable()) or " " in value:
+            raise ValueError(
+                "expected an address that begins with https:// or http://, without spaces, line "
+                "breaks or invisible characters"
+            )
         url = AnyUrl(value)
         if url.username or url.password or "?" in value or "#" in value:
             raise ValueError(

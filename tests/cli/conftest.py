@@ -127,7 +127,6 @@ def clone(trained: Path, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def git() -> Callable[..., str]:
-    """Run git in a folder and return what it prints."""
     return lambda folder, *args: Git(folder).text(*args)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from computer_kinds import desk
 
+from skillopt_ci import confinement
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.errors import ComputerFailure, FileRefused
 
@@ -154,6 +155,17 @@ def test_files_mounted_by_a_variable():
         desk("uncounted", environ=mounts) as own,
     ):
         own.sh("ls /home/agent/etc")
+
+
+def test_secrets_that_a_search_path_names(tmp_path):
+    keys = tmp_path / "home/.gnupg/private"
+    keys.mkdir(parents=True)
+    (keys / "key").write_text("s3cr3t")
+    confinement.confine(Path(), {**os.environ, "HOME": f"{tmp_path}/home"})
+    if confinement.current().kind == "none":
+        pytest.skip("nothing can confine programs here")
+    with desk("unconfined", environ={"PATH": f"{keys}:/bin"}) as own:
+        assert own.run("/bin/cat", str(keys / "key")).exit_code == 1
 
 
 def test_files_through_a_link(cell, trusted):

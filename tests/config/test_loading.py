@@ -303,7 +303,6 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def two(file: Path) -> Path:
-    """A file of two runs."""
     file.write_text(TWO)
     return file
 

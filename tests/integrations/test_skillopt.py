@@ -128,7 +128,6 @@ def item(number: int) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def opened(root: Path) -> Iterator[OpenEnvironment]:
-    """Open environments, each only once."""
     with opening(root) as open_one:
         yield lambda adapter, **more: open_one({"type": "skillopt", "adapter": adapter, **more})
 

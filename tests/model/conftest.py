@@ -95,7 +95,6 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def served(server: Server) -> Callable[..., ModelRole]:
-    """Make a role whose model is the server's."""
 
     def make(**changes: Any) -> ModelRole:
         fixed = {"provider": "openai", "model": "m", "base_url": server.url, "timeout": 20}
@@ -106,7 +105,6 @@ def served(server: Server) -> Callable[..., ModelRole]:
 
 @pytest.fixture
 def ask() -> Callable[..., ChatRequest]:
-    """Make a request of one user message."""
 
     def make(prompt: str = "hi", role: Role = Role.TARGET, **changes: Any) -> ChatRequest:
         fields = {"stage": "rollout", "messages": (Message("user", prompt),), **changes}

@@ -253,7 +253,6 @@ class Place:
         )
 
     def command(self, *args: str, at: str = "repository") -> subprocess.CompletedProcess[str]:
-        """Run ``skillopt-ci`` to its end."""
         return forked.run(["-m", "skillopt_ci", *args], cwd=self.folder / at, env=self.environ)
 
 
@@ -363,7 +362,6 @@ def _files(place: Place, commit: str) -> dict[str, str]:
 
 
 def _read(place: Place, oids: Sequence[str], blobs: dict[str, str]) -> None:
-    """Read files to their last byte."""
     answer = subprocess.run(
         ["git", "cat-file", "--batch"],
         cwd=place.repository,

@@ -117,5 +117,4 @@ def state() -> State:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """Where a page is written."""
     return tmp_path / "report.html"

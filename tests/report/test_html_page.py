@@ -490,7 +490,6 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The reports of both, as files."""
     short, long = make_runs(tmp_path_factory.mktemp("runs"), 200)
     return write(short)[0], write(long)[0]
 

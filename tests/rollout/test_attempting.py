@@ -88,7 +88,6 @@ def answering(*endings: object) -> object:
 
 
 def writing(text: str, limit: types.Limit | None = None) -> object:
-    """A solver's behaviour: it writes a result on its computer."""
 
     async def work(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None

@@ -150,7 +150,6 @@ def test_a_grader_that_does_not_work_leaves_the_attempt_unmeasured(bench, spec, 
 
 
 def python(*lines: str) -> dict[str, Any]:
-    """A grader that is a Python program in the workspace."""
     return {"command": (sys.executable, "check.py"), "files": {"check.py": "\n".join(lines)}}
 
 

@@ -219,7 +219,6 @@ class Office:
         return done.stdout.decode().removesuffix("\n")
 
     def train(self, *overrides: str, once: bool = False) -> int:
-        """Do all that is left, or only the next step."""
         session = open_run(Globals({}, self.folder, overrides=(*QUICK, *overrides)), silent)
         with session.ledger.lock():
             return asyncio.run((train_once if once else train_all)(session, lambda _: None))
