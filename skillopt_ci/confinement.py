@@ -31,6 +31,8 @@ _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|^GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+)$",
     re.IGNORECASE,
 )
+#: Names of variables with which the C library finds code to load.
+_LINKING = re.compile(r"LD_|(GCONV_PATH|LOCPATH|NLSPATH)$")
 _PR_SET_DUMPABLE = 4
 #: Indices of the words in /proc/self/stat, after the program's name, that locate the environment.
 _ENVIRON_START, _ENVIRON_END = 47, 48
@@ -162,17 +164,20 @@ class Cell:
         """
         if self.confinement.kind == "none":
             return tuple(arguments), dict(environ)
+        # a model's library must not be linked into the program that confines it
+        linking = [f"{name}={environ[name]}" for name in environ if _LINKING.match(name)]
+        within = (*(["/usr/bin/env", *linking] if linking else []), *arguments)
+        environ = {name: environ[name] for name in environ if not _LINKING.match(name)}
         if self.user is not None:
             kept = Path(environ.get("HOME", "/")).is_relative_to(self.folder)
             home = {} if kept else {"HOME": str(self.folder)}
-            number = str(self.user)
-            who = (self.confinement.program, "--reuid", number, "--regid", number, "--clear-groups")
-            rights = ("--no-new-privs", "--inh-caps=-all", "--bounding-set=-all")
-            return (*who, *rights, "--pdeathsig", "KILL", "--", *arguments), {**environ, **home}
+            who = (self.confinement.program, f"--reuid={self.user}", f"--regid={self.user}")
+            rights = ("--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all")
+            return (*who, *rights, "--pdeathsig", "KILL", "--", *within), {**environ, **home}
         view = self.confinement.view(
             self.folder, environ, needs or arguments[:1], keeps_home=keeps_home
         )
-        return (*view, "--chdir", str(cwd), "--", *arguments), dict(environ)
+        return (*view, "--chdir", str(cwd), "--", *within), environ
 
     def give(self, *paths: Path) -> None:
         if self.user is not None:
@@ -367,8 +372,7 @@ def _git_folders(folder: Path, depth: int = 0) -> Iterator[Path]:
         if entry.name == ".git":
             yield path
             if entry.is_file():
-                line = path.read_text(encoding="utf-8", errors="replace").strip()
-                real = folder / line.removeprefix("gitdir: ")
+                real = folder / path.read_text("utf-8", "replace").strip().removeprefix("gitdir: ")
                 yield real
                 if (common := real / "commondir").is_file():
                     yield real / common.read_text(encoding="utf-8").strip()

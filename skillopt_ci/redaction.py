@@ -169,8 +169,7 @@ def _base64(secret: bytes) -> Iterator[str]:
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + secret).decode().rstrip("=")
         # the first and the last letter may also hold bits of their neighbours
-        start = (shift * 8 + 5) // 6
-        inner = encoded[start : (shift + len(secret)) * 8 // 6]
+        inner = encoded[(shift * 8 + 5) // 6 : (shift + len(secret)) * 8 // 6]
         if len(inner) >= SHORTEST:
             yield inner
             yield inner.translate(str.maketrans("+/", "-_"))

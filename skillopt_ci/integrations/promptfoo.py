@@ -171,8 +171,7 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
     plain = kind.removeprefix("i")
     if kind not in SUPPORTED:
         meant = did_you_mean(kind, SUPPORTED) or f"; known are: {', '.join(sorted(SUPPORTED))}"
-        text = f"the assertion {name!r} is not supported{meant}"
-        raise _Unsupported(text)
+        raise _Unsupported(f"the assertion {name!r} is not supported{meant}")
     if plain not in _PATTERNS or (kind == "equals" and structure):
         raise _Unsupported(f"{name} is not supported: no scorer turns it around")
     if value is None:

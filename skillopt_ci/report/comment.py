@@ -69,8 +69,7 @@ def title(run: RunView) -> str:
     more = sum(len(one.rules) for one in learned) - 1
     words = one_line(learned[0].rules[0], 60) if learned else "nothing learned yet"
     rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
-    unsure = ", refuted" if run.refuted else ", provisional"
-    marks = unsure * run.state.provisional
+    marks = (", refuted" if run.refuted else ", provisional") * run.state.provisional
     marks += " [simulated models]" * run.state.simulated
     text = f"{name}: {words}{rest}, {_gain(run, sure=False)}{marks}"
     return text.replace("@", "").replace("#", "")

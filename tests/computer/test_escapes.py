@@ -157,7 +157,7 @@ def test_files_mounted_by_a_variable():
         own.sh("ls /home/agent/etc")
 
 
-def test_secrets_that_a_search_path_names(tmp_path):
+def test_variables_of_a_task_reach_neither_secrets_nor_what_confines(tmp_path):
     keys = tmp_path / "home/.gnupg/private"
     keys.mkdir(parents=True)
     (keys / "key").write_text("s3cr3t")
@@ -166,6 +166,9 @@ def test_secrets_that_a_search_path_names(tmp_path):
         pytest.skip("nothing can confine programs here")
     with desk("unconfined", environ={"PATH": f"{keys}:/bin"}) as own:
         assert own.run("/bin/cat", str(keys / "key")).exit_code == 1
+    # shows which libraries are linked: not into what confines the command
+    with desk("unconfined", environ={"LD_TRACE_LOADED_OBJECTS": "1"}) as own:
+        assert "libcap" not in own.run("/bin/true").stdout
 
 
 def test_files_through_a_link(cell, trusted):

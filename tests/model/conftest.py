@@ -115,7 +115,6 @@ def ask() -> Callable[..., ChatRequest]:
 
 @pytest.fixture
 def reply() -> Callable[..., ChatReply]:
-    """Make a reply that cost a cent and ``tokens`` tokens."""
 
     def make(text: str = "ok", tokens: int = 10) -> ChatReply:
         return ChatReply(text, "stop", "m", Usage(calls=1, prompt_tokens=tokens, cost_usd=0.01))

@@ -30,7 +30,6 @@ Reflect = Callable[..., tuple[Reflection[Any], ...]]
 
 
 def both(**settings):
-    """Failures are analysed, and successes too."""
     return Gradient(**{"failure_only": False, **settings})
 
 

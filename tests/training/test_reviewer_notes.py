@@ -26,7 +26,6 @@ def step(checkout: Checkout, *notes: ReviewerNote, **how: object) -> StepRecord:
 
 
 def follow(server: ModelServer, *ids: str, line: str = RULE) -> None:
-    """Let the optimizer propose a line that follows notes."""
     server.plan = (line,)
     server.edit = lambda line: {"op": "append", "content": f"- {line}", "note_ids": list(ids)}
 
