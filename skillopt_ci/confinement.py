@@ -196,7 +196,7 @@ class Confinement:
 
     kind: Literal["sandbox", "user", "none"] = "none"
     reason: str = ""
-    root: Path = Path()
+    root: Path = Path("/")
     hidden: tuple[Path, ...] = ()
     home: Path = Path("/nonexistent")
     #: bubblewrap or setpriv, in full.
@@ -212,6 +212,11 @@ class Confinement:
         cell.give(folder, *folder.rglob("*"))
         return cell
 
+    def hides(self, path: Path, within: Path = Path("/")) -> bool:
+        """Whether a file is kept from programs, or leads out of the folder ``within``."""
+        real = path.resolve()
+        return any(real.is_relative_to(one) for one in self.hidden) or within not in real.parents
+
     def view(
         self, folder: Path, environ: Mapping[str, str], needs: Iterable[str], *, keeps_home: bool
     ) -> tuple[str, ...]:
@@ -221,19 +226,15 @@ class Confinement:
         if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):
             kept = keeps_home and home not in self.hidden
             layers[home] = ("--bind", str(home)) if kept else ("--tmpfs",)
-
         # hidden paths stay hidden even if a command or a task's PATH names them
-        def hides(path: Path) -> bool:
-            return any(path.resolve().is_relative_to(one) for one in self.hidden)
-
-        named = (path for path in _installed(needs, environ, self.home) if not hides(path))
+        named = (path for path in _installed(needs, environ, self.home) if not self.hides(path))
         own = (self.root, Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parent)
         installed = (Path(entry) for entry in sys.path if entry.endswith("-packages"))
         programs = (
             path
             for entry in environ.get("PATH", os.defpath).split(os.pathsep)
             for path in _prefix(Path(entry), self.home)
-            if entry in self.search_path.split(os.pathsep) or not hides(path)
+            if entry in self.search_path.split(os.pathsep) or not self.hides(path)
         )
         for path in (*own, *filter(Path.is_dir, installed), *programs, *named):
             if path not in (Path("/"), self.home) or path == self.root:

@@ -243,7 +243,6 @@ class Checkout:
         return text if keep_end else text.removesuffix("\n")
 
     def ref(self, name: str) -> str:
-        """Return where a branch is, nothing if it does not exist."""
         return self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{name}")
 
     def write(self, path: str, text: str) -> None:
@@ -322,7 +321,6 @@ class Checkout:
         return BoundaryRecord.model_validate_json(self.show(revision, path))
 
     def subjects(self, revision: str = BRANCH) -> list[str]:
-        """The training log, oldest first."""
         return self.git("log", "--first-parent", "--reverse", "--format=%s", revision).split("\n")
 
     def trees(self, revision: str = BRANCH) -> list[str]:
@@ -341,7 +339,6 @@ class Workshop:
     server: ModelServer
 
     def place(self, name: str) -> Checkout:
-        """Name a folder for a repository that is yet to be made."""
         return Checkout(self.folder / name)
 
     def checkout(self, name: str = "repository", skill: str = "# Items\n") -> Checkout:
@@ -433,7 +430,6 @@ def pushed(workshop: Workshop, github_hub: Hub) -> Checkout:
 
 @pytest.fixture
 def model_server(workshop: Workshop) -> ModelServer:
-    """The workshop's models."""
     return workshop.server
 
 

@@ -69,9 +69,7 @@ def read_inputs(environ: Mapping[str, str]) -> Inputs:
         default = str(entry.default or "")
         given[entry.name] = environ.get(f"INPUT_{entry.name.upper()}", "").strip() or default
     problems = []
-    # The former name, kept for one more release.
-    word = "check" if given["command"] == "validate" else given["command"]
-    shards, folder = given["shards"], PurePosixPath(given["directory"])
+    word, shards, folder = given["command"], given["shards"], PurePosixPath(given["directory"])
     if word and word not in list(Command):
         meant = nearest(word, map(str, Command))
         problems.append(f"input command: there is no command {word!r}. {meant}".rstrip())

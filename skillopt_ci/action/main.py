@@ -46,9 +46,8 @@ def main() -> int:
             keep_back(git_environment(runner, inputs, environ))
             redact.learn([inputs.token, *keys.values()])
             client = connect(from_environ(environ, inputs.token), redact=redact) if token else None
-            job = Job(runner, inputs, log, whole_environment() | keys, client, redact)
             with git_access.owner_kept(runner.workspace, os.geteuid()):
-                return run(job)
+                return run(Job(runner, inputs, log, whole_environment() | keys, client, redact))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - outermost layer
         failure = describe(error, ["action"], redact)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))

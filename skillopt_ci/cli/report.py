@@ -137,8 +137,7 @@ def _versions(run: RunView) -> Iterator[Version]:
             continue
         before = entry.skill_sha256
         told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
-        label = told.get(entry.kind) or event_name(entry).lower()
-        yield Version(label, text, anchor(entry))
+        yield Version(told.get(entry.kind) or event_name(entry).lower(), text, anchor(entry))
 
 
 def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:

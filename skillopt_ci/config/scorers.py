@@ -205,7 +205,7 @@ class ComputerScorer(Section):
     files: dict[PathInside, str] = Field(default_factory=dict)
     """The grader's files: paths in the workspace, and their text."""
     folder: FileName | None = None
-    """A folder with the grader's files, relative to the configuration's folder."""
+    """A folder of the repository with the grader's files, relative to the configuration."""
     run_work: tuple[Command, ...] | None = None
     """Commands that run the work, on a computer without the grader. The grader's workspace then has
     only its own files, and the artifacts and these commands' results as data in `work`."""

@@ -131,9 +131,8 @@ def _remedy(name: str, count: int, brief: AnalystBrief, dice: Dice) -> list[Edit
     rules = CONVENTIONS[name].rules
     fresh = [rule for rule in rules if rule not in brief.previous]
     rule = dice.pick(f"wording {name}", fresh or rules)
-    stated = "for" in stances(brief.skill)[name]
     wrong = conflicting_line(brief.skill, name)
-    if stated:
+    if "for" in stances(brief.skill)[name]:
         return [{"op": "delete", "target": wrong, "support_count": count}] if wrong else []
     bullets = [line for line in brief.skill.splitlines() if line.startswith("- ")]
     edit: Edit = {"op": "append", "content": f"- {rule}"}

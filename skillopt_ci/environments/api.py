@@ -212,13 +212,12 @@ def try_solutions(
         limits=settings.limits,
     )
     solver = ScriptedSolver(ScriptedConfig(type="scripted", answer="done"))
-    attempting = AttemptRunner(solver, scorers, settings, places)
     scripts = [{"commands": list(solutions.get(one.id, ())), "answer": "done"} for one in tasks]
     scripted = [
         replace(task, metadata={**task.metadata, "script": script})
         for task, script in zip(tasks, scripts, strict=True)
     ]
-    runner = Runner(attempting, Slots(4))
+    runner = Runner(AttemptRunner(solver, scorers, settings, places), Slots(4))
     made = asyncio.run(runner.carry_out(AttemptRequest(one, "", "trial") for one in scripted))
     return {rollout.task_id: rollout for rollout in made}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from skillopt_ci.aio import siblings
 from skillopt_ci.config import scorers as specs
+from skillopt_ci.confinement import current
 from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers import code
 from skillopt_ci.scorers.base import (
@@ -138,6 +139,10 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) ->
                 functions.worker(part.entry, root)
             case specs.ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
                 return f"the folder {folder!r} of the grader's files is not there"
+            case specs.ComputerScorer(folder=str(folder)):
+                cell, files = current(), (root / folder).rglob("*")
+                if any(cell.hides(file, cell.root) for file in files):
+                    return f"the grader's folder {folder!r} leads to files that no grader may reach"
     return None
 
 

@@ -31,7 +31,6 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> SetRates:
 
 @pytest.fixture
 def careful(rates: SetRates) -> None:
-    """An optimizer that sees everything and never errs."""
     none = dict.fromkeys((*optimizer.RATES, *simulated_modes.RATES), 0.0)
     rates(**none | {"insight": 1.0, "vigilance": 1.0})
 

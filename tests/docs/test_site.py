@@ -115,7 +115,6 @@ def test_reference_pages_are_up_to_date():
 
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
-    """The site behind a server of this machine."""
     handler = partial(_Quiet, directory=str(site))
     with http_server(handler) as url:
         yield url

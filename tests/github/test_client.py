@@ -113,7 +113,6 @@ SECONDARY = "You have exceeded a secondary rate limit. Please wait a few minutes
 
 @pytest.fixture
 def pulled(scene: Scene) -> Scene:
-    """The server with the pull request #1."""
     scene.pull()
     return scene
 

@@ -136,7 +136,6 @@ MARKS = {"value": {"form": 10.0, "content": 5.0}, "answer": "", "explanation": "
 
 
 def scored(root: Path, **more: Any) -> Any:
-    """Read the marks of a result, with the options ``more``."""
     return InspectEnvironment({"task": "-", **more}, root, {}).score({"scores": {"marks": MARKS}})
 
 

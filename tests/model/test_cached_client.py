@@ -46,7 +46,6 @@ class Process:
 
     @property
     def accounts(self) -> tuple[int, int]:
-        """Calls paid for and calls reused."""
         paid = self.meter.total().calls
         return paid, self.answered - paid
 

@@ -23,7 +23,6 @@ EDIT = evidence.EditRecord(
 
 
 def copies(record: BaseModel) -> Make:
-    """Make copies of ``record`` with some of its values replaced."""
 
     def make(**changes: object) -> BaseModel:
         return record.model_copy(update=changes)

@@ -249,7 +249,6 @@ def test_steps_can_be_filtered(show):
 
 
 def visible(page: Page) -> list[str]:
-    """The tasks of the attempts that are shown."""
     return page.locator("details.trajectory:visible > summary code").all_inner_texts()
 
 

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.config import scorers
+from skillopt_ci.confinement import confine
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.build import check_scorers, check_spec, check_task, combined, grade_parts
@@ -50,6 +52,18 @@ def test_unusable_scorer_is_found(tmp_path, make_task, make_spec, kind, keys, re
     found = check_spec(spec, tmp_path, functions) or check_task(spec, make_task(*references))
     assert found is not None
     assert fault in found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines programs")
+def test_a_folder_of_a_grader_may_not_lead_out(tmp_path, make_spec):
+    for name in (".git/hooks", "grading"):
+        (tmp_path / "repository" / name).mkdir(parents=True)
+    (tmp_path / "repository/grading/answers").symlink_to(tmp_path)
+    confine(tmp_path / "repository", dict(os.environ))
+    for folder in (".git", "grading", "..", "/etc"):
+        spec = make_spec("computer", command=["true"], folder=folder)
+        found = check_spec(spec, tmp_path / "repository", Functions({}))
+        assert found == f"the grader's folder {folder!r} leads to files that no grader may reach"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ WriteSplits = Callable[[Mapping[str, list[dict[str, object]]]], None]
 
 @pytest.fixture
 def write_splits(write: Write) -> WriteSplits:
-    """Writes `<split>.jsonl` for each split."""
 
     def write_all(splits: Mapping[str, list[dict[str, object]]]) -> None:
         for name, records in splits.items():

@@ -41,7 +41,6 @@ class ScriptedModel:
 
     @property
     def prompts(self) -> list[str]:
-        """The user messages, in the order of the calls."""
         return [request.messages[1].content for request in self.requests]
 
 
