@@ -282,9 +282,9 @@ def _search(
 ) -> Confinement:
     if not wanted:
         return Confinement(reason="`rollout.programs_can_read_secrets` is set", trusted=True)
-    if sys.platform != "linux":
-        return Confinement(reason="only Linux can confine them")
     checkout = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
+    if sys.platform != "linux":
+        return Confinement(reason="only Linux can confine them", root=checkout)
     home = Path(environ.get("HOME") or "/nonexistent")
     hidden = tuple(dict.fromkeys(_hidden(checkout, environ, home, own)))
     path, reasons = environ.get("PATH", os.defpath), list[str]()

@@ -54,9 +54,8 @@ async def _ask_role(
     models = Models(**{**others, role.value: impatient})
     async with open_router(models, environ, root=root, redact=redact) as router:
         request = ChatRequest(role, "doctor", _QUESTION, reply_schema=RANKING)
-        client = router.for_work("doctor", Meter(clock=time.monotonic))
         began = time.monotonic()
-        reply = await client.complete(request)
+        reply = await router.for_work("doctor", Meter(clock=time.monotonic)).complete(request)
     seconds, part, usage = time.monotonic() - began, f"model.{role}", reply.usage
     used = f"{plural(usage.tokens, 'token')}, {cost_text(usage.cost_usd)}"
     found = [Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})")]

@@ -23,6 +23,7 @@ from skillopt_ci.config.scorers import (
     WeightedScorer,
 )
 from skillopt_ci.config.yaml import load_yaml
+from skillopt_ci.confinement import current
 from skillopt_ci.environments.api import Division, read_options
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
@@ -371,6 +372,8 @@ def _path(value: str, folder: Path) -> Path:
     path = folder / value.removeprefix(FILE)
     if path.suffix in _PROGRAMS:
         raise UsageError(f"{path}: texts that a program makes are not supported; write them out")
+    if current().hides(path, current().root):
+        raise UsageError(f"{path} is no file of the repository that may be read")
     return path
 
 

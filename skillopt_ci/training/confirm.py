@@ -324,8 +324,7 @@ def _pairs(
     run: Run, drawn: Sequence[tuple[Task, int]], rollouts: Sequence[Rollout]
 ) -> Iterable[FreshPair]:
     worth = worth_in(run.config.evaluation)
-    sides = zip(drawn, rollouts[::2], rollouts[1::2], strict=True)
-    for (task, draw), *attempts in sides:
+    for (task, draw), *attempts in zip(drawn, rollouts[::2], rollouts[1::2], strict=True):
         if all(one.status.measured for one in attempts):
             current, confirmed = (
                 round(float(worth((one.hard, one.soft))), _DIGITS) for one in attempts

@@ -158,11 +158,10 @@ async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> l
 
 
 def batch_record(worked: WorkedBatch) -> BatchRecord:
-    means = mean_of(worked.rollouts)
     sources = [one.source_type for one in worked.reflections if one.patch.edits]
     return BatchRecord(
         seed=worked.batch.seed,
-        **pick(means, "hard soft n"),
+        **pick(mean_of(worked.rollouts), "hard soft n"),
         n_failure_patches=sources.count("failure"),
         n_success_patches=sources.count("success"),
     )

@@ -54,7 +54,6 @@ def said(secret: str) -> Iterator[str]:
 
 
 def chatter() -> str:
-    """All secrets in all spellings."""
     return " ; ".join(f"{name}: {' '.join(said(secret))}" for name, secret in SECRETS.items())
 
 

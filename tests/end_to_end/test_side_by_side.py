@@ -59,7 +59,6 @@ def command(folder: Path, word: str, *options: str) -> forked.Finished:
 
 
 def together(word: str, *asked: tuple[Path, str]) -> list[forked.Finished]:
-    """Run a command at the same time for each folder and run."""
     options = ("--json", "--no-progress", "-o", "evaluation.eval_test=false")
     with ThreadPoolExecutor() as pool:
         return [*pool.map(lambda one: command(one[0], word, "--run", one[1], *options), asked)]

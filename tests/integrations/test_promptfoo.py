@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from skillopt_ci.confinement import confine
 from skillopt_ci.errors import UsageError
 from skillopt_ci.integrations.promptfoo import read_tests
 from skillopt_ci.messages import Message
@@ -188,6 +189,7 @@ PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
         ({"tests": [{"assert": []}]}, "test 1 has no assertions"),
         ({"tests": [{"assert": OK, "vars": {"q": "file://q.js"}}]}, "that a program makes"),
         ({"tests": [{"assert": OK}], "prompts": ["file://p.py"]}, "that a program makes"),
+        ({"tests": [{"assert": OK, "vars": {"q": "file:///etc/hosts"}}]}, "no file of the repos"),
         ({"tests": [{"assert": OK}], "prompts": ["{{ q"]}, "cannot be rendered"),
         ({"tests": [{"assert": OK}], "prompts": ["{{ 1 / 0 }}"]}, "cannot be rendered"),
         ({"tests": "file://tests.csv"}, "tests are read from .yaml"),
@@ -202,6 +204,7 @@ PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
     ],
 )  # fmt: skip
 def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
+    confine(tmp_path, {})
     (tmp_path / "torn.jsonl").write_text('{}\n{"vars": ')
     with pytest.raises(UsageError) as error:
         read_tests(write(tmp_path, **config))

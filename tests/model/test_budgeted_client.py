@@ -23,7 +23,6 @@ CALL = ToolCall("1", "run", f'{{"key": "{SECRET}"}}')
 
 
 def budgeted(inner: Any, meter: Meter, tariff: Tariff | None = None, **more: Any) -> BudgetedClient:
-    """A client of which all roles have the same model behind it."""
     tariffs = {} if tariff is None else {"target": tariff}
     return BudgetedClient(dict.fromkeys(Role, inner), meter, tariffs, **more)
 

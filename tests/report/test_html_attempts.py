@@ -45,7 +45,6 @@ def test_each_step_is_looked_at_once(monkeypatch):
 
 
 def everything(run: RunView, size: int = 5) -> Recorded:
-    """An attempt for every wish, as it should be."""
     asked = {wish for own in wishes(run).values() for wish in own}
     return recorded(
         attempt(one.task, one.stage, one.skill, size=size) for one in sorted(asked, key=str)
