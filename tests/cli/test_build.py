@@ -18,7 +18,6 @@ from skillopt_ci.progress import Event, Note, silent
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.tasks.task import ComputerTask, Splits, Task
-from skillopt_ci.training.run_context import Run
 
 
 @pytest.fixture
@@ -157,50 +156,48 @@ def test_what_is_not_there_is_no_error(tmp_path):
 SKILL = "skills/ledger/SKILL.md"
 
 
-def session(folder: Path) -> Run:
-    return open_run(Globals(environ=dict(os.environ), cwd=folder), silent)
+def named(folder: Path, word: str) -> str:
+    settings = Globals(environ=dict(os.environ), cwd=folder)
+    return find_skill(open_run(settings, silent), word, settings).text
 
 
 def test_kept_words_read_the_newest_commit_of_the_run(trained, git):
-    here = session(trained)
-    current = find_skill(here, "current", trained).text
+    current = named(trained, "current")
     assert current == git(trained, "show", f"skillopt/quickstart:{SKILL}") + "\n"
-    assert find_skill(here, "initial", trained).text == git(trained, "show", f"main:{SKILL}") + "\n"
+    assert named(trained, "initial") == git(trained, "show", f"main:{SKILL}") + "\n"
     best = git(trained, "show", "skillopt/quickstart:.skillopt/quickstart/best_skill.md")
-    assert find_skill(here, "best", trained).text == best + "\n"
+    assert named(trained, "best") == best + "\n"
     assert best != git(trained, "show", f"main:{SKILL}")
 
 
 @pytest.mark.parametrize("text", ["# Draft\n", ""])
 def test_a_file_is_read_as_it_stands_here(done, text):
     (done / "draft.md").write_text(text, encoding="utf-8")
-    assert find_skill(session(done), "draft.md", done).text == text
+    assert named(done, "draft.md") == text
 
 
 def test_a_ref_means_the_run_s_skill_there_or_any_file_of_it(done):
-    here = session(done)
-    assert find_skill(here, "main", done).text == find_skill(here, f"main:{SKILL}", done).text
-    assert find_skill(here, "main:skillopt.yaml", done).text.startswith("# The example")
+    assert named(done, "main") == named(done, f"main:{SKILL}")
+    assert named(done, "main:skillopt.yaml").startswith("# The example")
 
 
 @pytest.mark.parametrize("word", ["no-such-thing", "main:no/such/file", "--all", "../.."])
 def test_a_word_that_means_nothing_says_what_was_looked_for(trained, word):
     with pytest.raises(UsageError, match=rf"names no skill: .*{SKILL}.*best, current, initial"):
-        find_skill(session(trained), word, trained)
+        named(trained, word)
 
 
 def test_a_file_that_is_no_text_is_refused(done):
     (done / "picture.md").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"picture\.md: Line 1 is not UTF-8 text"):
-        find_skill(session(done), "picture.md", done)
+        named(done, "picture.md")
 
 
 def test_before_the_start_the_skill_is_its_own_initial_but_there_is_no_best(untrained):
-    here = session(untrained)
-    initial = find_skill(here, "initial", untrained)
-    assert initial.text == find_skill(here, "current", untrained).text
+    initial = named(untrained, "initial")
+    assert initial == named(untrained, "current")
     with pytest.raises(UsageError, match="has no best skill") as told:
-        find_skill(here, "best", untrained)
+        named(untrained, "best")
     assert "skillopt-ci step" in told.value.hint
 
 
