@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
+from itertools import islice
 from typing import Generic, Self, TypeVar
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
@@ -85,9 +86,9 @@ async def stream(
     source = ((item,) for item in items)
     exhausted: list[BudgetExhausted] = []
 
-    async def worker() -> None:
+    async def worker(drawn: tuple[Item] | None) -> None:
         while await window.acquire() and not exhausted:
-            if (drawn := next(source, None)) is None:
+            if drawn is None and (drawn := next(source, None)) is None:
                 break
             try:
                 done.put_nowait((await work(*drawn),))
@@ -95,13 +96,14 @@ async def stream(
                 exhausted.append(error)
             if exhausted:
                 break
+            drawn = None
         window.release()  # wake the other workers, so that they see the end too
 
     async def produce() -> None:
         try:
             async with siblings() as group:
-                for _ in range(limit):
-                    group.create_task(worker())
+                for drawn in tuple(islice(source, limit)):  # no more workers than items
+                    group.create_task(worker(drawn))
             done.put_nowait(exhausted[0] if exhausted else None)
         except BaseException as error:  # noqa: BLE001 - raised to the consumer
             done.put_nowait(error)

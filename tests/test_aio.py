@@ -25,6 +25,13 @@ def test_map_ordered_returns_results_in_item_order(turns, limit):
     assert asyncio.run(aio.map_ordered(work, items, limit=limit)) == list(range(len(turns)))
 
 
+def test_a_limit_far_above_the_items_starts_no_idle_workers():
+    async def tasks(_: int) -> int:
+        return len(asyncio.all_tasks())
+
+    assert max(asyncio.run(aio.map_ordered(tasks, range(2), limit=10_000))) < 10
+
+
 @given(ROUNDS, LIMITS)
 def test_map_ordered_uses_its_limit_and_never_exceeds_it(turns, limit):
     under_way, most = 0, 0

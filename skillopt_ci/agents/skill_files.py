@@ -72,8 +72,7 @@ class SkillFolder:
 
 def read_skill_folder(path: Path) -> SkillFolder:
     """The visible files next to a SKILL.md in its own folder. Raises SkillError."""
-    alone = path.name != "SKILL.md" or (path.parent / ".git").exists()
-    if alone or not path.parent.is_dir():
+    if path.name != "SKILL.md" or (path.parent / ".git").exists() or not path.parent.is_dir():
         return SkillFolder(path.name, path.parent.name)
     try:
         files = tuple(sorted(_files_beside(path), key=lambda file: file.name))

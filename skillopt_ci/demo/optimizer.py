@@ -73,10 +73,9 @@ def propose(messages: Sequence[Message], dice: Dice) -> str:
         reply["appendix_notes"] = lapse_notes(read_analyst_brief(prompt))
     if reply and dice.chance("malformed", RATES["malformed"]):
         text = json.dumps(reply, ensure_ascii=False)
-        truncated = text[: len(text) // 3]
         prose = "The answers look mostly fine; a few rules about formatting would help."
         types = json.dumps({"patch": "see above", "edits": 3, "selected_indices": "all"})
-        return dice.pick("malformation", (truncated, prose, types))
+        return dice.pick("malformation", (text[: len(text) // 3], prose, types))
     text = json.dumps(reply, ensure_ascii=False, indent=2)
     fence = f"```json\n{text}\n```"
     introduced = f"I have looked at everything. My answer:\n\n{fence}\n"

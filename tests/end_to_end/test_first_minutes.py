@@ -54,7 +54,6 @@ class _Provider(Handler):
 
 @pytest.fixture
 def provider() -> Iterator[str]:
-    """The root of a provider's server, without the /v1."""
     with http_server(_Provider) as url:
         yield url
 

@@ -94,7 +94,6 @@ def read_echo(answers: IO[bytes]) -> tuple[int, bytes]:
 
 
 def is_gone(process: int) -> bool:
-    """Tell whether there is no such process, not even a zombie."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -55,7 +55,6 @@ class Server:
         self._script.append(Response(encoded, **changes))
 
     def will_fail(self, status: int, message: str, headers: Any = None, **fields: Any) -> None:
-        """Script one error as OpenAI words it."""
         self.will({"error": {"message": message, **fields}}, status=status, headers=headers or {})
 
     def next(self) -> Response:

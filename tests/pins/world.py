@@ -232,7 +232,6 @@ class Place:
         }
 
     def via(self, models: Models) -> Place:
-        """The same place, from which these models are reached."""
         return Place(self.folder, models.url)
 
     def git(self, *args: str, at: str = "repository") -> str:

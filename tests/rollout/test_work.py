@@ -61,7 +61,6 @@ def do(
 
 
 async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-    """Goes on for ever, and does not ask what it may."""
     yield Asked((Message("system", "work"), Message("user", task.id)))
     for number in range(1_000):
         yield said(f"turn {number}")
