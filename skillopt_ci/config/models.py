@@ -268,7 +268,7 @@ class ModelRole(Section):
             return None
         if not (value.startswith(("http://", "https://")) and value.isprintable()) or " " in value:
             raise ValueError(
-                "expected an address that begins with https:// or http://, in one word"
+                "expected an address that begins with https:// or http://, without spaces"
             )
         url = AnyUrl(value)
         if url.username or url.password or "?" in value or "#" in value:
