@@ -244,10 +244,10 @@ _MOST_DIGITS = 6
 
 def find_skill(source: Run | RunReader, word: str, settings: Globals) -> NamedSkill:
     """The text that ``word`` names: a kept one, a step's, a file, a git ref, or ``REF:path``."""
-    file = settings.cwd / word
     if word.isdecimal() and len(word) <= _MOST_DIGITS:
         reader = source if isinstance(source, RunReader) else open_reader(settings)
         return _of_step(reader, int(word))
+    file = settings.cwd / word
     if word in _KEPT:
         commit = newest(source.ledger)
         read = partial(source.ledger.read, commit)

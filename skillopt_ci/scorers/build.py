@@ -141,8 +141,8 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) ->
                 return f"the folder {folder!r} of the grader's files is not there"
             case specs.ComputerScorer(folder=str(folder)):
                 cell, files = current(), (root / folder).rglob("*")
-                if any(cell.hides(file, cell.root) for file in files):
-                    return f"the grader's folder {folder!r} leads to files that no grader may reach"
+                if out := next((file for file in files if cell.hides(file, cell.root)), None):
+                    return f"the grader's folder {folder!r} may not lead to {out.resolve()}"
     return None
 
 

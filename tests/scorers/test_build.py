@@ -60,10 +60,11 @@ def test_a_folder_of_a_grader_may_not_lead_out(tmp_path, make_spec):
         (tmp_path / "repository" / name).mkdir(parents=True)
     (tmp_path / "repository/grading/answers").symlink_to(tmp_path)
     confine(tmp_path / "repository", dict(os.environ))
-    for folder in (".git", "grading", "..", "/etc"):
+    for folder in (".git", "..", "/etc", "grading"):
         spec = make_spec("computer", command=["true"], folder=folder)
-        found = check_spec(spec, tmp_path / "repository", Functions({}))
-        assert found == f"the grader's folder {folder!r} leads to files that no grader may reach"
+        found = check_spec(spec, tmp_path / "repository", Functions({})) or ""
+        assert found.startswith(f"the grader's folder {folder!r} may not lead to /")
+    assert found.endswith(f" {tmp_path}")  # the link's target is named
 
 
 @pytest.mark.parametrize(
