@@ -58,7 +58,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
-class Comment:
+class Request:
     """A comment in a conversation: the ``request`` in its first line and ``said``, its argument."""
 
     id: int
@@ -71,7 +71,7 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class GitHubEvent:
     """An event, caused by ``actor``; ``group_sha`` is the head of a merge group.
 
     Fields that do not apply to the event are empty.
@@ -85,18 +85,18 @@ class Event:
     actor_is_bot: bool = False
     label: str = ""
     pull: Pull | None = None
-    comment: Comment | None = None
+    comment: Request | None = None
     group_sha: str = ""
 
     @property
-    def asked(self) -> Comment | None:
+    def asked(self) -> Request | None:
         """The comment, if a person gives a command in it on an open pull request."""
         new = (self.name, self.action) == ("issue_comment", "created") and not self.actor_is_bot
         said = self.comment if new else None
         return said if said and said.request and said.on_pull_request and said.open else None
 
 
-def read_event(name: str, file: Path) -> Event:
+def read_event(name: str, file: Path) -> GitHubEvent:
     """Raises UsageError if the payload is not what GitHub sends."""
     try:
         return _event(name, json.loads(file.read_text(encoding="utf-8")))
@@ -105,10 +105,10 @@ def read_event(name: str, file: Path) -> Event:
         raise UsageError(f"the payload of the event {name!r} cannot be read: {why}") from error
 
 
-def _event(name: str, payload: dict[str, Any]) -> Event:
+def _event(name: str, payload: dict[str, Any]) -> GitHubEvent:
     sender, label = payload.get("sender") or {}, payload.get("label") or {}
     pull, issue, comment = map(payload.get, ("pull_request", "issue", "comment"))
-    return Event(
+    return GitHubEvent(
         name=name,
         action=payload.get("action") or "",
         ref=payload.get("ref") or "",
@@ -133,9 +133,9 @@ def _pull(pull: dict[str, Any]) -> Pull:
     )
 
 
-def _comment(issue: dict[str, Any], comment: dict[str, Any]) -> Comment:
+def _comment(issue: dict[str, Any], comment: dict[str, Any]) -> Request:
     word, said = requested(comment.get("body") or "")
-    return Comment(
+    return Request(
         int(comment["id"]),
         int(issue["number"]),
         word,
@@ -174,14 +174,14 @@ class Perform:
     """Run a command on the repository's own code; ``comment`` requested it, if any."""
 
     command: Command
-    comment: Comment | None = None
+    comment: Request | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
     number: int
     head_sha: str
-    comment: Comment | None = None
+    comment: Request | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Conclude:
 class Reply:
     """Do what a comment asks for without a model, and reply with the result."""
 
-    comment: Comment
+    comment: Request
     head_then: str | None = None
 
 
@@ -206,7 +206,7 @@ class Nothing:
     """Do nothing; write the reason to the log and, with ``answer``, into the thread."""
 
     reason: str
-    comment: Comment | None = None
+    comment: Request | None = None
     reaction: Reaction = "-1"
     answer: bool = False
 
@@ -219,13 +219,13 @@ _CHANGED = ("opened", "synchronize", "reopened", "ready_for_review")
 _OWN_BRANCHES = ("skillopt/", "skillopt-candidate/")
 
 
-def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
+def decide(event: GitHubEvent, inputs: Inputs, facts: Facts) -> Activity:
     if event.name in _OWN_EVENTS:
         return _trusted(event, inputs)
     if event.name == "workflow_run" and inputs.command is Command.REPORT:
         return Perform(Command.REPORT)
     if event.name == "issue_comment":
-        return _commented(event, event.asked, inputs, facts)
+        return _commented(event, inputs, facts)
     reviews = event.name in ("merge_group", "pull_request", "pull_request_target")
     if reviews and not facts.configured and inputs.command in (None, Command.EVAL):
         return Nothing(f"base has no {inputs.config}, so there is nothing to evaluate")
@@ -239,7 +239,7 @@ def decide(event: Event, inputs: Inputs, facts: Facts) -> Activity:
     return Nothing(f"the event {event.name!r} asks for nothing")
 
 
-def _trusted(event: Event, inputs: Inputs) -> Activity:
+def _trusted(event: GitHubEvent, inputs: Inputs) -> Activity:
     branch = event.ref.removeprefix("refs/heads/")
     if event.name == "push" and (event.deleted or branch == event.ref):
         return Nothing(f"{event.ref} is no branch with new commits")
@@ -248,7 +248,7 @@ def _trusted(event: Event, inputs: Inputs) -> Activity:
     return Perform(inputs.command or Command.STEP)
 
 
-def _proposed(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activity:
+def _proposed(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> Activity:
     command = inputs.command or Command.EVAL
     if command.works_for_training or command is Command.COMMENT:
         return Nothing(f"{command} belongs to training, and a pull request is only reviewed")
@@ -265,7 +265,7 @@ def _proposed(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activit
     return _evaluation(pull, facts)
 
 
-def _labelled(event: Event, pull: Pull, inputs: Inputs, facts: Facts) -> Activity:
+def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> Activity:
     if inputs.command not in (None, Command.EVAL):
         return Nothing("on pull_request_target only `eval` is safe")
     if event.action in _CHANGED and not (pull.from_fork and facts.skill_changed):
@@ -303,7 +303,8 @@ _COMMANDS = (
 _UNREAD = "Notes here are not read. Add yours to the pull request that training opened."
 
 
-def _commented(event: Event, comment: Comment | None, inputs: Inputs, facts: Facts) -> Activity:
+def _commented(event: GitHubEvent, inputs: Inputs, facts: Facts) -> Activity:
+    comment = event.asked
     if comment is None:
         return Nothing(
             "only new comments of people that begin with /skillopt, on open pull requests, count"

@@ -13,7 +13,7 @@ from typing import NamedTuple, TextIO, cast
 
 from skillopt_ci.action.git_access import repositories
 from skillopt_ci.action.inputs import Command, Inputs
-from skillopt_ci.action.outputs import JobLog, Level, Outputs, Result
+from skillopt_ci.action.outputs import JobLog, Level, Outputs, Printed
 from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.main import Failure, describe, invoke
 from skillopt_ci.cli.options import Globals
@@ -26,7 +26,7 @@ from skillopt_ci.sanitize import harmless
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class JobRunner:
     workspace: Path
     event_name: str
     event_path: Path
@@ -34,7 +34,7 @@ class Runner:
     debug: bool
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "Runner":
+    def of(cls, environ: Mapping[str, str]) -> "JobRunner":
         """Raises UsageError, which names the missing variables."""
         needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
         missing = [name for name in needed if not environ.get(name)]
@@ -56,7 +56,7 @@ class Runner:
 class Job:
     """One run of the action. Without a token, ``client`` is None."""
 
-    runner: Runner
+    runner: JobRunner
     inputs: Inputs
     log: JobLog
     environ: Mapping[str, str] = field(repr=False)
@@ -110,7 +110,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """The report is Markdown; ``notes`` say what GitHub refused, and why.
 
     ``ending`` says above the report, in the job's summary, why the command did no more.
@@ -145,7 +145,7 @@ class Ended:
     """How a command ended: the objects that it printed, and its exception, if any."""
 
     exit_code: int = 0
-    results: tuple[Result, ...] = ()
+    results: tuple[Printed, ...] = ()
     failure: Failure | None = None
     error: BaseException | None = field(default=None, repr=False)
 
@@ -160,11 +160,11 @@ class Ended:
         return join(f"{title} {inline(failure.message, 1_000)}", hint)
 
 
-def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | None = None) -> Ended:
+def execute(job: Job, line: list[str], on_result: Callable[[Printed], None] | None = None) -> Ended:
     """Run a command line in the job; ``on_result`` gets each object as it is printed."""
-    results: list[Result] = []
+    results: list[Printed] = []
 
-    def take(result: Result) -> None:
+    def take(result: Printed) -> None:
         if "exit_code" in result:  # no result, but why there is none
             return
         results.append(result)
@@ -185,7 +185,7 @@ def execute(job: Job, line: list[str], on_result: Callable[[Result], None] | Non
 
 
 class _Objects(io.TextIOBase):
-    def __init__(self, take: Callable[[Result], None]) -> None:
+    def __init__(self, take: Callable[[Printed], None]) -> None:
         self._take = take
         self._rest = ""
 

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from skillopt_ci.action import git_access
-from skillopt_ci.action.event import Event, Facts, decide, read_event
+from skillopt_ci.action.event import Facts, GitHubEvent, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
-from skillopt_ci.action.job import Ended, Job, Outcome, Runner, announce
+from skillopt_ci.action.job import Ended, Job, JobOutcome, JobRunner, announce
 from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs, append_summary
 from skillopt_ci.action.perform import perform, tell_failed
 from skillopt_ci.cli.build import learn_secrets
@@ -37,7 +37,7 @@ def main() -> int:
     redact = Redactor(named_secrets(environ))
     try:
         with terminate_is_interrupt():
-            runner, inputs = Runner.of(environ), read_inputs(environ)
+            runner, inputs = JobRunner.of(environ), read_inputs(environ)
             token = [inputs.token, git_access.basic(inputs.token)] if inputs.token else []
             keys = dict(inputs.keys)
             for secret in (*token, *keys.values(), *filter(can_be_hidden, named_secrets(environ))):
@@ -75,7 +75,9 @@ def run(job: Job) -> int:
     return outcome.exit_code
 
 
-def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
+def git_environment(
+    runner: JobRunner, inputs: Inputs, environ: Mapping[str, str]
+) -> dict[str, str]:
     if not (runner.workspace / inputs.directory).is_dir():
         raise UsageError(f"input directory: the checkout has no folder {inputs.directory!r}")
     folders = git_access.repositories(runner.workspace, runner.workspace / inputs.directory)
@@ -90,7 +92,7 @@ def git_environment(runner: Runner, inputs: Inputs, environ: Mapping[str, str]) 
     return git_access.as_environment(settings, environ)
 
 
-def gather(job: Job, event: Event) -> Facts:
+def gather(job: Job, event: GitHubEvent) -> Facts:
     """Get the facts missing from ``event`` from GitHub and the configuration, but no others."""
     if (said := event.asked) is not None:
         may = _may_write(job, event.actor)
@@ -134,7 +136,7 @@ def _may_write(job: Job, login: str) -> bool:
     return job.client is not None and job.client.may_write(login)
 
 
-def _hand_over(job: Job, outcome: Outcome) -> None:
+def _hand_over(job: Job, outcome: JobOutcome) -> None:
     report = ""
     # Without a repository there is no `.git` folder to write to.
     if outcome.report and job.keep.parent.is_dir():

@@ -10,7 +10,7 @@ from typing import Any, Literal, TextIO
 from skillopt_ci.sanitize import harmless_line
 
 #: An object that a command printed.
-Result = Mapping[str, Any]
+Printed = Mapping[str, Any]
 Level = Literal["notice", "warning", "error"]
 
 #: The title of what says what GitHub refused.
@@ -54,7 +54,7 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def fold(results: Sequence[Result]) -> Outputs:
+def fold(results: Sequence[Printed]) -> Outputs:
     """The outputs of a job whose command printed ``results``."""
     if not results or "bytes" in results[-1]:
         return Outputs()

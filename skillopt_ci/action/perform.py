@@ -5,10 +5,10 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from skillopt_ci.action.event import Activity, Comment, Conclude, Evaluate, Nothing, Perform, Reply
+from skillopt_ci.action.event import Activity, Conclude, Evaluate, Nothing, Perform, Reply, Request
 from skillopt_ci.action.inputs import Command
-from skillopt_ci.action.job import Ended, Job, Outcome, announce, command_line, execute, meaning
-from skillopt_ci.action.outputs import UNPUBLISHED, Level, Outputs, Result, fold
+from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, command_line, execute, meaning
+from skillopt_ci.action.outputs import UNPUBLISHED, Level, Outputs, Printed, fold
 from skillopt_ci.cli import build
 from skillopt_ci.cli.comment import links_of, note_id, publish_run, task_places
 from skillopt_ci.cli.console import build_observer
@@ -49,7 +49,7 @@ from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 from skillopt_ci.training.run_context import Run
 
 
-def perform(job: Job, activity: Activity) -> Outcome:
+def perform(job: Job, activity: Activity) -> JobOutcome:
     """Raises UsageError if ``activity`` needs a token and there is none."""
     comment = None if isinstance(activity, Conclude) else activity.comment
     _react(job, comment, activity.reaction if isinstance(activity, Nothing) else "eyes")
@@ -77,30 +77,32 @@ def perform(job: Job, activity: Activity) -> Outcome:
     return outcome if found.job_fails else replace(outcome, exit_code=0)
 
 
-def tell_failed(job: Job, comment: Comment, ended: Ended) -> None:
+def tell_failed(job: Job, comment: Request, ended: Ended) -> None:
     """Tell the author of a comment what ended its job, and how to try again."""
     _react(job, comment, "confused")
     run = links_of(job.environ).run("this job") or "its job"
     retry = f"To try again, write the command in a new comment or re-run {run}."
-    for note in _answer(job, comment, join(ended.told, retry), Outcome()).notes:
+    for note in _answer(job, comment, join(ended.told, retry), JobOutcome()).notes:
         job.log.annotate("warning", harmless(note), title=UNPUBLISHED)
 
 
-def _skipped(job: Job, reason: str) -> Outcome:
+def _skipped(job: Job, reason: str) -> JobOutcome:
     job.log.annotate("notice", harmless_line(reason), title="skillopt-ci did nothing")
-    return Outcome(
+    return JobOutcome(
         Outputs(result="skipped"), f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
     )
 
 
-def _react(job: Job, comment: Comment | None, reaction: Reaction) -> None:
+def _react(job: Job, comment: Request | None, reaction: Reaction) -> None:
     # A reaction is a courtesy: the job does not fail without it.
     with suppress(SkilloptError):
         if job.client is not None and comment is not None:
             react(job.client, comment.id, reaction)
 
 
-def _answer(job: Job, comment: Comment, text: str, outcome: Outcome, by: str = "answer") -> Outcome:
+def _answer(
+    job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "answer"
+) -> JobOutcome:
     notes = list(outcome.notes)
     with noting(notes):
         if job.client is not None:
@@ -108,7 +110,7 @@ def _answer(job: Job, comment: Comment, text: str, outcome: Outcome, by: str = "
     return replace(outcome, notes=tuple(notes))
 
 
-def _reply(job: Job, asked: Reply) -> Outcome:
+def _reply(job: Job, asked: Reply) -> JobOutcome:
     """Reply to a comment; an error goes into the thread and does not fail the job."""
     comment, notes, page = asked.comment, tuple[str, ...](), ""
     # Several runs may answer one comment, each for itself.
@@ -128,7 +130,7 @@ def _reply(job: Job, asked: Reply) -> Outcome:
     except SkilloptError as error:
         text = inline(f"Nothing was done: {error}", 1_000)
         return _answer(job, comment, text, _skipped(job, str(error)), by=by)
-    outcome = Outcome(Outputs(result="done", page=page), f"{text}\n", notes=notes)
+    outcome = JobOutcome(Outputs(result="done", page=page), f"{text}\n", notes=notes)
     return _answer(job, comment, text, outcome, by=by)
 
 
@@ -180,14 +182,14 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
     return "Merged." if merged else "It is merged as soon as its checks allow that."
 
 
-def _conclude(job: Job, asked: Conclude) -> Outcome:
+def _conclude(job: Job, asked: Conclude) -> JobOutcome:
     run, links = build.load_configured(job.settings).config.run, links_of(job.environ)
     check = unevaluated_check(run, asked.head_sha, asked.conclusion, asked.reason, links)
     outcome = _skipped(job, asked.reason)
     return outcome if job.client is None else _with_check(job.client, check, outcome)
 
 
-def _with_check(client: Client, check: WantedCheck, outcome: Outcome) -> Outcome:
+def _with_check(client: Client, check: WantedCheck, outcome: JobOutcome) -> JobOutcome:
     """Post an evaluation's check. If that fails, the job fails: a merge may wait for it."""
     try:
         keep_check(client, check)
@@ -199,15 +201,15 @@ def _with_check(client: Client, check: WantedCheck, outcome: Outcome) -> Outcome
     return outcome
 
 
-def _command(job: Job, command: Command) -> Outcome:
+def _command(job: Job, command: Command) -> JobOutcome:
     if command.works_for_training and (why := _paused(job)):
         outputs = Outputs(result="nothing-to-do")
         if command is Command.PLAN:
             outputs = replace(outputs, matrix='{"shard":[]}')
         return replace(_skipped(job, why), outputs=outputs)
-    shown: list[Outcome] = []
+    shown: list[JobOutcome] = []
 
-    def on_result(result: Result) -> None:
+    def on_result(result: Printed) -> None:
         if command.trains and "commit" in result:
             shown.append(_publish(job, ""))
             try:
@@ -242,7 +244,7 @@ def _command(job: Job, command: Command) -> Outcome:
     raced = ended.exit_code == ExitCode.LOST_RACE
     if not raced and (always or (command.trains and (failed or not shown))):
         shown.append(_publish(job, f"{found.title}: {failed.message}" if failed else ""))
-    last, folded = shown[-1] if shown else Outcome(), fold(ended.results)
+    last, folded = shown[-1] if shown else JobOutcome(), fold(ended.results)
     outputs = replace(
         folded,
         commit=last.outputs.commit or folded.commit,
@@ -284,18 +286,18 @@ def _paused(job: Job) -> str:
     return ""
 
 
-def _publish(job: Job, inconclusive: str) -> Outcome:
+def _publish(job: Job, inconclusive: str) -> JobOutcome:
     """Publish; a failure becomes a note, since all results are in git and can be republished."""
     if job.client is None:
-        return Outcome()
+        return JobOutcome()
     try:
         shown = publish_run(job.settings, job.client, inconclusive)
     except SkilloptError as error:
         # What ended the command was told, and it may be this.
-        return Outcome(notes=() if inconclusive else (str(error),))
+        return JobOutcome(notes=() if inconclusive else (str(error),))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
-        return Outcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
-    return Outcome(
+        return JobOutcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
+    return JobOutcome(
         Outputs.of(pull_request=shown.pull_request, commit=shown.commit),
         shown.report,
         notes=shown.notes,
@@ -349,7 +351,7 @@ def leave_notes(job: Job, client: Client, file: Path) -> int:
     return len(said)
 
 
-def _evaluate(job: Job, pull: Evaluate) -> Outcome:
+def _evaluate(job: Job, pull: Evaluate) -> JobOutcome:
     if job.client is None:
         raise UsageError("evaluating a pull request needs `token`")
     # Configuration, tasks and scorers must not come from the change that they judge. Reads the raw
@@ -379,7 +381,7 @@ def _evaluate(job: Job, pull: Evaluate) -> Outcome:
 _MOST_BYTES = 500_000
 
 
-def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
+def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
     """Compare base with head on the selection tasks; publish a comment and a check.
 
     Raises UsageError if the checkout cannot be evaluated at all.
@@ -399,7 +401,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> Outcome:
         with noting(notes):
             keep_comment(client, pull.number, report)
     outputs = replace(outputs, finding=str(view.finding), pull_request=str(pull.number))
-    return _with_check(client, check, Outcome(outputs, report, exit_code, tuple(notes)))
+    return _with_check(client, check, JobOutcome(outputs, report, exit_code, tuple(notes)))
 
 
 def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:

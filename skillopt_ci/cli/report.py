@@ -19,7 +19,7 @@ from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, newest, recorded, wishes
-from skillopt_ci.report.html_charts import Outcome, anchor, outcome_of
+from skillopt_ci.report.html_charts import TaskGrade, anchor, grade_of
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.terminal import shortened, trace_lines
 from skillopt_ci.report.view import RunView
@@ -164,11 +164,11 @@ def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[
 
 def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
     """An attempt as the report shows it, shortened, without the secrets that are known by now."""
-    outcome: Outcome = "unknown"
+    outcome: TaskGrade = "unknown"
     told = "not ended"
     if trace.end is not None and (status := str(trace.end.get("status", ""))) in _MEASURED:
         hard, soft = float(trace.end.get("hard") or 0), float(trace.end.get("soft") or 0)
-        told = outcome = outcome_of(hard, soft)
+        told = outcome = grade_of(hard, soft)
         if outcome == "partial":
             told = f"solved in part ({score(max(hard, soft))})"
     elif trace.end is not None:

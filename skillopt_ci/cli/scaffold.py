@@ -74,11 +74,10 @@ def scaffold(choices: Choices, config: str) -> dict[str, str]:
     for role, keys in (("target", choices.target), ("optimizer", choices.optimizer)):
         values[role] = "\n".join(f"    {key}: {_yaml(value)}" for key, value in keys.items())
     tasks, skill = task_folder(config, choices.run), PurePosixPath(choices.skill)
-    text = Template(_template("skillopt.yaml")).substitute(values, tasks=tasks)
     starter = "AGENTS.md" if skill.name != "SKILL.md" else "SKILL.md"
     name = slug(skill.parent.name or choices.run)
     return {
-        config: text,
+        config: Template(_template("skillopt.yaml")).substitute(values, tasks=tasks),
         **{f"{tasks}/{split}.jsonl": _template(f"{split}.jsonl") for split in SPLIT_NAMES},
         choices.skill: Template(_template(starter)).safe_substitute(name=name),
     }

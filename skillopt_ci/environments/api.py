@@ -38,7 +38,7 @@ from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, Rollout
 from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
-from skillopt_ci.tasks.files import Record
+from skillopt_ci.tasks.files import TaskRecord
 from skillopt_ci.tasks.loading import divide, read_entries
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Task, content_key, task_sha256
@@ -89,7 +89,7 @@ __all__ = [
 
 def task_of(entry: Mapping[str, object], folder: Path) -> Task:
     """Make a task of a mapping with the keys of a task file; its paths start at ``folder``."""
-    made = to_task(Record(dict(entry), folder / "(an environment)", 1))
+    made = to_task(TaskRecord(dict(entry), folder / "(an environment)", 1))
     if isinstance(made, Task):
         return made
     raise TaskFileError("; ".join(problem.message for problem in made))

@@ -39,9 +39,8 @@ def base_url_of(config: ModelRole) -> str:
         return url
     if config.azure is None or config.azure.api_version is None:
         return url if url.endswith("/v1") else f"{url}{_V1}"
-    older = f"{url.removesuffix(_V1)}/openai"
     deployment = "" if uses_responses(config) else f"/deployments/{quote(config.model, safe='')}"
-    return older + deployment
+    return f"{url.removesuffix(_V1)}/openai{deployment}"
 
 
 def uses_responses(config: ModelRole) -> bool:

@@ -19,7 +19,7 @@ from skillopt_ci.report import words as say
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import difference_text, plural, score, score_text
-from skillopt_ci.training.state import Event
+from skillopt_ci.training.state import RunEvent
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
 _MOST_NAMES = 12
@@ -28,7 +28,7 @@ _MOST_NAMES = 12
 _Words = tuple[str, Iterable[str]]
 
 
-def event(event: Event, candidate: str | None) -> CommitText:
+def event(event: RunEvent, candidate: str | None) -> CommitText:
     """``candidate`` is the commit that the event decides on."""
     entry, record, summary = event.entry, event.record, event.summary
     facts, last = {"Skillopt-Action": entry.action}, dict[str, str]()
@@ -131,7 +131,7 @@ def _said(subject: str, *paragraphs: str) -> _Words:
     return subject, paragraphs
 
 
-def _measured(event: Event) -> _Words:
+def _measured(event: RunEvent) -> _Words:
     measured, entry = event.state.current.measurement, event.entry
     why = entry.reason
     if entry.kind == "set_aside":

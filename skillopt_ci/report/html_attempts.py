@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from skillopt_ci.ledger.evidence import ProposalRecord
 from skillopt_ci.ledger.records import BoundaryRecord
-from skillopt_ci.report.html_charts import Outcome
+from skillopt_ci.report.html_charts import TaskGrade
 from skillopt_ci.report.view import EventView, RunView
 from skillopt_ci.rollout.types import FAILURE_BELOW
 
@@ -28,7 +28,7 @@ class Trajectory(NamedTuple):
     stage: str
     attempt: int
     skill: str
-    outcome: Outcome
+    outcome: TaskGrade
     told: str
     turns: tuple[Turn, ...]
     reason: str = ""

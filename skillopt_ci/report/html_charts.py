@@ -143,8 +143,8 @@ def _mark(moment: Moment, x: float, verdicts: Mapping[str, str]) -> Mark:
 
 # Tasks by measurements: which task was solved under which candidate, in a few SVG paths.
 
-Outcome = Literal["solved", "partial", "failed", "unknown"]
-_OUTCOMES: tuple[Outcome, ...] = ("solved", "partial", "failed", "unknown")
+TaskGrade = Literal["solved", "partial", "failed", "unknown"]
+_GRADES: tuple[TaskGrade, ...] = ("solved", "partial", "failed", "unknown")
 _ROW = 14
 #: Height above the cells, for fates and labels, and the width of a label.
 _HEAD, _LABEL = 22, 26
@@ -175,7 +175,7 @@ class OutcomeMap:
 
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
-    paths: Mapping[Outcome, str]
+    paths: Mapping[TaskGrade, str]
     cell: int
     width: int
     height: int
@@ -193,29 +193,29 @@ def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
     names = dict.fromkeys(task for column in columns for task in column.measurement.tasks)
     rows = sorted((_row(name, columns) for name in names), key=lambda row: (row.solved, row.task))
     cell = max(4, min(18, 860 // max(len(columns), 1)))
-    paths = {kind: _path(kind, rows, cell) for kind in _OUTCOMES}
+    paths = {kind: _path(kind, rows, cell) for kind in _GRADES}
     width, height = cell * len(columns), _ROW * len(rows)
     return OutcomeMap(tuple(rows), tuple(columns), paths, cell, width, height)
 
 
 def _row(task: str, columns: Sequence[Column]) -> Row:
-    outcomes = [_outcome(column.measurement, task) for column in columns]
+    outcomes = [_grade(column.measurement, task) for column in columns]
     known = [float(one == "solved") for one in outcomes if one != "unknown"]
     return Row(task, fmean(known) if known else 0.0, "".join(one[0] for one in outcomes))
 
 
-def _outcome(measurement: Measurement, task: str) -> Outcome:
+def _grade(measurement: Measurement, task: str) -> TaskGrade:
     scores = measurement.tasks.get(task)
-    return "unknown" if scores is None else outcome_of(*scores)
+    return "unknown" if scores is None else grade_of(*scores)
 
 
-def outcome_of(hard: float, soft: float) -> Outcome:
+def grade_of(hard: float, soft: float) -> TaskGrade:
     if hard >= _SOLVED:
         return "solved"
     return "partial" if hard > 0 or soft > 0 else "failed"
 
 
-def _path(kind: Outcome, rows: Sequence[Row], cell: int) -> str:
+def _path(kind: TaskGrade, rows: Sequence[Row], cell: int) -> str:
     """The path of one outcome; adjacent cells form one rectangle."""
     found = (
         (number * _ROW, part.start() * cell, len(part[0]) * cell)

@@ -104,7 +104,7 @@ def _event(run: RunView, entry: HistoryEntry) -> tuple[HistoryEntry, str, str, s
     return entry, say.event_name(entry), anchor(entry), ", ".join(filter(None, told))
 
 
-class Result(NamedTuple):
+class ScoreRow(NamedTuple):
     """First and newest score on one kind of task; a score is (skill, mean, number of tasks)."""
 
     name: str
@@ -112,7 +112,7 @@ class Result(NamedTuple):
     told: tuple[str, ...]
 
 
-def _results(run: RunView, *, edited: bool) -> Iterator[Result]:
+def _results(run: RunView, *, edited: bool) -> Iterator[ScoreRow]:
     if (found := run.summary) is not None and found.best.test is not None:
         tested = (("at the start", found.initial.test), (found.best.origin, found.best.test))
         told = [f"{plural(found.best.test.n, 'task')} that training never used"]
@@ -122,7 +122,7 @@ def _results(run: RunView, *, edited: bool) -> Iterator[Result]:
         if run.state.step > found.step:
             told.append(f"measured after step {found.step}; training has gone on since")
         scores = ((name, one.hard, one.n) for name, one in tested if one is not None)
-        yield Result("Test", tuple(scores), tuple(told))
+        yield ScoreRow("Test", tuple(scores), tuple(told))
     current, best, origin = run.state.current, run.state.best, run.origin
     told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
     if edited:
@@ -135,7 +135,7 @@ def _results(run: RunView, *, edited: bool) -> Iterator[Result]:
     told += say.reservations(current.measurement)
     now = (current.origin, current.measurement.score, current.measurement.n)
     first = () if origin is None else (("at the start", run.first_score, origin.tasks),)
-    yield Result("Selection", (*first, now), tuple(told))
+    yield ScoreRow("Selection", (*first, now), tuple(told))
 
 
 def _known(run: RunView, path: str) -> Any:

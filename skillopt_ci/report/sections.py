@@ -36,8 +36,7 @@ def event_line(entry: HistoryEntry) -> str:
     tested = entry.kind == "confirm"
     why = md.inline(f"{entry.verdict}, {entry.reason}" if tested else entry.reason, 300)
     after = score(entry.score_after, estimated=entry.planned > 0)
-    on = f" · {after} on {plural(entry.tasks, 'task')}"
-    found = on if entry.tasks and not tested else ""
+    found = f" · {after} on {plural(entry.tasks, 'task')}" if entry.tasks and not tested else ""
     return f"{icon(entry)} {say.event_name(entry)}{f': {why}' if why else ''}{found}"
 
 

@@ -196,9 +196,8 @@ class AttemptRunner:
                     self.meter.charge(Account(Role.TARGET, request.stage), used)
                     if attempt is None and self.cache is not None:
                         await self.cache.keep(f"failed {uuid4()}", Attempt((), ""), used)
-            charged = share.charged
         if self.cache is not None and key:
-            await self.cache.keep(key, attempt, charged)
+            await self.cache.keep(key, attempt, share.charged)
         self._tell_end(attempt, key, stored=False)
         return attempt
 

@@ -192,7 +192,7 @@ def quartiles(values: Sequence[float]) -> Quartiles | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Graded:
     """The data of an attempt for metrics; ``length`` is the number of messages, if any."""
 
     task_id: str
@@ -210,9 +210,9 @@ class Outcome:
         return self.status.measured and self.hard == 1
 
 
-def outcome_of(one: Rollout) -> Outcome:
+def graded(one: Rollout) -> Graded:
     told = (one.task_id, one.task_type, one.status, one.hard, one.soft, one.reason, one.limit)
-    return Outcome(*told, len(one.messages) or None)
+    return Graded(*told, len(one.messages) or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class Statistics:
 
 
 def summarise(
-    attempts: Iterable[Outcome],
+    attempts: Iterable[Graded],
     *,
     expected: Mapping[str, int] | None = None,
     clusters: Mapping[str, str] | None = None,
@@ -316,7 +316,7 @@ def summarise(
 
 
 def _mean_estimates(
-    measured: Sequence[Outcome], clusters: Mapping[str, str] | None
+    measured: Sequence[Graded], clusters: Mapping[str, str] | None
 ) -> tuple[MeanEstimate, MeanEstimate]:
     hard = task_means((one.task_id, one.hard) for one in measured)
     soft = task_means((one.task_id, one.soft) for one in measured)
@@ -326,7 +326,7 @@ def _mean_estimates(
 
 
 def _pessimistic(
-    outcomes: Sequence[Outcome], due: Mapping[str, int], read: Callable[[Outcome], float]
+    outcomes: Sequence[Graded], due: Mapping[str, int], read: Callable[[Graded], float]
 ) -> float | None:
     made = ((one.task_id, read(one) if one.status.measured else 0.0) for one in outcomes)
     scores = {task: list[float]() for task in due} | grouped(made)

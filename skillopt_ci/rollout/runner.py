@@ -63,10 +63,9 @@ def refuse_errors(reasons: Counter[str], total: int, limit: float, what: str) ->
     errors = reasons.total()
     if not errors or (errors <= limit * total and errors < total):
         return
-    commonest = reasons.most_common(1)[0][0]
     raise TooManyErrors(
         f"{errors} of {total} {what} tasks could not be measured "
-        f"(evaluation.max_error_rate is {limit:g}). Most often: {commonest}",
+        f"(evaluation.max_error_rate is {limit:g}). Most often: {reasons.most_common(1)[0][0]}",
         hint="Nothing was committed, and every answer that was paid for is kept: "
         "fix the cause, then rerun.",
     )

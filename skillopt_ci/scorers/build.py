@@ -21,7 +21,7 @@ from skillopt_ci.scorers.base import (
     sentence,
 )
 from skillopt_ci.scorers.text import GRADERS, grade_answer
-from skillopt_ci.tasks.files import Problem, refuse
+from skillopt_ci.tasks.files import TaskProblem, refuse
 from skillopt_ci.tasks.task import Splits, Task
 
 NEEDS_COMPUTER = "Set `rollout.computer`, with `type: sandbox` for instance."
@@ -108,7 +108,7 @@ def check_scorers(
     Raises UsageError, or TaskFileError that names the tasks.
     """
 
-    def problems() -> Iterator[Problem]:
+    def problems() -> Iterator[TaskProblem]:
         for task in splits.all:
             if task.scorer is not None:
                 fault = check_spec(task.scorer, root, functions) or check_task(task.scorer, task)
@@ -117,7 +117,7 @@ def check_scorers(
             else:
                 fault = "the task has no scorer, and the configuration has none for all"
             if fault:
-                yield Problem(task.file, task.line, f"task {task.id!r}: {fault}")
+                yield TaskProblem(task.file, task.line, f"task {task.id!r}: {fault}")
 
     with closing(code.Functions(environ)) as functions:
         if default is not None and (fault := check_spec(default, root, functions)):

@@ -423,7 +423,7 @@ def _parse(text: str) -> Any:
     return json.loads(text, parse_constant=refuse_constant)
 
 
-class Grader(NamedTuple):
+class AnswerGrader(NamedTuple):
     """``grade`` returns an answer's score; ``check`` says why a task cannot be graded."""
 
     grade: Callable[[Any, Task, str], Score]
@@ -431,14 +431,14 @@ class Grader(NamedTuple):
 
 
 #: The grader for each type of scorer that only looks at the answer.
-GRADERS: Mapping[object, Grader] = {
-    specs.ExactScorer: Grader(grade_exact),
-    specs.NormalizedScorer: Grader(grade_normalized),
-    specs.F1Scorer: Grader(grade_f1),
-    specs.ContainsScorer: Grader(grade_contains, check_contains_task),
-    specs.RegexScorer: Grader(grade_regex, lambda *_: None),
-    specs.NumberScorer: Grader(grade_number, check_number_references),
-    specs.ChoiceScorer: Grader(grade_choice, check_choice_references),
-    specs.AnlsScorer: Grader(grade_anls),
-    specs.JsonScorer: Grader(grade_json, check_json_references),
+GRADERS: Mapping[object, AnswerGrader] = {
+    specs.ExactScorer: AnswerGrader(grade_exact),
+    specs.NormalizedScorer: AnswerGrader(grade_normalized),
+    specs.F1Scorer: AnswerGrader(grade_f1),
+    specs.ContainsScorer: AnswerGrader(grade_contains, check_contains_task),
+    specs.RegexScorer: AnswerGrader(grade_regex, lambda *_: None),
+    specs.NumberScorer: AnswerGrader(grade_number, check_number_references),
+    specs.ChoiceScorer: AnswerGrader(grade_choice, check_choice_references),
+    specs.AnlsScorer: AnswerGrader(grade_anls),
+    specs.JsonScorer: AnswerGrader(grade_json, check_json_references),
 }

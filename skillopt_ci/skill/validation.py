@@ -24,7 +24,7 @@ Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SkillProblem:
     """An ``error`` makes the document unusable for its readers; a ``warning`` deserves a look."""
 
     severity: Severity
@@ -39,7 +39,7 @@ _UNKNOWN_FIELDS = "Unexpected fields"
 _MISSING = ("Missing required field", "SKILL.md must start with YAML frontmatter")
 
 
-def format_problems(text: str, path: Path) -> Iterator[Problem]:
+def format_problems(text: str, path: Path) -> Iterator[SkillProblem]:
     """Violations of the Agent Skills format.
 
     Unknown fields, YAML that the standard's strict parser rejects, and missing front matter are
@@ -52,12 +52,12 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
 
     if len(frontmatter(text)) > _MOST_CHECKED:
         told = f"The front matter has more than {_MOST_CHECKED:,} characters and was not checked."
-        yield Problem("warning", told, 1)
+        yield SkillProblem("warning", told, 1)
         return
     try:
         metadata, _ = parse_frontmatter(text)
     except RecursionError:
-        yield Problem("error", "The front matter is nested too deeply to be read.", 1)
+        yield SkillProblem("error", "The front matter is nested too deeply to be read.", 1)
         return
     except ParseError as error:
         metadata = None
@@ -66,12 +66,12 @@ def format_problems(text: str, path: Path) -> Iterator[Problem]:
                 metadata = {str(key): each for key, each in loaded.items()}
         lenient = metadata is not None or str(error).startswith(_MISSING)
         spoken = (part for part in str(error).splitlines() if not part.startswith(" "))
-        yield Problem("warning" if lenient else "error", "; ".join(spoken), 1)
+        yield SkillProblem("warning" if lenient else "error", "; ".join(spoken), 1)
     if metadata is None:
         return
     for message in validate_metadata(metadata, path.parent if path.parent.name else None):
         lenient = message.startswith((_UNKNOWN_FIELDS, *_MISSING))
-        yield Problem("warning" if lenient else "error", message, 1)
+        yield SkillProblem("warning" if lenient else "error", message, 1)
 
 
 def unloadable(text: str, path: Path) -> str:
@@ -98,33 +98,35 @@ _PLAIN_CONTROLS = "\t\n\r"
 _JOINERS = "\u200c\u200d"
 
 
-def problems(text: str, path: Path) -> tuple[Problem, ...]:
+def problems(text: str, path: Path) -> tuple[SkillProblem, ...]:
     """The problems of a document for ``path``: errors first, then by line."""
     if is_lfs_pointer(text):
-        return (Problem("error", f"This is a pointer of Git LFS, not the skill. {LFS_REMEDY}"),)
-    found: list[Problem] = []
+        told = f"This is a pointer of Git LFS, not the skill. {LFS_REMEDY}"
+        return (SkillProblem("error", told),)
+    found: list[SkillProblem] = []
     for region in REGIONS:
         for orphan in markers(text, region).orphans:
             mark = text[orphan.start : orphan.end]
             partner = region.end if mark == region.start else region.start
             message = f"The marker `{mark}` has no matching `{partner}`."
-            found.append(Problem("error", message, _line(text, orphan.start)))
+            found.append(SkillProblem("error", message, _line(text, orphan.start)))
     found += _unseen_characters(text)
     if not text.strip():
-        found.append(Problem("warning", "The document is empty: training starts from nothing."))
+        told = "The document is empty: training starts from nothing."
+        found.append(SkillProblem("warning", told))
     lines, words = text.count("\n") + 1, word_count(text)
     if lines > MAX_LINES or words > MAX_WORDS:
         size = (
             f"The document is very long ({lines:,} lines, {words:,} words): agents load all of it. "
             f"Recommended are at most {MAX_LINES:,} lines and {MAX_WORDS:,} words."
         )
-        found.append(Problem("warning", size))
+        found.append(SkillProblem("warning", size))
     if path.name == "SKILL.md" and text.strip():
         found += format_problems(text, path)
     return tuple(sorted(found, key=lambda problem: (problem.severity, problem.line or 0)))
 
 
-def _unseen_characters(text: str) -> Iterator[Problem]:
+def _unseen_characters(text: str) -> Iterator[SkillProblem]:
     places = grouped(
         (character, position)
         for position, character in enumerate(text)
@@ -135,12 +137,12 @@ def _unseen_characters(text: str) -> Iterator[Problem]:
     for character, positions in places.items():
         first = _line(text, positions[0])
         if unicodedata.category(character) == "Cs":
-            yield Problem("error", "The document holds bytes that are not UTF-8.", first)
+            yield SkillProblem("error", "The document holds bytes that are not UTF-8.", first)
             continue
         name = unicodedata.name(character, "control character")
         times = f", {len(positions)} times" if len(positions) > 1 else ""
         message = f"The document holds an invisible U+{ord(character):04X} ({name}){times}."
-        yield Problem("warning", message, first)
+        yield SkillProblem("warning", message, first)
 
 
 def _line(text: str, position: int) -> int:

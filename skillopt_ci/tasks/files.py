@@ -21,7 +21,7 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TaskRecord:
     """A value in a task file and its line; ``name`` is its key if it is in a mapping."""
 
     value: Any
@@ -31,7 +31,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TaskProblem:
     """A reason to refuse a task file; ``line`` counts from 1, None if it concerns no line."""
 
     file: Path | None
@@ -49,7 +49,7 @@ def location(file: Path | None, line: int | None) -> str:
     return f"{file}" if line is None else f"{file}:{line}"
 
 
-def refuse(problems: Sequence[Problem]) -> None:
+def refuse(problems: Sequence[TaskProblem]) -> None:
     """Raise a :class:`TaskFileError` that shows up to ten of ``problems``, if there are any."""
     if not problems:
         return
@@ -77,7 +77,7 @@ def read_source(file: Path) -> str:
     return text
 
 
-def read_records(file: Path) -> Iterator[Record | Problem]:
+def read_records(file: Path) -> Iterator[TaskRecord | TaskProblem]:
     """The records of a task file in order, with a problem for each that cannot be read.
 
     Raises :class:`TaskFileError` for other kinds of files.
@@ -88,15 +88,15 @@ def read_records(file: Path) -> Iterator[Record | Problem]:
     text = read_source(file)
     try:
         for found in reader(text, file):
-            if isinstance(found, Record) and not isinstance(found.value, dict):
-                yield Problem(file, found.line, "expected a mapping for each task")
+            if isinstance(found, TaskRecord) and not isinstance(found.value, dict):
+                yield TaskProblem(file, found.line, "expected a mapping for each task")
             else:
                 yield found
     except TaskFileError as error:
-        yield Problem(file, error.line, error.message, is_last=True)
+        yield TaskProblem(file, error.line, error.message, is_last=True)
 
 
-def _json_records(text: str, file: Path) -> Iterator[Record]:
+def _json_records(text: str, file: Path) -> Iterator[TaskRecord]:
     document, start = _decoded(text), _skip(text, 0)
     if isinstance(document, dict) and isinstance(document.get("data"), list):
         start = dict(zip(document, _places(text, start), strict=True))["data"]
@@ -108,20 +108,20 @@ def _json_records(text: str, file: Path) -> Iterator[Record]:
     )
     line_feeds = [match.start() for match in re.finditer("\n", text)]
     for (name, value), place in zip(items, _places(text, start), strict=True):
-        yield Record(value, file, bisect_left(line_feeds, place) + 1, name)
+        yield TaskRecord(value, file, bisect_left(line_feeds, place) + 1, name)
 
 
-def _jsonl_records(text: str, file: Path) -> Iterator[Record | Problem]:
+def _jsonl_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
     # Split at line feeds only: JSON strings may contain other Unicode line separators.
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                yield Record(_decoded(line.strip("\r")), file, number)
+                yield TaskRecord(_decoded(line.strip("\r")), file, number)
             except TaskFileError as error:
-                yield Problem(file, number, error.message)
+                yield TaskProblem(file, number, error.message)
 
 
-def _csv_records(text: str, file: Path) -> Iterator[Record | Problem]:
+def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
     csv.field_size_limit(len(text))  # no cell is too long
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
@@ -135,10 +135,10 @@ def _csv_records(text: str, file: Path) -> Iterator[Record | Problem]:
             if (row := next(rows, None)) is None:
                 return
             if len(row) > len(header):
-                yield Problem(file, line, "more cells than the header has")
+                yield TaskProblem(file, line, "more cells than the header has")
             elif any(row):
                 cells = zip(header, row, strict=False)
-                yield Record({key: cell for key, cell in cells if cell}, file, line)
+                yield TaskRecord({key: cell for key, cell in cells if cell}, file, line)
     except csv.Error as error:
         raise TaskFileError(f"invalid CSV: {error}", line=line) from error
 
@@ -205,7 +205,7 @@ _Loader = loader_of(
 )
 
 
-def _yaml_records(text: str, file: Path) -> Iterator[Record]:
+def _yaml_records(text: str, file: Path) -> Iterator[TaskRecord]:
     try:
         root = parse_yaml(text, Mark(file, 1), _Loader)
     except InvalidConfigError as error:
@@ -214,11 +214,11 @@ def _yaml_records(text: str, file: Path) -> Iterator[Record]:
     if root.value and not isinstance(root.value, tuple):
         raise TaskFileError("expected a list of tasks", line=root.mark.line)
     for node in root.value if isinstance(root.value, tuple) else ():
-        yield Record(plain(node), file, node.mark.line or 1)
+        yield TaskRecord(plain(node), file, node.mark.line or 1)
 
 
 #: The readers of task files, by suffix.
-READERS: Mapping[str, Callable[[str, Path], Iterator[Record | Problem]]] = {
+READERS: Mapping[str, Callable[[str, Path], Iterator[TaskRecord | TaskProblem]]] = {
     ".csv": _csv_records,
     ".jsonl": _jsonl_records,
     ".ndjson": _jsonl_records,

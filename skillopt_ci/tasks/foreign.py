@@ -10,7 +10,7 @@ import yaml
 
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.tasks.files import Record, read_records, read_source, refuse
+from skillopt_ci.tasks.files import TaskRecord, read_records, read_source, refuse
 from skillopt_ci.tasks.records import REFERENCE_KEYS, task_files, to_task
 from skillopt_ci.tasks.task import Task, content_key
 
@@ -56,7 +56,7 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
     kept, seen = list[Entry](), set[str]()
     for raw in found.entries:
         entry = {key: one for key, one in raw.items() if one not in (None, "", [], {})}
-        made = to_task(Record(entry, file, 1))
+        made = to_task(TaskRecord(entry, file, 1))
         if not isinstance(made, Task):
             found.lost.append(f"{raw['id']}: {'; '.join(one.message for one in made)}")
         elif seen & (same := {content_key(made), made.id}):
@@ -114,9 +114,9 @@ def _asked(value: object, name: str, found: Foreign) -> Entry:
 
 
 def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
-    rows = list[tuple[int, Record, Entry]]()
+    rows = list[tuple[int, TaskRecord, Entry]]()
     for number, record in enumerate(read_records(file), 1):
-        if isinstance(record, Record):
+        if isinstance(record, TaskRecord):
             item = record.value.get("item")
             rows.append((number, record, item if isinstance(item, dict) else record.value))
         else:
@@ -154,7 +154,8 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             one["references"] = answers
         if alpaca:
             asked = "\n\n".join(str(item[key]) for key in _ALPACA if item.get(key))
-        made = None if prompt or reference or alpaca else to_task(Record(one, file, record.line))
+        ours = not (prompt or reference or alpaca)
+        made = to_task(TaskRecord(one, file, record.line)) if ours else None
         if not isinstance(made, Task):
             one = {
                 "id": name,

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir, TasksSpec
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.tasks.files import READERS, Problem, location, read_records, refuse
+from skillopt_ci.tasks.files import READERS, TaskProblem, location, read_records, refuse
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Splits, Task, content_key
 
@@ -47,21 +47,20 @@ def read_entries(file: Path) -> tuple[Task, ...]:
     return tasks
 
 
-def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[Problem, ...]]:
+def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[TaskProblem, ...]]:
     """The valid tasks of one file in order, and the problems of the others."""
     results = [
-        [found] if isinstance(found, Problem) else to_task(found) for found in read_records(file)
+        [one] if isinstance(one, TaskProblem) else to_task(one) for one in read_records(file)
     ]
-    tasks = tuple(result for result in results if isinstance(result, Task))
     problems = chain.from_iterable(result for result in results if isinstance(result, list))
-    return tasks, tuple(problems)
+    return tuple(one for one in results if isinstance(one, Task)), tuple(problems)
 
 
 def _read_splits(files: Mapping[SplitName, Path]) -> NamedSplits:
     loaded = {name: load_tasks(file) for name, file in files.items()}
     refuse([problem for _, problems in loaded.values() for problem in problems])
     empty = [name for name, (tasks, _) in loaded.items() if not tasks]
-    refuse([Problem(files[name], None, f"the {name} split has no tasks") for name in empty])
+    refuse([TaskProblem(files[name], None, f"the {name} split has no tasks") for name in empty])
     return {name: tasks for name, (tasks, _) in loaded.items()}
 
 
@@ -116,13 +115,13 @@ def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def clashes(splits: NamedSplits) -> Iterator[Problem]:
+def clashes(splits: NamedSplits) -> Iterator[TaskProblem]:
     for _, task, _, first in _repeats(splits, lambda task: task.id):
         where = location(first.file, first.line)
-        yield Problem(task.file, task.line, f"id {task.id!r} is already used at {where}")
+        yield TaskProblem(task.file, task.line, f"id {task.id!r} is already used at {where}")
     for name, task, first_name, first in _repeats(splits, content_key):
         if name != first_name:
-            yield Problem(
+            yield TaskProblem(
                 task.file,
                 task.line,
                 f"task {task.id!r} of the {name} split asks the same as task {first.id!r} of the "

@@ -21,7 +21,7 @@ from skillopt_ci.config.rollout import ComputerBlock, Files
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.tasks.files import Problem, Record, read_source
+from skillopt_ci.tasks.files import TaskProblem, TaskRecord, read_source
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, TaskImage
 from skillopt_ci.util import read_file
 
@@ -280,22 +280,23 @@ _ELSEWHERE: Mapping[str | int, str] = {
 }
 
 
-def to_task(record: Record) -> Task | list[Problem]:
+def to_task(record: TaskRecord) -> Task | list[TaskProblem]:
     try:
         json.dumps(record.value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        return [Problem(record.file, record.line, "half of a surrogate pair is not a character")]
+        text = "half of a surrogate pair is not a character"
+        return [TaskProblem(record.file, record.line, text)]
     except (ValueError, RecursionError) as error:
-        return [Problem(record.file, record.line, f"cannot be written as JSON: {error}")]
+        return [TaskProblem(record.file, record.line, f"cannot be written as JSON: {error}")]
     if "gamefile" in record.value and "prompt" not in record.value:
         text = "a game of ALFWorld needs `environment: {type: skillopt, adapter: alfworld}`"
-        return [Problem(record.file, record.line, text)]
+        return [TaskProblem(record.file, record.line, text)]
     named = {} if record.name is None else {"id": record.name}
     try:
         entry = TaskEntry.model_validate(from_skillopt({**named, **record.value}))
     except ValidationError as error:
         faults = explain(error, TaskEntry, lambda path: _ELSEWHERE.get(path[0], ""))
-        return [Problem(record.file, record.line, _told(path, text)) for path, text in faults]
+        return [TaskProblem(record.file, record.line, _told(path, text)) for path, text in faults]
     folder, files, key = record.file.parent, entry.files, "files"
     pictures: list[str] = []
     if not isinstance(files, dict):
@@ -310,7 +311,7 @@ def to_task(record: Record) -> Task | list[Problem]:
         if entry.computer is not None:
             computer = ComputerTask(entry.computer, task_files(entry.computer.files, folder))
     except (TaskFileError, ValueError) as error:
-        return [Problem(record.file, record.line, f"{key}: {error}")]
+        return [TaskProblem(record.file, record.line, f"{key}: {error}")]
     asked = tuple(Message(message.role, message.content) for message in entry.messages or ())
     return Task(
         id=entry.id,

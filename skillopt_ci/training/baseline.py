@@ -22,7 +22,7 @@ from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Checkout,
-    Event,
+    RunEvent,
     ScoredCheckout,
     basis_of,
     changes_since,
@@ -154,7 +154,8 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         tasks=measurement.n,
         usage=as_recorded(models.meter.total()),
     )
-    return record_events(run, checkout, Event(entry, state, checkout.skill, files, changes=changes))
+    event = RunEvent(entry, state, checkout.skill, files, changes=changes)
+    return record_events(run, checkout, event)
 
 
 def as_scored(checkout: Checkout, state: State) -> ScoredCheckout:

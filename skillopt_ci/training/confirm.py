@@ -36,7 +36,7 @@ from skillopt_ci.training.plan import (
 )
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
-    Event,
+    RunEvent,
     ScoredCheckout,
     charged,
     history_entry,
@@ -63,7 +63,7 @@ _DIGITS = 6
 #: Confidence required to report that the model changed.
 _SURE = 0.999
 
-Action = Literal["confirmed", "refuted", "open"]
+ConfirmAction = Literal["confirmed", "refuted", "open"]
 
 
 def level(test: int) -> float:
@@ -71,7 +71,7 @@ def level(test: int) -> float:
     return ALPHA * 6 / (math.pi * test) ** 2
 
 
-def verdict(wins: int, losses: int, left: int, level: float) -> Action | None:
+def verdict(wins: int, losses: int, left: int, level: float) -> ConfirmAction | None:
     """The verdict with ``left`` pairs still to come; None while these could change it."""
     if sign_test(wins, losses + left) <= level:
         return "confirmed"
@@ -192,7 +192,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
         usage=as_recorded(usage),
     )
     run.observer(StageFinished(STAGE, f"{told}: {record.action}"))
-    tested = record_events(run, checkout, Event(entry, state, checkout.skill, files))
+    tested = record_events(run, checkout, RunEvent(entry, state, checkout.skill, files))
     return tested if _undecided(record) else await ensure_confirmed(run, tested, over=over)
 
 

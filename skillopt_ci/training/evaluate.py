@@ -11,7 +11,7 @@ from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural, score
-from skillopt_ci.training.gate import Ask, Outcome, Setup, Test, decide, sequential_test, setup
+from skillopt_ci.training.gate import Ask, Ending, Setup, Test, decide, sequential_test, setup
 from skillopt_ci.training.measure import Scores, measurement_of, rounds, text_of
 from skillopt_ci.training.memory import measured_before, past_scores
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -189,7 +189,7 @@ def _requests(run: Run, skill: str, ask: Ask) -> tuple[AttemptRequest, ...]:
 
 async def _roll_out(
     run: Run, models: OpenModels, test: Test, skill: str, planned: int
-) -> tuple[Outcome, Scores]:
+) -> tuple[Ending, Scores]:
     run.observer(StageStarted(STAGE, planned))
     limit, each = run.config.evaluation.max_error_rate, models.runner.attempts
     made, arrived, means = Scores(), Scores(), dict[str, tuple[float, float]]()
@@ -224,6 +224,6 @@ async def _roll_out(
                     made.refuse_errors(limit, STAGE)
                 ask = test.send(Scores(rollouts=rollouts).means())
         except StopIteration as done_with:
-            outcome: Outcome = done_with.value
+            outcome: Ending = done_with.value
     made.refuse_errors(limit, STAGE)
     return outcome, arrived

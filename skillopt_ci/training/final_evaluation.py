@@ -27,7 +27,7 @@ from skillopt_ci.training.plan import last_step, sizes_of
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Checkout,
-    Event,
+    RunEvent,
     charged,
     finished,
     history_entry,
@@ -178,10 +178,9 @@ async def finish(run: Run) -> FinishOutcome | None:
     seconds = sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
     seconds += run.clock() - began
     files = {run.folder.best_skill: texts["best"]} if promoted else {}
-    event = Event(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
-    commit = record_events(run, checkout, event).commit
+    event = RunEvent(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
     run.observer(StageFinished("finish", "recorded"))
-    return FinishOutcome(summary, commit, state, seconds)
+    return FinishOutcome(summary, record_events(run, checkout, event).commit, state, seconds)
 
 
 def _summary(

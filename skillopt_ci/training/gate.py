@@ -77,7 +77,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Ending:
     """How a test ended: the candidate's scores, the tasks asked, and how many were attempted."""
 
     end: End
@@ -86,7 +86,7 @@ class Outcome:
     attempts: int = 0
 
 
-Test = Generator[Ask, TaskScores, Outcome]
+Test = Generator[Ask, TaskScores, Ending]
 
 
 def sequential_test(setup: Setup, known: TaskScores) -> Test:
@@ -123,8 +123,8 @@ def sequential_test(setup: Setup, known: TaskScores) -> Test:
         candidate = {**candidate, **scores}
         lead += setup.lead(scores)
         if number + 1 < len(looks) and setup.certain(lead, hopes[number + 1]):
-            return Outcome("certain", candidate, asked, attempts)
-    return Outcome("measured", candidate, asked, attempts)
+            return Ending("certain", candidate, asked, attempts)
+    return Ending("measured", candidate, asked, attempts)
 
 
 def setup(
@@ -169,7 +169,7 @@ def setup(
 
 def decide(
     setup: Setup,
-    outcome: Outcome,
+    outcome: Ending,
     candidate: Measurement,
     state: State,
     types: Mapping[str, str],
@@ -230,7 +230,7 @@ def replay(
     known = found.tasks
     if rest and not terms.certain(terms.lead(known), terms.hope(rest)):
         return None
-    outcome = Outcome("certain" if rest else "measured", known, seen)
+    outcome = Ending("certain" if rest else "measured", known, seen)
     return decide(terms, outcome, found, state, {}, evaluation, notes_only=notes_only)
 
 
@@ -332,7 +332,7 @@ def losses(
     return {kind: float(loss) for kind, loss in lost.items() if loss > limit}
 
 
-def _gate_record(outcome: Outcome, setup: Setup, lost: dict[str, float]) -> GateRecord:
+def _gate_record(outcome: Ending, setup: Setup, lost: dict[str, float]) -> GateRecord:
     differences = list(setup.differences(outcome.candidate).values())
     count = len(differences)
     return GateRecord(

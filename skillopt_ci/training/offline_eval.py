@@ -93,7 +93,7 @@ async def evaluate_skills(
 async def _evaluate(
     run: Run, models: OpenModels, skill: NamedSkill, split: str, tasks: Sequence[Task]
 ) -> Evaluated:
-    outcomes: list[metrics.Outcome] = []
+    outcomes: list[metrics.Graded] = []
     try:
         found = await measure(
             run,
@@ -101,7 +101,7 @@ async def _evaluate(
             skill.text,
             tasks,
             stage=split,
-            seen=lambda one: outcomes.append(metrics.outcome_of(one)),
+            seen=lambda one: outcomes.append(metrics.graded(one)),
         )
     except TooManyErrors as error:
         done = {one.task_id for one in outcomes if one.status.measured}
@@ -173,9 +173,8 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
 
 
 def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[AttemptTrace]:
-    events = [] if run.events is None else read_events(run.events)
     latest: dict[tuple[object, ...], AttemptTrace] = {}
-    for trace in attempt_traces(events):
+    for trace in attempt_traces([] if run.events is None else read_events(run.events)):
         work, end = trace.work, trace.end
         left = work is not None and end is not None and end.get("status") in _GRADED
         if left and trace.task in tasks and stage in (None, trace.stage):

@@ -9,7 +9,7 @@ from skillopt_ci.ledger.evidence import EditRecord
 from skillopt_ci.skill.diff import undone
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Checkout, Event, history_entry, record_events
+from skillopt_ci.training.state import Checkout, RunEvent, history_entry, record_events
 
 
 def take_back(
@@ -48,7 +48,7 @@ def take_back(
     entry = entry.model_copy(update={"reason": f"{entry.taken}, by {by}"})
     # this text has no score yet
     unknown = dict.fromkeys((run.folder.badge, run.folder.card))
-    event = Event(entry, state, skill, {run.skill_path: skill, **unknown}, record, work=merge)
+    event = RunEvent(entry, state, skill, {run.skill_path: skill, **unknown}, record, work=merge)
     return record_events(run, checkout, event).commit
 
 

@@ -255,7 +255,7 @@ def decided_snapshots(
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RunEvent:
     """The record of one commit on the skills branch, with ``state`` and ``skill`` after it.
 
     ``files`` are written besides state, history and summary. ``seconds`` appear only in the commit
@@ -320,7 +320,7 @@ def history_entry(
 def record_events(
     run: Run,
     checkout: Checkout,
-    *events: Event,
+    *events: RunEvent,
     candidate: str | None = None,
     end: Literal["merge", "revert", "set_aside"] = "merge",
 ) -> ScoredCheckout:
@@ -471,7 +471,7 @@ async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredC
         score_after=state.current.measurement.score,
         usage=usage,
     )
-    event = Event(entry, state, checkout.skill, work=work)
+    event = RunEvent(entry, state, checkout.skill, work=work)
     return record_events(run, checkout, event, candidate=commit, end="set_aside")
 
 

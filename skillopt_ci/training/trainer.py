@@ -41,7 +41,7 @@ from skillopt_ci.training.slow_update import first_epoch, later_epoch
 from skillopt_ci.training.state import (
     Candidate,
     Checkout,
-    Event,
+    RunEvent,
     ScoredCheckout,
     basis_of,
     basis_sha256,
@@ -373,7 +373,7 @@ def commit_decision(
         candidate=candidate.skill if is_step or candidate.changed else None,
         **facts,
     )
-    events = [Event(entry, state, skill, files, record, seconds=seconds)]
+    events = [RunEvent(entry, state, skill, files, record, seconds=seconds)]
     if isinstance(record, StepRecord) and decision is not None and decision.keeps_notes:
         events.append(_notes_event(run, record, decision.notes, state, after.skill))
     end: Literal["merge", "revert"] = "merge" if stays else "revert"
@@ -382,7 +382,7 @@ def commit_decision(
 
 def _notes_event(
     run: Run, record: StepRecord, kept: Decision | None, state: State, skill: str
-) -> Event:
+) -> RunEvent:
     """Commit the reminders of rejected edits separately, on top of the revert."""
     assert kept is not None  # noqa: S101 - the reminders have their own decision
     origin = f"notes of step {record.step}"
@@ -401,7 +401,7 @@ def _notes_event(
         simulated=record.simulated,
     )
     best = {run.folder.best_skill: skill} if kept.beats_best else {}
-    return Event(entry, state, skill, {run.skill_path: skill, **best}, record)
+    return RunEvent(entry, state, skill, {run.skill_path: skill, **best}, record)
 
 
 # -- events for listeners ------------------------------------------------------------------------

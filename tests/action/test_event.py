@@ -11,15 +11,15 @@ from skillopt_ci.action.event import (
     REQUESTS,
     UNKNOWN,
     Activity,
-    Comment,
     Conclude,
     Evaluate,
-    Event,
     Facts,
+    GitHubEvent,
     Nothing,
     Perform,
     Pull,
     Reply,
+    Request,
     decide,
     read_event,
     requested,
@@ -33,7 +33,7 @@ SIDES = {
 }
 
 
-def read(tmp_path: Path, name: str, payload: Any) -> Event:
+def read(tmp_path: Path, name: str, payload: Any) -> GitHubEvent:
     file = tmp_path / "event.json"
     file.write_text(json.dumps(payload), encoding="utf-8")
     return read_event(name, file)
@@ -41,7 +41,7 @@ def read(tmp_path: Path, name: str, payload: Any) -> Event:
 
 def test_a_push_and_a_pull_request(tmp_path):
     event = read(tmp_path, "push", {"ref": "refs/heads/main", "deleted": False, "commits": []})
-    assert event == Event("push", ref="refs/heads/main")
+    assert event == GitHubEvent("push", ref="refs/heads/main")
     payload = {"action": "opened", "pull_request": {"number": 7, **SIDES}}
     assert read(tmp_path, "pull_request", payload).pull == Pull(7, "h", "better", from_fork=False)
 
@@ -62,7 +62,7 @@ def test_a_comment(tmp_path):
         "sender": {"login": "bot", "type": "Bot"},
     }
     event = read(tmp_path, "issue_comment", payload)
-    assert event.comment == Comment(11, 7, "eval", on_pull_request=True, open=False)
+    assert event.comment == Request(11, 7, "eval", on_pull_request=True, open=False)
     assert (event.actor, event.actor_is_bot) == ("bot", True)
 
 
@@ -85,40 +85,40 @@ NOTHING = "nothing"
 OWN = Pull(7, "head", "better", from_fork=False)
 FORK = replace(OWN, from_fork=True)
 TRAINED = replace(OWN, head_ref="skillopt/ledger")
-SAID = Comment(11, 7, "step", on_pull_request=True, open=True)
+SAID = Request(11, 7, "step", on_pull_request=True, open=True)
 WRITER = Facts(actor_may_write=True)
 UNCONFIGURED = Facts(configured=False)
 
 
-def push(ref: str, **more: bool) -> Event:
-    return Event("push", ref=ref, **more)
+def push(ref: str, **more: bool) -> GitHubEvent:
+    return GitHubEvent("push", ref=ref, **more)
 
 
-def pull(pull: Pull, action: str = "opened") -> Event:
-    return Event("pull_request", action, pull=pull)
+def pull(pull: Pull, action: str = "opened") -> GitHubEvent:
+    return GitHubEvent("pull_request", action, pull=pull)
 
 
-def target(pull: Pull, action: str = "labeled", label: str = "skillopt-eval") -> Event:
-    return Event("pull_request_target", action, actor="ada", label=label, pull=pull)
+def target(pull: Pull, action: str = "labeled", label: str = "skillopt-eval") -> GitHubEvent:
+    return GitHubEvent("pull_request_target", action, actor="ada", label=label, pull=pull)
 
 
-def said(comment: Comment = SAID, action: str = "created", **more: bool) -> Event:
-    return Event("issue_comment", action, actor="ada", comment=comment, **more)
+def said(comment: Request = SAID, action: str = "created", **more: bool) -> GitHubEvent:
+    return GitHubEvent("issue_comment", action, actor="ada", comment=comment, **more)
 
 
-def asking(word: str) -> Comment:
+def asking(word: str) -> Request:
     return replace(SAID, request=word)
 
 
-TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
-    (Event("schedule"), "", Facts(), Perform(Command.STEP)),
-    (Event("schedule"), "slow-update", Facts(), Perform(Command.SLOW_UPDATE)),
-    (Event("schedule"), "propose", Facts(), Perform(Command.PROPOSE)),
-    (Event("workflow_dispatch"), "run", Facts(), Perform(Command.RUN)),
-    (Event("repository_dispatch"), "", Facts(), Perform(Command.STEP)),
+TABLE: list[tuple[GitHubEvent, str, Facts, Activity | str]] = [
+    (GitHubEvent("schedule"), "", Facts(), Perform(Command.STEP)),
+    (GitHubEvent("schedule"), "slow-update", Facts(), Perform(Command.SLOW_UPDATE)),
+    (GitHubEvent("schedule"), "propose", Facts(), Perform(Command.PROPOSE)),
+    (GitHubEvent("workflow_dispatch"), "run", Facts(), Perform(Command.RUN)),
+    (GitHubEvent("repository_dispatch"), "", Facts(), Perform(Command.STEP)),
     (push("refs/heads/main"), "", Facts(), Perform(Command.STEP)),
     (push("refs/heads/skillopt/ledger"), "", Facts(), NOTHING),
-    (Event("workflow_dispatch", ref="refs/heads/skillopt/ledger"), "run", Facts(), NOTHING),
+    (GitHubEvent("workflow_dispatch", ref="refs/heads/skillopt/ledger"), "run", Facts(), NOTHING),
     (push("refs/heads/skillopt-candidate/ledger"), "step", Facts(), NOTHING),
     (push("refs/heads/main", deleted=True), "", Facts(), NOTHING),
     (push("refs/tags/v1"), "", Facts(), NOTHING),
@@ -171,17 +171,17 @@ TABLE: list[tuple[Event, str, Facts, Activity | str]] = [
     (said(actor_is_bot=True), "", WRITER, NOTHING),
     (said(replace(SAID, open=False)), "", WRITER, NOTHING),
     (said(replace(SAID, on_pull_request=False)), "", WRITER, NOTHING),
-    (Event("pull_request_review_comment", "created", pull=OWN), "", WRITER, NOTHING),
-    (Event("release", "published"), "step", WRITER, NOTHING),
-    (Event("merge_group", "checks_requested", group_sha="h"), "", Facts(), "success"),
-    (Event("merge_group", "destroyed"), "", Facts(), NOTHING),
-    (Event("merge_group", "checks_requested", group_sha="h"), "", UNCONFIGURED, NOTHING),
+    (GitHubEvent("pull_request_review_comment", "created", pull=OWN), "", WRITER, NOTHING),
+    (GitHubEvent("release", "published"), "step", WRITER, NOTHING),
+    (GitHubEvent("merge_group", "checks_requested", group_sha="h"), "", Facts(), "success"),
+    (GitHubEvent("merge_group", "destroyed"), "", Facts(), NOTHING),
+    (GitHubEvent("merge_group", "checks_requested", group_sha="h"), "", UNCONFIGURED, NOTHING),
     (pull(OWN), "", UNCONFIGURED, NOTHING),
     (pull(OWN), "check", UNCONFIGURED, Perform(Command.CHECK)),
     (target(FORK), "eval", replace(UNCONFIGURED, actor_may_write=True), NOTHING),
-    (Event("schedule"), "", UNCONFIGURED, Perform(Command.STEP)),
-    (Event("workflow_run"), "step", WRITER, NOTHING),
-    (Event("workflow_run"), "report", WRITER, Perform(Command.REPORT)),
+    (GitHubEvent("schedule"), "", UNCONFIGURED, Perform(Command.STEP)),
+    (GitHubEvent("workflow_run"), "step", WRITER, NOTHING),
+    (GitHubEvent("workflow_run"), "report", WRITER, Perform(Command.REPORT)),
 ]
 
 

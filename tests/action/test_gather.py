@@ -6,7 +6,7 @@ from action_world import make_job
 from github_server.scene import Scene
 from github_server.state import Hub
 
-from skillopt_ci.action.event import Comment, Event, Facts, Pull
+from skillopt_ci.action.event import Facts, GitHubEvent, Pull, Request
 from skillopt_ci.action.job import Job
 from skillopt_ci.action.main import gather
 from skillopt_ci.demo import write_example
@@ -37,9 +37,9 @@ def pull_of(hub: Hub, *paths: str) -> None:
     keep_pull_request(Scene(hub).client(), WANTED)
 
 
-def said(request: str, actor: str) -> Event:
-    comment = Comment(11, 1, request, on_pull_request=True, open=True)
-    return Event("issue_comment", "created", actor=actor, comment=comment)
+def said(request: str, actor: str) -> GitHubEvent:
+    comment = Request(11, 1, request, on_pull_request=True, open=True)
+    return GitHubEvent("issue_comment", "created", actor=actor, comment=comment)
 
 
 @pytest.mark.parametrize(("actor", "may"), [("ada", True), ("bob", False), ("mallory", False)])
@@ -72,14 +72,14 @@ def test_a_pull_request_into_another_branch_is_known(job, github_hub):
 
 def test_nobody_is_asked_about_other_comments_and_clocks(job, github_hub):
     assert gather(job, said("", "ada")) == Facts()
-    gather(job, Event("schedule"))
+    gather(job, GitHubEvent("schedule"))
     assert github_hub.requests == []
 
 
 @pytest.mark.parametrize(("path", "touched"), [(SKILL, True), ("README.md", False)])
 def test_whether_the_skill_is_touched(job, github_hub, path, touched):
     pull_of(github_hub, path)
-    assert gather(job, Event("pull_request", "opened", pull=PULL)).skill_changed is touched
+    assert gather(job, GitHubEvent("pull_request", "opened", pull=PULL)).skill_changed is touched
 
 
 @pytest.mark.parametrize(
@@ -90,24 +90,24 @@ def test_whether_the_skill_is_touched(job, github_hub, path, touched):
 def test_only_the_runs_own_branches_are_trained(job, github_hub, branch, trained):
     pull_of(github_hub, SKILL)
     pull = replace(PULL, head_ref=branch)
-    assert gather(job, Event("pull_request", "opened", pull=pull)).trained is trained
+    assert gather(job, GitHubEvent("pull_request", "opened", pull=pull)).trained is trained
 
 
 def test_without_a_configuration_everything_counts_as_touched(job, github_hub):
     (job.folder / "skillopt.yaml").unlink()
     pull_of(github_hub, "README.md")
     github_hub.requests.clear()
-    for event in (Event("pull_request", "opened", pull=PULL), Event("merge_group")):
+    for event in (GitHubEvent("pull_request", "opened", pull=PULL), GitHubEvent("merge_group")):
         assert gather(job, event) == Facts(configured=False)
     assert github_hub.requests == []
     (job.folder / "skillopt.yaml").write_text("run: [", encoding="utf-8")
-    assert gather(job, Event("pull_request", "opened", pull=PULL)).skill_changed
+    assert gather(job, GitHubEvent("pull_request", "opened", pull=PULL)).skill_changed
     assert job.configured is None
 
 
 def test_who_labelled_it_is_asked_only_for_our_label(job, github_hub):
     pull_of(github_hub, SKILL)
-    event = Event("pull_request_target", "labeled", actor="ada", label="docs", pull=PULL)
+    event = GitHubEvent("pull_request_target", "labeled", actor="ada", label="docs", pull=PULL)
     assert not gather(job, event).actor_may_write
     assert gather(job, replace(event, label="skillopt-eval")).actor_may_write
 
@@ -117,6 +117,6 @@ def test_missing_keys_are_found_in_the_configuration(job, github_hub):
     file = job.folder / "skillopt.yaml"
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("seed: 0", "api_key_env: A_KEY", 1), encoding="utf-8")
-    event = Event("pull_request", "opened", pull=PULL)
+    event = GitHubEvent("pull_request", "opened", pull=PULL)
     assert gather(job, event).keys_missing == ("A_KEY",)
     assert gather(replace(job, environ={"A_KEY": "k"}), event).keys_missing == ()

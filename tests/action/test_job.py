@@ -6,14 +6,14 @@ import pytest
 from action_world import make_job
 
 from skillopt_ci.action.inputs import Command, Inputs
-from skillopt_ci.action.job import Ended, Runner, announce, command_line, execute, meaning
-from skillopt_ci.action.outputs import JobLog, Result
+from skillopt_ci.action.job import Ended, JobRunner, announce, command_line, execute, meaning
+from skillopt_ci.action.outputs import JobLog, Printed
 from skillopt_ci.cli.main import describe
 from skillopt_ci.demo import write_example
 from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode, SkilloptError, UsageError
 
 
-def run(folder: Path, line: list[str], seen: list[Result] | None = None) -> tuple[Ended, str]:
+def run(folder: Path, line: list[str], seen: list[Printed] | None = None) -> tuple[Ended, str]:
     stream = io.StringIO()
     ended = execute(make_job(folder, stream), line, (seen if seen is not None else []).append)
     return ended, stream.getvalue()
@@ -56,7 +56,7 @@ def test_command_line_has_the_options_of_its_command(tmp_path, command, words):
 
 def test_results_are_values_and_talk_is_in_the_log(tmp_path):
     write_example(tmp_path)
-    seen: list[Result] = []
+    seen: list[Printed] = []
     ended, log = run(tmp_path, ["config", "--json"], seen)
     assert (ended.exit_code, list(ended.results)) == (0, seen)
     assert seen[0]["run"] == "quickstart"
@@ -133,15 +133,15 @@ VARIABLES = {
 
 
 def test_what_github_com_leaves_out_is_known():
-    runner = Runner.of(VARIABLES)
+    runner = JobRunner.of(VARIABLES)
     assert runner.server_url == "https://github.com"
     assert not runner.debug
     server = {"GITHUB_SERVER_URL": "https://git.corp"}
-    runner = Runner.of({**VARIABLES, **server, "RUNNER_DEBUG": "1"})
+    runner = JobRunner.of({**VARIABLES, **server, "RUNNER_DEBUG": "1"})
     assert (runner.server_url, runner.debug) == ("https://git.corp", True)
 
 
 def test_elsewhere_than_on_a_runner_every_missing_variable_is_named():
     with pytest.raises(UsageError) as caught:
-        Runner.of({"GITHUB_WORKSPACE": "/w", "GITHUB_EVENT_NAME": ""})
+        JobRunner.of({"GITHUB_WORKSPACE": "/w", "GITHUB_EVENT_NAME": ""})
     assert "GITHUB_EVENT_NAME, GITHUB_EVENT_PATH, GITHUB_REPOSITORY" in str(caught.value)

@@ -14,9 +14,9 @@ from github_server.scene import Scene
 from github_server.state import Hub
 from training_runs import train_once
 
-from skillopt_ci.action.event import Comment, Evaluate, Nothing, Perform
+from skillopt_ci.action.event import Evaluate, Nothing, Perform, Request
 from skillopt_ci.action.inputs import Command, Inputs
-from skillopt_ci.action.job import Job, Outcome
+from skillopt_ci.action.job import Job, JobOutcome
 from skillopt_ci.action.main import run
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.perform import leave_notes, perform
@@ -48,7 +48,7 @@ HOSTILE = "@everyone #1 ![x](https://evil.example)\n::error::forged"
 class Desk:
     """Publishes and reviews by keeping what it was asked for."""
 
-    shown: Outcome = field(default_factory=Outcome)
+    shown: JobOutcome = field(default_factory=JobOutcome)
     trouble: Exception | None = None
     then: Callable[[], None] = lambda: None
     published: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Desk:
             raise self.trouble
         return Published("# Report", 7)
 
-    def review(self, job: Job, client: Client, pull: Evaluate) -> Outcome:
+    def review(self, job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         self.evaluated.append(pull)
         print("::error::what a model said")  # noqa: T201
         return self.shown
@@ -215,7 +215,7 @@ def test_without_a_token_a_step_is_done_all_the_same(job):
 
 
 def test_an_evaluation_shows_what_it_found(job, desk, log):
-    desk.shown = Outcome(Outputs(improved="false", pull_request="7"), "# Base against head")
+    desk.shown = JobOutcome(Outputs(improved="false", pull_request="7"), "# Base against head")
     outcome = perform(job, Evaluate(7, "head"))
     assert (outcome.report, outcome.outputs.improved) == ("# Base against head", "false")
     assert desk.evaluated == [Evaluate(7, "head")]
@@ -268,7 +268,7 @@ def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, reaction
 
 
 def test_a_reaction_that_fails_fails_nothing(job):
-    comment = Comment(404, 1, "step", on_pull_request=True, open=True)
+    comment = Request(404, 1, "step", on_pull_request=True, open=True)
     assert perform(job, Nothing("seen", comment, "eyes")).exit_code == 0
 
 
@@ -303,10 +303,10 @@ def test_a_run_ends_after_the_step_at_which_github_fell_silent(job, desk, log, g
     assert "::notice title=Training waits::could not list pull requests" in log.getvalue()
 
 
-def posted(hub: Hub) -> Comment:
+def posted(hub: Hub) -> Request:
     hub.bare.save("main", "skills/SKILL.md", "# Skill\n")
     Scene(hub).pull()
-    return Comment(hub.say("ada", "/skillopt"), 1, "step", on_pull_request=True, open=True)
+    return Request(hub.say("ada", "/skillopt"), 1, "step", on_pull_request=True, open=True)
 
 
 class Trained:

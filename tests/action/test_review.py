@@ -9,7 +9,7 @@ from github_server.state import Hub
 
 from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.inputs import Inputs
-from skillopt_ci.action.job import Outcome
+from skillopt_ci.action.job import JobOutcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.perform import review_pull_request
 from skillopt_ci.errors import ExitCode
@@ -29,7 +29,7 @@ class Desk:
         """Let a person push a branch with this file; return its head."""
         return self.hub.bare.save("better", path, text)
 
-    def evaluate(self, head: str, *overrides: str, run: str = "") -> Outcome:
+    def evaluate(self, head: str, *overrides: str, run: str = "") -> JobOutcome:
         environ = {"DEMO_KEY": "sk-demo-key", "GITHUB_REPOSITORY": "octo/skills"}
         environ["GITHUB_RUN_ID"] = run
         job = make_job(self.checkout.folder, inputs=Inputs(overrides=overrides), environ=environ)

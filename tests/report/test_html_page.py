@@ -19,7 +19,7 @@ from skillopt_ci.ledger.evidence import Measurement, TaskOutcome
 from skillopt_ci.ledger.records import Basis, DifferenceRecord, FinalSkill, GateRecord, Summary
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Trajectory, Turn, recorded
-from skillopt_ci.report.html_charts import Outcome
+from skillopt_ci.report.html_charts import TaskGrade
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.types import Status
@@ -32,7 +32,7 @@ NEW = "# Ledger\n\nWrite dates year first.\n\nRefunds are negative.\n"
 def attempt(task: str, stage: str, skill: str, *, solved: bool, said: str = "No.") -> Trajectory:
     """An attempt at ``task`` with the skill of that hash."""
     turns = (Turn("user", "user", f"Book {task}."), Turn("model", "model", said))
-    outcome: Outcome = "solved" if solved else "failed"
+    outcome: TaskGrade = "solved" if solved else "failed"
     return Trajectory(task, stage, 0, skill, outcome, outcome, turns)
 
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.skill.regions import APPENDIX, SLOW_UPDATE
-from skillopt_ci.skill.validation import MAX_LINES, MAX_WORDS, Problem, problems, unloadable
+from skillopt_ci.skill.validation import MAX_LINES, MAX_WORDS, SkillProblem, problems, unloadable
 
 SKILL = Path("skills/pdf/SKILL.md")
 AGENTS = Path("AGENTS.md")
 GOOD = "---\nname: pdf\ndescription: Reads PDF files.\n---\n\n# PDF\n"
 
 
-def only(found: tuple[Problem, ...]) -> Problem:
+def only(found: tuple[SkillProblem, ...]) -> SkillProblem:
     (problem,) = found
     return problem
 
@@ -98,7 +98,7 @@ def test_yaml_that_only_the_standard_refuses_is_a_warning():
 
 def test_a_marker_without_its_partner_is_an_error():
     text = f"# A\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n\n{APPENDIX.end}\n"
-    assert only(problems(text, AGENTS)) == Problem(
+    assert only(problems(text, AGENTS)) == SkillProblem(
         "error", "The marker `<!-- APPENDIX_END -->` has no matching `<!-- APPENDIX_START -->`.", 5
     )
 
@@ -116,7 +116,7 @@ def test_ordinary_writing_is_no_problem(text):
 
 
 def test_text_that_cannot_be_utf8_is_an_error():
-    assert only(problems("a\n\ud800", AGENTS)) == Problem(
+    assert only(problems("a\n\ud800", AGENTS)) == SkillProblem(
         "error", "The document holds bytes that are not UTF-8.", 2
     )
 

@@ -66,7 +66,7 @@ def make_rollout(
 
 def summed(attempts: Iterable[Rollout], **options: Any) -> metrics.Statistics:
     """The summary of an evaluation with these attempts."""
-    return metrics.summarise(map(metrics.outcome_of, attempts), **options)
+    return metrics.summarise(map(metrics.graded, attempts), **options)
 
 
 def attempt(

@@ -14,7 +14,7 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.report import commits
 from skillopt_ci.report.view import RunView, StepPlace
 from skillopt_ci.rollout.types import Status
-from skillopt_ci.training.state import Event
+from skillopt_ci.training.state import RunEvent
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 REPOSITORY = "https://github.com/octo/skills"
@@ -287,7 +287,7 @@ def told(
     **facts: Any,
 ) -> CommitText:
     """The message of the commit that adds ``entry`` to the history."""
-    return commits.event(Event(entry, state, "", record=record, **facts), candidate)
+    return commits.event(RunEvent(entry, state, "", record=record, **facts), candidate)
 
 
 def landed(

@@ -11,7 +11,7 @@ from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.messages import Message
-from skillopt_ci.tasks.files import Problem, Record, read_records, read_source
+from skillopt_ci.tasks.files import TaskProblem, TaskRecord, read_records, read_source
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, content_key, task_sha256
 
 VALUES = st.recursive(
@@ -21,8 +21,8 @@ VALUES = st.recursive(
 )
 
 
-def records(file: Path) -> list[Record]:
-    return [found for found in read_records(file) if isinstance(found, Record)]
+def records(file: Path) -> list[TaskRecord]:
+    return [found for found in read_records(file) if isinstance(found, TaskRecord)]
 
 
 def test_read_source_drops_the_byte_order_mark(tmp_path):
@@ -83,7 +83,9 @@ def test_json_data_array_keeps_its_lines(write):
     ],
 )
 def test_read_records_says_what_is_wrong_and_where(write, name, text, line, message):
-    (problem,) = (found for found in read_records(write(name, text)) if isinstance(found, Problem))
+    (problem,) = (
+        found for found in read_records(write(name, text)) if isinstance(found, TaskProblem)
+    )
     assert problem.line == line
     assert problem.message.startswith(message)
 
@@ -91,7 +93,7 @@ def test_read_records_says_what_is_wrong_and_where(write, name, text, line, mess
 def test_json_lines_end_with_line_feeds_alone_and_bad_ones_are_skipped(write):
     found = list(read_records(write("t.jsonl", '{"id": 1}\r\n \n{"id": }\n[]\n{"id": "\u2028"}\n')))
     assert [getattr(item, "line", None) for item in found] == [1, 3, 4, 5]
-    assert [isinstance(item, Record) for item in found] == [True, False, False, True]
+    assert [isinstance(item, TaskRecord) for item in found] == [True, False, False, True]
 
 
 def test_yaml_records_know_their_lines(write):
@@ -136,7 +138,7 @@ def test_csv_records_have_the_headers_keys_and_their_lines(write):
 )
 def test_csv_that_cannot_be_read_is_refused(write, text, line, fault):
     (found,) = read_records(write("t.csv", text))
-    assert isinstance(found, Problem)
+    assert isinstance(found, TaskProblem)
     assert (found.line, found.message) == (line, fault)
 
 

@@ -9,14 +9,14 @@ from skillopt_ci.config.scorers import RegexScorer
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks import records
-from skillopt_ci.tasks.files import Record
+from skillopt_ci.tasks.files import TaskRecord
 from skillopt_ci.tasks.loading import load_tasks
 from skillopt_ci.tasks.records import from_skillopt, media_type, task_files, task_images, to_task
 from skillopt_ci.tasks.task import Task, TaskFile, content_key, task_sha256
 
 
-def record(value: dict[str, object], name: str | None = None) -> Record:
-    return Record(value, Path("t.jsonl"), 1, name)
+def record(value: dict[str, object], name: str | None = None) -> TaskRecord:
+    return TaskRecord(value, Path("t.jsonl"), 1, name)
 
 
 def task(**value: object) -> Task:

@@ -12,7 +12,7 @@ from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Snapshot, State
 from skillopt_ci.training import gate
-from skillopt_ci.training.gate import Ask, Outcome, Setup, compare, decide, replay, sequential_test
+from skillopt_ci.training.gate import Ask, Ending, Setup, compare, decide, replay, sequential_test
 from skillopt_ci.training.measure import measurement_of, worth_in
 from skillopt_ci.training.offline_eval import accepted_share, lifted
 
@@ -38,7 +38,7 @@ def run_test(
     terms: Setup,
     candidate: Callable[[str], float | None],
     known: Mapping[str, tuple[float, float]] | None = None,
-) -> tuple[Outcome, list[Ask]]:
+) -> tuple[Ending, list[Ask]]:
     """Run a test whose attempts come to what the function says of the task."""
     asked: list[Ask] = []
     test = sequential_test(terms, known or {})
@@ -49,7 +49,7 @@ def run_test(
             found = {task: candidate(task) for task in ask.tasks}
             ask = test.send({task: (one, one) for task, one in found.items() if one is not None})
     except StopIteration as done:
-        outcome: Outcome = done.value
+        outcome: Ending = done.value
     return outcome, asked
 
 
@@ -172,7 +172,7 @@ def test_replay_knows_a_rejection_that_was_not_certain():
     current = side(named([0, 0, 0, 1]), 0.0)
     state, about = standing(current), terms(named([0, 0, 0, 1]))
     found = measurement_of({"t0": (0.0, 0.0)}, (), HARD, "", 4)
-    decision = decide(about, Outcome("certain", found.tasks, ("t0",), 1), found, state, {}, HARD)
+    decision = decide(about, Ending("certain", found.tasks, ("t0",), 1), found, state, {}, HARD)
     assert replay(decision.model_copy(update={"measurement": found}), state, HARD) is None
 
 
