@@ -26,7 +26,7 @@ from skillopt_ci.sanitize import harmless
 
 
 @dataclass(frozen=True, slots=True)
-class JobRunner:
+class Host:
     workspace: Path
     event_name: str
     event_path: Path
@@ -34,7 +34,7 @@ class JobRunner:
     debug: bool
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "JobRunner":
+    def of(cls, environ: Mapping[str, str]) -> "Host":
         """Raises UsageError, which names the missing variables."""
         needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
         missing = [name for name in needed if not environ.get(name)]
@@ -56,7 +56,7 @@ class JobRunner:
 class Job:
     """One run of the action. Without a token, ``client`` is None."""
 
-    runner: JobRunner
+    runner: Host
     inputs: Inputs
     log: JobLog
     environ: Mapping[str, str] = field(repr=False)

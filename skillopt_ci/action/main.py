@@ -12,7 +12,7 @@ from pathlib import Path
 from skillopt_ci.action import git_access
 from skillopt_ci.action.event import Facts, GitHubEvent, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
-from skillopt_ci.action.job import Ended, Job, JobOutcome, JobRunner, announce
+from skillopt_ci.action.job import Ended, Host, Job, JobOutcome, announce
 from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs, append_summary
 from skillopt_ci.action.perform import perform, tell_failed
 from skillopt_ci.cli.build import learn_secrets
@@ -37,7 +37,7 @@ def main() -> int:
     redact = Redactor(named_secrets(environ))
     try:
         with terminate_is_interrupt():
-            runner, inputs = JobRunner.of(environ), read_inputs(environ)
+            runner, inputs = Host.of(environ), read_inputs(environ)
             token = [inputs.token, git_access.basic(inputs.token)] if inputs.token else []
             keys = dict(inputs.keys)
             for secret in (*token, *keys.values(), *filter(can_be_hidden, named_secrets(environ))):
@@ -75,9 +75,7 @@ def run(job: Job) -> int:
     return outcome.exit_code
 
 
-def git_environment(
-    runner: JobRunner, inputs: Inputs, environ: Mapping[str, str]
-) -> dict[str, str]:
+def git_environment(runner: Host, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
     if not (runner.workspace / inputs.directory).is_dir():
         raise UsageError(f"input directory: the checkout has no folder {inputs.directory!r}")
     folders = git_access.repositories(runner.workspace, runner.workspace / inputs.directory)

@@ -88,9 +88,8 @@ def tell_failed(job: Job, comment: Request, ended: Ended) -> None:
 
 def _skipped(job: Job, reason: str) -> JobOutcome:
     job.log.annotate("notice", harmless_line(reason), title="skillopt-ci did nothing")
-    return JobOutcome(
-        Outputs(result="skipped"), f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
-    )
+    told = f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
+    return JobOutcome(Outputs(result="skipped"), told)
 
 
 def _react(job: Job, comment: Request | None, reaction: Reaction) -> None:

@@ -260,12 +260,13 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
     read = partial(partial, reader.ledger.read)
+    places = step_places(reader)
     for entry in reader.history:
         if entry.kind not in ("step", "slow_update"):
             continue
         ends = entry.kind == "slow_update"
         number = entry.epoch if ends else entry.step
-        place = step_places(reader).get((entry.kind, number))
+        place = places.get((entry.kind, number))
         record = reader.boundary(number) if ends else reader.step(number)
         verdicts = [record.decision, record.decision and record.decision.notes]
         for alone, decision in enumerate(verdicts):

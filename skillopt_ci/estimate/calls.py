@@ -144,9 +144,10 @@ class Forecast:
         rollout = Range(attempts if plan.epoch == 1 else 0, attempts, attempts)
         if analyst_budget(config.optimizer) == 0:
             return {ROLLOUT: rollout, SELECTION: self._selection(0.0)}
+        reflected = self._reflection(sizes)
         self._made += sum(sizes)
         self._fresh = max(0.0, self._fresh - tasks / self.situation.train)
-        return {ROLLOUT: rollout, **self._reflection(sizes), **self._candidate(plan)}
+        return {ROLLOUT: rollout, **reflected, **self._candidate(plan)}
 
     def epoch_end(self, epoch: int) -> Calls:
         optimizer, each = self.config.optimizer, self.config.rollout.attempts

@@ -104,8 +104,9 @@ class BatchProcess:
         except (BrokenPipeError, EOFError):
             process.wait()
             self._errors.seek(0)
+            message = self._errors.read().decode("utf-8", "replace").strip()
             self._end()
-            raise EOFError(self._errors.read().decode("utf-8", "replace").strip()) from None
+            raise EOFError(message) from None
         except BaseException:
             # the rest of this answer would be read as the next one
             self._end()
@@ -132,7 +133,7 @@ def redact(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class GitResult:
+class Exited:
     """A git process's exit status and output; ``stderr`` is redacted."""
 
     status: int
@@ -156,11 +157,11 @@ class Git:
     )
     #: Parsed trees by name, kept by :func:`skillopt_ci.git.objects.read_tree`.
     trees: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _remembered: dict[tuple[str, ...], GitResult] = field(
+    _remembered: dict[tuple[str, ...], Exited] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def attempt(self, *args: str, stdin: bytes = b"", seconds: float | None = None) -> GitResult:
+    def attempt(self, *args: str, stdin: bytes = b"", seconds: float | None = None) -> Exited:
         """Run ``git <args>``, whatever its exit status; RepositoryError if git is missing.
 
         git is terminated after ``seconds``: use this only for commands that take no locks.
@@ -179,14 +180,12 @@ class Git:
                     stdout, stderr = process.communicate(stdin, timeout=seconds)
                 except subprocess.TimeoutExpired:
                     process.terminate()
-                    return GitResult(process.wait(), b"", f"no answer within {seconds:g} seconds")
+                    return Exited(process.wait(), b"", f"no answer within {seconds:g} seconds")
         except OSError as error:
             raise _cannot_start(error) from error
-        return GitResult(
-            process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape"))
-        )
+        return Exited(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))
 
-    def remember(self, *args: str) -> GitResult:
+    def remember(self, *args: str) -> Exited:
         """Like :meth:`attempt`, but run only once: for settings."""
         if args not in self._remembered:
             self._remembered[args] = self.attempt(*args)
@@ -203,7 +202,7 @@ class Git:
         except OSError as error:
             raise _cannot_start(error) from error
 
-    def run(self, *args: str, stdin: bytes = b"", most: int = 0) -> GitResult:
+    def run(self, *args: str, stdin: bytes = b"", most: int = 0) -> Exited:
         """Run ``git <args>``; RepositoryError with git's message if its status exceeds ``most``."""
         result = self.attempt(*args, stdin=stdin)
         if not 0 <= result.status <= most:

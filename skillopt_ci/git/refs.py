@@ -9,7 +9,7 @@ from typing import NamedTuple
 from skillopt_ci.config import config
 from skillopt_ci.errors import LostRace, PushRefused, RepositoryError
 from skillopt_ci.git import objects
-from skillopt_ci.git.process import Git, GitResult
+from skillopt_ci.git.process import Exited, Git
 
 HEADS = "refs/heads/"
 _BROKEN = re.compile(r"ignoring broken ref (\S+)")
@@ -165,7 +165,7 @@ def _broken_here(name: str) -> RepositoryError:
     )
 
 
-def _broken(listed: GitResult, names: Sequence[str]) -> list[str]:
+def _broken(listed: Exited, names: Sequence[str]) -> list[str]:
     return [name for name in _BROKEN.findall(listed.stderr) if name in names]
 
 

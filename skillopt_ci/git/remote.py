@@ -9,7 +9,7 @@ from time import sleep
 from typing import NamedTuple
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
-from skillopt_ci.git.process import Git, GitResult
+from skillopt_ci.git.process import Exited, Git
 from skillopt_ci.git.refs import HOW_TO_REPAIR, REFUSED_BY_HOOK, Move, read, tracking
 
 _RACE = re.compile(
@@ -179,7 +179,7 @@ def _arrived(git: Git, remote: str, moves: Sequence[Move]) -> bool:
     return listed.status == 0 and all(there.get(move.ref) == move.new for move in moves)
 
 
-def push_error(remote: str, result: GitResult) -> LostRace | PushRefused:
+def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
     rejected = [line for line in result.text.splitlines() if line.startswith("!")]
     words = "\n".join([*rejected, result.stderr.strip()]).strip()
     if lock := _LOCKED.search(result.stderr):
@@ -201,7 +201,7 @@ def push_error(remote: str, result: GitResult) -> LostRace | PushRefused:
     return PushRefused(f"{remote!r} did not take the push: {meaning}\n{words}", hint=hint)
 
 
-def fetch_error(remote: str, result: GitResult) -> InfrastructureError | RepositoryError:
+def fetch_error(remote: str, result: Exited) -> InfrastructureError | RepositoryError:
     words = result.stderr.strip()
     # git 2.53 tells a lock by "already exists"
     if _LOCKED.search(words) or re.search("bad object refs/|failed: reference already", words):
@@ -213,7 +213,7 @@ def fetch_error(remote: str, result: GitResult) -> InfrastructureError | Reposit
     return InfrastructureError(f"cannot read from {remote!r}: {meaning}\n{words}", hint=hint)
 
 
-def _listed(git: Git, *words: str) -> GitResult:
+def _listed(git: Git, *words: str) -> Exited:
     return git.attempt("ls-remote", *words, seconds=ANSWER_SECONDS)
 
 

@@ -179,8 +179,9 @@ async def finish(run: Run) -> FinishOutcome | None:
     seconds += run.clock() - began
     files = {run.folder.best_skill: texts["best"]} if promoted else {}
     event = RunEvent(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
+    commit = record_events(run, checkout, event).commit
     run.observer(StageFinished("finish", "recorded"))
-    return FinishOutcome(summary, record_events(run, checkout, event).commit, state, seconds)
+    return FinishOutcome(summary, commit, state, seconds)
 
 
 def _summary(

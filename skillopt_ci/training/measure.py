@@ -165,8 +165,9 @@ class Scores:
 
     def add(self, rollout: Rollout) -> None:
         self.made[rollout.task_id] += 1
+        measured = self._measured.setdefault(rollout.task_id, [])
         if rollout.status.measured:
-            self._measured.setdefault(rollout.task_id, []).append((rollout.hard, rollout.soft))
+            measured.append((rollout.hard, rollout.soft))
         else:
             self.failed[rollout.status, rollout.reason] += 1
         if rollout.limit is not None:

@@ -24,8 +24,7 @@ def propose(world: World, head: str, repository: dict[str, str] = OURS) -> dict[
     """Open a pull request of this commit; return the payload of the event."""
     pulls.add(world.hub, "ada", head, head="better", base="main", head_repo=repository["full_name"])
     base = {"sha": world.hub.bare.tip("main"), "ref": "main", "repo": OURS}
-    side = {"sha": head, "ref": "better", "repo": repository}
-    pull = {"number": 1, "head": side, "base": base}
+    pull = {"number": 1, "head": {"sha": head, "ref": "better", "repo": repository}, "base": base}
     return {"action": "opened", "pull_request": pull, "sender": ADA}
 
 

@@ -97,8 +97,7 @@ def test_warnings_of_the_configuration_are_told(settings, fresh):
     def note(event: Event) -> None:
         told.append(event)
 
-    over = ("run=x", "scorer={type: exact}")
-    open_run(replace(settings, cwd=fresh, overrides=over), note)
+    open_run(replace(settings, cwd=fresh, overrides=("run=x", "scorer={type: exact}")), note)
     assert any(isinstance(event, Note) and event.level == "warning" for event in told)
 
 

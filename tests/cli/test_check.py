@@ -149,9 +149,8 @@ def test_graders_are_tried_on_an_empty_submission(cli, fresh, grader, code, told
 
 def test_a_grader_on_a_computer_is_tried_on_what_an_agent_begins_with(cli, fresh):
     computer = "-orollout.computer={type: unconfined}"
-    task = "-orollout.task={files: {given: x}}"
     scorer = "-oscorer={type: computer, command: 'test -e given || exit 126'}"
-    done = cli(fresh, "check", computer, task, scorer)
+    done = cli(fresh, "check", computer, "-orollout.task={files: {given: x}}", scorer)
     assert "ok       scorers          1 grader tried on an empty submission\n" in done.out
     done = cli(fresh, "check", computer, scorer)
     assert done.code == 2

@@ -144,8 +144,7 @@ def test_a_log_that_nobody_takes_stops_nothing():
     ],
 )
 def test_options_say_how_much_is_told(changes, told, capsys):
-    settings = replace(Globals({}, Path()), **changes)
-    with console.build_observer(settings) as observer:
+    with console.build_observer(replace(Globals({}, Path()), **changes)) as observer:
         for event in (
             *(StageStarted("rollout", 2), Note("hello"), Note("careful", "warning")),
             StageFinished("rollout", "0.5"),

@@ -371,8 +371,7 @@ def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done, tmp_pa
     (file,) = tree.rglob("0001.json")
     record = json.loads(file.read_text())
     verdict = record["decision"]
-    told = verdict["action"]
-    verdict["action"] = "reject" if told.startswith("accept") else "accept"
+    verdict["action"] = "reject" if verdict["action"].startswith("accept") else "accept"
     file.write_text(json.dumps(record))
     subprocess.run([*git, tree, "commit", "-qam", "Forge"], check=True)
     found = cli(done, "replay")

@@ -174,8 +174,7 @@ def test_a_run_ends_with_its_summary(cli, ended, git):
 
 
 def test_the_summary_is_a_table_or_one_object(cli, ended):
-    changed = ("finish", *TESTED, "-o", "evaluation.test_env_num=8")
-    found = cli(ended, *changed, "--json")
+    found = cli(ended, "finish", *TESTED, "-o", "evaluation.test_env_num=8", "--json")
     assert found.json["best"]["test"]["hard"] >= found.json["initial"]["test"]["hard"]
     assert found.json["commit"]
     assert found.json["seconds"] > 0

@@ -266,8 +266,7 @@ def test_namespaces_of_its_own(cell, trusted, flags):
 
 def test_capabilities_and_the_promise_to_gain_none(cell, trusted):
     show = "grep -E '^(CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs)' /proc/self/status"
-    nothing = {line.split()[1] for line in cell.sh(show).stdout.splitlines()}
-    assert nothing == {"0" * 16, "1"}
+    assert {line.split()[1] for line in cell.sh(show).stdout.splitlines()} == {"0" * 16, "1"}
     if ROOT:
         assert "CapEff:\t0000000000000000" not in trusted.sh(show).stdout
 

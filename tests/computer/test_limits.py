@@ -125,9 +125,8 @@ def test_a_file_that_does_not_fit_is_refused(cell):
 @pytest.mark.parametrize("kind", ["sandbox", "docker"])
 def test_processors_in_part(kind):
     """A fifth of a second's work takes two at a tenth of a processor, less what comes at once."""
-    spin = "import time\nwhile time.process_time() < 0.2: pass"
     with desk(kind, cpus=0.1) as opened:
-        assert opened.python(spin).seconds > 1.0
+        assert opened.python("import time\nwhile time.process_time() < 0.2: pass").seconds > 1.0
 
 
 def test_processors_as_a_whole():

@@ -24,9 +24,8 @@ def test_find_model_suggests_the_nearest_name():
     with pytest.raises(ModelSetupError, match="Did you mean 'simulated-target'") as raised:
         find_model("simulated-tagret", where="model.target.model")
     assert raised.value.message.startswith("model.target.model: ")
-    config = ModelRole(provider="simulated", model="gpt")
     with pytest.raises(ModelSetupError, match=r"model\.judge\.model"):
-        SimulatedClient(config, Role.JUDGE)
+        SimulatedClient(ModelRole(provider="simulated", model="gpt"), Role.JUDGE)
 
 
 def test_client_counts_tokens_that_cost_nothing():

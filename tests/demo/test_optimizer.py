@@ -201,9 +201,8 @@ def guidance(dice: Dice) -> Callable[..., list[str]]:
 
 
 def test_failures_are_read_back(failures):
-    found = read_failures(comparison(failures))
     wrong = [one.answer for one in failures if one.answer not in one.references]
-    assert [one.answer for one in found] == wrong
+    assert [one.answer for one in read_failures(comparison(failures))] == wrong
 
 
 def test_guidance_states_a_rule_then_reminds_of_it(failures, guidance):

@@ -115,8 +115,7 @@ def test_reference_pages_are_up_to_date():
 
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
-    handler = partial(_Quiet, directory=str(site))
-    with http_server(handler) as url:
+    with http_server(partial(_Quiet, directory=str(site))) as url:
         yield url
 
 

@@ -37,9 +37,8 @@ def config(**sections: Any) -> Config:
 
 
 def calls_of(settings: Config, step: int = 1, situation: calls.Situation = SITUATION) -> Any:
-    plan = plan_step(TASKS, settings.train, step)
     assert total_steps(len(TASKS), settings.train) >= step
-    return forecast(settings, situation).step(plan)
+    return forecast(settings, situation).step(plan_step(TASKS, settings.train, step))
 
 
 def forecast(settings: Config, situation: calls.Situation = SITUATION) -> calls.Forecast:

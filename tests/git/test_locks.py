@@ -27,10 +27,9 @@ with run_lock(Path(sys.argv[1]), "demo"):
 
 
 def test_second_holder_loses_at_once(tmp_path):
-    message = "another skillopt-ci is training run 'demo'"
     with (
         run_lock(tmp_path, "demo"),
-        pytest.raises(LostRace, match=message),
+        pytest.raises(LostRace, match="another skillopt-ci is training run 'demo'"),
         run_lock(tmp_path, "demo"),
     ):
         pass

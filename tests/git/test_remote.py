@@ -6,7 +6,7 @@ import pytest
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
 from skillopt_ci.git import remote
-from skillopt_ci.git.process import GitResult
+from skillopt_ci.git.process import Exited
 
 GITHUB = (
     "echo 'error: GH006: Protected branch update failed for refs/heads/skillopt/demo.' >&2; exit 1"
@@ -53,12 +53,12 @@ def test_refused_deletion_is_a_rule_too(bench, here, origin):
 )
 def test_lease_that_failed_is_a_race(reason):
     lines = f"To origin\n!\tabc:refs/heads/skillopt/demo\t{reason}\n"
-    assert isinstance(remote.push_error("origin", GitResult(1, lines.encode(), "")), LostRace)
+    assert isinstance(remote.push_error("origin", Exited(1, lines.encode(), "")), LostRace)
 
 
 def test_a_hook_refuses_in_other_words_since_git_2_54():
     words = "fatal: in 'preparing' phase, update aborted by the reference-transaction hook"
-    refused = remote.push_error("origin", GitResult(1, b"", words))
+    refused = remote.push_error("origin", Exited(1, b"", words))
     assert isinstance(refused, PushRefused)
     assert "hook, here or on the server" in str(refused)
 
@@ -175,10 +175,10 @@ def test_fetch_that_refs_of_this_repository_stop_blames_them(bench, here, elsewh
 
 def test_words_of_a_hook_are_not_taken_for_a_network_failure():
     line = b"!\tabc:refs/heads/x\t[remote rejected] (pre-receive hook declined)\n"
-    error = remote.push_error("origin", GitResult(1, line, "remote: connection refused by policy"))
+    error = remote.push_error("origin", Exited(1, line, "remote: connection refused by policy"))
     assert "a hook on the server declined it" in error.message
-    error = remote.fetch_error("origin", GitResult(128, b"", "fatal: the moon is full"))
+    error = remote.fetch_error("origin", Exited(128, b"", "fatal: the moon is full"))
     assert isinstance(error, InfrastructureError)
     locked = b"", "error: fetching ref refs/x failed: reference already exists"  # git 2.53
-    assert "are locked" in remote.fetch_error("origin", GitResult(1, *locked)).message
+    assert "are locked" in remote.fetch_error("origin", Exited(1, *locked)).message
     assert "git gives this reason\nfatal: the moon is full" in error.message

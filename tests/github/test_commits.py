@@ -112,13 +112,12 @@ git: {{commits: api}}
 
 def test_the_configuration_asks_for_it(scene, clone):
     (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
-    loaded = load(clone.folder / "skillopt.yaml")
     environ = {
         "GITHUB_REPOSITORY": scene.hub.name,
         "GITHUB_TOKEN": "job",
         "GITHUB_API_URL": scene.hub.url,
     }
-    ledger = open_ledger(loaded, environ)
+    ledger = open_ledger(load(clone.folder / "skillopt.yaml"), environ)
     head = ledger.sync().head
     made = ledger.commit((head,), head, {SKILL: "better\n"}, "Write")
     assert scene.hub.bare.git("log", "-1", "--format=%cn", made) == "GitHub"

@@ -98,9 +98,8 @@ def test_everything_that_determines_an_answer_is_read():
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_a_reason(change, said):
-    body = {"model": "target", "messages": [], **change}
     with pytest.raises(BadRequestError) as error:
-        read_request(json.dumps(body).encode())
+        read_request(json.dumps({"model": "target", "messages": [], **change}).encode())
     assert said in str(error.value)
 
 

@@ -147,8 +147,7 @@ def test_an_agents_attempt_that_was_broken_off_here_goes_on_here(checkout, model
     assert model_server.answered.total() == 2
     assert f"Bearer {WORKERS_KEY}" not in model_server.keys
     # one that was not begun is made by a worker
-    other = "evaluation.sel_env_num=2"
-    assert _measured(checkout.session(RAY, *agent, other), "a third")[0] == 2
+    assert _measured(checkout.session(RAY, *agent, "evaluation.sel_env_num=2"), "a third")[0] == 2
     assert f"Bearer {WORKERS_KEY}" in model_server.keys
 
 

@@ -302,9 +302,8 @@ def test_what_an_attempt_left_nothing_of_is_told_from_its_conversation(opened):
 
 def test_reflection_wants_the_files_of_training_attempts_alone(opened):
     found = reflecting(opened)
-    task = found.tasks("selection")[0]
     for stage, kept in (("rollout", True), ("selection", False)):
-        made = attempt_now(found, task, lambda _: "Rome", stage=stage)
+        made = attempt_now(found, found.tasks("selection")[0], lambda _: "Rome", stage=stage)
         assert ("files" in unpacked(made.attempt.artifacts)) is kept
     assert found.identity() == searchqa(opened).identity()  # who reflects changes no score
 

@@ -237,8 +237,7 @@ def _nowhere(scratch: Path) -> Observed:
 
 def _without_key(scratch: Path) -> Observed:
     place, _ = _unpacked(FRESH, scratch)
-    where = "model.target.api_key_env=NO_SUCH_KEY"
-    return _ended(place.command("step", "--json", "-o", where))
+    return _ended(place.command("step", "--json", "-o", "model.target.api_key_env=NO_SUCH_KEY"))
 
 
 def _troubled(trouble: Callable[[Models], None], *words: str) -> Callable[[Path], Observed]:

@@ -104,8 +104,7 @@ def test_thousands_of_pairs_fit():
 
 def difference(fixed: int, broken: int, same: int) -> PairedDifference:
     before = {f"t{n}": float(fixed <= n < fixed + broken) for n in range(fixed + broken + same)}
-    after = before | {f"t{n}": float(n < fixed) for n in range(fixed + broken)}
-    return paired(before, after)
+    return paired(before, before | {f"t{n}": float(n < fixed) for n in range(fixed + broken)})
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,8 @@ def test_what_reviewers_asked_for_is_told_with_what_became_of_it():
     note = ReviewerNoteRecord(
         id="c1", author="ada", text="Be brief.", path="SKILL.md", line=7, proposed=2, taken=1
     )
-    record = step(reviewer_notes=(note,))
     wish = "ada on SKILL.md:7: “Be brief.” – merged, 2 edits proposed for it, 1 taken"
-    assert wish in card(record)
+    assert wish in card(step(reviewer_notes=(note,)))
 
 
 def test_cost_is_told_by_role_and_stage():

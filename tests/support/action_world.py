@@ -13,7 +13,7 @@ import forked
 from github_server.state import Hub
 
 from skillopt_ci.action.inputs import Inputs
-from skillopt_ci.action.job import Job, JobRunner
+from skillopt_ci.action.job import Host, Job
 from skillopt_ci.action.outputs import JobLog
 from skillopt_ci.demo import write_example
 
@@ -117,4 +117,4 @@ def make_job(workspace: Path, log: TextIO | None = None, **changes: Any) -> Job:
         **dict.fromkeys(names, "x"),
     }
     fields = {"inputs": Inputs(), "environ": {}, **changes}
-    return Job(JobRunner.of(environ), log=JobLog(log or io.StringIO(), lambda: "t"), **fields)
+    return Job(Host.of(environ), log=JobLog(log or io.StringIO(), lambda: "t"), **fields)

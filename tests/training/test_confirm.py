@@ -16,7 +16,7 @@ from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.show import _replayed_confirmations
 from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
-from skillopt_ci.progress import Event, Note, StageAdvanced
+from skillopt_ci.progress import Event, Note, StageAdvanced, StageStarted
 from skillopt_ci.training import confirm
 from skillopt_ci.training.confirm import (
     ALPHA,
@@ -27,7 +27,7 @@ from skillopt_ci.training.confirm import (
     tally,
     verdict,
 )
-from tests.conftest import BRANCH, RULES, Checkout, ModelServer, Stopped
+from tests.conftest import BRANCH, RULES, SKILL, Checkout, ModelServer, Stopped
 
 A, B, C = (RULES[kind] for kind in "abc")
 ON = "evaluation.confirm=1"
@@ -306,6 +306,18 @@ def test_runs_that_began_without_it_go_on_without_it(checkout, model_server):
     assert not checkout.state().provisional
 
 
+def test_a_skill_that_a_person_edits_before_the_first_step_is_tested_later(checkout, model_server):
+    def stop(event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == "rollout":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        checkout.step(ON, observer=stop)
+    checkout.commit(SKILL, f"# Items\n\n- {A}\n", BRANCH)
+    checkout.run(ON)
+    assert (checkout.kinds()[:2], checkout.kinds()[-1]) == (["start", "measure"], "confirm")
+
+
 @pytest.mark.parametrize("budget", ["step.calls=18", "step.tokens=270"])
 def test_a_budget_that_ends_leaves_it_for_later_and_the_run_goes_on(checkout, model_server, budget):
     model_server.plan = (A, B, C)
@@ -316,16 +328,27 @@ def test_a_budget_that_ends_leaves_it_for_later_and_the_run_goes_on(checkout, mo
     assert checkout.kinds()[-1] == "confirm"
 
 
-def test_what_was_paid_before_a_budget_ended_it_is_counted(checkout, model_server):
+def run_out_of_time(checkout: Checkout, kind: type) -> None:
+    """Train, with events of this kind in a test taking so long that a step's minutes are over."""
     seconds = [0]
 
     def take_long(event: Event) -> None:
-        seconds[0] += 30 * (isinstance(event, StageAdvanced) and event.stage == confirm.STAGE)
+        seconds[0] += 30 * (isinstance(event, kind) and event.stage == confirm.STAGE)
 
-    slow = (ON, "budget.step.minutes=1", "model.target.max_concurrency=1")
+    slow = (ON, "budget.step.minutes=0.5", "model.target.max_concurrency=1")
     run = replace(checkout.session(*slow, observer=take_long), clock=lambda: seconds[0])
     with run.ledger.lock():
         asyncio.run(train_all(run, lambda _: None))
+
+
+def test_a_test_that_no_attempt_was_left_for_is_not_recorded(checkout):
+    run_out_of_time(checkout, StageStarted)
+    assert checkout.kinds()[-1] == "step"
+    assert not checkout.state().confirmed.tests
+
+
+def test_what_was_paid_before_a_budget_ended_it_is_counted(checkout, model_server):
+    run_out_of_time(checkout, StageAdvanced)
     assert checkout.history()[-1].kind == "confirm"
     assert checkout.state().usage.calls == sum(model_server.answered.values())
     assert record(checkout).draws == 0

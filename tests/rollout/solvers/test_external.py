@@ -366,16 +366,14 @@ def test_a_program_that_is_not_there_stops_the_run():
 
 
 def test_a_program_that_the_agent_did_not_find_is_the_agents_failure():
-    stream = _events(_said("I try.")) + "exit 127\n"
     with pytest.raises(AgentError, match="exit status 127"):
-        play(external("claude-code"), script=stream)
+        play(external("claude-code"), script=_events(_said("I try.")) + "exit 127\n")
 
 
 def test_a_key_never_stands_in_what_is_kept():
-    ours = {"CODEX_API_KEY": "sk-secret-value"}
     script = '#!/bin/sh\necho "the key is $CODEX_API_KEY" >&2\nexit 1\n'
     with pytest.raises(ModelUnavailable) as caught:
-        play(external("codex", ours), script=script)
+        play(external("codex", {"CODEX_API_KEY": "sk-secret-value"}), script=script)
     assert "sk-secret-value" not in str(caught.value)
     assert "the key is ***" in str(caught.value)
 
