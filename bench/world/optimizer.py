@@ -122,6 +122,8 @@ _BLOCK = re.compile(r"^#+ (?:Trajectory|Task|Example) ", re.MULTILINE)
 _LIMIT = re.compile(r"at most L=(\d+)")
 _SELECT = re.compile(r"[Ss]elect (?:at most |the )(\d+)")
 _POOL = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
+#: Edits that our step buffer allows to be proposed again.
+_OPEN = re.compile(r"may be proposed again\):\n(?:\d+\. .*\n?)*")
 _SUPPORT = re.compile(r"\bsupport=(\d+)")
 _SECTION = r"^## {}[^\n]*\n(.*?)(?=^## (?:{})|\Z)"
 _NEXT = (
@@ -230,7 +232,7 @@ def reply(world: World, kind: Kind, messages: Messages, dice: random.Random) -> 
 def _analyst(world: World, text: str, dice: random.Random) -> str:
     failed = "Failed Trajectories" in text
     shown = section(text, "Failed Trajectories" if failed else "Successful Trajectories")
-    rejected = world.stated(section(text, "Previous Steps"))
+    rejected = world.stated(_OPEN.sub("", section(text, "Previous Steps")))
     limit = limit_of(text)
     if failed:
         counts = evidence(shown, doubts)

@@ -102,8 +102,7 @@ def _react(job: Job, comment: Request | None, reaction: Reaction) -> None:
 def _answer(
     job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "answer"
 ) -> JobOutcome:
-    notes = list(outcome.notes)
-    with noting(notes):
+    with noting(notes := list(outcome.notes)):
         if job.client is not None:
             keep_comment(job.client, comment.number, f"{marker(by, str(comment.id))}\n\n{text}")
     return replace(outcome, notes=tuple(notes))

@@ -280,7 +280,7 @@ def find_skill(source: Run | RunReader, word: str, settings: Globals) -> NamedSk
             hint=nearest(word, _KEPT),
         )
     if is_lfs_pointer(text):
-        raise UsageError(f"{word!r} is a pointer of Git LFS, not the skill.", hint=LFS_REMEDY)
+        raise UsageError(f"{word!r} is a Git LFS pointer, not the skill.", hint=LFS_REMEDY)
     return NamedSkill(word, text)
 
 

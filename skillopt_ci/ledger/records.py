@@ -54,6 +54,13 @@ class GateRecord(Record):
     losses: dict[str, float] = Field(default_factory=dict)
     """Types of task whose mean score fell by more than is allowed, and by how much."""
 
+    @property
+    def within_noise(self) -> bool:
+        """Whether nothing but the mean decided, and chance alone may have made its difference."""
+        return bool(self.standard_error and not self.losses) and within_noise(
+            self.difference, self.standard_error, self.compared
+        )
+
 
 _VERDICTS = {
     "accept_new_best": "merged, new best",
@@ -141,8 +148,7 @@ class Decision(_Decided, Record):
 
     @property
     def verdict(self) -> str:
-        gate, best = self.gate, self.action == "accept_new_best"
-        if best and gate and within_noise(gate.difference, gate.standard_error, gate.compared):
+        if self.action == "accept_new_best" and self.gate and self.gate.within_noise:
             return "merged, within noise"
         return super().verdict
 

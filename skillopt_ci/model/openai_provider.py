@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from skillopt_ci.config.models import ModelRole
@@ -11,6 +10,7 @@ from skillopt_ci.model import providers
 from skillopt_ci.model.providers import ServerError, Wire, limit_in, well_formed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, JsonObject, ModelRefusal, ReplySchema
+from skillopt_ci.util import grouped
 
 
 def _functions(request: ChatRequest) -> list[dict[str, object]]:
@@ -166,23 +166,21 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
         return ServerError(_FAULTS.get(code, _BAD_REQUEST), error.text("message"), code=code)
     if error or not isinstance(response.get("output"), list):
         return providers.told_error(response, "output")
-    of_type = defaultdict[str, list[JsonObject]](list)
-    for item in response.each("output"):
-        of_type[item.text("type")].append(item)
-    parts = (part for item in of_type["message"] for part in item.each("content"))
+    of_type = grouped((item.text("type"), item) for item in response.each("output"))
+    parts = (part for item in of_type.get("message", ()) for part in item.each("content"))
     text = "".join(part.text("text") or part.text("refusal") for part in parts)
     usage = providers.usage_of(response.at("usage"), request, text)
     ended_by = response.at("incomplete_details").text("reason")
     if ended_by == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     keys = ("call_id", "name", "arguments")
-    calls = [ToolCall(*map(call.text, keys)) for call in of_type["function_call"]]
+    calls = [ToolCall(*map(call.text, keys)) for call in of_type.get("function_call", ())]
     usual = "tool_calls" if calls else "stop"
     finish = "length" if ended_by == "max_output_tokens" else ended_by or usual
-    tool_calls = providers.with_thoughts(calls, of_type["reasoning"])
+    tool_calls = providers.with_thoughts(calls, of_type.get("reasoning", ()))
     model = response.text("model") or config.model
     reply = ChatReply(text, finish, model, usage, tool_calls=tool_calls)
-    if finish == "stop" and not of_type["message"]:
+    if finish == "stop" and "message" not in of_type:
         raise providers.no_answer(reply)
     return reply
 

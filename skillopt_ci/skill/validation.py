@@ -101,8 +101,7 @@ _JOINERS = "\u200c\u200d"
 def problems(text: str, path: Path) -> tuple[SkillProblem, ...]:
     """The problems of a document for ``path``: errors first, then by line."""
     if is_lfs_pointer(text):
-        told = f"This is a pointer of Git LFS, not the skill. {LFS_REMEDY}"
-        return (SkillProblem("error", told),)
+        return (SkillProblem("error", f"This is a Git LFS pointer, not the skill. {LFS_REMEDY}"),)
     found: list[SkillProblem] = []
     for region in REGIONS:
         for orphan in markers(text, region).orphans:

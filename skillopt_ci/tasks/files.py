@@ -73,7 +73,7 @@ def read_source(file: Path) -> str:
             f"byte 0x{data[error.start]:02x} is not UTF-8", file=file, line=line
         ) from error
     if is_lfs_pointer(text):
-        raise TaskFileError("is a pointer of Git LFS", file=file, hint="Run `git lfs pull`.")
+        raise TaskFileError("is a Git LFS pointer", file=file, hint="Run `git lfs pull`.")
     return text
 
 

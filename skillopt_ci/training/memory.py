@@ -20,6 +20,8 @@ from skillopt_ci.util import grouped
 
 #: Longest quoted value, in characters, so that memory does not crowd out the trajectories.
 MAX_VALUE_CHARS = 600
+#: Steps to the numbers of the edits that people took back; 0 is the whole step.
+TakenBack = Mapping[int, Collection[int]]
 
 _INTRODUCTION = (
     "What earlier steps of this epoch saw and tried. Do not repeat edits that did not help, in "
@@ -34,25 +36,26 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
     steps = step_records(run, checkout, epoch=epoch)
     read = partial(run.folder.read_step, partial(run.ledger.read, checkout.commit))
     earlier = map(read, sorted(taken.keys() - {one.step for one in steps}))
-    return render_steps((*filter(None, earlier), *steps), taken)
+    again = run.config.gradient.analysts > 1  # other runs are told as SkillOpt tells it
+    return render_steps((*filter(None, earlier), *steps), taken, again=again)
 
 
 def render_steps(
-    steps: Iterable[StepRecord], taken: Mapping[int, Collection[int]] = MappingProxyType({})
+    steps: Iterable[StepRecord], taken: TakenBack = MappingProxyType({}), *, again: bool = False
 ) -> str:
     """The steps as data for a prompt, without those that proposed nothing.
 
-    ``taken`` maps a step to the numbers of the edits that people took back; 0 is the whole step.
+    With ``again``, edits may be proposed again where chance alone may have rejected them.
     """
     blocks = [
-        _block(step, step.decision, taken.get(step.step, ()))
+        _block(step, step.decision, taken.get(step.step, ()), again=again)
         for step in steps
         if step.decision and step.decision.action not in ("skip_no_patches", "skip_no_rewrite")
     ]
     return library.joined(_INTRODUCTION, fenced("\n\n".join(blocks))) if blocks else ""
 
 
-def _block(step: StepRecord, decision: Decision, taken: Collection[int]) -> str:
+def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, again: bool) -> str:
     rollout, before, after = step.proposal.rollout, decision.score_before, decision.score_after
     failed = sum(task.failed for task in rollout.tasks)
     lines = [f"### Step {step.step} — {decision.action.upper()} ({failed}/{rollout.n} failed)"]
@@ -64,7 +67,9 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int]) -> str:
     if tried and taken:
         lines.append("A person took these edits back. Do not propose them again in any words:")
     elif tried:
-        scores = "" if after is None else f" (score {before:.4g} → {after:.4g})"
+        unclear = again and decision.gate is not None and decision.gate.within_noise
+        more = "; within noise: they may be proposed again" * unclear
+        scores = "" if after is None else f" (score {before:.4g} → {after:.4g}{more})"
         lines.append(f"Rejected edits{scores}:")
     return "\n".join([*lines, *(f"{number}. {told}" for number, told in enumerate(tried, start=1))])
 

@@ -33,6 +33,7 @@ from skillopt_ci.training.reflect import conversation_entries, keep_ends
 from skillopt_ci.training.replies import WRITTEN, Shape, parse_as
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import ScoredCheckout
+from skillopt_ci.util import grouped
 
 Policy = Literal["mixed", "changed", "unchanged"]
 
@@ -125,10 +126,7 @@ async def sample_pairs(
 
 
 def _measured(rollouts: Iterable[Rollout]) -> Mapping[str, Side]:
-    attempts: dict[str, list[Rollout]] = {}
-    for rollout in rollouts:
-        if rollout.status.measured:
-            attempts.setdefault(rollout.task_id, []).append(rollout)
+    attempts = grouped((one.task_id, one) for one in rollouts if one.status.measured)
     return {task: Side(tuple(made)) for task, made in attempts.items()}
 
 

@@ -321,9 +321,6 @@ def _skill_after(checkout: ScoredCheckout, candidate: Candidate, decision: Decis
     return candidate.skill if decision.stays else checkout.skill
 
 
-# -- committing a decision -----------------------------------------------------------------------
-
-
 def commit_decision(
     run: Run, checkout: ScoredCheckout, candidate: Candidate, after: ScoredCheckout, seconds: float
 ) -> ScoredCheckout:
@@ -402,9 +399,6 @@ def _notes_event(
     )
     best = {run.folder.best_skill: skill} if kept.beats_best else {}
     return RunEvent(entry, state, skill, {run.skill_path: skill, **best}, record)
-
-
-# -- events for listeners ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,7 @@ def step(**other: Any) -> dict[str, Any]:
 
 
 def test_a_step():
-    outputs = fold([STEP])
-    assert outputs == Outputs(
+    assert fold([STEP]) == Outputs(
         action="accept",
         step="1",
         score_before="0.5",

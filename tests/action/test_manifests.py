@@ -57,8 +57,7 @@ def test_the_composite_twin_hands_every_input_on():
 
 def test_every_command_is_one_of_the_command_line():
     assert [name for name in Command if name.verb not in COMMANDS] == []
-    text = INPUTS["command"]["description"]
-    assert [name for name in Command if f"`{name}`" not in text] == []
+    assert [name for name in Command if f"`{name}`" not in INPUTS["command"]["description"]] == []
 
 
 def test_the_marketplace_gets_its_branding():

@@ -36,7 +36,6 @@ class Desk:
         return review_pull_request(job, Scene(self.hub).client(), Evaluate(1, head))
 
     def conclusion(self) -> tuple[str, str]:
-        """The one check's commit and conclusion."""
         (check,) = self.hub.checks.values()
         return check["head_sha"], check["conclusion"]
 

@@ -176,7 +176,6 @@ def without(job: World, *programs: str) -> str:
 
 
 def evaluated(job: World, scorer: str, *more: str) -> Any:
-    """Evaluate a fork's labelled change of the skill."""
     job.hub.tokens[TOKEN] = "github-actions[bot]"
     Scene(job.hub).pull()
     text = (job.workspace / SKILL).read_text(encoding="utf-8") + "\nLook for secrets.\n"

@@ -115,7 +115,6 @@ def ended(finished: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clone(trained: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Clone the trained repository, or another one."""
 
     def make(*options: str, of: Path = trained) -> Path:
         folder = tmp_path / "clone"

@@ -178,8 +178,7 @@ def warnings(found: list[Finding]) -> list[str]:
 
 def test_a_run_that_can_start_has_every_part_in_order(untrained):
     found = look(untrained)
-    parts = [one.part for one in found if one.level == "ok"]
-    assert parts == [
+    assert [one.part for one in found if one.level == "ok"] == [
         *("config", "tasks", "plan", "scorers", "skill"),
         *("program", "git", "git", "model.target", "model.optimizer"),
     ]

@@ -10,7 +10,6 @@ from skillopt_ci.cli.init import make_repository
 
 
 def machine(name: str) -> tuple[str, str]:
-    """A cache of its own."""
     return "-o", f"cache.path=.git/{name}.sqlite"
 
 

@@ -44,7 +44,6 @@ def seen(checkout: Checkout) -> RunView:
 
 @pytest.fixture
 def two_steps(checkout: Checkout) -> Checkout:
-    """A run with one merged and one reverted step."""
     checkout.step()
     checkout.step()
     return checkout

@@ -21,7 +21,6 @@ def listed(checkout: Checkout, *runs: tuple[str, str]) -> None:
 
 
 def named(checkout: Checkout, cli: Cli, *words: str) -> str:
-    """The name of the run that the options mean."""
     done = cli(checkout.folder, *words, "config")
     assert done.code == 0, done.err
     return str(yaml.safe_load(done.out)["run"])

@@ -175,7 +175,6 @@ def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
 
 
 def next_said(told: Done) -> str:
-    """The row of what is next, unfolded."""
     lines = told.out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("next "))
     more = takewhile(lambda line: line.startswith("     "), lines[start + 1 :])

@@ -165,8 +165,7 @@ def test_version_2_limits(tmp_path):
     spec = ComputerSpec(memory_mb=100, disk_mb=28, cpus=0.5, processes=10)
     with sandbox_limits.control_group(at, spec) as group:
         (folder,) = group
-        written = {file.name: file.read_text() for file in folder.iterdir()}
-        assert written == {
+        assert {file.name: file.read_text() for file in folder.iterdir()} == {
             "memory.max": str(128 << 20),
             "cpu.max": "50000 100000",
             "pids.max": "14",

@@ -45,8 +45,7 @@ def test_root_is_absolute_for_a_relative_file(load_with, write, tmp_path):
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file(complaint):
     text = "run: a b\nskill: 3\ntasks: {path: t}\nmodel: {}\ntrain:\n  sed: 1\n  batch_size: 0\n"
-    lines = str(complaint(text, "git.remot=x")).splitlines()
-    assert [line.split(": ")[0] for line in lines] == [
+    assert [line.split(": ")[0] for line in str(complaint(text, "git.remot=x")).splitlines()] == [
         "skillopt.yaml:1",
         "skillopt.yaml:2",
         "skillopt.yaml:4",

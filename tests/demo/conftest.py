@@ -19,7 +19,6 @@ def dice() -> Dice:
 
 @pytest.fixture
 def rates(monkeypatch: pytest.MonkeyPatch) -> SetRates:
-    """Set rates of the target and the optimizer by name."""
 
     def put(**changed: float) -> None:
         for module in (client, optimizer, simulated_modes):

@@ -208,7 +208,6 @@ def assert_key(path: str) -> None:
 
 
 def targets(schema: Any, part: Any) -> list[Any]:
-    """The objects that a part of the schema may be."""
     if "$ref" in part:
         return targets(schema, schema["$defs"][part["$ref"].rpartition("/")[2]])
     options = [*part.get("anyOf", []), *part.get("oneOf", [])]

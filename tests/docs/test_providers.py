@@ -37,7 +37,6 @@ def _thinking(preset: Preset) -> str:
 
 
 def reached() -> Iterator[str]:
-    """Where each server is and what it wants."""
     yield "| provider | address | key | token limit |"
     yield "| --- | --- | --- | --- |"
     for name, preset in PROVIDERS.items():
@@ -49,7 +48,6 @@ def reached() -> Iterator[str]:
 
 
 def features() -> Iterator[str]:
-    """What each provider can be asked for."""
     yield (
         "| provider | tools | structured output | images | reasoning | prompt cache | usage | "
         "tested by |"

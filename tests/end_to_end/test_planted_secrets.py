@@ -45,7 +45,6 @@ def spellings(secret: str) -> Iterator[str]:
 
 
 def said(secret: str) -> Iterator[str]:
-    """The secret as a model or a server might say it."""
     yield from (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1])
     yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
     for before in (b"", b"u", b"me", b"me:", b"user:"):

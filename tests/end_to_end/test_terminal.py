@@ -45,7 +45,6 @@ def drawn_until(screen: int, end: str | None = None) -> str:
 
 
 def seen(checkout: Checkout, *words: str, columns: int = 80, **env: str) -> str:
-    """All that a command draws on a terminal."""
     child, screen = begun(checkout, *words, columns=columns, **env)
     drawn = drawn_until(screen)
     os.close(screen)

@@ -55,7 +55,6 @@ def answer_or_grade(request: ChatRequest) -> str:
 
 
 def odd(opened: OpenEnvironment, target: str) -> Any:
-    """The odd environment, and its task with this target."""
     found = opened(options("sums.py@odd", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
     tasks = [task for split in ("train", "selection", "test") for task in found.tasks(split)]
     return found, next(task for task in tasks if task.references == (target,))

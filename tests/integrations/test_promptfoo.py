@@ -60,8 +60,7 @@ def test_verdicts_are_promptfoos(case, tmp_path):
 
 
 def test_every_deterministic_type_and_its_negation_is_among_the_cases():
-    types = {one["type"].removeprefix("not-") for case in VERDICTS for one in case["assert"]}
-    assert types >= {
+    assert {one["type"].removeprefix("not-") for case in VERDICTS for one in case["assert"]} >= {
         *("equals", "contains", "icontains", "contains-any", "icontains-any", "contains-all"),
         *("icontains-all", "regex", "starts-with", "is-json", "levenshtein", "assert-set"),
     }

@@ -59,7 +59,6 @@ def _running() -> Iterator[ModelApi]:
 
 @pytest.fixture
 def api(_running: ModelApi) -> Iterator[ModelApi]:
-    """The servers, as new."""
     _running.__dict__.update(ModelApi(_running.url).__dict__)
     yield _running
     assert _running.complaints == []

@@ -45,8 +45,7 @@ def test_the_ci_script_is_runnable_and_make_lists_its_targets(root):
     assert os.access(root / ".ci" / "run", os.X_OK)
     subprocess.run(["bash", "-n", root / ".ci" / "run"], check=True)
     done = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True)
-    names = [line.split()[0] for line in done.stdout.splitlines()]
-    assert names == [
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
         *("help", "quickstart", "test", "unit", "oldest", "lint", "format"),
         *("docs", "lock", "image", "check", "stats", "setup"),
     ]

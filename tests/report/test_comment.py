@@ -109,7 +109,6 @@ def with_skill(path: str) -> RunView:
 
 
 def with_rules(run: RunView, step: int, *rules: str) -> RunView:
-    """``run`` with what a step says to the skill."""
     edits = tuple(EDIT.model_copy(update={"content": f"- {rule}"}) for rule in rules)
     steps = (altered(one, edits=edits) if one.step == step else one for one in run.steps)
     return replace(run, steps=tuple(steps))
@@ -223,8 +222,7 @@ def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval(
 
 def test_every_folded_step_says_its_change_and_its_scores_and_no_cost_where_there_was_none():
     run = with_rules(plain_run(2), 2, "Dates are ISO")
-    folded = re.findall("<summary>(.*)</summary>", pinned_comment(run, LINKS))
-    assert folded == [
+    assert re.findall("<summary>(.*)</summary>", pinned_comment(run, LINKS)) == [
         (
             "↩️ <b>Step 2</b> reverted: 0.200 → 0.150 on 40 tasks · Dates are ISO"
             " · <span>$</span>0.2500"

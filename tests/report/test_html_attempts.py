@@ -106,8 +106,7 @@ def test_the_page_is_bounded_in_characters():
 
 
 def test_an_attempt_says_the_command_that_shows_all_of_it():
-    known = recorded(iter([attempt("task-3", "selection", "s1")]))
-    (shown,) = viewer(grown(1), known).shown
+    (shown,) = viewer(grown(1), recorded(iter([attempt("task-3", "selection", "s1")]))).shown
     assert shown.trace == (
         "skillopt-ci trace task-3 --run demo --stage selection --attempt 0 --skill s1 --whole"
     )

@@ -41,7 +41,6 @@ def judged(**decision: object) -> StepRecord:
 
 
 def card(record: StepRecord, effects: Effects | None = None) -> str:
-    """The words of a step's card, without its markup."""
     run = replace(plain_run(1), steps=(record,))
     page = build_page(Evidence(run, (Version("at the start", "x"),), effects=effects or {}))
     found = page[page.index('<details class="card') : page.index('<section id="trajectories"')]

@@ -30,7 +30,6 @@ NEW = "# Ledger\n\nWrite dates year first.\n\nRefunds are negative.\n"
 
 
 def attempt(task: str, stage: str, skill: str, *, solved: bool, said: str = "No.") -> Trajectory:
-    """An attempt at ``task`` with the skill of that hash."""
     turns = (Turn("user", "user", f"Book {task}."), Turn("model", "model", said))
     outcome: TaskGrade = "solved" if solved else "failed"
     return Trajectory(task, stage, 0, skill, outcome, outcome, turns)
@@ -441,7 +440,6 @@ PATIENCE = 60_000
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    """The address at which a process serves the report of ``folder``."""
     line = (*PROGRAM, "report", "--serve", "--port", "0")
     with subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -38,5 +38,4 @@ def test_passages_are_the_newest_text_whole_and_in_order(texts):
 
 @given(TEXTS)
 def test_neighbouring_passages_differ_in_origin(texts):
-    origins = [origin for origin, _ in passages(texts)]
-    assert all(one != other for one, other in pairwise(origins))
+    assert all(one != other for one, other in pairwise([origin for origin, _ in passages(texts)]))

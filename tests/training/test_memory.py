@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import pytest
 from records import proposal_record
 
 from skillopt_ci.ledger import evidence
-from skillopt_ci.ledger.records import Decision, StepRecord
+from skillopt_ci.ledger.records import Decision, GateRecord, StepRecord
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.memory import MAX_VALUE_CHARS, render_steps
-from tests.conftest import HARMFUL, ModelServer
+from tests.conftest import HARMFUL, RULES, SKILL, ModelServer
 
 RULE = "Kind a: a number begins with a."
 
@@ -27,6 +28,18 @@ def test_rejected_edit_is_told_to_the_epochs_next_step(checkout, model_server):
     assert told
     assert all("### Step 1 — REJECT (4/4 failed)" in prompt for prompt in told)
     assert all("Rejected edits" in prompt and HARMFUL in prompt for prompt in told)
+
+
+@pytest.mark.parametrize("analysts", [1, 2])
+def test_several_analysts_may_repeat_what_noise_may_have_rejected(checkout, model_server, analysts):
+    checkout.commit(SKILL, f"# Items\n\n- {RULES['a']}\n")
+    swapped = {"op": "replace", "target": RULES["a"], "content": RULES["b"]}
+    model_server.edit = lambda _: swapped  # solves as many tasks, but others
+    checkout.step(several := f"gradient.analysts={analysts}")
+    model_server.prompts.clear()
+    checkout.step(several)
+    for prompt in analyst_prompts(model_server):
+        assert ("; within noise: they may be proposed again):" in prompt) is (analysts > 1)
 
 
 def test_merged_edit_is_not_told_as_rejected(checkout, model_server):
@@ -97,6 +110,23 @@ def test_a_step_is_told_by_number_action_and_failures():
     start = lines.index("Rejected edits (score 0.5 → 0.475):")
     assert lines[start + 1] == '1. [append] "Write dates as ISO."'
     assert lines[start + 2] == '2. [replace] target="Old" → "New"'
+
+
+@pytest.mark.parametrize(
+    ("again", "change"),
+    [
+        (1, {}),
+        (0, {"difference": -0.25}),
+        (0, {"standard_error": 0.0}),
+        (0, {"losses": {"a": 0.5}}),
+    ],
+)
+def test_rejections_within_noise_are_told_as_such(again, change):
+    counts = {"policy": "strict", "planned": 40, "compared": 40}
+    gate = GateRecord(**counts | {"difference": 0.0, "standard_error": 0.05} | change)
+    decision = REJECTED.decision.model_copy(update={"gate": gate})
+    text = render_steps([REJECTED.model_copy(update={"decision": decision})], again=True)
+    assert ("(score 0.5 → 0.475; within noise: they may be proposed again):" in text) == again
 
 
 def test_without_patterns_failures_are_told_by_their_reasons():

@@ -186,7 +186,6 @@ def test_the_next_batch_is_attempted_while_a_verdict_is_saved(checkout, model_se
 
 
 def batch(checkout: Checkout, step: int) -> set[str]:
-    """What the tasks of a step say."""
     session = checkout.session()
     plan = plan_step(session.splits.train, session.config.train, step)
     return {task.messages[-1].content for task in plan.batches[0].tasks}

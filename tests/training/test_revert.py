@@ -118,7 +118,6 @@ def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(workshop, rever
 
 @pytest.fixture
 def one_step(checkout: Checkout, model_server: ModelServer) -> Checkout:
-    """One step that brought two rules."""
     plain = model_server.answer
 
     def answer(system: str, prompt: str) -> str:

@@ -28,7 +28,6 @@ class Fleet:
         self._machines = 0
 
     def session(self, *overrides: str) -> Run:
-        """Start a new machine."""
         self._machines += 1
         cache = self.checkout.folder.parent / f"{self.checkout.folder.name}-{self._machines}.sqlite"
         return self.checkout.session(f"cache.path={cache}", *overrides)
