@@ -2,7 +2,7 @@ import pytest
 from run_views import REPOSITORY, SHA, altered, entry, plain_run, record
 
 from skillopt_ci.ledger import records
-from skillopt_ci.ledger.evidence import EditRecord, ReviewerNoteRecord, TaskOutcome
+from skillopt_ci.ledger.evidence import EditRecord, NotesRecord, ReviewerNoteRecord, TaskOutcome
 from skillopt_ci.ledger.records import BoundaryRecord, PairRecord, PairSide, StepRecord
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import edit_parts, event_body, event_section
@@ -19,7 +19,6 @@ def body(step: StepRecord, links: Links = LINKS) -> str:
 
 
 def epoch_section(end: BoundaryRecord, place: StepPlace = PLACE, links: Links = LINKS) -> str:
-    """The section of a run's only event, the end of an epoch."""
     decision = end.decision
     event = entry(
         end.step,
@@ -186,6 +185,8 @@ def test_a_rewritten_document_has_one_diff():
     text = parts(mode="full_rewrite_minibatch", change_summary=("Shorter",), diff="-long\n+short\n")
     assert "- change: Shorter" in text
     assert "```diff\n-long\n+short\n```" in text
+    notes = NotesRecord(proposed=1, added=("Look.",), appendix=("Look.",), alone=True)
+    assert "```diff" not in parts(notes=notes, diff="+Look.\n")  # they are told in words
 
 
 def test_an_abundance_of_edits_is_counted():
