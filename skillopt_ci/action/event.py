@@ -325,7 +325,7 @@ def _commented(event: GitHubEvent, inputs: Inputs, facts: Facts) -> Activity:
             "GitHub does not say which commit was this pull request's head when you commented, "
             "and a later one is not what you asked for"
             if facts.into_default
-            else "comments compare with the default branch, and this pull request is not into it"
+            else "comments compare with the default branch, not with this pull request's base"
         )
         text = (
             f"Nothing was evaluated: {why}. Add the label `{inputs.label}` instead: it applies to "

@@ -156,7 +156,7 @@ class Ended:
         if failure is None:
             return title
         defect = self.exit_code == ExitCode.DEFECT
-        hint = "The job's log has what to report." if defect else inline(failure.hint, 1_000)
+        hint = "Please report the job's log." if defect else inline(failure.hint, 1_000)
         return join(f"{title} {inline(failure.message, 1_000)}", hint)
 
 

@@ -140,7 +140,7 @@ def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
         change = unified_diff(before, after, path)
         text = block(change, "diff", lines=200) if change else "Nothing: base has this skill."
     elif word == "report":
-        text = lessons_text(run, links) or "Nothing was learned yet that base has not."
+        text = lessons_text(run, links) or "Nothing learned yet that base lacks."
         where = links.run("this job's run") if page else ""
         text = join(text, f"The page is an artifact of {where}." if where else "")
     else:
@@ -321,7 +321,7 @@ def _notes(job: Job, command: Command) -> list[str]:
         file.parent.mkdir(parents=True, exist_ok=True)
         return ["--notes", str(file)] if leave_notes(job, job.client, file) else []
     except SkilloptError as error:
-        title = "What reviewers said could not be read"
+        title = "Could not read reviewers' comments"
         job.log.annotate("warning", harmless(str(error)), title=title)
         return []
 
@@ -359,7 +359,7 @@ def _evaluate(job: Job, pull: Evaluate) -> JobOutcome:
     commit = git.attempt("cat-file", "-p", "HEAD").text
     if pull.head_sha == head or f"parent {pull.head_sha}" in commit:
         raise UsageError(
-            f"the checkout has pull request #{pull.number} in it, and only base can judge it",
+            f"the checkout has pull request #{pull.number} in it; evaluate it from base",
             hint="Check out with `ref: ${{ github.event.pull_request.base.sha }}`.",
         )
     with (

@@ -235,7 +235,7 @@ def agent_failure(
         return ModelSetupError(
             f"rollout.solver: {agent} cannot work as it is set up: {said}",
             hint="Run it in a sandbox, where it is not root, or set `rollout.computer.environ: "
-            "{IS_SANDBOX: '1'}` if this machine may be lost."
+            "{IS_SANDBOX: '1'}` if this machine is disposable."
             if "root/sudo" in said
             else "`model`, `command` and `arguments` of `rollout.solver` say how it is run.",
         )

@@ -90,7 +90,7 @@ def _files_beside(document: Path) -> Iterator[Member]:
             raise SkillError(
                 f"the folder {document.parent} holds more than {MOST_FILES} files "
                 f"or {MOST_BYTES:,} bytes beside the skill",
-                hint="An agent is given the whole folder: move elsewhere what is no part of it.",
+                hint="The agent gets the whole folder: move unrelated files elsewhere.",
             )
         if path != document:
             name = path.relative_to(document.parent).as_posix()

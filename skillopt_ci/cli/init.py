@@ -121,7 +121,7 @@ def init_command(
         written += scaffold.write_new(place, workflow)
         files |= workflow
         if scaffold.WORKFLOW not in written:
-            known = f"{scaffold.WORKFLOW}, which was there already,"
+            known = f"{scaffold.WORKFLOW}, which already existed,"
             steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
         same = replace(settings, run=None).same_run
         steps[-1:] = _github_steps(place, keys, branch, same, pages=pages)
@@ -304,7 +304,7 @@ def _next_steps(
     return [
         *([] if repository else ["git init   (this folder is not in a git repository yet)"]),
         f"Replace the example tasks in {examples} with your own, one JSON object per line.",
-        f"Write down in {skill} what you know already.",
+        f"Write down in {skill} what you already know.",
         *([f"export {key}=…"] if key else []),
         f"git add {' '.join(files)} && git commit -m 'Set up skill training'",
         f"skillopt-ci check{same}",
@@ -393,7 +393,7 @@ _GIT_SETTINGS = (
 @click.argument("folder", type=FILE, required=False)
 @click.option("--open", "shown", is_flag=True, help="Open the report in a browser at the end.")
 def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> None:
-    """Train the bundled example skill in a new repository: offline, free, in about a minute.
+    """Train the bundled example skill in a new repository: offline, free, in seconds.
 
     Creates the repository in FOLDER, or in a new temporary folder, and prints the score on tasks
     that training never used and the address of the report. With -v, shows steps as `run` does.

@@ -137,7 +137,7 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
     message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"
     report = crash_report(error, words, redact)
-    hint = f"Please report it with this, which holds no secrets that we know of.\n\n{report}"
+    hint = f"Please report it with this; it holds no secrets that we know of.\n\n{report}"
     return Failure("Defect", message, hint, ExitCode.DEFECT)
 
 
@@ -167,7 +167,7 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
 COMMANDS = {
     name: (f"skillopt_ci.cli.{module}", help_line, group)
     for group, name, module, help_line in (
-        ("Start", "quickstart", "init", "Train the bundled example: a minute, free, no account."),
+        ("Start", "quickstart", "init", "Train the bundled example: seconds, free, no account."),
         ("Start", "init", "init", "Write a configuration and example tasks."),
         (
             "Start",
@@ -196,7 +196,7 @@ COMMANDS = {
         ("Advanced", "calibrate", "evaluate", "Estimate how often the gate errs on your tasks."),
         ("Advanced", "rescore", "evaluate", "Grade recorded attempts with the current scorer."),
         ("Advanced", "finish", "train", "Test the skills and summarize the run (`run` does it)."),
-        ("Advanced", "slow-update", "train", "Do the end of an epoch (`step` and `run` do it)."),
+        ("Advanced", "slow-update", "train", "Do a due slow update (`step` and `run` do it)."),
         ("Advanced", "new-env", "init", "Write an environment: tasks, grading, a test."),
         ("Advanced", "export", "report", "Export the run in SkillOpt's layout."),
         ("Advanced", "config", "config", "Print the effective configuration, or its JSON Schema."),

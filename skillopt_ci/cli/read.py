@@ -117,7 +117,7 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
         raise RepositoryError(
             f"Run '{name}' has not started: there is no {folder.state} on skillopt/{name} "
             f"or {ledger.base}.",
-            hint="Start it with `skillopt-ci step`.",
+            hint=f"Start it with `skillopt-ci step --run {name}`.",
         )
     flying = candidate(ledger)
     flight = flying.sha if flying else ""
@@ -259,10 +259,10 @@ def find_skill(source: Run | RunReader, word: str, settings: Globals) -> NamedSk
         }
         text: str | None = read(paths[word])
         if text is None:
+            run = source.folder.run
             raise UsageError(
-                f"Run {source.folder.run!r} has no {word} skill: there is no {paths[word]} in "
-                f"{commit[:10]}.",
-                hint="" if started else "Start the run with `skillopt-ci step`, or name a file.",
+                f"Run {run!r} has no {word} skill: there is no {paths[word]} in {commit[:10]}.",
+                hint="" if started else f"Run `skillopt-ci step --run {run}`, or name a file.",
             )
     elif file.is_file():
         try:
@@ -276,7 +276,7 @@ def find_skill(source: Run | RunReader, word: str, settings: Globals) -> NamedSk
     if text is None:
         raise UsageError(
             f"{word!r} names no skill: it is not a file here, not a git ref that holds "
-            f"{source.skill_path}, and not one of {', '.join(_KEPT)}.",
+            f"{source.skill_path}, not a step's number, and not one of {', '.join(_KEPT)}.",
             hint=nearest(word, _KEPT),
         )
     if is_lfs_pointer(text):

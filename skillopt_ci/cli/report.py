@@ -63,7 +63,7 @@ _MEASURED = tuple(one.value for one in Status if one.measured)
     help="Port for --serve; 0 takes a free one.",
 )
 def report_command(settings: Globals, output: Path, serve: bool, port: int) -> None:
-    """Write one self-contained HTML file that shows what the run has learned, read from git alone.
+    """Write one self-contained HTML file that shows what the run has learned; calls no model.
 
     It shows the learning curve, the tasks, the steps and the origin of each rule of the skill.
     --serve shows it at an address of this machine instead, and follows the run until you press
@@ -93,7 +93,7 @@ def export_command(settings: Globals, folder: Path, layout: str) -> None:
     target = settings.cwd / folder
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(
-            f"{target} is there already: nothing was written.",
+            f"{target} already exists: nothing was written.",
             hint="Name a new or an empty folder.",
         )
     records = gather(open_reader(settings))
@@ -243,7 +243,7 @@ def _serve(settings: Globals, port: int) -> None:
         listener = socket.create_server((_HOST, port))
     except OSError as error:
         raise UsageError(
-            f"port {port} cannot be listened on: {error.strerror}", hint="Take a free one: --port 0"
+            f"port {port} cannot be opened: {error.strerror}", hint="Take a free one: --port 0"
         ) from error
     address = f"http://{_HOST}:{listener.getsockname()[1]}/"
     click.echo(f"The report of this run: {address} (Ctrl-C ends it)")

@@ -241,7 +241,7 @@ def revert_command(settings: Globals, what: str) -> None:
         commit = take_back(run, checkout, step, place.verdict, by, edit)
     if commit is None:
         left = "that rule" if edit else f"step {step}"
-        nothing_to_do(f"Nothing to do: nothing of {left} is left in the skill.", settings)
+        nothing_to_do(f"Nothing to do: the skill has nothing left of {left}.", settings)
     one = f"A rule of step {step}" if edit else f"Step {step}"
     told = f"{one} is taken back. The next step scores the skill again and knows of it."
     done = {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0}
@@ -263,14 +263,14 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
         ]
     if len(named) != 1:
         known = ", ".join(str(step) for step in dict(named) or merged) or "none"
-        which = "several rules have these words" if named else "no merged step or rule is that"
-        raise UsageError(f"{what!r} names nothing to take back: {which} (merged steps: {known}).")
+        which = "several rules have these words" if named else "no merged step or rule matches"
+        raise UsageError(f"{what!r} does not name one change: {which} (merged steps: {known}).")
     ((step, number),) = named
     if not number or len(rules(proposals[step])) == 1:
         return step, 0
     if proposals[step].mode != "patch" or number > len(proposals[step].applied_edits):
         raise UsageError(
-            f"{what!r} names a change of step {step} that is no edit of its own.",
+            f"{what!r} names a change of step {step} that is not a single edit.",
             hint=f"`revert {step}` takes the whole step back. To drop only this, edit the skill on "
             f"skillopt/{reader.state.run}; the next step scores it again.",
         )

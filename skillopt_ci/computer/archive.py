@@ -38,7 +38,7 @@ def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
                         f"the archive has {info.name!r}, which is no file, folder or link inside."
                     )
     except (tarfile.TarError, EOFError, UnicodeError, ValueError, OverflowError) as error:
-        raise FileRefused(f"the archive is no tar that can be read: {error}.") from error
+        raise FileRefused(f"the archive is not a readable tar: {error}.") from error
     # Nothing may be written through a link or a file.
     blocked = {"": ""}
     for path in _with_folders(members):

@@ -216,7 +216,7 @@ async def probe(computers: Computers) -> None:
         async with computers.open(_PROBE) as computer:
             if complaint := await _complaint(computer, str(outside)):
                 raise ComputerUnavailable(
-                    f"The computer does not do what it promises: {complaint}.",
+                    f"The computer fails its check: {complaint}.",
                     hint="Choose another `rollout.computer.type` on this machine.",
                 )
 
@@ -245,7 +245,7 @@ def _unspeakable(words: Sequence[str]) -> str:
     try:
         sizes = [len(os.fsencode(word)) for word in words]
     except UnicodeEncodeError:
-        return "an argument is no text that can be encoded"
+        return "an argument cannot be encoded as text"
     long = max(sizes) > _ARGUMENT_BYTES or sum(sizes) > _ARGUMENTS_BYTES
     return "the arguments are too long" if long else ""
 

@@ -128,7 +128,7 @@ class Gradient(Section):
     """Maximum trajectories per analyst call."""
     analysts: int = Field(default=1, gt=0)
     """Analysts that read each minibatch, independently of each other. Their edits are merged, those
-    that most of them propose first, and not ranked once more; edits that were rejected within noise
+    that most of them propose first, and not ranked again; edits that were rejected within noise
     may be proposed again. If you leave it out, `budget.run` sets it to 3 in the update mode
     `patch`, unless the optimizer's temperature is 0."""
     max_minibatch_chars: int = Field(default=200_000, ge=500)

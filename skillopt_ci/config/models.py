@@ -110,7 +110,7 @@ HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 HeaderText = Annotated[str, Field(pattern=r"^[ -~]*$")]
 _GITHUB_MODELS = ("models.github.ai", "models.inference.ai.azure.com")
 _RETIRED = (
-    "GitHub Models was retired on 2026-07-30 and answers no more; choose another provider "
+    "GitHub Models was retired on 2026-07-30 and no longer works; choose another provider "
     "(`copilot`, the Copilot CLI with the job's token, needs no key either)"
 )
 
@@ -222,7 +222,7 @@ class ModelRole(Section):
     @model_validator(mode="after")
     def _fits_the_provider(self) -> "ModelRole":
         if self.api_key_env and self.api_key_file:
-            raise ValueError("`api_key_env` and `api_key_file` say two things: give one of them")
+            raise ValueError("`api_key_env` and `api_key_file` conflict: give one of them")
         runs_program = self.preset.protocol == "command"
         if runs_program != bool(self.program):
             raise ValueError("`provider: command` and `command` belong together: give both")

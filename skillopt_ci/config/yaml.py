@@ -238,7 +238,7 @@ class _Composer:
                     raise self._error(key, "a key must be text")
                 if key.value in lines:
                     first = lines[key.value]
-                    raise self._error(key, f"the key {key.value!r} stands already in line {first}")
+                    raise self._error(key, f"the key {key.value!r} is repeated from line {first}")
                 lines[key.value] = key.start_mark.line + 1
             self._loader.flatten_mapping(raw)
         for key, value in raw.value:

@@ -90,11 +90,10 @@ def clear_stale_locks(
                     file.unlink(missing_ok=True)
                 except OSError as error:
                     raise RepositoryError(
-                        f"a git that was killed left {file}, and it cannot be removed: "
-                        f"{error.strerror}",
+                        f"a killed git left {file}, and it cannot be removed: {error.strerror}",
                         hint="Remove it by hand.",
                     ) from error
-                tell(f"Removed {file}, {age:.0f} s old: a git that was killed left it.")
+                tell(f"Removed {file}, {age:.0f} s old, left by a killed git.")
         waiting = [file for file, _ in left if _written(file) is not None]
         waited = clock() - began
         if waiting and waited >= 2 * STALE_SECONDS:

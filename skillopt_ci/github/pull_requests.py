@@ -29,11 +29,11 @@ _NOTHING_TO_WAIT_FOR = (
     "protected branch rules not configured",
 )
 _OBSTACLES = {
-    "behind": "its branch has to take in base first",
-    "blocked": "what protects base is not satisfied yet",
+    "behind": "its branch must be updated first",
+    "blocked": "branch protection is not satisfied yet",
     "dirty": "it conflicts with base",
     "draft": "it is a draft",
-    "unknown": "GitHub has not found out yet whether it can be merged",
+    "unknown": "GitHub is still checking whether it can be merged",
 }
 
 

@@ -223,7 +223,7 @@ class ClusterExecutor:
             trouble = error.message
         if trouble and trouble not in self.told:
             self.told.add(trouble)
-            text = f"Made here, since a Ray worker could not: {trouble}"
+            text = f"Ran here since no Ray worker could: {trouble}"
             self.parts.observer(Note(text, "warning"))
 
 

@@ -281,7 +281,7 @@ class Meter:
                 key = f"budget.{scope}.{name}"
                 return BudgetExhausted(
                     f"{key} is used up: {used:.6g} of {limit:.6g}",
-                    hint=f"All that was paid for is kept. Raise {key} and run again to go on from "
+                    hint=f"Every paid answer is kept. Raise {key} and run again to go on from "
                     "here.",
                 )
         return None

@@ -431,8 +431,8 @@ def import_lines(cache: CallCache, sources: Mapping[Path, Iterable[str]], take: 
                     entries.append((cache.take if line.startswith('{"key":') else take)(line))
             except ValueError as error:
                 raise UsageError(
-                    f"{file}:{number}: no answer of a rollout: {_reason(error)}",
-                    hint="Leave this file out: what it lacks is asked again.",
+                    f"{file}:{number}: not a rollout answer: {_reason(error)}",
+                    hint="Leave this file out: the step asks again.",
                 ) from error
     for enter in entries:
         enter()

@@ -301,7 +301,7 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
     variable, where = config.key_variable, base_url_of(config)
     if config.azure is not None and config.azure.auth != "key":
         return ModelSetupError(
-            f"{section}: {where} refused who signed in by {config.azure.auth} ({said})",
+            f"{section}: {where} refused the account of {config.azure.auth} ({said})",
             hint="Give that account the role Cognitive Services OpenAI User on the resource.",
         )
     if variable is None:

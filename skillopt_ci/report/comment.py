@@ -183,7 +183,7 @@ def footer(run: RunView, links: Links) -> str:
     parts = (
         f"as of {links.commit(run.commit)}" if run.commit else "",
         links.run("workflow run"),
-        "scores are means with 95 % intervals; the optimizer sees no selection and no test task",
+        "scores are means with 95 % intervals; the optimizer sees no selection or test tasks",
     )
     return f"<sub>{md.join(*parts, by=' · ')}</sub>"
 

@@ -138,7 +138,7 @@ def _measured(event: RunEvent) -> _Words:
         return _said(
             f"Set aside the candidate of {event.work}: {why}",
             "The candidate stays reachable as this commit's second parent. "
-            "The work is done again from the skill as it is now.",
+            "The work is redone from the current skill.",
         )
     found = f"{score(measured.score)} on {plural(measured.n, 'task')}"
     scores = f"scores {score_text(measured.score, measured.n)} on the selection tasks"
@@ -159,7 +159,7 @@ def _measured(event: RunEvent) -> _Words:
 
 def _confirmation(entry: HistoryEntry) -> _Words:
     told = {
-        "confirmed": ("Confirm", "It claims this gain: chance rarely shows one such in a run."),
+        "confirmed": ("Confirm", "The gain is confirmed: chance alone rarely shows one like it."),
         "refuted": ("Refute", "It is worse than the last confirmed one: see what it brought."),
         "open": ("Leave provisional", "The gain may still be chance; more attempts can tell."),
     }
@@ -192,7 +192,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
         _guidance(record),
         say.notes_verdict(proposal, decision),
         "" if proposal.changed else _list("Refused by the guard:", say.refusal_lines(proposal)),
-        _list("Replies of the optimizer that could not be used:", say.unusable_lines(proposal)),
+        _list("Unusable replies of the optimizer:", say.unusable_lines(proposal)),
         "" if known is None else f"Measured in step {known}, not again.",
         f"Used {say.usage_text(record.usage)}.",
         _changed(record.changes),

@@ -31,7 +31,7 @@ from skillopt_ci.text import cost_text, difference_text, percent, plural, rounde
 _NORMAL_95 = 1.959964
 _MOST_REASONS = 5
 _ENDS = {
-    "certain": "no outcome of the rest could have changed the verdict",
+    "certain": "the rest could not have changed the verdict",
     "futile": "a gain was unlikely to be shown",
 }
 

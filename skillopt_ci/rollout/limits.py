@@ -172,7 +172,7 @@ async def run_solver(
         if place.hindered:
             raise GraderError(place.hindered[0]) from None
         if tracker.steps and tracker.usage == Usage():
-            raise ModelUnavailable("The time was over before the model had answered.") from None
+            raise ModelUnavailable("Time ran out before the model answered.") from None
         attempt = so_far.attempt(limit=Limit.TIME)
     except LimitReached as reached:
         attempt = so_far.attempt(limit=reached.limit)

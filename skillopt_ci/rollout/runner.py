@@ -66,6 +66,5 @@ def refuse_errors(reasons: Counter[str], total: int, limit: float, what: str) ->
     raise TooManyErrors(
         f"{errors} of {total} {what} tasks could not be measured "
         f"(evaluation.max_error_rate is {limit:g}). Most often: {reasons.most_common(1)[0][0]}",
-        hint="Nothing was committed, and every answer that was paid for is kept: "
-        "fix the cause, then rerun.",
+        hint="Nothing was committed, and every paid answer is kept: fix the cause, then rerun.",
     )

@@ -161,7 +161,7 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
-            raise ValueError(f"key {key!r} stands twice in one object")
+            raise ValueError(f"key {key!r} is repeated in one object")
         members[key] = value
     return members
 

@@ -306,7 +306,7 @@ async def _tested(
         try:
             rollouts = await models.runner.carry_out(requests, done)
         except BudgetExhausted as over:  # what was paid is recorded; the next command goes on
-            told = f"What was merged is not confirmed yet. {over.message}"
+            told = f"The merges are not confirmed yet. {over.message}"
             run.observer(Note(told, level="warning"))
             break
         for rollout in rollouts:

@@ -125,7 +125,7 @@ async def finish(run: Run) -> FinishOutcome | None:
     checkout, candidate = await prepare(run, ending=True)
     if candidate is not None:
         raise UsageError(
-            "A candidate is in flight: its verdict is still to come.",
+            "A candidate is in flight, without a verdict yet.",
             hint="Let `skillopt-ci step` decide it first, then finish.",
         )
     read, before = partial(run.ledger.read, checkout.commit), checkout.state

@@ -318,7 +318,7 @@ def _complaints(added: str, known: str, context: GuardContext) -> Iterator[str]:
     if rules.invisible_characters and (name := hidden_character(added, known)):
         yield f"it holds an invisible character, {name}"
     if rules.new_urls and (host := new_address(added, known)):
-        yield f"it brings in a web address on {host} that stood in no skill before"
+        yield f"it brings in a web address on {host} that no earlier skill had"
     if rules.reference_answers and (task := context.answers.given_away(added, known)):
         yield f"it gives away the reference answer of task {task}"
     if rules.optimizer_instructions and (what := order_to_the_optimizer(added, known)):

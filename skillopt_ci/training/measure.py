@@ -249,6 +249,6 @@ def all_empty(empty: int, scored: int) -> Note | None:
     return Note(
         f"All {scored} answers of the target were empty. A reasoning model may have spent "
         "its tokens before it answered: raise model.target.max_output_tokens, or check that "
-        "the model is one for chat.",
+        "it is a chat model.",
         level="warning",
     )

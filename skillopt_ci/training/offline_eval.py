@@ -257,7 +257,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
     if not run.config.evaluation.use_gate:
         raise UsageError(
             "There is nothing to calibrate: evaluation.use_gate is false.",
-            hint="Set it to true, or see with -o evaluation.use_gate=true what a gate would do.",
+            hint="Set it to true, or try a gate with -o evaluation.use_gate=true.",
         )
     async with run.models(_scope("calibrate")) as models:
 

@@ -34,7 +34,7 @@ class Shard:
     def parse(cls, text: str) -> "Shard":
         """Read ``2/4``; raises UsageError."""
         if (found := _SHARD.fullmatch(text)) is None or int(found[1]) > int(found[2]):
-            raise UsageError(f"{text!r} names no shard: expected a number out of a number, as 2/4.")
+            raise UsageError(f"{text!r} names no shard: expected I/N, such as 2/4.")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:

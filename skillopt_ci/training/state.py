@@ -401,7 +401,7 @@ async def find_candidate(
         run.ledger.withdraw(commit)
         return checkout, None
     if (found := candidate_at(run, checkout, commit)) is not None:
-        run.observer(Note(f"Going on with the candidate in flight ({commit[:10]})."))
+        run.observer(Note(f"Resuming the candidate in flight ({commit[:10]})."))
         return checkout, found
     return await _set_aside(run, checkout, commit), None
 

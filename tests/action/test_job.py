@@ -79,7 +79,7 @@ def test_an_answer_says_what_to_do_and_leaves_a_crash_report_in_the_log():
     wrong = describe(ConfigError("no such key", hint="Remove it."), [])
     assert Ended(ExitCode.USAGE, failure=wrong).told.endswith("Remove it.")
     crash = describe(ZeroDivisionError("division by zero"), [])
-    assert Ended(ExitCode.DEFECT, failure=crash).told.endswith("The job's log has what to report.")
+    assert Ended(ExitCode.DEFECT, failure=crash).told.endswith("Please report the job's log.")
 
 
 def announced(error: BaseException, workspace: Path) -> str:

@@ -231,7 +231,7 @@ def test_a_checkout_of_the_head_does_not_judge_itself(job, desk, merged):
     if merged:
         git.run("checkout", "--quiet", "main")
         git.run("merge", "--quiet", "--no-ff", "--message", "Merge", "better")
-    with pytest.raises(UsageError, match="only base can judge"):
+    with pytest.raises(UsageError, match="evaluate it from base"):
         perform(job, Evaluate(7, head))
     assert desk.evaluated == []
 

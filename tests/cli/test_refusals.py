@@ -33,7 +33,7 @@ NO_REPOSITORY = "not inside a git repository"
         ("untrained", "trace t", "Nothing is recorded"),
         ("trained", "calibrate -o evaluation.use_gate=false", "evaluation.use_gate is false"),
         ("untrained", "step -o train.batchsize=3", "batch_size"),
-        ("fresh", "step --rollouts skillopt.yaml", "skillopt.yaml:1: no answer of a rollout"),
+        ("fresh", "step --rollouts skillopt.yaml", "skillopt.yaml:1: not a rollout answer"),
         ("untrained", "rollout --shard 5/4", "5/4"),
         ("untrained", "rollout", "--shard"),
     ],

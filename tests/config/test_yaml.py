@@ -59,7 +59,7 @@ def test_merge_keys_and_aliases_of_merged_mappings():
         ("[" * 700, "nested too deeply"),
         ("a: \x01", "not allowed"),
         ("a: !!int x", "int"),
-        ("a: 1\nb: 2\na: 3\n", r"^a\.yaml:3: .*'a' stands already in line 1"),
+        ("a: 1\nb: 2\na: 3\n", r"^a\.yaml:3: .*'a' is repeated from line 1"),
         ("a: [{b: 1,\n b: 2}]", r"^a\.yaml:2: .*'b'"),
     ],
 )

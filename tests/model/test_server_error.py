@@ -99,7 +99,7 @@ def test_who_signed_in_and_is_refused_is_told_which_role_to_be_given():
         azure=Azure(auth="azure_cli"),
     )
     told = str(ServerError(401, "denied").exception("model.target", config))
-    assert "refused who signed in by azure_cli" in told
+    assert "refused the account of azure_cli" in told
     assert "Cognitive Services OpenAI User" in told
 
 

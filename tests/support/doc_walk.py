@@ -81,7 +81,7 @@ class Scratch:
 
 
 def scratch(home: Path, place: str) -> Scratch:
-    """Make the folder that a page starts in: `an empty folder`, or `the example`."""
+    """Make the folder that a page starts in: `an empty folder`, `the (trained) example`."""
     # what is pushed to GitHub goes to a repository beside the folder
     remote = home / "origin.git"
     subprocess.run(["git", "init", "--quiet", "--bare", remote], check=True)
@@ -92,12 +92,16 @@ def scratch(home: Path, place: str) -> Scratch:
     command.write_text(_COMMAND.replace("SERVER", repr(forked._server())), encoding="utf-8")
     command.chmod(0o755)
     where = home / "work"
-    if place == "the example":
+    if place.endswith("example"):
         make_repository(where)
     else:
         assert place == "an empty folder", f"nobody knows how to run in {place!r}"
         where.mkdir()
-    return Scratch(home, where)
+    made = Scratch(home, where)
+    if place == "the trained example":
+        status, printed = made.run("skillopt-ci run --quiet")
+        assert status == 0, printed
+    return made
 
 
 def mismatch(command: Command, printed: str) -> str:

@@ -62,7 +62,7 @@ def test_json_data_array_keeps_its_lines(write):
     ("name", "text", "line", "message"),
     [
         ("t.json", '[{"a": 1},\n{"a" 1}]', 2, "invalid JSON: Expecting ':' delimiter"),
-        ("t.json", '[{"a": 1, "a": 2}]', None, "invalid JSON: key 'a' stands twice in one object"),
+        ("t.json", '[{"a": 1, "a": 2}]', None, "invalid JSON: key 'a' is repeated in one object"),
         ("t.json", '[{"a": NaN}]', None, "invalid JSON: NaN is not a JSON number"),
         ("t.json", "[" * 100_000, None, "invalid JSON: nested too deeply"),
         ("t.json", "7", 1, "expected a JSON array or object of tasks"),
@@ -72,7 +72,7 @@ def test_json_data_array_keeps_its_lines(write):
             "t.yaml",
             "- id: a\n  prompt: x\n  id: b\n",
             3,
-            "not valid YAML: the key 'id' stands already",
+            "not valid YAML: the key 'id' is repeated",
         ),
         ("t.yaml", "- id: [a\n- id: b\n", 2, "not valid YAML: while parsing a flow sequence"),
         ("t.yaml", "id: a\n", 1, "expected a list of tasks"),

@@ -30,7 +30,7 @@ REFUSED = {
     ),
     "new_urls": (
         "https://b.example/x",
-        "it brings in a web address on b.example that stood in no skill before",
+        "it brings in a web address on b.example that no earlier skill had",
     ),
     "reference_answers": (
         "Blue Heron Press, 2026",

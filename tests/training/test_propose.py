@@ -172,7 +172,7 @@ def test_documents_of_analysts_are_refused_before_they_are_merged(checkout, step
     mode = "optimizer.skill_update_mode=full_rewrite_minibatch"
     outcome = step(document=f"# New\n\n{LINK}\n", overrides=(mode,))
     assert outcome.decision.action == "skip_no_patches"
-    assert outcome.decision.reason == "the guard refused all that was proposed"
+    assert outcome.decision.reason == "the guard refused every proposal"
     assert len(outcome.record.proposal.screened) == 2
     assert checkout.show(BRANCH) == "# Items\n"
 

@@ -90,8 +90,8 @@ def test_twice_is_once_and_what_cannot_be_done_moves_nothing(two_rules, model_se
     assert not two_rules.done().decision.stays
     revert(two_rules, "1")
     tip = two_rules.ref(BRANCH)
-    assert revert(two_rules, "1") == (3, "Nothing to do: nothing of step 1 is left in the skill.\n")
-    none = "no merged step or rule is that"
+    assert revert(two_rules, "1") == (3, "Nothing to do: the skill has nothing left of step 1.\n")
+    none = "no merged step or rule matches"
     for what, why in (("3", none), (HARMFUL, none), ("number begins", "several"), ("", none)):
         code, said = revert(two_rules, what)
         assert (code, why in said) == (2, True)
@@ -160,7 +160,7 @@ def test_one_of_several_rules_does_not_take_the_others_along(one_step, model_ser
 def test_a_rule_is_taken_back_once_and_the_rest_of_its_step_after_it(one_step, revert):
     before = one_step.git("show", f"main:{SKILL}")
     assert revert(one_step, "KIND b:") == (0, "")
-    again = "Nothing to do: nothing of that rule is left in the skill.\n"
+    again = "Nothing to do: the skill has nothing left of that rule.\n"
     assert revert(one_step, "KIND b:") == (3, again)
     assert revert(one_step, "1") == (0, "")
     assert one_step.show(BRANCH).split() == before.split()

@@ -331,7 +331,7 @@ def test_without_a_rewrite_the_step_is_one_plain_commit(office):
     assert record.decision is not None
     assert (record.decision.action, record.proposal.changed) == ("skip_no_rewrite", False)
     assert record.proposal.suggestions
-    assert office.log("%s")[0] == "Step 1: nobody wrote a usable document"
+    assert office.log("%s")[0] == "Step 1: no usable document was written"
 
 
 def test_without_a_usable_learning_rate_nothing_is_applied(office):
