@@ -43,6 +43,11 @@ class Message:
     tool_call_id: str = ""
 
 
+def well_formed(text: str) -> str:
+    """``text`` with lone surrogates replaced by ``?``, since UTF-8 cannot encode them."""
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
 def fenced(text: str, info: str = "", *, least: int = 3) -> str:
     """``text`` in a backtick fence longer than any run of backticks inside it (CommonMark 4.5)."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=0)

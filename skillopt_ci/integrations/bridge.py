@@ -146,6 +146,16 @@ class Conversation:
     ) -> dict[str, object]:
         if asked.role not in self.roles:
             raise EnvironmentFailure(f"the model {asked.role.value!r} is not lent for {self.stage}")
+        # the worker's protocol has no room for what providers want back with a call
+        states = {call.id: call.state for one in self.messages for call in one.tool_calls}
+        given = (
+            replace(
+                one,
+                tool_calls=tuple(replace(c, state=states.get(c.id, "")) for c in one.tool_calls),
+            )
+            for one in asked.messages
+        )
+        asked = replace(asked, messages=tuple(given))
         self.asked += asked.role is Role.TARGET
         stage = "judge" if asked.role is Role.JUDGE else self.stage
         content, calls = repr(asked), []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.messages import Message, ToolCall, well_formed
 from skillopt_ci.model import providers
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema
 
@@ -64,7 +64,7 @@ def _turns(messages: Iterable[Message]) -> list[dict[str, object]]:
 def _blocks(message: Message) -> Iterator[Block]:
     if message.role == "tool":
         result: Block = {"type": "tool_result", "tool_use_id": message.tool_call_id}
-        yield {**result, "content": providers.well_formed(message.content)}
+        yield {**result, "content": well_formed(message.content)}
         return
     for call in message.tool_calls:
         yield from providers.state_of(call)
@@ -80,7 +80,7 @@ def _blocks(message: Message) -> Iterator[Block]:
 
 
 def _text(text: str) -> Block:
-    return {"type": "text", "text": providers.well_formed(text)}
+    return {"type": "text", "text": well_formed(text)}
 
 
 #: Anthropic's stop reasons, in the terms we use for every protocol.

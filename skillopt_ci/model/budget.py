@@ -401,4 +401,5 @@ class BudgetedClient:
         if tariff is None:
             return usage
         # a cost that the provider reports takes precedence
-        return replace(usage, cost_usd=usage.cost_usd or tariff.cost_usd(usage))
+        cost = usage.cost_usd or (tariff.cost_usd(usage) if usage.tokens else 0.0)
+        return replace(usage, cost_usd=cost)

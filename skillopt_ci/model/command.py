@@ -10,9 +10,9 @@ from pathlib import Path
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ComputerFailure, ModelSetupError
 from skillopt_ci.liveness import scratch_folder
-from skillopt_ci.messages import Image, Message
+from skillopt_ci.messages import Image, Message, well_formed
 from skillopt_ci.model.access import redact, secret_values
-from skillopt_ci.model.providers import require_abilities, well_formed
+from skillopt_ci.model.providers import require_abilities
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.program import run_program, signal_name, visible_environ
@@ -27,12 +27,12 @@ _CANNOT_RUN = (126, 127)
 BAD_KEY = re.compile(
     r"invalid (?:x-)?api[ -]?key|incorrect api key|api key (?:is )?(?:not valid|missing|required)"
     r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|failed to authenticate"
-    r"|no authentication information|\b40[13]\b|unauthori[sz]ed|(?:run|use) (?:the )?'?/login"
-    r"|(?:set an|invalid) auth method|credit balance",
+    r"|no authentication information|(?<!line )\b40[13]\b|unauthori[sz]ed"
+    r"|(?:run|use) (?:the )?'?/login|(?:set an|invalid) auth method|credit balance",
     re.IGNORECASE,
 )
 BUSY = re.compile(
-    r"rate[ _-]?limit|too many requests|overloaded|\b(?:429|500|502|503|504|529)\b"
+    r"rate[ _-]?limit|too many requests|overloaded|(?<!line )\b(?:429|50[0234]|529)\b"
     r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
     r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|connection (?:error|reset|refused)"
     r"|stream disconnected|network error|fetch failed|high demand|temporary error",
@@ -44,7 +44,7 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 WRONG_SETTING = re.compile(
-    r"\b404\b|\bmodels?\b.{0,80}\bnot (?:found|exist)|unknown (?:option|arguments?)\b"
+    r"(?<!line )\b404\b|\bmodels?\b.{0,80}\bnot (?:found|exist)|unknown (?:option|arguments?)\b"
     r"|unexpected argument|root/sudo privileges",
     re.IGNORECASE,
 )

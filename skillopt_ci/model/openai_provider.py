@@ -5,9 +5,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.messages import Message, ToolCall, well_formed
 from skillopt_ci.model import providers
-from skillopt_ci.model.providers import ServerError, Wire, limit_in, well_formed
+from skillopt_ci.model.providers import ServerError, Wire, limit_in
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, JsonObject, ModelRefusal, ReplySchema
 from skillopt_ci.util import grouped
@@ -35,8 +35,8 @@ _STATUS_OF = {
     **dict.fromkeys((1002, 1039, 1041, 2056), 429),
 }
 _SENSITIVE = (1026, 1027)
-#: How OpenRouter and Mistral, and DeepSeek, say that the server is to blame for the end.
-_BROKEN_OFF = ("error", "insufficient_system_resource")
+#: How OpenRouter and Mistral, DeepSeek, and vLLM say that the server is to blame for the end.
+_BROKEN_OFF = ("error", "insufficient_system_resource", "abort")
 #: Where a chat template begins the thoughts, the answer has only their end.
 _THOUGHTS = re.compile(r"\A(?:\s*<think>.*?|(?:(?!<think>).)*?)</think>\s*", re.DOTALL)
 #: Gemini adds its own reason, or gives it alone.
@@ -52,7 +52,14 @@ def chat_body(
     body: dict[str, object] = {"model": config.model}
     if request.tools:
         body["tools"] = [{"type": "function", "function": one} for one in _functions(request)]
-    body["messages"] = [providers.as_sent(message) for message in request.messages]
+    turns = [providers.as_sent(message) for message in request.messages]
+    for turn in turns:
+        if turn["role"] == "assistant":  # refused without thoughts (DeepSeek), or empty (Mistral)
+            if "reasoning_content" in config.preset.carried:
+                turn.setdefault("reasoning_content", "")
+            if not turn["content"] and "tool_calls" not in turn:
+                turn["content"] = "(no answer)"
+    body["messages"] = turns
     body |= settings
     if isinstance(schema := settings.get("response_format"), ReplySchema):
         kind = config.preset.structured
@@ -90,7 +97,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     calls = _tool_calls(message, config.preset.carried)
     model = completion.text("model") or config.model
     reply = ChatReply(text, finish, model, usage, tool_calls=calls)
-    if message.get("content") is None and finish == "stop" and not (text or calls):
+    if message.get("content") is None and finish != "length" and not (text or calls):
         raise providers.no_answer(reply)
     return reply
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
-from skillopt_ci.messages import Image, Message, ToolCall
+from skillopt_ci.messages import Image, Message, ToolCall, well_formed
 from skillopt_ci.model.access import NO_KEY, base_url_of, library_of, redact, signed_in
 from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
 from skillopt_ci.model.types import (
@@ -31,11 +31,6 @@ from skillopt_ci.util import lasting_import
 _LIMITS = ("max_completion_tokens", "max_tokens")
 LONGEST_MESSAGE = 500
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-
-
-def well_formed(text: str) -> str:
-    """``text`` with lone surrogates replaced by ``?``, since UTF-8 cannot encode them."""
-    return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
 def state_of(call: ToolCall) -> Iterator[dict[str, object]]:
@@ -178,8 +173,8 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
 
 #: Messages of servers that answer 400 to a wrong key.
 _BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid)|invalid api[ _]key")
-#: The server could not parse the model's output as a call or as JSON; a retry may succeed.
-_GARBLED = frozenset({"json_validate_failed", "tool_use_failed"})
+#: The model's output was no call or JSON, or (Groq, with 413) over the tokens per minute.
+_RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
 _OVERLOADED = frozenset({429, 503, 529})
 _PASSING = frozenset({408, 409, 425, 429})
 _UNPAID = frozenset(
@@ -187,7 +182,9 @@ _UNPAID = frozenset(
     | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}
     | {"linked_organization_spend_limit_reached"}
 )
-_UNPAID_WORDS = re.compile(r"credit balance is too low|specified API usage limits", re.IGNORECASE)
+_UNPAID_WORDS = re.compile(
+    r"credit balance is too low|specified (?:\w+ )?API usage limits", re.IGNORECASE
+)
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "data_inspection_failed", "invalid_prompt"}
 )
@@ -257,7 +254,7 @@ class ServerError:
                 hint="Check plan, billing and spending limit with the provider; "
                 "waiting will not help.",
             )
-        if self.status in _PASSING or self.status >= 500 or self._is(_GARBLED):  # noqa: PLR2004
+        if self.status in _PASSING or self.status >= 500 or self._is(_RETRIED):  # noqa: PLR2004
             busy = self.status in _OVERLOADED
             return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
         if self._is(_FILTERED, _FILTERED_WORDS):

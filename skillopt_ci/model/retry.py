@@ -110,7 +110,7 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
                 return number / unit
     try:
         then = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     # A date in "-0000" (or without a zone) parses as naive; HTTP dates are UTC by definition.
     return max(0.0, ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds())

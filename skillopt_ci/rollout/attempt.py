@@ -11,6 +11,7 @@ from skillopt_ci.computer.archive import pack, unpack
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
 from skillopt_ci.errors import ComputerFailure, EnvironmentFailure, FileRefused, UsageError
+from skillopt_ci.messages import well_formed
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import sha256_of
 from skillopt_ci.model.retry import backoff
@@ -264,7 +265,9 @@ def _without_work(request: AttemptRequest, status: Status, reason: str, retries:
 
 def _rollout(request: AttemptRequest, attempt: Attempt, status: Status, score: Score) -> Rollout:
     return Rollout(
-        *(request.task.id, status, score.hard, score.soft, score.reason, score.answer),
+        *(request.task.id, status, score.hard, score.soft),
+        reason=well_formed(score.reason),
+        answer=well_formed(score.answer),
         messages=attempt.messages,
         task_type=request.task.task_type,
         n_turns=attempt.n_turns,

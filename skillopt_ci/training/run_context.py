@@ -204,6 +204,8 @@ class Equipment:
                     "target": model_facts(run.config.model.target),
                 }
                 facts.pop("attempts", None)
+                if "task" in facts:  # the key has the task itself under that name
+                    facts["common"] = facts.pop("task")
                 cache = AttemptCache(store, facts, scope, meter, used)
             attempting = AttemptRunner(
                 solver,

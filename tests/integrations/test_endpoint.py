@@ -148,7 +148,7 @@ async def ask(client: openai.AsyncOpenAI, *said: Any, model: str = "target", **m
 
 
 def test_an_attempts_talk_is_told_in_steps_with_its_tools():
-    call = ToolCall("c1", "add", '{"x":1}')
+    call = ToolCall("c1", "add", '{"x":1}', "signed")
 
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
         first = await ask(client, "add", tools=[TOOL])
@@ -162,6 +162,7 @@ def test_an_attempts_talk_is_told_in_steps_with_its_tools():
     conversation, steps, model = talk(script, work)
     assert [type(step) for step in steps] == [Asked, ModelSaid, ToolUsed, Nudged, ModelSaid]
     assert (steps[2].call, steps[2].output) == (call, "2")
+    assert model.requests[1].messages[1].tool_calls[0].state == "signed"
     assert conversation.result == {"response": "done"}
     assert (conversation.turns, len(model.requests)) == (2, 2)
     assert [message.role for message in conversation.messages] == [

@@ -294,6 +294,7 @@ def test_settings_in_anthropic_s_words(api, changes, sent):
         (404, "not_found_error", "model: m", ModelSetupError, "there is no model 'm'"),
         (400, "invalid_request_error", "prompt is too long: 9 > 8", ModelRefusal, "too long"),
         (413, "request_too_large", "big", ModelRefusal, "too long"),
+        (413, "rate_limit_exceeded", "tokens per minute", ModelUnavailable, "tokens per"),
         (400, "invalid_request_error", "Your credit balance is too low", ModelSetupError, "quota"),
         (429, "rate_limit_error", "slow", ModelUnavailable, "status 429: slow"),
         (500, "api_error", "boom", ModelUnavailable, "status 500: boom"),
@@ -368,7 +369,7 @@ def test_an_answer_that_is_none_may_pass(api, family, broken):
         ask(role(api, family), request())
 
 
-@pytest.mark.parametrize("finish", ["error", "insufficient_system_resource"])
+@pytest.mark.parametrize("finish", ["error", "insufficient_system_resource", "abort"])
 @pytest.mark.parametrize("text", ["", "The ans"])
 def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, finish, text):
     end = {"finish_reason": finish, "error": {"code": 502, "message": "lost it"}}
@@ -464,8 +465,12 @@ def test_what_was_reasoned_before_a_call_comes_back_with_it(api, provider, field
     (wanted,) = ask(config, request(tools=(TOOL,)))
     said = Message("assistant", "", tool_calls=wanted.tool_calls)
     results = [Message("tool", "r", tool_call_id=call.id) for call in wanted.tool_calls]
-    ask(config, request(Message("user", "hi"), said, *results, tools=(TOOL,)))
-    assert api.bodies[1]["messages"][1][field] == "because"
+    empty = Message("assistant", "")
+    ask(config, request(Message("user", "hi"), said, *results, empty, tools=(TOOL,)))
+    _, called, *_, last = api.bodies[1]["messages"]
+    assert called[field] == "because"
+    thoughts = {"reasoning_content": ""} if provider == "deepseek" else {}
+    assert last == {"role": "assistant", "content": "(no answer)", **thoughts}
 
 
 @pytest.mark.parametrize("name", REMOTE)

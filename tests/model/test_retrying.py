@@ -169,6 +169,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
         ({"retry-after": "1.5"}, 1.5),
         ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Thu, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
         ({"retry-after": "-3"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "Sat, 21 Nov 2026 12:00:05 -0000"}, 5),  # without a zone

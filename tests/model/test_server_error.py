@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from skillopt_ci.config.models import PROVIDERS, Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
+from skillopt_ci.messages import well_formed
 from skillopt_ci.model.anthropic_provider import read_message
 from skillopt_ci.model.openai_provider import chat_body, read_reply, read_response
-from skillopt_ci.model.providers import ServerError, settings_of, well_formed
+from skillopt_ci.model.providers import ServerError, settings_of
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema, Usage
 
@@ -302,6 +303,8 @@ def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(ask,
     with pytest.raises(TransientFailure, match="no answer") as caught:
         read(ask, body({"content": None}, **more))
     assert (caught.value.reply is not None) is kept
+    with pytest.raises(TransientFailure, match="no answer"):
+        read(ask, body({"content": None}, finish="tool_calls", **more))
     assert read(ask, body({"content": None}, finish="length", **more)).text == ""
     thought = {"output": [{"type": "reasoning"}], **more}
     with pytest.raises(TransientFailure, match="no answer"):

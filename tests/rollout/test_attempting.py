@@ -134,13 +134,13 @@ def test_infrastructure_that_stays_broken_is_never_scored():
 
 @pytest.mark.parametrize(
     ("failure", "status"),
-    [(ModelRefusal("filter"), Status.REFUSED), (AgentError("crash"), Status.AGENT_ERROR)],
+    [(ModelRefusal("no \ud83d"), Status.REFUSED), (AgentError("no \ud83d"), Status.AGENT_ERROR)],
 )
 def test_what_is_the_agents_own_counts_as_nothing_and_is_not_tried_again(failure, status):
     lab, solver = Lab(), Solving(answering(failure))
     found = lab.attempt(solver, make_task("a"))
     assert (found.status, found.status.measured, found.hard) == (status, True, 0.0)
-    assert (found.reason, solver.done) == (str(failure), ["a"])
+    assert (found.reason, solver.done) == (f"{failure}"[:-1] + "?", ["a"])
 
 
 def test_cancelling_burns_no_retry_and_is_told():

@@ -56,6 +56,10 @@ def test_a_skill_is_trained_on_what_agents_leave_behind_and_measured_once(with_a
     checkout.git("update-ref", "-d", "refs/heads/skillopt/demo")
     checkout.step()
     assert len(shell_agent.made(checkout.folder)) == before
+    # unless what the tasks have in common has changed
+    checkout.git("update-ref", "-d", "refs/heads/skillopt/demo")
+    checkout.step("rollout.task={environ: {CITY: Oslo}}")
+    assert len(shell_agent.made(checkout.folder)) == 2 * before
 
 
 def test_a_killed_process_loses_no_attempt_that_was_made(with_agents):

@@ -229,7 +229,7 @@ def test_a_limit_ends_the_work_gracefully(agent, limits, limit, turns):
 def test_time_in_which_a_server_never_answered_is_no_limit_of_the_model(agent):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         agent.url = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
-        with pytest.raises(ModelUnavailable, match="before the model had answered"):
+        with pytest.raises(ModelUnavailable, match="before the model answered"):
             agent.play(limits={"rollout_seconds": 0.5})
 
 

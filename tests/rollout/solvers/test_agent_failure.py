@@ -57,6 +57,13 @@ def test_a_server_in_trouble_is_no_failure_of_the_agent(told):
     assert isinstance(raised, InfrastructureError)
 
 
+@pytest.mark.parametrize("line", [401, 404, 503])
+def test_a_line_of_code_is_no_status_of_a_server(line):
+    told = f'File "agent.py", line {line}, in run: KeyError'
+    for worked in (True, False):
+        assert isinstance(agent_failure("command", "agent", 1, told, worked=worked), AgentError)
+
+
 @pytest.mark.parametrize("told", NO_KEY)
 def test_a_missing_key_stops_the_run(told):
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=False), ModelSetupError)
