@@ -94,7 +94,7 @@ class RunFolder:
     def read_history(self, read: Reader) -> tuple[records.HistoryEntry, ...]:
         return tuple(
             _record(_read_line, records.HistoryEntry, line, f"{self.history}:{number}")
-            for number, line in enumerate((read(self.history) or "").splitlines(), start=1)
+            for number, line in enumerate(filter(None, (read(self.history) or "").split("\n")), 1)
         )
 
     def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:

@@ -31,8 +31,6 @@ Text = Annotated[str, _CLEANED]
 Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), _CLEANED]
 
 Source = Literal["failure", "success"]
-#: The origin of an edit: an analyst, or the measured effect of the rule that it removes.
-Origin = Literal["failure", "success", "attribution"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Edit:
     op: Word
     target: Text = ""
     content: Text = ""
-    source_type: Origin = "failure"
+    source_type: Source = "failure"
     support_count: int = 1
     merge_level: int = 0
     #: The reviewers' notes that it follows, according to the model.

@@ -176,7 +176,8 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     since = f"the skill of step {last.step}" if last.step else "the initial skill"
     since = f"over {since}" if after >= before else f"against {since}"
     told = f"{signed(after - before)} {since} on {plural(len(record.pairs), 'fresh pair')}"
-    if changed := drift(checkout.history, record):
+    changed = drift(checkout.history, record)
+    if changed and not run.config.evaluation.use_semantic_density:  # whose bonus pairs lack
         told += f"; {changed}"
         run.observer(Note(f"{changed[0].upper()}{changed[1:]}.", level="warning"))
     entry = history_entry(
@@ -221,8 +222,8 @@ def _due(
         return None
     affordable = _affordable(run, checkout)
     if same is not None and same.size and same.draws and _undecided(same):
-        draws = min(same.size - same.draws, affordable)
-        return (same, draws, text) if draws >= LOOK else None
+        draws = min(left := same.size - same.draws, affordable)
+        return (same, draws, text) if draws >= min(LOOK, left) else None
     number = confirmed.tests + (last is None or last.draws > 0)
     share, least = run.config.evaluation.confirm * _attempts(run, checkout) / 2, WORTHWHILE
     allowed = int(share) - confirmed.draws

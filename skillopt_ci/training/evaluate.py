@@ -119,6 +119,8 @@ async def evaluate_text(
     )
     if scores.made:
         found = scores.described(found, models.runner.caveat)
+    elif known is not None and (known.tasks, known.planned) == (found.tasks, found.planned):
+        found = known  # with what is to be said of its attempts
     flips = paired(checkout.state.current.measurement.hard_scores, found.hard_scores)
     types = {task.id: task.task_type for task in run.selection}
     decision = decide(

@@ -60,10 +60,9 @@ async def propose(
     )
 
     async def learn_from(batch: Batch, observer: Observer) -> WorkedBatch:
-        # analysts read earlier steps' rollouts once, not in every batch
-        recalls = batch == plan.batches[0]
+        before = plan.batches[: plan.batches.index(batch)]
         at_work = replace(chat, observer=observer)
-        return await learn(run, checkout, batch, mode, at_work, models, recalls=recalls)
+        return await learn(run, checkout, batch, mode, at_work, models, before=before)
 
     worked = await work_on(plan.batches, learn_from, run.observer)
     rollouts = [rollout for one in worked for rollout in one.rollouts]

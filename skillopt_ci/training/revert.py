@@ -30,9 +30,10 @@ def take_back(
         for one in (parents(run.ledger.git, merge)[0], merge)
     )
     edits = () if record is None else record.proposal.applied_edits
-    if edit:
-        before, after = around(before, edits, edit)
-    for number in gone:  # leave out edits already taken back
+    if edit:  # leave out edits already taken back
+        kept = [one for number, one in enumerate(edits[:edit], start=1) if number not in gone]
+        before, after = around(before, kept, len(kept))
+    for number in () if edit else gone:
         after = undone(*around(before, edits, number), after) or after
     skill, state = undone(before, after, checkout.skill), checkout.state
     if skill is None or state is None:

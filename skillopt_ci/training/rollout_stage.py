@@ -73,22 +73,26 @@ async def learn(
     chat: OptimizerChat,
     models: OpenModels,
     *,
-    recalls: bool,
+    before: Sequence[Batch],
 ) -> WorkedBatch:
     """Attempt the tasks of ``batch`` and reflect on them; returns rollouts in the batch's order.
 
     Attempts start in the order in which analysts read them, so that analysts can start early.
-    With ``recalls``, analysts first read earlier attempts.
+    In the step's first batch (none ``before``), analysts read earlier steps' attempts first.
     """
     config, skill, observer, runner = run.config, checkout.skill, chat.observer, models.runner
     each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
     # analysts read attempts in this order
     order = shuffled(batch.tasks, batch.seed)
     records = step_records(run, checkout, under=checkout.sha256)
-    fresh = next_rounds(order, made_under(checkout.sha256, None, records), each)
-    attempts = rounds(fresh, skill, "rollout", each)
-    room = config.gradient.evidence - len(attempts)
-    recalled = _earlier(run, checkout, records, room, each) if recalls and room > 0 else ()
+    known = made_under(checkout.sha256, None, records)
+    for one in before:
+        known += [(task.id, number * each) for task, number in next_rounds(one.tasks, known, each)]
+    attempts = rounds(next_rounds(order, known, each), skill, "rollout", each)
+    room = (config.gradient.evidence - len(attempts) * config.train.accumulation) // each
+    # without a cache they would be made again
+    recalls = not before and room > 0 and config.cache.enabled
+    recalled = _earlier(run, checkout, records, room, each) if recalls else ()
     earlier = await runner.carry_out(recalled)
     made = list[Rollout]()
 
