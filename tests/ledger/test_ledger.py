@@ -156,7 +156,7 @@ def test_every_file_is_in_the_run_s_own_folder():
 
 def test_a_record_reads_back_as_it_was_written():
     assert FOLDER.read_state({FOLDER.state: document(state())}.get) == state()
-    second = ENTRY.model_copy(update={"kind": "step", "step": 1})
+    second = ENTRY.model_copy(update={"kind": "step", "step": 1, "reason": "lines\u2028of text"})
     text = line(ENTRY) + line(second)
     assert text.count("\n") == 2
     assert FOLDER.read_history({FOLDER.history: text}.get) == (ENTRY, second)

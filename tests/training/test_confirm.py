@@ -157,7 +157,8 @@ def test_a_skill_that_won_by_luck_stays_provisional_and_is_tested_no_more(checko
     assert (checkout.kinds(), model_server.answered.total()) == (kinds, answered)
 
 
-def test_a_model_that_changed_since_the_run_began_is_noticed_and_said(checkout, model_server):
+@pytest.mark.parametrize("bonus", [False, True])
+def test_a_model_that_changed_since_the_run_began_is_noticed(checkout, model_server, bonus):
     all_at_once(model_server)
     truly, notes = model_server.answer, list[str]()
 
@@ -170,11 +171,15 @@ def test_a_model_that_changed_since_the_run_began_is_noticed_and_said(checkout, 
         if isinstance(event, Note):
             notes.append(event.text)
 
-    checkout.step(ON)
+    more = (ON, f"evaluation.use_semantic_density={bonus}")
+    checkout.step(*more)
     model_server.answer = answer
-    checkout.run(ON, observer=hear)
+    checkout.run(*more, observer=hear)
     entry = next(entry for entry in checkout.history() if entry.kind == "confirm")
     said = "initial skill scored 0.000 when the run began and 1.000 now"
+    if bonus:  # which scores of pairs do not have
+        assert "began" not in entry.reason
+        return
     assert said in entry.reason
     assert sum(said in note for note in notes) == checkout.kinds().count("confirm")
     place = next(n for n, subject in enumerate(checkout.subjects()) if "fresh" in subject)
@@ -328,15 +333,16 @@ def test_a_budget_that_ends_leaves_it_for_later_and_the_run_goes_on(checkout, mo
     assert checkout.kinds()[-1] == "confirm"
 
 
-def run_out_of_time(checkout: Checkout, kind: type) -> None:
-    """Train, with events of this kind in a test taking so long that a step's minutes are over."""
-    seconds = [0]
+def run_out_of_time(checkout: Checkout, kind: type, *more: str, at: int = 1) -> None:
+    """Train until this event of a test, of which a step's minutes are over."""
+    seen = [0]
 
     def take_long(event: Event) -> None:
-        seconds[0] += 30 * (isinstance(event, kind) and event.stage == confirm.STAGE)
+        seen[0] += isinstance(event, kind) and event.stage == confirm.STAGE
 
-    slow = (ON, "budget.step.minutes=0.5", "model.target.max_concurrency=1")
-    run = replace(checkout.session(*slow, observer=take_long), clock=lambda: seconds[0])
+    slow = (ON, "budget.step.minutes=0.5", "model.target.max_concurrency=1", *more)
+    run = checkout.session(*slow, observer=take_long)
+    run = replace(run, clock=lambda: 30.0 * (seen[0] >= at), command_started=0.0)
     with run.ledger.lock():
         asyncio.run(train_all(run, lambda _: None))
 
@@ -345,6 +351,17 @@ def test_a_test_that_no_attempt_was_left_for_is_not_recorded(checkout):
     run_out_of_time(checkout, StageStarted)
     assert checkout.kinds()[-1] == "step"
     assert not checkout.state().confirmed.tests
+
+
+def test_a_test_is_finished_however_few_pairs_are_left(checkout, model_server):
+    model_server.plan, long = (A,), "train.num_epochs=12"
+    run_out_of_time(checkout, StageAdvanced, long, "budget.run.minutes=0.5", at=18)
+    assert (record(checkout).size, record(checkout).draws) == (24, 8)
+    calls = checkout.state().usage.calls
+    checkout.run(ON, long, f"budget.run.calls={calls + 55}")
+    assert 16 < record(checkout).draws < 24
+    checkout.run(ON, long)
+    assert record(checkout).draws == 24
 
 
 def test_what_was_paid_before_a_budget_ended_it_is_counted(checkout, model_server):

@@ -117,6 +117,27 @@ def test_own_attempts_alone_where_no_more_are_wanted(checkout, model_server):
     assert not any(f"Item {task[1:]} of kind" in shown for task in first)
 
 
+def test_without_a_cache_no_earlier_attempt_is_made_again(checkout, model_server):
+    model_server.plan = ()
+    checkout.step("cache.enabled=false")
+    checkout.step("cache.enabled=false")
+    assert all(
+        model_server.prompts.count(one) == 1 for one in model_server.prompts if "Item" in one
+    )
+
+
+@pytest.mark.parametrize(
+    "more", [("20", "rollout.attempts=4"), ("12", "train.accumulation=2", "train.batch_size=4")]
+)
+def test_evidence_is_counted_in_attempts(checkout, model_server, more):
+    most, *settings = more
+    model_server.plan = ()
+    for _ in range(2):
+        model_server.prompts.clear()
+        checkout.step("gradient.minibatch_size=200", f"gradient.evidence={most}", *settings)
+    assert "".join(model_server.optimizer_prompts).count("### Trajectory ") == int(most)
+
+
 def test_the_next_epoch_attempts_the_same_tasks_afresh(checkout, model_server):
     model_server.plan = ()
     for _ in range(3):

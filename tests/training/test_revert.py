@@ -167,6 +167,18 @@ def test_a_rule_is_taken_back_once_and_the_rest_of_its_step_after_it(one_step, r
     assert revert(one_step, "KIND a:")[0] == 3
 
 
+@pytest.mark.parametrize("kinds", ["ab", "bac", "cba"])
+def test_the_rules_of_a_step_are_taken_back_in_any_order(checkout, model_server, revert, kinds):
+    edits = ", ".join(f'{{"op": "append", "content": "- {line}"}}' for line in (A, B, C))
+    model_server._edits = lambda line: f'{{"patch": {{"edits": [{edits if line else ""}]}}}}'
+    checkout.step("train.batch_size=8", "gradient.minibatch_size=8")
+    for kind in kinds:
+        assert revert(checkout, f"KIND {kind}:") == (0, "")
+    before, left = checkout.git("show", f"main:{SKILL}"), {*"abc"} - {*kinds}
+    kept = f"{before}\n" + "".join(f"- {RULES[kind]}\n" for kind in sorted(left))
+    assert checkout.show(BRANCH).split() == kept.split()
+
+
 def test_a_rule_that_was_changed_since_is_a_conflict(one_step, revert):
     tip = one_step.commit(SKILL, one_step.show(BRANCH).replace(B, "Something else."), branch=BRANCH)
     code, said = revert(one_step, "KIND b:")

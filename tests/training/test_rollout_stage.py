@@ -80,6 +80,13 @@ def test_a_step_joins_its_batches(checkout):
     assert proposal.rollout.n == 4
 
 
+def test_a_task_drawn_twice_in_a_step_is_attempted_twice(checkout):
+    checkout.step(*PLAIN, "train.batch_size=8", "train.accumulation=2")
+    tasks = checkout.record(1).proposal.rollout.tasks
+    assert {one.attempt for one in tasks} == {0, 1}
+    assert len({(one.id, one.attempt) for one in tasks}) == len(tasks) == 16
+
+
 def test_attempts_are_known_however_many_steps_ago_they_were_made(checkout, model_server):
     model_server.plan = ()
     checkout.step(*PLAIN)
