@@ -283,10 +283,10 @@ def _search(
     if not wanted:
         return Confinement(reason="`rollout.programs_can_read_secrets` is set", trusted=True)
     checkout = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
-    if sys.platform != "linux":
-        return Confinement(reason="only Linux can confine them", root=checkout)
     home = Path(environ.get("HOME") or "/nonexistent")
     hidden = tuple(dict.fromkeys(_hidden(checkout, environ, home, own)))
+    if sys.platform != "linux":
+        return Confinement(reason="only Linux can confine them", root=checkout, hidden=hidden)
     path, reasons = environ.get("PATH", os.defpath), list[str]()
     for kind, program in (("sandbox", "bwrap"), ("user", "setpriv")):
         if (found := shutil.which(program, path=path)) is None:
@@ -298,7 +298,7 @@ def _search(
             if not (reason := _fault(tried, root, environ)):
                 return tried
             reasons.append(f"{program}: {reason}")
-    return Confinement(reason="; ".join(reasons), root=checkout)
+    return Confinement(reason="; ".join(reasons), root=checkout, hidden=hidden)
 
 
 def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
@@ -338,6 +338,8 @@ def _hidden(
     checkout: Path, environ: Mapping[str, str], home: Path, own: Iterable[Path]
 ) -> Iterator[Path]:
     needed = [checkout, *map(Path, (sys.prefix, sys.base_prefix))]
+    for entry in environ.get("PATH", os.defpath).split(os.pathsep):
+        needed += (path for path in _prefix(Path(entry), home) if path != home)
     workspace = Path(environ.get("GITHUB_WORKSPACE") or checkout)
     engine = urlsplit(environ.get("DOCKER_HOST", ""))
     places = [

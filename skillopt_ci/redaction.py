@@ -20,7 +20,7 @@ _PLAIN = re.compile(r"[0-9]{1,15}|[a-z]{1,15}|[A-Z]{1,15}")
 #: Where a text was cut off inside a secret, a remainder of at least this length is hidden.
 _SHORTEST_PART = 12
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)"
+    r"(?:^|(?<!^GIT_CONFIG)_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)"
     r"(?:_\d+)?$",
     re.IGNORECASE,
 )

@@ -57,6 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _work_in_memory()
+    for name in [name for name in os.environ if name.startswith(("GITHUB_", "RUNNER_"))]:
+        del os.environ[name]  # tests are no part of the job that runs them
     gc.disable()  # until all is collected
     # repositories without examples of hooks: git writes these longer than all the rest
     template = tempfile.TemporaryDirectory()

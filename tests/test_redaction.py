@@ -125,9 +125,11 @@ def test_variables_are_secret_by_the_end_of_their_name():
         "TOKENIZERS_PARALLELISM": "no",
         "SSH_AUTH_SOCK": "no",
         "KEYBOARD": "no",
+        "GIT_CONFIG_KEY_0": "no",
+        "OTHER_KEY_0": "e",
         "PATH": "no",
     }
-    assert sorted(redaction.named_secrets(environ)) == ["a", "b", "c", "d"]
+    assert sorted(redaction.named_secrets(environ)) == ["a", "b", "c", "d", "e"]
 
 
 def test_a_stream_writes_what_is_left():

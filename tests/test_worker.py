@@ -218,6 +218,18 @@ def test_closing_ends_a_sandbox_in_which_something_goes_on(start, tmp_path, monk
     assert ended
 
 
+def test_programs_in_a_hidden_home_leave_the_sandbox_possible(tmp_path):
+    for folder in (".cargo/bin", "work/.git"):
+        (tmp_path / folder).mkdir(parents=True)
+    path = f"{tmp_path}/.cargo/bin:{os.environ['PATH']}"
+    kinds = []
+    for more in ({}, {"GITHUB_ACTIONS": "true"}):
+        environ = {"HOME": str(tmp_path), "PATH": path, **more}
+        confinement.confine(tmp_path / "work", environ)
+        kinds.append(confinement.current().kind)
+    assert kinds[0] == kinds[1]
+
+
 def test_without_a_worker_an_attempt_fails_at_once(start):
     worker = start()
     worker.close()

@@ -108,9 +108,11 @@ def read_event(name: str, file: Path) -> GitHubEvent:
 def _event(name: str, payload: dict[str, Any]) -> GitHubEvent:
     sender, label = payload.get("sender") or {}, payload.get("label") or {}
     pull, issue, comment = map(payload.get, ("pull_request", "issue", "comment"))
+    # what a pull request changes depends on its base
+    rebased = "base" in (payload.get("changes") or {})
     return GitHubEvent(
         name=name,
-        action=payload.get("action") or "",
+        action="synchronize" if rebased else payload.get("action") or "",
         ref=payload.get("ref") or "",
         deleted=bool(payload.get("deleted")),
         actor=sender.get("login") or "",

@@ -122,10 +122,11 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     missing = tuple(name for name in needed if not job.environ.get(name))
     changed, skill_changed = None, True
     if job.client is not None:
-        changed = pull_requests.changed_paths(job.client, event.pull.number)
+        changed = pull_requests.changed_paths(job.client, event.pull.number, event.pull.head_sha)
     if changed is not None:
         skill = (loaded.root / loaded.config.skill).resolve()
-        skill_changed = os.path.relpath(skill, job.runner.workspace.resolve()) in changed
+        top = git_access.repositories(job.runner.workspace, job.folder)[-1].resolve()
+        skill_changed = os.path.relpath(skill, top) in changed
     own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
 

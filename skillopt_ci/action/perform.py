@@ -241,7 +241,8 @@ def _command(job: Job, command: Command) -> JobOutcome:
     # Who was first shows what they did; this clone does not know it.
     raced = ended.exit_code == ExitCode.LOST_RACE
     if not raced and (always or (command.trains and (failed or not shown))):
-        shown.append(_publish(job, f"{found.title}: {failed.message}" if failed else ""))
+        why = f"{found.title}: {failed.message.rstrip('.')}. {failed.hint}" if failed else ""
+        shown.append(_publish(job, why))
     last, folded = shown[-1] if shown else JobOutcome(), fold(ended.results)
     outputs = replace(
         folded,

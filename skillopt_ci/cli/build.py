@@ -187,7 +187,9 @@ def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
     ]
     inside = [path for path in used if path.is_relative_to(top) and path not in (top, run.root)]
     status = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "--ignored", "-z")
-    for entry in run.ledger.git.records(*status, "--", *map(str, (*inside, skill))):
+    # fails where a clean filter is missing, such as git-lfs in a container
+    found = run.ledger.git.attempt(*status, "--", *map(str, (*inside, skill)))
+    for entry in found.text.split("\0")[:-1]:
         name = entry[3:]
         if name == run.skill_path:
             yield f"{name} has changes that are not committed: the committed skill is trained"

@@ -134,6 +134,11 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
     base = next(filter(None, (resolve(ledger, name) for name in names)), None)
     # by base's own copy of the history
     base_events = len(folder.read_history(partial(ledger.read, base))) if base else 0
+    if base and base_events:  # people may have edited its skill since, and training scored that
+        now = sha256(ledger.read(base, reader.skill_path) or "")
+        for number, one in enumerate(reader.history[base_events:], start=base_events + 1):
+            if one.kind == "measure" and one.skill_sha256 == now:
+                base_events = number
     told = (
         *(entry for entry in reader.history[base_events:-newest] if entry.stays),
         *reader.history[-newest:],
@@ -154,6 +159,7 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
         base=ledger.base,
         base_events=base_events,
         commit=reader.commit,
+        skill=read(reader.skill_path) or "",
         flight=in_flight(reader),
     )
 

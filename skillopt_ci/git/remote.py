@@ -204,7 +204,9 @@ def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
 def fetch_error(remote: str, result: Exited) -> InfrastructureError | RepositoryError:
     words = result.stderr.strip()
     # git 2.53 tells a lock by "already exists"
-    if _LOCKED.search(words) or re.search("bad object refs/|failed: reference already", words):
+    if _LOCKED.search(words) or re.search(
+        "bad object refs/|failed: reference already|cannot (?:lock|update) ref", words
+    ):
         return RepositoryError(
             f"refs of this repository are locked or broken, so nothing can be fetched\n{words}",
             hint=HOW_TO_REPAIR,

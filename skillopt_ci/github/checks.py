@@ -7,7 +7,7 @@ from github.CheckRun import CheckRun
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.github.client import Client, asking, same_text
-from skillopt_ci.github.types import Annotation, Change, WantedCheck
+from skillopt_ci.github.types import NOTHING_TO_DO, Annotation, Change, WantedCheck
 from skillopt_ci.text import collapsed
 
 #: Most annotations in one request.
@@ -19,7 +19,7 @@ _TITLE = 255
 def keep_check(client: Client, wanted: WantedCheck) -> Change:
     """Create or complete the check of that name on that commit; needs an app's token.
 
-    Raises LostRace instead of making a concluded check wait again.
+    Raises LostRace instead of making a concluded evaluation wait again.
     """
 
     def find() -> CheckRun | None:
@@ -37,11 +37,13 @@ def keep_check(client: Client, wanted: WantedCheck) -> Change:
 
     notes, change, there = wanted.annotations, Change.UNCHANGED, _BATCH
     run = find()
+    if run is not None and run.conclusion and wanted.conclusion is None:
+        if run.output.title != NOTHING_TO_DO:
+            raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
+        run = None  # the pull request has another base by now
     if run is None:
         run, change = client.create_idempotent(create, find), Change.CREATED
     else:
-        if run.conclusion and wanted.conclusion is None:
-            raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
         there = run.output.annotations_count or 0
     batches = [notes[start : start + _BATCH] for start in range(there, len(notes), _BATCH)]
     fields = _fields(client, wanted)

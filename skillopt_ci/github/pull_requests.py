@@ -127,12 +127,15 @@ def merge_pull_request(
     return False
 
 
-def changed_paths(client: Client, number: int) -> frozenset[str] | None:
-    """Changed paths, with both names of renamed files; None above GitHub's limit of 3,000."""
+def changed_paths(client: Client, number: int, head: str) -> frozenset[str] | None:
+    """Changed paths, with both names of renamed files; None above GitHub's limit of 3,000.
+
+    Also None if ``head`` was replaced meanwhile, since GitHub lists the files of the current head.
+    """
     with asking(f"list the files of #{number}", _READ):
         pull = client.repo.get_pull(number).complete()
         files = list(pull.get_files())
-        if len(files) < pull.changed_files:
+        if len(files) < pull.changed_files or client.repo.get_pull(number).head.sha != head:
             return None
         names = [name for file in files for name in (file.filename, file.previous_filename)]
         return frozenset(name for name in names if name)

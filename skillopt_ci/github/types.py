@@ -76,6 +76,10 @@ class Annotation:
     title: str
 
 
+#: The title of a check on a commit that needs no evaluation.
+NOTHING_TO_DO = "Nothing to evaluate"
+
+
 @dataclass(frozen=True, slots=True)
 class WantedCheck:
     """A check to create; without a conclusion it is in progress."""

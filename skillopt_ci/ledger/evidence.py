@@ -22,7 +22,7 @@ from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 class Record(BaseModel):
     """Immutable; unknown keys of a later version are an error, not silently lost."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class AccountRecord(Record):
@@ -47,7 +47,7 @@ def booked(*accounts: Accounts) -> dict[Account, Usage]:
 def _read_accounts(given: Accounts | Iterable[object]) -> dict[Account, Usage]:
     if isinstance(given, Mapping):
         return booked(given)
-    rows = map(AccountRecord.model_validate, given)
+    rows = map(AccountRecord.model_validate, given if isinstance(given, Iterable) else (given,))
     return {Account(row.role, row.stage): row.usage for row in rows}
 
 

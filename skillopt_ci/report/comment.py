@@ -158,8 +158,7 @@ def interruption(why: str) -> str:
         return ""
     return (
         "> [!NOTE]\n> **No verdict this time:** "
-        f"{md.inline(why.rstrip('.'), 500)}. This is neither a regression nor an improvement. "
-        "Every paid answer is kept, and the next run resumes from there."
+        f"{md.inline(why.rstrip(' .'), 1_000)}. This is neither a regression nor an improvement."
     )
 
 

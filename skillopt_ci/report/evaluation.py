@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from skillopt_ci.github.types import Conclusion, WantedCheck
+from skillopt_ci.github.types import NOTHING_TO_DO, Conclusion, WantedCheck
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import markdown as md
@@ -140,7 +140,7 @@ def unevaluated_check(
     links: Links,
 ) -> WantedCheck:
     """The same check on a commit that is not evaluated; without a conclusion it stays pending."""
-    titles = {"success": "Nothing to evaluate", "neutral": "Not evaluated"}
+    titles = {"success": NOTHING_TO_DO, "neutral": "Not evaluated"}
     return WantedCheck(
         name=_check_name(run),
         head_sha=head_sha,

@@ -21,7 +21,15 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.sanitize import visible
-from skillopt_ci.text import difference_text, names_text, plural, score, score_text, within_noise
+from skillopt_ci.text import (
+    collapsed,
+    difference_text,
+    names_text,
+    plural,
+    score,
+    score_text,
+    within_noise,
+)
 
 #: How edits were chosen if there were more than the edit budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
@@ -251,6 +259,7 @@ class RunView:
     base: str = ""
     base_events: int = 0
     commit: str = ""
+    skill: str = ""
     flight: EventView | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     baseline: Measurement | None = None
@@ -446,13 +455,17 @@ def lessons(run: RunView) -> list[Lesson]:
             told = [say.notes_gist(record.proposal, _RULE)]
         elif isinstance(record, StepRecord):
             proposal = record.proposal
-            gone = {edit - 1 for step, edit in taken if step == entry.step}
+            gone = reverted = {edit - 1 for step, edit in taken if step == entry.step}
+            if proposal.mode == "patch" and run.skill:  # people and later steps change rules, too
+                texts = enumerate(collapsed(one.content) for one in proposal.applied_edits)
+                skill = collapsed(run.skill)
+                gone = reverted | {number for number, text in texts if text not in skill}
             rules = enumerate(say.rules(proposal, _RULE))
             told = [rule for number, rule in rules if number not in gone]
             if proposal.mode == "patch":
                 numbered = enumerate(proposal.applied_edits)
                 edits = [edit for number, edit in numbered if number not in gone]
-            name += ", a rule of it taken back" if gone else ""
+            name += ", a rule of it taken back" if reverted else ""
         elif record.slow_update and record.slow_update.content:
             told = [say.quoted(line, _RULE) for line in record.slow_update.content.splitlines()]
         if told := [words for words in told if visible(words).strip()]:

@@ -17,7 +17,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import unloadable
 from skillopt_ci.text import score
 from skillopt_ci.training.measure import MEASURED_ANEW, measure
-from skillopt_ci.training.memory import measured_before
+from skillopt_ci.training.memory import measured_before, warn_of_trained
 from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -100,6 +100,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
     if before is None and (reason := unloadable(checkout.skill, Path(run.skill_path))):
         # the skill can be trained, but agents would not load it
         run.observer(Note(reason, level="warning"))
+    warn_of_trained(run, checkout, run.selection, "selection")
     run.observer(Note(f"Measuring the current skill: {why}."))
     async with open_models(run, checkout, "measure", alone=candidate) as models:
         known = None

@@ -19,10 +19,9 @@ from skillopt_ci.rollout.metrics import OTHER, paired
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import plural
 from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.measure import measure
-from skillopt_ci.training.memory import conclusion_of, step_records
+from skillopt_ci.training.memory import conclusion_of, warn_of_trained
 from skillopt_ci.training.plan import last_step, sizes_of
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -143,14 +142,7 @@ async def finish(run: Run) -> FinishOutcome | None:
     }
     tests, used = dict[str, Measurement](), dict[Account, Usage]()
     if under:
-        epochs = range(1, before.epoch + 1)
-        steps = (one for epoch in epochs for one in step_records(run, checkout, epoch=epoch))
-        trained = {task.id for one in steps for task in one.proposal.rollout.tasks}
-        if seen := len(trained & {task.id for task in run.test}):
-            told = (
-                f"{seen} of {plural(len(run.test), 'test task')} were trained on: the split changed"
-            )
-            run.observer(Note(f"{told}, so the test scores may be too high.", "warning"))
+        warn_of_trained(run, checkout, run.test, "test")
         async with open_models(run, checkout, "finish") as models:
             known = {}
             if tested and earlier is not None:

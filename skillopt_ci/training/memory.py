@@ -9,10 +9,12 @@ from types import MappingProxyType
 from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord, TaskOutcome
 from skillopt_ci.ledger.records import Conclusion, Decision, HistoryEntry, StepRecord
 from skillopt_ci.messages import fenced
+from skillopt_ci.progress import Note
 from skillopt_ci.prompts import library
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading_sha256
-from skillopt_ci.text import collapsed
+from skillopt_ci.tasks.task import Task
+from skillopt_ci.text import collapsed, plural
 from skillopt_ci.training.measure import TaskScores
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
@@ -130,6 +132,19 @@ def step_records(
         if place >= old or began == under
     )
     return tuple(record for record in records if record is not None)
+
+
+def warn_of_trained(run: Run, checkout: Checkout, tasks: Collection[Task], split: str) -> None:
+    """Warn if steps of the run trained on ``tasks``, which are those of ``split``."""
+    trained = {
+        task.id
+        for epoch in range(1, checkout.state.epoch + 1 if checkout.state else 1)
+        for step in step_records(run, checkout, epoch=epoch)
+        for task in step.proposal.rollout.tasks
+    }
+    if seen := len(trained & {task.id for task in tasks}):
+        told = f"{seen} of {plural(len(tasks), f'{split} task')} were trained on: the split changed"
+        run.observer(Note(f"{told}, so the {split} scores may be too high.", "warning"))
 
 
 def meta_skill(run: Run, checkout: Checkout) -> str:

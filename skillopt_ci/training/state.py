@@ -104,20 +104,19 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
     Raises RepositoryError if they cannot be merged, or if a rebase onto base lost the merges.
     """
     tip, base, folder = position.tip, position.base, RunFolder(ledger.run)
-    if tip is None or position.tip_in_base:
-        read = partial(ledger.read, base)
-        state = folder.read_state(read)
-        if state is not None and folder.read_step(read, state.step + 1) is not None:
-            raise RepositoryError(
-                f"{ledger.base} has step {state.step + 1}, but not that it was merged: a rebase "
-                "loses that.",
-                hint=f"Restore the branch skillopt/{ledger.run}, or commit its folder "
-                f"{folder.path} to {ledger.base}.",
-            )
-        return base
-    if position.base_in_tip:
-        return tip
-    root = ledger.merge_base(tip, base)
+    start = base if tip is None or position.tip_in_base else tip
+    where = ledger.base if start == base else f"skillopt/{ledger.run}"
+    read = partial(ledger.read, start)
+    state = folder.read_state(read)
+    if state is not None and folder.read_step(read, state.step + 1) is not None:
+        raise RepositoryError(
+            f"{where} has step {state.step + 1}, but not that it was merged: a rebase loses that.",
+            hint=f"Restore the branch skillopt/{ledger.run} as it was before, or commit its folder "
+            f"{folder.path} to {where}.",
+        )
+    if start == base or position.base_in_tip:
+        return start
+    root = ledger.merge_base(start, base)
     if root is None:
         raise RepositoryError(
             f"skillopt/{ledger.run} and {ledger.base} have no common history.",
@@ -125,8 +124,8 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
             "--allow-unrelated-histories). Is that branch no training run? Choose another `run`.",
         )
     if not ledger.changed_between(root, base, (path, folder.path)):
-        return tip
-    return _merged_with_base(ledger, path, tip, base)
+        return start
+    return _merged_with_base(ledger, path, start, base)
 
 
 def _with_records_of(run: Run, own: str, commit: str, tip: str) -> str:
@@ -183,6 +182,9 @@ def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
     squashed = then.state is not None and then.state.current.sha256 == then.sha256
     if squashed and now.history[: len(then.history)] == then.history:
         keep.append(path)
+    if now.history == then.history and now.state and now.state.current.sha256 == now.sha256:
+        # The whole branch was squashed, so base's skill is the newer one.
+        keep, tip, base = [*keep, path], base, tip
     if (merged := ledger.take_in_base(tip, base, keep)).tree is None:
         raise RepositoryError(
             f"{', '.join(merged.conflicts)} changed both on {ledger.base} and on "

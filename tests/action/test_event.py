@@ -66,6 +66,14 @@ def test_a_comment(tmp_path):
     assert (event.actor, event.actor_is_bot) == ("bot", True)
 
 
+@pytest.mark.parametrize(
+    ("changes", "action"), [({"base": {"sha": {}}}, "synchronize"), ({"title": {}}, "edited")]
+)
+def test_another_base_changes_a_pull_request(tmp_path, changes, action):
+    payload = {"action": "edited", "pull_request": {"number": 7, **SIDES}, "changes": changes}
+    assert read(tmp_path, "pull_request", payload).action == action
+
+
 def test_an_issue_is_no_pull_request(tmp_path):
     payload = {"issue": {"number": 7}, "comment": {"id": 11, "body": "/skillopt step"}}
     comment = read(tmp_path, "issue_comment", payload).comment

@@ -76,10 +76,18 @@ def test_nobody_is_asked_about_other_comments_and_clocks(job, github_hub):
     assert github_hub.requests == []
 
 
+@pytest.mark.parametrize("place", ["", "sub"])
 @pytest.mark.parametrize(("path", "touched"), [(SKILL, True), ("README.md", False)])
-def test_whether_the_skill_is_touched(job, github_hub, path, touched):
+def test_whether_the_skill_is_touched(job, github_hub, path, touched, place):
+    if place:  # of a checkout below the workspace
+        write_example(job.folder / place)
+        (job.folder / place / ".git").mkdir()
+        job = replace(job, inputs=replace(job.inputs, directory=place))
     pull_of(github_hub, path)
-    assert gather(job, GitHubEvent("pull_request", "opened", pull=PULL)).skill_changed is touched
+    pull = replace(PULL, head_sha=github_hub.bare.tip("better"))
+    assert gather(job, GitHubEvent("pull_request", "opened", pull=pull)).skill_changed is touched
+    # GitHub lists the files of a later head: of this one nothing is known
+    assert gather(job, GitHubEvent("pull_request", "opened", pull=PULL)).skill_changed
 
 
 @pytest.mark.parametrize(

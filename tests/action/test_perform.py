@@ -138,7 +138,9 @@ def test_a_budget_is_inconclusive_and_no_failure(job, desk, log):
     tight = replace(job.inputs, overrides=(*job.inputs.overrides, "budget.step.calls=5"))
     outcome = perform(replace(job, inputs=tight), Perform(Command.STEP))
     assert (outcome.outputs.result, outcome.exit_code) == ("inconclusive", 0)
-    assert "a budget was reached: budget.step.calls is used up" in "".join(desk.published)
+    (published,) = desk.published
+    assert "a budget was reached: budget.step.calls is used up" in published
+    assert "5 of 5. Every paid answer is kept. Raise budget.step.calls" in published
     assert "::warning title=Inconclusive%3A a budget was reached::" in log.getvalue()
 
 

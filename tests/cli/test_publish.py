@@ -163,6 +163,14 @@ def test_only_a_wished_improvement_merges_by_itself(place, changes, inconclusive
     assert (next(iter(place.hub.pulls.values()))["state"] == "closed") is merged
 
 
+def test_what_was_taken_back_is_not_merged_by_itself(place):
+    run = place.run(3)
+    place.publish(run)
+    back = run.history[-1].model_copy(update={"kind": "revert"})
+    place.publish(place.run(3, history=(*run.history, back)), merge="auto")
+    assert next(iter(place.hub.pulls.values()))["state"] == "open"
+
+
 RUNNER = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_RUN_ID": "7"}
 
 

@@ -8,7 +8,7 @@ from command_line import in_process
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.view import RunView, StepPlace, lessons
-from tests.conftest import BRANCH, Checkout, Workshop
+from tests.conftest import BRANCH, SKILL, Checkout, Workshop
 
 
 def test_the_configuration_names_the_run_and_the_repository(cli, trained, tmp_path):
@@ -73,6 +73,20 @@ def test_after_a_merge_nothing_is_left_to_propose(two_steps):
     run = seen(two_steps)
     assert (run.base_events, run.improved) == (3, False)
     assert run.place(1) != StepPlace()
+
+
+def test_a_rule_that_a_person_removed_is_not_told_as_learned(two_steps):
+    assert lessons(seen(two_steps))
+    two_steps.commit(SKILL, two_steps.show("main"), branch=BRANCH)
+    assert not lessons(seen(two_steps))
+
+
+def test_the_next_pull_request_starts_from_the_skill_that_base_has_by_then(two_steps):
+    two_steps.git("merge", "--quiet", "--ff-only", BRANCH)
+    two_steps.commit(SKILL, "# Fresh\n")
+    two_steps.step("train.num_epochs=2")
+    assert two_steps.kinds()[3:] == ["measure", "step"]
+    assert seen(two_steps).base_events == 4
 
 
 def test_after_a_squash_the_steps_are_told_without_their_commits(two_steps):

@@ -6,7 +6,7 @@ from github_server.scene import Scene
 from skillopt_ci.errors import LostRace
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import PermissionMissing
-from skillopt_ci.github.types import Annotation, Change, Conclusion, WantedCheck
+from skillopt_ci.github.types import NOTHING_TO_DO, Annotation, Change, Conclusion, WantedCheck
 
 
 def wanted(scene: Scene, annotations: int = 0, conclusion: Conclusion | None = None) -> WantedCheck:
@@ -27,6 +27,12 @@ def test_it_is_in_progress_and_then_concluded_once(scene, client):
         keep_check(client, wanted(scene))
     (run,) = scene.hub.checks.values()
     assert (run["status"], run["conclusion"]) == ("completed", "success")
+
+
+def test_what_needed_no_evaluation_may_wait_for_one_later(scene, client):
+    keep_check(client, replace(wanted(scene, 0, "success"), title=NOTHING_TO_DO))
+    assert keep_check(client, wanted(scene)) == Change.CREATED
+    assert [run["status"] for run in scene.hub.checks.values()] == ["completed", "in_progress"]
 
 
 @pytest.mark.parametrize("count", [50, 51, 120])

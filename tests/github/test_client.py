@@ -102,7 +102,7 @@ def test_an_answer_that_leads_elsewhere_is_no_defect(scene):
     scene.hub.url = "http://192.0.2.1"
     client = connect(Access("octo/skills", "job", url))
     with pytest.raises(Unavailable, match="not usable"):
-        changed_paths(client, 1)
+        changed_paths(client, 1, "head")
 
 
 SHOW = "GET /pulls/{pull_number}"

@@ -270,11 +270,11 @@ def test_a_missing_permission_withholds_it_and_is_named(scene, client, head):
 
 def test_changed_files_are_listed_as_far_as_github_lists_them(scene, client):
     scene.pull()
-    scene.hub.bare.save("skillopt/demo", "new.md", "x\n")
+    head = scene.hub.bare.save("skillopt/demo", "new.md", "x\n")
     scene.hub.pulls[1]["changed_files"] = 2
-    assert changed_paths(client, 1) == {"new.md", SKILL}
+    assert changed_paths(client, 1, head) == {"new.md", SKILL}
     scene.hub.pulls[1]["changed_files"] = 3001
-    assert changed_paths(client, 1) is None
+    assert changed_paths(client, 1, head) is None
 
 
 def test_the_skill_of_a_fork_is_read_as_data(scene, client):

@@ -180,6 +180,8 @@ def test_what_is_not_there_has_not_happened():
         (document(state()).replace('"run"', '"invented"'), "run"),
         (document(state()).replace('"step": 0', '"step": "x"'), "step"),
         (document(state()).replace('"step": 0', '"step": -1'), "step"),
+        (document(state()).replace('"score": 0.0', '"score": Infinity'), "score"),
+        (document(state()).replace('"accounts": []', '"accounts": 1'), "accounts"),
     ],
 )
 def test_a_state_of_another_making_is_refused_by_its_key(text, part):

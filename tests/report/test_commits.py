@@ -287,7 +287,8 @@ def test_rows_at_a_glance(make_end, state):
     assert rows["used"].endswith("1.2 s")
     rows = dict(rows_at_a_glance(event_view(make_end(pairs=())), state))
     assert rows["compared"] == "nothing to compare"  # as in the first epoch
-    rows = dict(rows_in_full(event_view(make_end())))
+    told = rows_in_full(event_view(make_end()))
+    assert len(rows := dict(told)) == len(told)
     assert (rows["guidance"], rows["old guidance"]) == (SLOW.content, "- Old.")
     assert rows["training tasks fixed"] == "t1"
     assert rows["meta skill"] == META.content

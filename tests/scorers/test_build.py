@@ -55,11 +55,12 @@ def test_unusable_scorer_is_found(tmp_path, make_task, make_spec, kind, keys, re
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines programs")
-def test_a_folder_of_a_grader_may_not_lead_out(tmp_path, make_spec):
+@pytest.mark.parametrize("path", [os.environ["PATH"], "/nowhere"])
+def test_a_folder_of_a_grader_may_not_lead_out(tmp_path, make_spec, path):
     for name in (".git/hooks", "grading"):
         (tmp_path / "repository" / name).mkdir(parents=True)
     (tmp_path / "repository/grading/answers").symlink_to(tmp_path)
-    confine(tmp_path / "repository", dict(os.environ))
+    confine(tmp_path / "repository", {**os.environ, "PATH": path})
     for folder in (".git", "..", "/etc", "grading"):
         spec = make_spec("computer", command=["true"], folder=folder)
         found = check_spec(spec, tmp_path / "repository", Functions({})) or ""

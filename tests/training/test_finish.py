@@ -39,16 +39,17 @@ def count_tests(server: ModelServer) -> int:
     return sum(any(item in prompt for item in TEST_ITEMS) for prompt in server.prompts)
 
 
-def test_tasks_that_were_trained_on_are_no_test_without_a_warning(checkout):
+@pytest.mark.parametrize("split", ["test", "selection"])
+def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, split):
     checkout.step()
     checkout.write("tasks/train.jsonl", tasks(300))
-    checkout.write("tasks/test.jsonl", tasks(0))
+    checkout.write(f"tasks/{split}.jsonl", tasks(0))
     events: list[Event] = []
     session = checkout.session(*PLAIN, observer=events.append)
     with session.ledger.lock():
         asyncio.run(finish(session))
     told = [one.text for one in events if isinstance(one, Note) and one.level == "warning"]
-    assert any("4 of 8 test tasks were trained on" in text for text in told)
+    assert any(f"4 of 8 {split} tasks were trained on" in text for text in told)
 
 
 def test_three_skills_are_tested_and_compared(checkout, model_server):

@@ -166,12 +166,23 @@ def test_step_that_landed_while_the_pull_request_was_squashed_is_kept(checkout):
     assert checkout.state().step == 5
 
 
-def test_skill_that_was_edited_after_the_merge_is_measured(checkout):
+@pytest.mark.parametrize("squash", [False, True])
+@pytest.mark.parametrize("text", ["# Fresh\n", ""])
+def test_skill_that_was_edited_after_the_merge_is_measured(checkout, squash, text):
+    text = text or checkout.show("main")
     checkout.step()
-    merge_pull_request(checkout, squash=False)
-    checkout.commit(SKILL, "# Fresh\n")
+    merge_pull_request(checkout, squash=squash)
+    checkout.commit(SKILL, text)
     checkout.step()
     assert checkout.kinds() == ["start", "step", "measure", "step"]
+    assert checkout.history()[2].skill_sha256 == sha256(text)
+
+
+def test_a_branch_that_lost_its_merges_by_a_rebase_is_not_trained_again(checkout):
+    checkout.step()
+    checkout.git("update-ref", f"refs/heads/{BRANCH}", f"{BRANCH}^2")
+    with pytest.raises(RepositoryError, match=rf"{BRANCH} has step 1, but not that it was merged"):
+        checkout.step()
 
 
 @pytest.mark.parametrize("squash", [False, True])
@@ -192,6 +203,15 @@ def test_run_that_trains_another_skill_is_refused(checkout):
     checkout.commit("other.md", "# Other\n")
     with pytest.raises(RepositoryError, match="change `run`"):
         checkout.step("skill=other.md")
+
+
+def test_a_clean_filter_that_is_missing_stops_no_training(checkout):
+    checkout.git("config", "filter.x.clean", "false")
+    checkout.git("config", "filter.x.required", "true")
+    checkout.write(".gitattributes", "* filter=x\n")
+    checkout.write("tasks/train.jsonl", (checkout.folder / "tasks/train.jsonl").read_text("utf-8"))
+    done = in_process(checkout.folder, "step", "-q")
+    assert (done.returncode, checkout.kinds()) == (0, ["start", "step"]), done.stderr
 
 
 def test_skill_that_is_not_committed_is_refused(checkout):
