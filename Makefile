@@ -26,8 +26,9 @@ unit: setup ## run the tests that need no repository, server or process: half a 
 
 oldest: setup ## run unit tests with the oldest packages that pyproject.toml allows
 	$(venv)/uv venv --quiet --clear --python $(venv)/python .oldest
-	$(venv)/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct --editable .
-	$(venv)/uv pip install --quiet --python .oldest/bin/python anthropic azure-identity \
+	$(venv)/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct \
+	  --editable '.[anthropic,azure]'
+	$(venv)/uv pip install --quiet --python .oldest/bin/python \
 	  check-jsonschema cmarkgfm hypothesis jsonschema openpyxl playwright pytest pytest-cov \
 	  pytest-randomly pytest-xdist scipy zizmor
 	.oldest/bin/python -m pytest -n logical --dist loadfile --ignore tests/docs \

@@ -66,7 +66,9 @@ def test_every_base_image_is_pinned_by_its_digest():
     assert [image for image in foreign if not re.search(r"@sha256:[0-9a-f]{64}$", image)] == []
 
 
-@pytest.mark.parametrize("file", ["Dockerfile", "composite/action.yml"])
+@pytest.mark.parametrize(
+    "file", ["Dockerfile", "composite/action.yml", ".github/workflows/release.yml"]
+)
 def test_packages_are_installed_by_hash(file):
     installs = _INSTALL.findall((ROOT / file).read_text(encoding="utf-8"))
     assert installs
@@ -142,6 +144,10 @@ def test_a_release_resolves_to_one_commit_that_runs_the_image(root, tmp_path):
     subprocess.run(build, cwd=clone, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    (page,) = (tmp_path / "installed").glob("*.dist-info/METADATA")
+    found = re.findall(r'(?:\]\(|(?:src|srcset|href)=")([^)"]+)', page.read_text("utf-8"))
+    assert [link for link in found if not link.startswith("https://")] == []
+    assert sum(f"/raw/{commit}/docs/pictures/" in link for link in found) == 4
     own = tmp_path / "own"
     git(tmp_path, "init", "--quiet", str(own))
     words = [sys.executable, "-P", "-m", "skillopt_ci", "init", "--yes", "--github"]
