@@ -18,7 +18,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.budget import tariff_of
 from skillopt_ci.model.command import BAD_KEY, BUSY, REFUSED, WRONG_SETTING
-from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage, estimated_usage
 from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.limits import LimitReached, LimitTracker
@@ -36,7 +36,6 @@ _OUTPUT_BYTES = 16_000_000
 _TRACE_CHARS = 40_000
 #: The program is stopped this long before the attempt ends, to leave time to read its output.
 _MARGIN_SECONDS = 5.0
-_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,13 +373,8 @@ class ExternalSolver:
         return None if result.timed_out and isinstance(failure, AgentError) else failure
 
     def _usage(self, transcript: AgentTranscript, prompt: str) -> Usage:
-        said = sum(len(message.content) for message in transcript.messages)
-        told = transcript.usage or Usage(
-            calls=1,
-            prompt_tokens=-(-len(prompt) // _CHARACTERS_PER_TOKEN),
-            completion_tokens=-(-said // _CHARACTERS_PER_TOKEN),
-            cost_usd=None,
-            estimated=True,
+        told = transcript.usage or estimated_usage(
+            [Message("user", prompt)], "".join(one.content for one in transcript.messages)
         )
         # Some agents report the whole run as one call.
         usage = replace(told, calls=max(told.calls, transcript.turns))

@@ -111,7 +111,7 @@ class CommandClient:
             raise TransientFailure(f"exit status {done.exit_code}: {said}")
         if done.out.truncated:
             raise TransientFailure(f"it printed more than {_MOST_OUTPUT_BYTES:,} bytes")
-        usage = estimated_usage(request, text)
+        usage = estimated_usage(request.messages, text)
         return ChatReply(text, "stop", self._config.model, usage, trace.strip())
 
     def _refuse_setup(self, said: str) -> None:

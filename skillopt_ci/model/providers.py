@@ -153,7 +153,7 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     # Anthropic does not include these in the prompt's tokens; LiteLLM does, in `prompt_tokens`.
     prompt = told.number("prompt_tokens") or told.number("input_tokens") + read + written
     if not (prompt and told.has("completion_tokens", "output_tokens", "total_tokens")):
-        return estimated_usage(request, text)
+        return estimated_usage(request.messages, text)
     said_tokens = told.number("completion_tokens", "output_tokens")
     cached = asked.number("cached_tokens") or told.number("prompt_cache_hit_tokens") or read
     cost = told.money("cost") or 0.0

@@ -254,8 +254,8 @@ def billed(end: BaseException) -> Usage:
     return getattr(end, "usage", Usage())
 
 
-def estimated_usage(request: ChatRequest, text: str) -> Usage:
-    asked = sum(len(message.content) for message in request.messages)
+def estimated_usage(messages: Iterable[Message], text: str) -> Usage:
+    asked = sum(len(message.content) for message in messages)
     return Usage(1, math.ceil(asked / 4), math.ceil(len(text) / 4), cost_usd=None, estimated=True)
 
 
