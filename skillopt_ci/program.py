@@ -36,9 +36,9 @@ class Capture:
     _tail: bytearray = field(default_factory=bytearray)
 
     @classmethod
-    def of(cls, text: str) -> "Capture":
+    def of(cls, text: str, limit: int | None = None) -> "Capture":
         content = text.encode("utf-8", "replace")
-        capture = cls(len(content))
+        capture = cls(len(content) if limit is None else limit)
         capture.feed(content)
         return capture
 

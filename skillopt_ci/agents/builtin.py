@@ -163,9 +163,7 @@ class Toolbox:
         return self._shortened(f"{place}\n{''.join(chosen)}")
 
     def _shortened(self, text: str) -> str:
-        kept = Capture(self.settings.output_bytes)
-        kept.feed(text.encode("utf-8", errors="replace"))
-        return kept.text()
+        return Capture.of(text, self.settings.output_bytes).text()
 
 
 def _told(result: CommandResult, seconds: float) -> str:

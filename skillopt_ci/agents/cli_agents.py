@@ -334,8 +334,7 @@ class ExternalSolver:
             output_bytes=_OUTPUT_BYTES,
         )
         secrets = secret_values(visible_names(self.settings), self.environ)
-        texts = (redact(text, secrets) for text in (result.stdout, result.stderr))
-        out, err = map(Capture.of, texts)
+        out, err = (Capture.of(redact(text, secrets)) for text in (result.stdout, result.stderr))
         return replace(result, out=out, err=err)
 
     @property
