@@ -110,13 +110,15 @@ def read_message(
         said = "The model refused the prompt" + (f": {why}" if why else "")
         raise ModelRefusal(said, usage=usage)
     reason = message.text("stop_reason") or "end_turn"
-    calls = []
-    for block in blocks:
-        if block.get("type") == "tool_use":
-            used = json.dumps(
-                block["input"] if block.get("input") is not None else {}, ensure_ascii=False
-            )
-            calls.append(ToolCall(block.text("id"), block.text("name"), used))
+    calls = [
+        ToolCall(
+            block.text("id"),
+            block.text("name"),
+            json.dumps({} if block.get("input") is None else block["input"], ensure_ascii=False),
+        )
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
     return ChatReply(
         text,
         _FINISHED.get(reason, reason),
