@@ -282,16 +282,20 @@ class ServerError:
         if self.status not in {400, 422}:
             return None
         complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))
-        refused = []
-        for name, spoken in _SETTING_WORDS.items():
-            if name not in sent or not (complains or name == "response_format"):
-                continue
-            if self.param in spoken:
-                return name
-            plain = "|".join(map(re.escape, spoken))
-            if re.search(rf"\b(?:{plain})s?\b", self.message, re.IGNORECASE):
-                refused.append(name)
-        return next(iter(refused), None)
+        possible = {
+            name: spoken
+            for name, spoken in _SETTING_WORDS.items()
+            if name in sent and (complains or name == "response_format")
+        }
+        by_param = [name for name, spoken in possible.items() if self.param in spoken]
+        by_words = [
+            name
+            for name, spoken in possible.items()
+            if re.search(
+                rf"\b(?:{'|'.join(map(re.escape, spoken))})s?\b", self.message, re.IGNORECASE
+            )
+        ]
+        return next(iter(by_param + by_words), None)
 
 
 def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
