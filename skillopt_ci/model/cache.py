@@ -153,13 +153,12 @@ def _open(path: Path, tables: str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if version in (0, _SCHEMA) and verdict == "ok":
+        known = version in (0, _SCHEMA)
+        if known and verdict == "ok":
             connection.executescript(tables)
             connection.execute(f"PRAGMA user_version = {_SCHEMA}")
             return connection
-        wrong = f"is damaged ({verdict})"
-        if version not in (0, _SCHEMA):
-            wrong = f"has schema {version}, not {_SCHEMA}"
+        wrong = f"is damaged ({verdict})" if known else f"has schema {version}, not {_SCHEMA}"
     except sqlite3.Error as error:
         connection.close()
         # SQLITE_CORRUPT has extended variants; the low byte is the primary code.
