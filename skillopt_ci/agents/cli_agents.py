@@ -10,14 +10,14 @@ from typing import ClassVar
 
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.agents.streams import READERS, AgentTranscript
-from skillopt_ci.computer.computer import Computer
+from skillopt_ci.computer.computer import SEARCH_PATH, Computer
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused, ModelSetupError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.access import redact, secret_values
 from skillopt_ci.model.budget import tariff_of
-from skillopt_ci.model.command import BAD_KEY, BUSY, REFUSED, WRONG_SETTING
+from skillopt_ci.model.command import BAD_KEY, BUSY, CANNOT_RUN, REFUSED, WRONG_SETTING
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage, estimated_usage
 from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
@@ -30,7 +30,6 @@ from skillopt_ci.tasks.task import Task
 #: Linux refuses a longer single argument (32 pages of 4 KiB).
 MOST_ARGUMENT_BYTES = 131_000
 
-_USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: A longer stream loses its middle.
 _OUTPUT_BYTES = 16_000_000
 _TRACE_CHARS = 40_000
@@ -130,7 +129,6 @@ AGENTS: Mapping[str, AgentFacts] = {
     "command": AgentFacts(model_option=""),
 }
 
-_CANNOT_RUN = (126, 127)
 _SHOWN = 500
 _BROKEN_STREAM = re.compile(r"stream disconnected", re.IGNORECASE)
 #: What the agent says on standard error about retrying its server.
@@ -166,7 +164,7 @@ def agent_environ(
             passed_on.setdefault(name, passed_on[other])
     program = agent_program(settings, root)
     folder = PurePosixPath(program).parent
-    path = {"PATH": f"{folder}:{_USUAL_PATH}"} if program.startswith("/") else {}
+    path = {"PATH": f"{folder}:{SEARCH_PATH}"} if program.startswith("/") else {}
     return {**path, **facts.environ, **passed_on}
 
 
@@ -213,7 +211,7 @@ def agent_failure(
     ``keys``: the variables that may hold its key, if none is set.
     """
     said = " ".join(told.split())[-_SHOWN:] or "it said nothing"
-    if status in _CANNOT_RUN and not worked:
+    if status in CANNOT_RUN and not worked:
         return ModelSetupError(
             f"rollout.solver: {program!r} cannot be run on the task's computer: {said}",
             hint="Install it there. In a sandbox, name the folder that it is installed in under "

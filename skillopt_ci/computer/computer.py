@@ -23,6 +23,8 @@ from skillopt_ci.program import Capture, CommandResult
 WORKDIR = "/workspace"
 #: The agent's home, writable and initially empty.
 HOME = "/home/agent"
+#: Where a Linux system usually has its programs.
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Seconds that reading or writing a file may take.
 _PATIENCE = 120.0

@@ -22,6 +22,7 @@ from pathlib import Path
 from skillopt_ci.aio import shielded
 from skillopt_ci.computer.computer import (
     HOME,
+    SEARCH_PATH,
     START,
     WORKDIR,
     Command,
@@ -65,8 +66,7 @@ _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 _OWN_SETTINGS = ("passwd", "group", "hosts", "nsswitch.conf")
 _AGENT = "1000"
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_BASIC = {"PATH": _PATH, "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
+_BASIC = {"PATH": SEARCH_PATH, "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
 
 #: Where the holder mounts the computer's files: a folder that every Linux has, and that contains
 #: no programs.

@@ -21,7 +21,8 @@ from skillopt_ci.program import run_program, signal_name, visible_environ
 _MOST_OUTPUT_BYTES = 4_000_000
 _TRACE_BYTES = 40_000
 _SHOWN = 300
-_CANNOT_RUN = (126, 127)
+#: Exit statuses of a program that is missing or cannot be started.
+CANNOT_RUN = (126, 127)
 
 # How agent CLIs report errors of their servers.
 BAD_KEY = re.compile(
@@ -104,7 +105,7 @@ class CommandClient:
         said = " | ".join(filter(None, shown)) or "it said nothing"
         if done.signal:
             raise TransientFailure(f"killed by {signal_name(done.signal)}: {said}")
-        if done.exit_code in _CANNOT_RUN:
+        if done.exit_code in CANNOT_RUN:
             raise self._not_there(f"exit status {done.exit_code}: {said}")
         if done.exit_code:
             self._refuse_setup(said)
