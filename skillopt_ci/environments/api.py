@@ -222,10 +222,10 @@ def try_solutions(
     return {rollout.task_id: rollout for rollout in made}
 
 
-def require(package: str, extra: str) -> None:
+def require(package: str, extra: str, key: str = "environment") -> None:
     """Raise UsageError, with the extra to install, unless ``package`` can be imported."""
-    if find_spec(package) is None:
+    if find_spec(package) is None:  # does not import it, which may take seconds
         raise UsageError(
-            f"environment: {extra} needs the Python package {package}, which is not installed.",
+            f"{key}: {extra} needs the Python package {package}, which is not installed.",
             hint=f"pip install 'skillopt-ci[{extra}]'",
         )

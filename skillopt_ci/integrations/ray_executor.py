@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import HumanConfig, LocalExecutor, RayExecutor
+from skillopt_ci.environments.api import require
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.model.budget import Meter
@@ -309,11 +309,7 @@ def ray_executor(
     parts: RunnerParts, settings: RayExecutor, solver: Solver, resources: AsyncExitStack
 ) -> Callable[[AttemptRunner], Executor]:
     """A factory of executors that share the run's processes. Raises UsageError."""
-    if find_spec("ray") is None:  # does not import it, which takes seconds
-        raise UsageError(
-            "rollout.executor: ray needs the Python package ray, which is not installed.",
-            hint="pip install 'skillopt-ci[ray]'",
-        )
+    require("ray", "ray", "rollout.executor")
     if isinstance(parts.config.rollout.solver, HumanConfig):
         raise UsageError("rollout.executor: ray: a person can only work at this terminal.")
     if parts.cache_path is None:
