@@ -54,12 +54,8 @@ def _json(adapter: TypeAdapter[Any], value: object) -> str:
     return adapter.dump_json(adapter.validate_json(text.encode("utf-8", "replace"))).decode()
 
 
-def packed(artifacts: bytes) -> bytes:
-    return zlib.compress(artifacts, 6) if artifacts else b""
-
-
 def unpacked(content: bytes) -> bytes:
-    """Undo :func:`packed`; raises ValueError if the content is damaged or too large."""
+    """Undo :func:`zlib.compress`; raises ValueError if the content is damaged or too large."""
     if not content:
         return b""
     decompressor = zlib.decompressobj()
@@ -202,7 +198,7 @@ class AttemptCache:
 
     async def keep(self, key: str, attempt: Attempt, usage: Usage) -> None:
         artifacts = attempt.artifacts
-        content = await asyncio.to_thread(packed, artifacts) if artifacts else b""
+        content = await asyncio.to_thread(zlib.compress, artifacts, 6) if artifacts else b""
         self.store.put(key, attempt, content, usage=usage, paid_by=self.scope)
         self.accounted.add(key)
         self.used(key)

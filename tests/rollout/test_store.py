@@ -2,6 +2,7 @@ import hashlib
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from zlib import compress as packed
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event
-from skillopt_ci.rollout.store import AttemptStore, StoredAttempt, packed, unpacked
+from skillopt_ci.rollout.store import AttemptStore, StoredAttempt, unpacked
 from skillopt_ci.rollout.types import Attempt, Limit
 from skillopt_ci.scorers.base import Score
 
