@@ -23,9 +23,10 @@ from skillopt_ci.config.config import Evaluation
 from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
+from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.attempt import AttemptRunner
-from skillopt_ci.rollout.events import EventLog, ignore_event
+from skillopt_ci.rollout.events import EventLog
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, conversation
@@ -60,9 +61,7 @@ async def layer(tasks: int, concurrency: int, size: int, events: Path | None) ->
     solver = ChatSolver(Model(size), Prompts.load())
     log = None if events is None else EventLog(events, "bench")
     try:
-        runner = Runner(
-            AttemptRunner(solver, scorers, record=log or ignore_event), Slots(concurrency)
-        )
+        runner = Runner(AttemptRunner(solver, scorers, record=log or silent), Slots(concurrency))
         scores = Scores(())
         drawn = map(task, range(tasks))
         requests = (AttemptRequest(one, "Be exact.", "bench") for one in drawn)

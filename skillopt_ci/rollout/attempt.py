@@ -23,6 +23,7 @@ from skillopt_ci.model.types import (
     Usage,
     redacted_message,
 )
+from skillopt_ci.progress import silent
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout import events
 from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
@@ -73,7 +74,7 @@ class AttemptRunner:
     pool: ComputerPool | None = None
     cache: AttemptCache | None = None
     meter: Meter = field(default_factory=Meter)
-    record: events.Recorder = events.ignore_event
+    record: events.Recorder = silent
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
     evidence: Collection[str] = ()

@@ -78,10 +78,6 @@ RolloutEvent = AttemptStarted | TryFailed | WorkEnded | AttemptEnded | Step
 Recorder = Callable[[RolloutEvent], object]
 
 
-def ignore_event(event: RolloutEvent) -> None:
-    del event
-
-
 @dataclass(eq=False)
 class EventLog:
     """Appends events to ``file`` in whole lines, which survive a kill of this process.

@@ -30,7 +30,7 @@ from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.attempt import AttemptRunner, Grading
 from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.environment import Environment, Parts
-from skillopt_ci.rollout.events import EventLog, Recorder, event_file, ignore_event
+from skillopt_ci.rollout.events import EventLog, Recorder, event_file
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.limits import LimitedClient
 from skillopt_ci.rollout.runner import Runner
@@ -288,7 +288,7 @@ _EXECUTORS = {"ray": "skillopt_ci.integrations.ray_executor:ray_executor"}
 
 def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Recorder:
     if run.events is None or not run.config.rollout.events:
-        return ignore_event
+        return silent
     log = EventLog(
         event_file(run.events, scope, datetime.now(UTC)),
         run.config.run,
