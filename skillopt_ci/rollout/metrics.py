@@ -284,14 +284,13 @@ def summarise(
         means = {k: mean_pass(tallies, k, measure) for k in (*powers, most) if most > 1}
         return {k: value for k, value in means.items() if value is not None}
 
-    hard, soft = _mean_estimates(measured, clusters)
     return Statistics(
         tasks=len(due),
         attempts=len(outcomes),
         measured=len(measured),
         solved=solved.total(),
-        hard=hard,
-        soft=soft,
+        hard=_mean_estimate(measured, clusters, lambda one: one.hard),
+        soft=_mean_estimate(measured, clusters, lambda one: one.soft),
         pessimistic_hard=_pessimistic(outcomes, due, lambda one: one.hard),
         pessimistic_soft=_pessimistic(outcomes, due, lambda one: one.soft),
         complete=all(counts[task] >= number for task, number in due.items()),
@@ -301,7 +300,12 @@ def summarise(
             for why, count in sorted(errors.items(), key=lambda item: (-item[1], item[0]))
         ),
         by_type=tuple(
-            Bucket(kind, *_mean_estimates(own, clusters)) for kind, own in sorted(kinds.items())
+            Bucket(
+                kind,
+                _mean_estimate(own, clusters, lambda one: one.hard),
+                _mean_estimate(own, clusters, lambda one: one.soft),
+            )
+            for kind, own in sorted(kinds.items())
         ),
         limits=tuple(
             LimitShare(limit, ended.count(limit) / len(ended), share(limit))
@@ -315,14 +319,12 @@ def summarise(
     )
 
 
-def _mean_estimates(
-    measured: Sequence[Graded], clusters: Mapping[str, str] | None
-) -> tuple[MeanEstimate, MeanEstimate]:
-    hard = task_means((one.task_id, one.hard) for one in measured)
-    soft = task_means((one.task_id, one.soft) for one in measured)
-    groups = None if clusters is None else [clusters[task] for task in hard]
-    first, second = (estimate_mean([*each.values()], groups, shares=True) for each in (hard, soft))
-    return first, second
+def _mean_estimate(
+    measured: Sequence[Graded], clusters: Mapping[str, str] | None, read: Callable[[Graded], float]
+) -> MeanEstimate:
+    means = task_means((one.task_id, read(one)) for one in measured)
+    groups = None if clusters is None else [clusters[task] for task in means]
+    return estimate_mean([*means.values()], groups, shares=True)
 
 
 def _pessimistic(
