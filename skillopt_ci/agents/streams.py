@@ -201,8 +201,7 @@ def _codex_item(told: AgentTranscript, item: JsonObject, *, ended: bool) -> None
             told.call(key, "file_change", {"changes": item.each("changes")})
             output = item.text("status")
         case "mcp_tool_call":
-            name = f"{item.text('server')}.{item.text('tool')}"
-            told.call(key, name, item.get("arguments") or {})
+            told.call(key, f"{item.text('server')}.{item.text('tool')}", item.get("arguments") or {})
             output = item.at("error").text("message") or item.at("result").text("content")
         case kind:
             if ended and kind == "agent_message":
@@ -223,8 +222,9 @@ def _copilot(told: AgentTranscript, event: JsonObject) -> None:
             told.turn(data.text("messageId"))
             told.say(data.text("content"))
             for asked in data.each("toolRequests"):
-                arguments = asked.get("arguments") or {}
-                told.call(asked.text("toolCallId"), asked.text("name"), arguments)
+                told.call(
+                    asked.text("toolCallId"), asked.text("name"), asked.get("arguments") or {}
+                )
             if tokens := data.number("outputTokens"):
                 # These events omit prompt tokens, so the count is a lower bound.
                 told.spend(Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True))
@@ -279,8 +279,7 @@ def _gemini(told: AgentTranscript, event: JsonObject) -> None:
         case "message" if event.get("role") == "assistant":
             told.say(event.text("content"))
         case "tool_use":
-            arguments = event.get("parameters") or {}
-            told.call(event.text("tool_id"), event.text("tool_name"), arguments)
+            told.call(event.text("tool_id"), event.text("tool_name"), event.get("parameters") or {})
         case "tool_result":
             told.result(event.text("tool_id"), event.text("output") or failure)
         case "error":
