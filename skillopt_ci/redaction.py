@@ -116,8 +116,6 @@ class Redactor:
 
 
 class RedactedStream(io.TextIOBase):
-    """A text stream that writes to another one, redacting each piece."""
-
     def __init__(self, stream: TextIO, redact: Redact) -> None:
         self._stream = stream
         self._redact = redact

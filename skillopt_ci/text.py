@@ -61,7 +61,6 @@ def percent(share: float) -> str:
 
 
 def cost_text(cost_usd: float | None) -> str:
-    """Dollars, or "unknown"."""
     if cost_usd is None:
         return "unknown (no price known)"
     return f"${cost_usd:.4f}" if 0 < cost_usd < 1 else f"${cost_usd:,.2f}"
@@ -72,7 +71,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def collapsed(text: str) -> str:
-    """``text`` with all white space collapsed to single spaces."""
     return " ".join(text.split())
 
 

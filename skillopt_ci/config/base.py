@@ -48,8 +48,6 @@ class Section(BaseModel):
 
 
 class DescribedSchema(GenerateJsonSchema):
-    """A JSON Schema whose properties are described."""
-
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         made = super().model_schema(schema)
         for key, words in meanings(schema["cls"]).items():

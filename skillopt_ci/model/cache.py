@@ -210,7 +210,6 @@ class CacheFile:
         return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
 
     def paid(self, scope: str) -> Usage:
-        """All that ``scope`` paid for."""
         query = f"SELECT usage FROM {self._paid} WHERE paid_by = ?"  # noqa: S608
         rows = self._execute(query, scope).fetchall()
         return sum((Usage(**json.loads(usage)) for (usage,) in rows), Usage())

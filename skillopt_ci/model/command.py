@@ -153,6 +153,5 @@ def rendered(messages: Sequence[Message]) -> str:
 
 
 def _pictures(messages: Sequence[Message]) -> dict[str, Image]:
-    """The pictures in ``messages``, by the names of their files."""
     images = enumerate((image for message in messages for image in message.images), start=1)
     return {f"picture-{n}.{image.media_type.rpartition('/')[2]}": image for n, image in images}
