@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, Self, TypeVar
 
@@ -26,6 +27,7 @@ async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
         raise first from None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Begun(Generic[Item, Result]):
     """Work on items that can begin before its result is needed.
 
@@ -33,9 +35,8 @@ class Begun(Generic[Item, Result]):
     does it finish, since it is paid for.
     """
 
-    def __init__(self, work: Callable[[Item], Awaitable[Result]]) -> None:
-        self._work = work
-        self._tasks: dict[Item, asyncio.Future[Result]] = {}
+    _work: Callable[[Item], Awaitable[Result]]
+    _tasks: dict[Item, asyncio.Future[Result]] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,13 +133,13 @@ class TimeUp(Exception):
     """The working time is over."""
 
 
+@dataclass(slots=True)
 class _Clock:
     """One running limit; ``_waiting`` counts the callers that have stopped it."""
 
-    def __init__(self, timeout: asyncio.Timeout) -> None:
-        self._timeout = timeout
-        self._waiting = 0
-        self._left = 0.0
+    _timeout: asyncio.Timeout
+    _waiting: int = 0
+    _left: float = 0.0
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ a key that stands twice in a mapping is an error.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -214,11 +214,11 @@ def _invalid(mark: Mark, line: int | None, what: str) -> InvalidConfigError:
     return InvalidConfigError([Problem(place, mark.override, f"not valid YAML: {what}")])
 
 
+@dataclass(frozen=True, slots=True)
 class _Composer:
-    def __init__(self, loader: BoundedLoader, origin: Mark) -> None:
-        self._loader = loader
-        self._origin = origin
-        self._flattened: set[int] = set()
+    _loader: BoundedLoader
+    _origin: Mark
+    _flattened: set[int] = field(default_factory=set)
 
     def node(self, raw: yaml.Node, mark: Mark) -> Node:
         if isinstance(raw, yaml.MappingNode) and raw.tag == _TAG + "map":

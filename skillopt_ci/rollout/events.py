@@ -91,12 +91,10 @@ class EventLog:
     redact: Redact = unchanged
     observe: Observer = silent
     now: Callable[[], float] = lambda: datetime.now(UTC).timestamp()
-
-    def __post_init__(self) -> None:
-        self._numbers = count()
-        self._stream: FileIO | None = None
-        self._known: set[str] = set()
-        self._failure = ""
+    _numbers: Iterator[int] = field(default_factory=count, init=False)
+    _stream: FileIO | None = field(default=None, init=False)
+    _known: set[str] = field(default_factory=set, init=False)
+    _failure: str = field(default="", init=False)
 
     def __call__(self, event: RolloutEvent) -> None:
         if self._failure:

@@ -9,7 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -104,16 +104,16 @@ def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -
     return None if found else f"{program!r} is not found on the PATH"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Functions:
     """The Python functions of a run; the first call of each starts its worker.
 
     They see the variables in ``environ`` that are not secrets.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self.environ = environ
-        self._starting = threading.Lock()
-        self._workers: dict[object, Worker] = {}
+    environ: Mapping[str, str]
+    _starting: threading.Lock = field(default_factory=threading.Lock)
+    _workers: dict[object, Worker] = field(default_factory=dict)
 
     async def call(
         self, entry: str, arguments: Sequence[object], *, root: Path, timeout: float
