@@ -65,10 +65,9 @@ class Preset:
     same_key: Mapping[str, str] = field(default_factory=dict)
 
 
-_TABLES = tomllib.loads(resources.files(__package__).joinpath("providers.toml").read_text("utf-8"))
 #: Every provider by its name in the configuration.
 PROVIDERS: Mapping[ProviderName, Preset] = TypeAdapter(dict[ProviderName, Preset]).validate_python(
-    _TABLES
+    tomllib.loads(resources.files(__package__).joinpath("providers.toml").read_text("utf-8"))
 )
 
 

@@ -17,9 +17,6 @@ from skillopt_ci.util import did_you_mean, user_errors, user_object
 #: The group of entry points under which packages offer environments.
 GROUP = "skillopt_ci.environments"
 
-Options = Mapping[str, object]
-Factory = Callable[[Options, Path, Mapping[str, str]], Environment]
-
 #: The environments that come with skillopt-ci, imported only when they are asked for.
 BUILT_IN: Mapping[str, str] = {
     "inspect": "skillopt_ci.integrations.inspect:InspectEnvironment",
@@ -55,7 +52,7 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
     name = spec if isinstance(spec, str) else spec.type
     options = spec.model_extra or {} if isinstance(spec, EnvironmentConfig) else {}
     if name in BUILT_IN:
-        factory: Factory = pkgutil.resolve_name(BUILT_IN[name])
+        factory: Callable[..., Environment] = pkgutil.resolve_name(BUILT_IN[name])
         return factory(options, root, environ)
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name in offered:

@@ -33,8 +33,6 @@ from skillopt_ci.redaction import Redact, unchanged
 
 # The price of calls: from the configuration, else from the genai-prices table, else unknown.
 
-PriceSource = Literal["configuration", "table", "simulated", "unknown"]
-
 #: Providers in the price table, by our names; the table lists Gemini under Google.
 _IN_TABLE = (
     *("anthropic", "azure", "deepseek", "gemini", "groq", "minimax", "mistral", "openai"),
@@ -46,7 +44,7 @@ _IN_TABLE = (
 class Tariff:
     """The price of a role's calls, None if unknown; ``text`` describes it to people."""
 
-    source: PriceSource
+    source: Literal["configuration", "table", "simulated", "unknown"]
     text: str
     cost_usd: Callable[[Usage], float | None]
 

@@ -121,7 +121,6 @@ CHAT = Wire("/chat/completions", chat_body, read_reply)
 # Responses, the newer protocol. We have the server store nothing, so we send its reasoning back.
 
 _FAULTS = {"rate_limit_exceeded": 429, "server_error": 500}
-_BAD_REQUEST = 400
 
 
 def responses_body(
@@ -170,7 +169,7 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     response = providers.parsed(body)
     error = response.at("error")
     if code := error.text("code"):
-        return ServerError(_FAULTS.get(code, _BAD_REQUEST), error.text("message"), code=code)
+        return ServerError(_FAULTS.get(code, 400), error.text("message"), code=code)
     if error or not isinstance(response.get("output"), list):
         return providers.told_error(response, "output")
     of_type = grouped((item.text("type"), item) for item in response.each("output"))
