@@ -53,9 +53,7 @@ class Node:
 def plain(node: Node) -> object:
     if isinstance(node.value, Mapping):
         return {key: plain(child) for key, child in node.value.items()}
-    if isinstance(node.value, tuple):
-        return [plain(item) for item in node.value]
-    return node.value
+    return [plain(item) for item in node.value] if isinstance(node.value, tuple) else node.value
 
 
 def without(node: Node, *keys: str) -> Node:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -38,7 +38,7 @@ class ModelRouter:
     clients: Mapping[Role, ChatClient]
     cache: CallCache | None
     redact: Redact
-    locks: WeakValueDictionary[str, asyncio.Lock]
+    locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def for_work(
         self,
@@ -118,8 +118,7 @@ async def open_router(
         cache = None
         if cache_path is not None:
             cache = resources.enter_context(closing(await CallCache.opened(cache_path, observe)))
-        locks = WeakValueDictionary[str, asyncio.Lock]()
-        yield ModelRouter(models, tariffs(models), clients, cache, redact, locks)
+        yield ModelRouter(models, tariffs(models), clients, cache, redact)
 
 
 def judge_with(client: ChatClient) -> Judge:

@@ -248,10 +248,11 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
         if case.find("skipped") is None and (len(case) or case.get("status") != "notrun")
     ]
     failed = [
-        case for case in cases if any(case.find(tag) is not None for tag in ("failure", "error"))
+        case.get("name") or "a test without a name"
+        for case in cases
+        if any(case.find(tag) is not None for tag in ("failure", "error"))
     ]
-    names = [case.get("name") or "a test without a name" for case in failed]
-    return len(cases) - len(failed), names
+    return len(cases) - len(failed), failed
 
 
 @dataclass(kw_only=True, eq=False)

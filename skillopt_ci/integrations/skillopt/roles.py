@@ -230,8 +230,10 @@ def _claude(role: _Role) -> _Fields:
         effort = role.text("claude_code_exec_effort", default="medium")
         thinking = role.text("claude_code_exec_max_thinking_tokens", default="16384")
         # Other tools are denied, since nobody is there to approve them.
-        tools = ("--tools", "Read,Bash", "--allowedTools", "Read,Bash")
-        tools = (*tools, "--max-thinking-tokens", thinking)
+        tools = (
+            *("--tools", "Read,Bash", "--allowedTools", "Read,Bash"),
+            *("--max-thinking-tokens", thinking),
+        )
     return _command(
         model,
         "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL CLAUDE_CODE_OAUTH_TOKEN",
