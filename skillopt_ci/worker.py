@@ -101,7 +101,7 @@ class Worker:
             raise UsageError(f"{what}: {answer.get('failed', 'the worker ended at once')}")
         self.tasks: Any = answer["ready"]["tasks"]
         self.facts: Mapping[str, Any] = answer["ready"]["facts"]
-        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader = threading.Thread(target=self._listen, args=(self._ends,), daemon=True)
         self._reader.start()
 
     def _kill(self) -> None:
@@ -171,9 +171,7 @@ class Worker:
         except (OSError, ValueError) as error:
             raise WorkerGone from error
 
-    def _listen(self) -> None:
-        ends = self._ends
-        assert ends is not None  # noqa: S101 - only this thread sets it to None
+    def _listen(self, ends: dict[int, Future[None]]) -> None:
         for line in self._answers:
             try:
                 with self._lock:
