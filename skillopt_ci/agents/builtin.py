@@ -130,8 +130,9 @@ class Toolbox:
                 submitted(call)
             if self.computer is None or call.name not in self.names:
                 offered = ", ".join((*self.names, SUBMIT))
-                message = f"there is no tool {call.name!r}. The tools are {offered}."
-                return ToolUsed(call, f"Error: {message}")
+                return ToolUsed(
+                    call, f"Error: there is no tool {call.name!r}. The tools are {offered}."
+                )
             match call.name:
                 case "shell":
                     result = await self.computer.run(

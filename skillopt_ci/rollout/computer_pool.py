@@ -115,5 +115,6 @@ def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers
 
 
 def spec(settings: ComputerConfig) -> ComputerSpec:
-    given = settings.model_dump(exclude={"type"})
-    return ComputerSpec(**{**given, "network": Network(settings.network)})
+    return ComputerSpec(
+        network=Network(settings.network), **settings.model_dump(exclude={"type", "network"})
+    )

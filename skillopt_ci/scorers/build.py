@@ -59,8 +59,9 @@ def build_scorer(
                 return FallibleScorer(part, partial(code.call_function, part, root, functions))
             case specs.RubricScorer():
                 if judge is None:
-                    hint = "Set `model.judge`."
-                    raise UsageError("a rubric scorer needs a judge model", hint=hint)
+                    raise UsageError(
+                        "a rubric scorer needs a judge model", hint="Set `model.judge`."
+                    )
                 return FallibleScorer(part, partial(code.ask_judge, part, judge))
             case specs.ComputerScorer():
                 return on_computer(part)
