@@ -309,8 +309,6 @@ def without_retired(tree: Node, above: str = "") -> tuple[Node, tuple[Problem, .
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A valid configuration and where it came from."""
-
     config: Config
     file: Path
     #: Where all relative paths start, a base file's as well: the absolute folder of ``file``, and

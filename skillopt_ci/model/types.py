@@ -113,7 +113,6 @@ def role_of(stage: str) -> str:
 
 
 def summed(named: Iterable[tuple[Key, Usage]]) -> dict[Key, Usage]:
-    """The sum of the usage under each key, in the order of the keys."""
     return {name: total(own) for name, own in sorted(grouped(named).items())}
 
 
