@@ -201,7 +201,9 @@ def _codex_item(told: AgentTranscript, item: JsonObject, *, ended: bool) -> None
             told.call(key, "file_change", {"changes": item.each("changes")})
             output = item.text("status")
         case "mcp_tool_call":
-            told.call(key, f"{item.text('server')}.{item.text('tool')}", item.get("arguments") or {})
+            told.call(
+                key, f"{item.text('server')}.{item.text('tool')}", item.get("arguments") or {}
+            )
             output = item.at("error").text("message") or item.at("result").text("content")
         case kind:
             if ended and kind == "agent_message":

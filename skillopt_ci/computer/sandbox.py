@@ -47,11 +47,7 @@ from skillopt_ci.program import CommandResult, execute, pipe_reader, sealed_file
 #: Required programs, with their Debian packages.
 _PACKAGES = {
     "bwrap": "bubblewrap",
-    "unshare": "util-linux",
-    "nsenter": "util-linux",
-    "prlimit": "util-linux",
-    "setpriv": "util-linux",
-    "taskset": "util-linux",
+    **dict.fromkeys(("unshare", "nsenter", "prlimit", "setpriv", "taskset"), "util-linux"),
     "mount": "mount",
 }
 #: The first Linux version that counts a user's processes separately in each user namespace.

@@ -162,14 +162,12 @@ _ADDRESS_WITH_SECRET = re.compile("://.*[@?#]")
 _LONGEST_SHOWN = 60
 _EXPECTED = {
     "string_type": "text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
+    **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
     "float_type": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "tuple_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
+    **dict.fromkeys(("dict_type", "model_type"), "a mapping"),
     "string_too_short": "text that is not empty",
     "too_short": "a list that is not empty",
 }

@@ -29,10 +29,8 @@ from skillopt_ci.errors import UsageError
 _ROLES = {"system", "user", "assistant"}
 #: Inspect's limits by our names; others have no counterpart here.
 _LIMITS = {
-    "time": "time",
-    "working": "time",
-    "message": "steps",
-    "turn": "steps",
+    **dict.fromkeys(("time", "working"), "time"),
+    **dict.fromkeys(("message", "turn"), "steps"),
     "token": "tokens",
     "cost": "cost",
 }

@@ -85,10 +85,8 @@ def _text(text: str) -> Block:
 
 #: Anthropic's stop reasons, in the terms we use for every protocol.
 _FINISHED: Mapping[str, str] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
+    **dict.fromkeys(("end_turn", "stop_sequence"), "stop"),
+    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
     "tool_use": "tool_calls",
 }
 _THOUGHTS = ("thinking", "redacted_thinking")

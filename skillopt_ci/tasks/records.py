@@ -270,12 +270,8 @@ def _clipped(text: str) -> str:
 
 #: Other tools' names whose spelling is too far from ours for a suggestion.
 _ELSEWHERE: Mapping[str | int, str] = {
-    "answer": "references",
-    "answers": "references",
-    "expected": "references",
-    "target": "references",
-    "question": "prompt",
-    "input": "prompt",
+    **dict.fromkeys(("answer", "answers", "expected", "target"), "references"),
+    **dict.fromkeys(("question", "input"), "prompt"),
     "type": "task_type",
 }
 
