@@ -34,8 +34,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def state_of(call: ToolCall) -> Iterator[dict[str, object]]:
-    items = json.loads(call.state) if call.state else []
-    return (item for item in items if isinstance(item, dict))
+    return (item for item in json.loads(call.state or "[]") if isinstance(item, dict))
 
 
 def with_thoughts(
