@@ -1,1 +1,0 @@
-"""Environments: the user's own classes, and bridges to what other tools call tasks."""

@@ -1,1 +1,0 @@
-"""Model calls: one protocol, wrapped by retrying, caching and metering."""
