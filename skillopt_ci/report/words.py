@@ -26,6 +26,7 @@ from skillopt_ci.model.types import Accounts, Usage, by_role
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import cost_text, difference_text, percent, plural, rounded, score, score_text
+from skillopt_ci.util import grouped
 
 #: 95 % of a normal distribution lie within this many standard deviations.
 _NORMAL_95 = 1.959964
@@ -331,15 +332,15 @@ def note_outcomes(record: StepRecord) -> Iterator[NoteOutcome]:
 
 
 def failures(patterns: Sequence[PatternRecord]) -> list[PatternRecord]:
-    found: dict[str, PatternRecord] = {}
-    for one in patterns:
-        same = found.setdefault(
-            one.description, PatternRecord(description=one.description, count=0)
+    found = [
+        PatternRecord(
+            description=description,
+            count=sum(one.count for one in same),
+            task_ids=tuple(dict.fromkeys(task for one in same for task in one.task_ids)),
         )
-        tasks = tuple(dict.fromkeys((*same.task_ids, *one.task_ids)))
-        told = {"count": same.count + one.count, "task_ids": tasks}
-        found[one.description] = same.model_copy(update=told)
-    return sorted(found.values(), key=lambda one: -one.count)
+        for description, same in grouped((one.description, one) for one in patterns).items()
+    ]
+    return sorted(found, key=lambda one: -one.count)
 
 
 # The end of an epoch.
