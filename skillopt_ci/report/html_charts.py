@@ -199,14 +199,10 @@ def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
 
 
 def _row(task: str, columns: Sequence[Column]) -> Row:
-    outcomes = [_grade(column.measurement, task) for column in columns]
+    scores = (column.measurement.tasks.get(task) for column in columns)
+    outcomes = ["unknown" if one is None else grade_of(*one) for one in scores]
     known = [float(one == "solved") for one in outcomes if one != "unknown"]
     return Row(task, fmean(known) if known else 0.0, "".join(one[0] for one in outcomes))
-
-
-def _grade(measurement: Measurement, task: str) -> TaskGrade:
-    scores = measurement.tasks.get(task)
-    return "unknown" if scores is None else grade_of(*scores)
 
 
 def grade_of(hard: float, soft: float) -> TaskGrade:
