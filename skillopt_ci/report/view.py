@@ -130,7 +130,7 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
     decision = record.decision
     if isinstance(record, StepRecord):
         proposal = record.proposal
-        failed = (task.id for task in proposal.rollout.tasks if task.failed)
+        failed = tuple(dict.fromkeys(one.id for one in proposal.rollout.tasks if one.failed))
         return EventView(
             record,
             place,
@@ -138,10 +138,10 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
             heading=f"step {record.step_in_epoch} of epoch {record.epoch}",
             verdict="in flight" if decision is None else decision.verdict,
             reason="" if decision is None else decision.reason,
-            work=tuple(_step_work(record)),
+            work=tuple(_step_work(record, failed)),
             extras=tuple(extra_facts(proposal)),
             reasoning=(proposal.reasoning.strip(),) if proposal.reasoning.strip() else (),
-            failed=tuple(dict.fromkeys(failed)),
+            failed=failed,
             accounts=tuple(say.account_rows(record.accounts)),
         )
     parts = (record.slow_update, record.meta_skill)
@@ -178,11 +178,10 @@ def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     yield from (Fact("caution", sentence) for sentence in say.reservations(measured))
 
 
-def _step_work(record: StepRecord) -> Iterator[Fact]:
+def _step_work(record: StepRecord, failed: tuple[str, ...]) -> Iterator[Fact]:
     proposal, tasks = record.proposal, record.proposal.rollout.tasks
     yield Fact("training tasks", say.training_score(proposal))
-    failed = dict.fromkeys(task.id for task in tasks if task.failed)
-    yield Fact("failed", names=tuple(failed))
+    yield Fact("failed", names=failed)
     read = dict.fromkeys(name for one in proposal.patterns for name in one.task_ids)
     rare = {
         "prompt refused": [task.id for task in tasks if task.status is Status.REFUSED],
@@ -202,8 +201,7 @@ def _step_work(record: StepRecord) -> Iterator[Fact]:
     )
     if rate is not None:
         sure = f", {rate.confidence} confidence" if rate.confidence else ""
-        told = f"{rate.learning_rate} of {rate.available}{sure}: {rate.reasoning}"
-        yield Fact("step size", told)
+        yield Fact("step size", f"{rate.learning_rate} of {rate.available}{sure}: {rate.reasoning}")
         yield from (Fact("risk", risk) for risk in rate.risk_notes)
     if record.changes:
         yield Fact("changed since", ", ".join(record.changes))
