@@ -166,12 +166,14 @@ def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
             "This says nothing about the change, neither for nor against it."
         )
     rows, caveats = [], []
-    sides = [("no skill", "", view.baseline)] if view.baseline else []
-    for name, (commit, side) in zip(("head", "base"), reversed(view.sides), strict=False):
-        sides.insert(0, (name, f" {links.commit(commit)}", side))
-    for name, commit, found in sides:
+    sides = [
+        (name, f"{name} {links.commit(commit)}", side)
+        for name, (commit, side) in zip(("base", "head"), view.sides, strict=False)
+    ]
+    sides += [("no skill", "no skill", view.baseline)] if view.baseline else []
+    for name, heading, found in sides:
         solved = md.inline(with_pessimistic(score_text(found.hard, found.n), found))
-        rows.append((f"{name}{commit}", solved, score(found.soft)))
+        rows.append((heading, solved, score(found.soft)))
         caveats += [f"- {name}: {md.inline(one, 900)}" for one in reservations(found)]
     if rows:
         yield md.table(("selection tasks", "solved (95 % interval)", "soft"), rows)
