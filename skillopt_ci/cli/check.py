@@ -17,7 +17,7 @@ from skillopt_ci import __version__
 from skillopt_ci.agents.cli_agents import agent_environ, agent_program, lacks_key
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.cli import build
-from skillopt_ci.cli.findings import Finding, exit_code, failed, mend, print_findings, up_to_error
+from skillopt_ci.cli.findings import Finding, exit_code, failed, print_findings, up_to_error
 from skillopt_ci.cli.options import Globals, command, print_json
 from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.cli.read import RunReader, open_reader
@@ -174,7 +174,7 @@ def _check_github(settings: Globals) -> Iterator[Finding]:
     client = connect(from_environ(environ), redact=settings.redact)
     config = loaded.config
     for level, text in setup_of(client, required_variables(config.model), config.run):
-        yield Finding("github", level, text, ExitCode.USAGE if level == "error" else ExitCode.DONE)
+        yield Finding("github", level, text)
 
 
 def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:
@@ -266,7 +266,7 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
             return
         other = None if file.exists() else existing_skill(loaded.root)
         meant = "" if other is None else f"\nDid you mean {other}?"
-        yield mend("skill", f"{name}: {error.strerror}{meant}")
+        yield Finding("skill", "error", f"{name}: {error.strerror}{meant}")
         return
     faults = problems(text, file)
     for problem in faults:
@@ -277,8 +277,7 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
                 "\nAgents load it by its first lines. Begin the file with these:\n---\n"
                 f"name: {slug(file.parent.name)}\ndescription: what for, and when\n---"
             )
-        code = ExitCode.USAGE if problem.severity == "error" else ExitCode.DONE
-        yield Finding("skill", problem.severity, told, code)
+        yield Finding("skill", problem.severity, told)
     if not faults:
         yield Finding("skill", "ok", name)
 
@@ -288,7 +287,7 @@ def check_git(version: str) -> Finding:
     known = _MERGING_GIT if numbers is None else tuple(map(int, numbers.groups()))
     if known < _OLDEST_GIT:
         oldest = ".".join(map(str, _OLDEST_GIT))
-        return mend("git", f"{version} is too old\nInstall git {oldest} or newer.")
+        return Finding("git", "error", f"{version} is too old\nInstall git {oldest} or newer.")
     if known < _MERGING_GIT:
         text = f"{version} cannot merge a change of the skill on the base branch"
         return Finding("git", "warning", f"{text}: install git 2.38 or newer")
@@ -309,12 +308,12 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     if ledger.read(position.head, path) is None:
         if file.exists():  # else it is said of the skill itself
             text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
-            yield mend("git", text)
+            yield Finding("git", "error", text)
     elif committed is not None and file.is_file():
         here = file.read_text(encoding="utf-8", errors="replace")
         if is_lfs_pointer(committed) and not is_lfs_pointer(here):
             text = f"{path} is kept by Git LFS on {ledger.base}: training needs it in git"
-            yield mend("git", f"{text}\n{LFS_REMEDY}")
+            yield Finding("git", "error", f"{text}\n{LFS_REMEDY}")
         elif committed.splitlines() != here.splitlines():  # git may end lines otherwise here
             text = f"{path} here differs from {ledger.base}: training starts from what is committed"
             yield Finding("git", "warning", text)
@@ -385,7 +384,7 @@ def _try_graders(
             f"{faults[0]}\nA grader must judge any work, even an empty submission: "
             "otherwise its own failures would look like the work's, which score 0."
         )
-        yield mend("scorers", text)
+        yield Finding("scorers", "error", text)
     elif graders:
         some = "" if len(graders) <= _MOST_TRIED else f"{_MOST_TRIED} of "
         text = f"{some}{plural(len(graders), 'grader')} tried on an empty submission"
@@ -407,8 +406,9 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
             asked, timeout=_LONGEST_START, environ=agent_environ(solver, root, {})
         )
     if result.exit_code in _NOT_FOUND if known else result.exit_code:
-        return mend(
+        return Finding(
             "agent",
+            "error",
             f"{program} is not on the task's computer ({pool.computers.name})\nIn a container, set "
             "rollout.computer.image to one that has it; else install it below /usr, or set "
             "rollout.solver.command to its full path, its folder in rollout.computer.readable.",
@@ -416,7 +416,7 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
     said = next(filter(str.strip, f"{result.stdout}\n{result.stderr}".splitlines()), "")
     said = said.strip()[:120]
     if known and (result.exit_code or result.timed_out):
-        return mend("agent", f"{program} --version failed: {said}")
+        return Finding("agent", "error", f"{program} --version failed: {said}")
     return Finding("agent", "ok", f"{program}: {said}" if known else f"{said} is there")
 
 
@@ -450,7 +450,7 @@ def _check_model(
         path = shutil.which(program, path=environ.get("PATH", os.defpath))
         if path is None:
             remedy = f"Install it so that it is in PATH, or name its full path in {part}.command."
-            yield mend(part, f"the program {program} is not found\n{remedy}")
+            yield Finding(part, "error", f"the program {program} is not found\n{remedy}")
             return
         where = f"{where}: {path}"
     try:

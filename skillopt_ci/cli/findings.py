@@ -23,7 +23,7 @@ class Finding:
     part: str
     level: Literal["ok", "warning", "error"]
     text: str
-    exit_code: ExitCode = ExitCode.DONE
+    exit_code: ExitCode = ExitCode.USAGE
     #: A warning that a check gets over and a training step does not: a key that is missing.
     blocks: bool = False
     #: What can be done if all is well, and the command for it, where this is not the next step.
@@ -32,10 +32,6 @@ class Finding:
 
 def failed(part: str, error: SkilloptError) -> Finding:
     return Finding(part, "error", str(error), error.exit_code)
-
-
-def mend(part: str, text: str) -> Finding:
-    return Finding(part, "error", text, ExitCode.USAGE)
 
 
 def up_to_error(part: str, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -48,8 +44,7 @@ def up_to_error(part: str, findings: Iterable[Finding]) -> Iterator[Finding]:
 
 def exit_code(findings: Sequence[Finding]) -> ExitCode:
     """What the command ends with: the user's own errors go before those of the world."""
-    codes = {finding.exit_code for finding in findings}
-    return min(codes - {ExitCode.DONE}, default=ExitCode.DONE)
+    return min((one.exit_code for one in findings if one.level == "error"), default=ExitCode.DONE)
 
 
 def print_findings(findings: Sequence[Finding], settings: Globals, *, files: bool = False) -> None:

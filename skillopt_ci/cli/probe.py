@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from skillopt_ci.cli.findings import Finding, failed, mend
+from skillopt_ci.cli.findings import Finding, failed
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.messages import Message
@@ -80,4 +80,4 @@ def _misfit(part: str, role: Role, reply: ChatReply) -> Finding:
     if role is Role.TARGET:
         # what the target must be able to write, its tasks and scorers say
         return Finding(part, "warning", f"{told}; only tasks that want JSON need one\n{hint}")
-    return mend(part, f"{told}\n{hint}")
+    return Finding(part, "error", f"{told}\n{hint}")
