@@ -17,7 +17,6 @@ from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
 from skillopt_ci.report import terminal
-from skillopt_ci.report.terminal import title
 from skillopt_ci.report.view import RunView, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
@@ -159,7 +158,7 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     if settings.json:
         click.echo(record.model_dump_json())
         return
-    print_rows(settings, title(record), terminal.rows_in_full(event_view(record)))
+    print_rows(settings, terminal.title(record), terminal.rows_in_full(event_view(record)))
     if isinstance(record, StepRecord):
         if record.proposal.diff:
             click.echo()

@@ -26,7 +26,6 @@ from skillopt_ci.ledger.inspect import newest
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import terminal
 from skillopt_ci.report.commits import summary_rows
-from skillopt_ci.report.terminal import title
 from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import arrow, event_name, quoted, rules, usage_text
 from skillopt_ci.sanitize import one_line
@@ -301,7 +300,9 @@ def print_outcome(outcome: Outcome, settings: Globals) -> None:
 
 
 def _title(outcome: Outcome) -> str:
-    return title(outcome.record, outcome.total if isinstance(outcome, StepOutcome) else None)
+    return terminal.title(
+        outcome.record, outcome.total if isinstance(outcome, StepOutcome) else None
+    )
 
 
 def summary(outcome: Outcome, *, colour: bool = False) -> str:

@@ -9,7 +9,6 @@ from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
-from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import event_body, event_section, fact_cells, view_section
 from skillopt_ci.report.view import Fact, RunView, lessons, run_facts
 from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, note_outcomes
@@ -45,7 +44,7 @@ def marker(run: str, part: str = "") -> str:
 
 
 def pinned_comment(
-    run: RunView, links: Links, *, inconclusive: str = "", limit: int = md.COMMENT_BYTES
+    run: RunView, links: md.Links, *, inconclusive: str = "", limit: int = md.COMMENT_BYTES
 ) -> str:
     """The run's standing and a section for every event, in at most ``limit`` bytes."""
     head = md.join(marker(run.state.run), _standing(run, inconclusive))
@@ -55,7 +54,7 @@ def pinned_comment(
     return md.compose(head, sections, footer(run, links), limit=limit)
 
 
-def step_comment(run: RunView, links: Links, *, inconclusive: str = "") -> str:
+def step_comment(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
     """A separate comment for the newest step; without a step, where training stands."""
     part = "start" if run.newest is None else run.newest.anchor
     head = md.join(marker(run.state.run, part), _standing(run, inconclusive))
@@ -75,7 +74,7 @@ def title(run: RunView) -> str:
     return text.replace("@", "").replace("#", "")
 
 
-def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
+def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
     branch, merged = f"skillopt/{run.state.run}", run.counts["merged"]
     text = md.join(
         marker(run.state.run, "pull-request"),
@@ -98,7 +97,7 @@ def body(run: RunView, links: Links, *, inconclusive: str = "") -> str:
 # What was learned.
 
 
-def lessons_text(run: RunView, links: Links) -> str:
+def lessons_text(run: RunView, links: md.Links) -> str:
     learned = lessons(run)
     lines = [
         "\n  - ".join(
@@ -178,7 +177,7 @@ def results(run: RunView) -> str:
     )
 
 
-def footer(run: RunView, links: Links) -> str:
+def footer(run: RunView, links: md.Links) -> str:
     parts = (
         f"as of {links.commit(run.commit)}" if run.commit else "",
         links.run("workflow run"),
@@ -202,7 +201,7 @@ class TaskPlace:
 
 def step_check(
     run: RunView,
-    links: Links,
+    links: md.Links,
     *,
     inconclusive: str = "",
     tasks: Mapping[str, TaskPlace] | None = None,
@@ -248,7 +247,7 @@ def step_check(
     )
 
 
-def confirmation_check(run: RunView, links: Links) -> WantedCheck | None:
+def confirmation_check(run: RunView, links: md.Links) -> WantedCheck | None:
     """Whether fresh attempts confirm the tip; pending until then, so merge rules can require it."""
     if run.state.confirmed is None:
         return None
@@ -283,7 +282,7 @@ def annotations(
 # The answer to a reviewer's note.
 
 
-def note_answers(run: str, record: StepRecord, commit: str, links: Links) -> dict[str, str]:
+def note_answers(run: str, record: StepRecord, commit: str, links: md.Links) -> dict[str, str]:
     """The answer to each note, by the note's id; ``commit`` is the step's verdict."""
     return {
         one.note.id: md.cut(

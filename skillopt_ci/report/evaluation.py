@@ -10,7 +10,6 @@ from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.comment import SIMULATED, TaskPlace, annotations, marker
-from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.words import reservations, usage_text, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.stats import sign_test
@@ -95,7 +94,7 @@ class EvaluationView:
         return f"{self.finding} ({gain} on {plural(found.n, 'task')})"
 
 
-def evaluation_comment(view: EvaluationView, links: Links) -> str:
+def evaluation_comment(view: EvaluationView, links: md.Links) -> str:
     head = f"### {_ICONS[view.finding]} {md.code(view.skill, 120)}: {md.inline(view.headline)}"
     text = md.join(marker(view.run, "evaluation"), head, *_parts(view, links))
     return md.cut(text, md.COMMENT_BYTES)
@@ -103,7 +102,7 @@ def evaluation_comment(view: EvaluationView, links: Links) -> str:
 
 def evaluation_check(
     view: EvaluationView,
-    links: Links,
+    links: md.Links,
     head_sha: str,
     *,
     fail_on: str = "regression",
@@ -137,7 +136,7 @@ def unevaluated_check(
     head_sha: str,
     conclusion: Literal["success", "neutral"] | None,
     why: str,
-    links: Links,
+    links: md.Links,
 ) -> WantedCheck:
     """The same check on a commit that is not evaluated; without a conclusion it stays pending."""
     titles = {"success": NOTHING_TO_DO, "neutral": "Not evaluated"}
@@ -155,7 +154,7 @@ def _check_name(run: str) -> str:
     return f"skillopt-ci / {run} evaluation"
 
 
-def _parts(view: EvaluationView, links: Links) -> Iterator[str]:
+def _parts(view: EvaluationView, links: md.Links) -> Iterator[str]:
     if view.why and view.finding is Finding.REGRESSION:
         why = md.inline(view.why, 500)
         yield f"> [!CAUTION]\n> {why}. Nothing was evaluated and nothing spent."

@@ -6,7 +6,6 @@ from skillopt_ci.ledger.evidence import ProposalRecord
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, StepRecord
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report import words as say
-from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts
 from skillopt_ci.text import cost_text, plural, score
 
@@ -15,7 +14,7 @@ _MOST_LINES = 12
 _DIFF_LINES = 30
 
 
-def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
+def event_section(run: RunView, links: md.Links, entry: HistoryEntry) -> str:
     """The section of one event; empty for a step without evidence."""
     view = run.told(entry)
     if view is None:
@@ -23,7 +22,7 @@ def event_section(run: RunView, links: Links, entry: HistoryEntry) -> str:
     return view_section(view, links, icon(entry))
 
 
-def view_section(view: EventView, links: Links, mark: str) -> str:
+def view_section(view: EventView, links: md.Links, mark: str) -> str:
     headline = md.inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
     record, cost = view.record, view.record.usage.cost_usd
     told = say.rules(record.proposal) if isinstance(record, StepRecord) else (record.gist,)
@@ -48,7 +47,7 @@ def icon(entry: HistoryEntry) -> str:
     return "✅" if entry.stays else "↩️"
 
 
-def event_body(view: EventView, links: Links) -> str:
+def event_body(view: EventView, links: md.Links) -> str:
     record, why = view.record, "\n\n".join(view.reasoning)
     used = (view.used,) if view.record.usage.calls else ()
     rows, place = fact_cells((*view.gate, *view.work, *used)), view.place
@@ -74,7 +73,7 @@ def fact_cells(facts: Iterable[Fact]) -> list[tuple[str, str]]:
     ]
 
 
-def _step_parts(record: StepRecord, links: Links) -> Iterator[str]:
+def _step_parts(record: StepRecord, links: md.Links) -> Iterator[str]:
     proposal = record.proposal
     yield _list(
         "Reviewer guidance",

@@ -5,8 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from skillopt_ci.estimate.calls import Range
-from skillopt_ci.estimate.estimate import Estimate as CostEstimate
-from skillopt_ci.estimate.estimate import Part
+from skillopt_ci.estimate.estimate import Estimate, Part
 from skillopt_ci.ledger.records import BoundaryRecord, Conclusion, HistoryEntry, State, StepRecord
 from skillopt_ci.report import words as say
 from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
@@ -338,7 +337,7 @@ def spread_text(count: Range) -> str:
     return f"{count.likely:,}{apart}"
 
 
-def estimate_json(found: CostEstimate) -> dict[str, object]:
+def estimate_json(found: Estimate) -> dict[str, object]:
     """The estimate as one object; keys are never removed or renamed within a major version."""
     return {
         "step": _part_json(found.step),
