@@ -72,8 +72,7 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     If a person closed it, it stays closed (`DECLINED`) until they reopen it or delete its branch.
     After a merge, or on a new branch of the same name, a new one is opened.
     """
-    title, body = client.redact(wanted.title), client.redact(wanted.body)
-    wanted = replace(wanted, title=title, body=body)
+    wanted = replace(wanted, title=client.redact(wanted.title), body=client.redact(wanted.body))
     pulls = _of_branch(client, wanted.head, wanted.base)
     current = _open_one(pulls)
     if current is not None:

@@ -20,7 +20,6 @@ SIMULATED = (
     "> [!WARNING]\n> The models were **simulated**: these scores say nothing about a real model."
 )
 _MOST_EDITS = 10
-_TITLE = 120
 _UNSCORED = "to be scored again, since a step was taken back"
 _RULE = 200
 _REVIEW = """\
@@ -64,7 +63,7 @@ def step_comment(run: RunView, links: md.Links, *, inconclusive: str = "") -> st
 
 
 def title(run: RunView) -> str:
-    name, learned = md.clip(md.single_line(run.skill_name), _TITLE - 80), lessons(run)
+    name, learned = md.clip(md.single_line(run.skill_name), 40), lessons(run)
     more = sum(len(one.rules) for one in learned) - 1
     words = one_line(learned[0].rules[0], 60) if learned else "nothing learned yet"
     rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
@@ -208,8 +207,7 @@ def step_check(
 ) -> WantedCheck:
     """The check on the tip: green only for a measured improvement, else neutral."""
     newest = run.newest
-    judged = newest is not None and not inconclusive and not run.unscored
-    decision = newest.record.decision if newest is not None and judged else None
+    decision = None if inconclusive or run.unscored or newest is None else newest.record.decision
     told = f"Training starts at {score(run.state.current.measurement.score)}"
     if inconclusive:
         told = md.clip(md.single_line(inconclusive), 200)

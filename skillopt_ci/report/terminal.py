@@ -247,12 +247,11 @@ def estimate_text(found: MeanEstimate) -> str:
 
 
 def remarks(summary: Statistics, *, all_of_them: bool = False) -> Iterator[str]:
-    lost = summary.attempts - summary.measured
     if not summary.complete:
         yield (
-            f"incomplete: {plural(lost, 'attempt')} of {summary.attempts} not measured, and left "
-            f"out; counted as failures: {score(summary.pessimistic_hard)} "
-            f"(soft {score(summary.pessimistic_soft)})"
+            f"incomplete: {plural(summary.attempts - summary.measured, 'attempt')} of "
+            f"{summary.attempts} not measured, and left out; counted as failures: "
+            f"{score(summary.pessimistic_hard)} (soft {score(summary.pessimistic_soft)})"
         )
     for row in summary.errors:
         yield f"  {row.count} × {row.status}: {row.reason}"
@@ -296,8 +295,11 @@ def as_values(summary: Statistics) -> dict[str, object]:
 
 
 def estimate_values(found: MeanEstimate) -> dict[str, object]:
-    spread = {"interval": interval_values(found.interval)}
-    return {**pick(found, "mean standard_error"), **spread, **pick(found, "tasks=n clusters")}
+    return {
+        **pick(found, "mean standard_error"),
+        "interval": interval_values(found.interval),
+        **pick(found, "tasks=n clusters"),
+    }
 
 
 def interval_values(interval: Interval | None) -> list[float] | None:
