@@ -7,7 +7,6 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from glob import glob
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TextIO, cast
 
@@ -124,8 +123,8 @@ class JobOutcome:
 
 
 def command_line(job: Job, command: Command) -> list[str]:
-    inputs, files = job.inputs, chain.from_iterable(job.rollouts.values())
-    taken = [word for file in sorted({*files}) for word in ("--rollouts", file)]
+    inputs, files = job.inputs, {file for found in job.rollouts.values() for file in found}
+    taken = [word for file in sorted(files) for word in ("--rollouts", file)]
     options: dict[Command, list[str]] = {
         Command.STEP: taken,
         Command.PROPOSE: ["--until-candidate", *taken],

@@ -91,9 +91,8 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     ):
         if len(found) > 1:
             wrong.append(f"several runs {said}: {', '.join(found)}")
-    known = [file for file in sorted(set(files)) if reader_of(file)]
     there = list[FoundDocument]()
-    for path in dict.fromkeys((*known, *names)):
+    for path in dict.fromkeys((*filter(reader_of, files), *names)):
         real = os.path.realpath(top / path)  # often CLAUDE.md is a link to AGENTS.md
         trained = tuple(one.run for one in runs if os.path.realpath(top / one.skill) == real)
         there.append(FoundDocument(path, reader_of(path), _count_words(top / path), trained))

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Annotated, Any, cast
 from urllib.request import HTTPError, Request, urlopen
 
@@ -45,9 +44,9 @@ from skillopt_ci.text import plural
 from skillopt_ci.util import nearest, read_text, write_atomically
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
-PRESETS: Mapping[ProviderName, Preset] = MappingProxyType(
-    {name: preset for name, preset in PROVIDERS.items() if name != "command"}
-)
+PRESETS: Mapping[ProviderName, Preset] = {
+    name: preset for name, preset in PROVIDERS.items() if name != "command"
+}
 _NO_KEY = "none"
 _ANOTHER = "skillopt-ci init -c NAME.skillopt.yaml --skill PATH"
 #: Seconds to wait for a server's list of models, and how many of them are named.

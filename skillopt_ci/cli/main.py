@@ -2,7 +2,6 @@
 
 import errno
 import io
-import json
 import os
 import platform
 import re
@@ -19,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from skillopt_ci import __version__
-from skillopt_ci.cli.options import Globals, command, wants_colour, wrapped
+from skillopt_ci.cli.options import Globals, command, print_json, wants_colour, wrapped
 from skillopt_ci.confinement import close_process
 from skillopt_ci.errors import ExitCode, SkilloptError, UsageError
 from skillopt_ci.redaction import Redact, RedactedStream, unchanged
@@ -159,8 +158,7 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
         click.echo(click.style(hint, dim=True), err=True, color=colour)
     if as_json:
         error = {"type": failure.kind, "message": failure.message, "hint": failure.hint}
-        about = {"error": error, "exit_code": int(failure.exit_code), **failure.details}
-        click.echo(json.dumps(about))
+        print_json({"error": error, "exit_code": int(failure.exit_code), **failure.details})
 
 
 #: The module of each command, its line of help and its group in `--help`.

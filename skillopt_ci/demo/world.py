@@ -3,8 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import combinations
@@ -150,7 +149,7 @@ def read_note(text: str) -> Note | None:
     )
 
 
-def ledger_line(note: Note, followed: AbstractSet[str]) -> str:
+def ledger_line(note: Note, followed: Container[str]) -> str:
     """The ledger line of a writer who follows exactly these conventions."""
 
     def written(name: str, value: str, by_rule: Callable[[str], str], otherwise: str = "{}") -> str:

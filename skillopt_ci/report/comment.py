@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from urllib.parse import quote as parse_quote
 
 from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
@@ -289,7 +288,7 @@ def note_answers(run: str, record: StepRecord, commit: str, links: md.Links) -> 
                 md.join(_answer(record, one), links.commit(commit) if commit else "", by=" "),
                 "\n".join(
                     f"- {md.inline(edit_text(edit), 600)}{'' if edit.applied else ' (not applied)'}"
-                    for edit in islice(one.edits, _MOST_EDITS)
+                    for edit in one.edits[:_MOST_EDITS]
                 ),
                 SIMULATED if record.simulated else "",
             ),

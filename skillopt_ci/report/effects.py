@@ -6,7 +6,6 @@ the rules that its candidate added or removed.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -96,7 +95,7 @@ def believe(
     The conjugate update of a normal prior by normal measurements (Bishop, Pattern Recognition and
     Machine Learning, 2006, 3.3), in Kalman's form, which inverts no matrix.
     """
-    names = tuple(dict.fromkeys(chain.from_iterable(one.weights for one in observations)))
+    names = tuple(dict.fromkeys(name for one in observations for name in one.weights))
     means = dict.fromkeys(names, 0.0)
     shared = {one: {other: (one == other) * prior_sd**2 for other in names} for one in names}
     for seen in observations:

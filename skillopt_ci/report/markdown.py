@@ -8,7 +8,6 @@ cells and between HTML tags.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from skillopt_ci.sanitize import visible
 
@@ -57,7 +56,7 @@ def with_code(text: str, escape: Callable[[str], str]) -> str:
     """``text``, escaped, with its code spans as HTML."""
     words, _, spans = (_SPAN.split(text)[part::3] for part in range(3))
     shown = [f"<code>{escape(span)}</code>" for span in spans]
-    return "".join(chain.from_iterable(zip(map(escape, words), [*shown, ""], strict=True)))
+    return "".join(f"{escape(text)}{span}" for text, span in zip(words, [*shown, ""], strict=True))
 
 
 def code(text: str, limit: int = 80) -> str:
