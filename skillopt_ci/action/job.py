@@ -173,8 +173,7 @@ def execute(job: Job, line: list[str], on_result: Callable[[Printed], None] | No
     with job.log.untrusted(f"skillopt-ci {line[0]}") as stream:
         try:
             objects = RedactedStream(cast("TextIO", _Objects(take)), job.redact)
-            talk = RedactedStream(stream, job.redact)
-            with redirect_stdout(objects), redirect_stderr(talk):
+            with redirect_stdout(objects), redirect_stderr(RedactedStream(stream, job.redact)):
                 code = invoke(line, job.settings)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the caller reports it
             failure = describe(error, line, job.redact)

@@ -58,7 +58,6 @@ def main() -> int:
 
 
 def run(job: Job) -> int:
-    """Decide, perform, and pass the results to the runner; return the job's exit status."""
     if job.configured is not None:
         for name in required_variables(job.configured.config.model):
             job.log.mask(job.environ.get(name, ""))

@@ -55,7 +55,6 @@ def _text(value: Any) -> str:
 
 
 def fold(results: Sequence[Printed]) -> Outputs:
-    """The outputs of a job whose command printed ``results``."""
     if not results or "bytes" in results[-1]:
         return Outputs()
     last, said = results[-1], dict[str, Any]()

@@ -319,9 +319,10 @@ def _github_steps(
         yield f"gh repo create --private --source {shlex.quote(str(place))}"
     for key in keys:
         yield f"gh secret set {key}"
-    allow = "gh api -X PUT repos/{owner}/{repo}/actions/permissions/workflow"
-    allow += " -F can_approve_pull_request_reviews=true"
-    yield f"Let Actions open pull requests:\n     {allow}"
+    yield (
+        "Let Actions open pull requests:\n     gh api -X PUT repos/{owner}/{repo}"
+        "/actions/permissions/workflow -F can_approve_pull_request_reviews=true"
+    )
     if pages:
         site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
         yield f"Let Actions publish the site:\n     {site}"

@@ -310,9 +310,8 @@ class Client:
 
 
 def connect(
-    access: Access, policy: RetryPolicy | None = None, redact: Redact = unchanged
+    access: Access, policy: RetryPolicy = RetryPolicy(), redact: Redact = unchanged
 ) -> Client:
-    policy = policy or RetryPolicy()
     host = urlsplit(access.api_url).hostname or ""
     has_secondary_limits = host == urlsplit(PUBLIC_API).hostname or host.endswith(".ghe.com")
     # PyGithub logs every refusal and retry; we report them as errors and notes.

@@ -285,7 +285,7 @@ def note_answers(run: str, record: StepRecord, commit: str, links: md.Links) -> 
         one.note.id: md.cut(
             md.join(
                 marker(run, f"note {one.note.id}"),
-                md.join(_answer(record, one), links.commit(commit) if commit else "", by=" "),
+                md.join(_answer(record, one), links.commit(commit), by=" "),
                 "\n".join(
                     f"- {md.inline(edit_text(edit), 600)}{'' if edit.applied else ' (not applied)'}"
                     for edit in one.edits[:_MOST_EDITS]

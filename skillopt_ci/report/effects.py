@@ -38,7 +38,6 @@ Effects = Mapping[tuple[int, int], Effect]
 
 
 def edit_effects(steps: Sequence[StepRecord]) -> Effects:
-    """The effect of every edit, by the evaluations of the newest steps."""
     newest = steps[-_NEWEST_STEPS:]
     means, shared = believe(list(_evaluations(newest)), _PRIOR_SD)
     found = dict[tuple[int, int], Effect]()

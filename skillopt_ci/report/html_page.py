@@ -200,7 +200,6 @@ def _data(drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
 
 
 def code_spans(text: str) -> Markup:
-    """``text`` as HTML, with its code spans as code."""
     return Markup(with_code(visible(text), escape))  # noqa: S704 - escaped
 
 
