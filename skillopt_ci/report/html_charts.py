@@ -6,6 +6,7 @@ The curve's coordinates are percentages, so that it scales to any screen.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -106,11 +107,9 @@ def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
 
 def _stretch(points: Sequence[tuple[float, float, int]]) -> Stretch:
     # A step function: a score holds until the next verdict.
-    corners: list[tuple[float, float, int]] = []
-    for x, value, tasks in points:
-        if corners:
-            corners.append((x, corners[-1][1], corners[-1][2]))
-        corners.append((x, value, tasks))
+    corners = [points[0]]
+    for (_, value, tasks), after in pairwise(points):
+        corners += [(after[0], value, tasks), after]
     spans = [(x, wilson(min(max(value, 0.0), 1.0), tasks)) for x, value, tasks in corners]
     upper = [(x, _y(span.high)) for x, span in spans]
     lower = [(x, _y(span.low)) for x, span in reversed(spans)]
