@@ -455,12 +455,11 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
     except (BudgetExhausted, InfrastructureError) as failure:
         return replace(view, why=failure.message), Outputs(), failure.exit_code
     old, new = (one.measurement for one in result.skills)
-    difference, finding = result.difference, Finding.INCONCLUSIVE
-    if difference is not None:
-        finding = judge(difference, confidence=wishes.confidence, threshold=wishes.threshold)
+    difference = result.difference
+    assert difference is not None  # noqa: S101 - it is left out for a single skill only
     view = replace(
         view,
-        finding=finding,
+        finding=judge(difference, confidence=wishes.confidence, threshold=wishes.threshold),
         sides=((base, old), (head, new)),
         difference=difference,
         baseline=None if result.baseline is None else result.baseline.measurement,
@@ -470,7 +469,7 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
     outputs = Outputs.of(
         score_before=old.hard,
         score_after=new.hard,
-        improved=None if difference is None else difference.mean > 0,
+        improved=difference.mean > 0,
         cost_usd=result.usage.cost_usd,
     )
     return view, outputs, ExitCode.DONE
