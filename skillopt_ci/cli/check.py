@@ -263,10 +263,10 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
             text = f"{name} is not in this sparse checkout; training reads it from the commit\n"
             text += f"To check it too: git sparse-checkout add {Path(name).parent}"
             yield Finding("skill", "warning", text)
-            return
-        other = None if file.exists() else existing_skill(loaded.root)
-        meant = "" if other is None else f"\nDid you mean {other}?"
-        yield Finding("skill", "error", f"{name}: {error.strerror}{meant}")
+        else:
+            other = None if file.exists() else existing_skill(loaded.root)
+            meant = "" if other is None else f"\nDid you mean {other}?"
+            yield Finding("skill", "error", f"{name}: {error.strerror}{meant}")
         return
     faults = problems(text, file)
     for problem in faults:
