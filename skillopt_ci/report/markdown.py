@@ -110,7 +110,6 @@ def cut_table(headings: Sequence[str], rows: Sequence[Sequence[str]], align: str
 
 
 def join(*parts: str, by: str = "\n\n") -> str:
-    """Join the parts that are not empty, by default as paragraphs."""
     return by.join(part for part in parts if part)
 
 
