@@ -285,12 +285,12 @@ class RunView:
     def origin(self) -> HistoryEntry | None:
         """The event that measured base's skill, or the one that training started with."""
         last = max(self._rescaled_at, self.base_events - 1)
-        for entry in reversed(self.history[: last + 1]):
-            if entry.score_after is not None and (
-                entry.kind in ("start", "measure") or entry.stays
-            ):
-                return entry
-        return None
+        measured = (
+            entry
+            for entry in reversed(self.history[: last + 1])
+            if entry.kind in ("start", "measure") or entry.stays
+        )
+        return next((entry for entry in measured if entry.score_after is not None), None)
 
     @property
     def first_score(self) -> float:
