@@ -159,9 +159,8 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
         click.echo(record.model_dump_json())
         return
     print_rows(settings, terminal.title(record), terminal.rows_in_full(event_view(record)))
-    if isinstance(record, StepRecord):
-        if record.proposal.diff:
-            click.echo()
+    if isinstance(record, StepRecord) and record.proposal.diff:
+        click.echo()
         colour = wants_colour(sys.stdout, settings.environ)
         for line in record.proposal.diff.splitlines():
             shown = harmless(line)

@@ -69,8 +69,8 @@ def _evaluations(records: Iterable[StepRecord]) -> Iterator[Observation]:
         if decision is None or decision.gate is None or decision.partial:
             continue
         gate, rules = decision.gate, dict[str, float]()
-        for edit in record.proposal.edits:
-            for rule, amount in _rules_of(edit).items() if edit.applied else ():
+        for edit in record.proposal.applied_edits:
+            for rule, amount in _rules_of(edit).items():
                 rules[rule] = rules.get(rule, 0.0) + amount
         if rules and gate.compared:
             variance = max((gate.standard_error or 0.0) ** 2, 2 * _LEAST_VARIANCE / gate.compared)
