@@ -172,8 +172,7 @@ def _check_github(settings: Globals) -> Iterator[Finding]:
     from skillopt_ci.github.settings import setup_of  # noqa: PLC0415
 
     client = connect(from_environ(environ), redact=settings.redact)
-    config = loaded.config
-    for level, text in setup_of(client, required_variables(config.model), config.run):
+    for level, text in setup_of(client, required_variables(loaded.config.model), loaded.config.run):
         yield Finding("github", level, text)
 
 
