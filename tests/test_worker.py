@@ -75,11 +75,9 @@ def open_side(options, root):
     return Side(options, root)
 """
 
-Start = Callable[..., Worker]
-
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     (tmp_path / "little_side.py").write_text(SIDE, encoding="utf-8")
     workers: list[Worker] = []
 

@@ -41,7 +41,6 @@ SMALL = (
     "evaluation.test_env_num=4",
 )
 WHO = {f"GIT_{role}_{what}": "a" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-HOSTILE = "@everyone #1 ![x](https://evil.example)\n::error::forged"
 
 
 @dataclass
@@ -244,7 +243,7 @@ def test_an_evaluation_without_a_token_says_what_is_missing(job):
 
 
 def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job, log):
-    outcome = perform(job, Nothing(HOSTILE))
+    outcome = perform(job, Nothing("@everyone #1 ![x](https://evil.example)\n::error::forged"))
     assert (outcome.outputs, outcome.exit_code) == (Outputs(result="skipped"), 0)
     assert log.getvalue().count("\n") == 1
     assert "@everyone" not in outcome.report

@@ -11,7 +11,6 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 
 OK = Finding("config", "ok", "fine")
-WARNING = Finding("tasks", "warning", "few")
 MENDABLE = Finding("tasks", "error", "bad line", ExitCode.USAGE)
 WORLD = Finding("git", "error", "no route", ExitCode.INFRASTRUCTURE)
 
@@ -19,7 +18,7 @@ WORLD = Finding("git", "error", "no route", ExitCode.INFRASTRUCTURE)
 @pytest.mark.parametrize(
     ("findings", "code"),
     [
-        ([OK, WARNING], 0),
+        ([OK, Finding("tasks", "warning", "few")], 0),
         ([OK, MENDABLE], 2),
         ([OK, WORLD], 5),
         ([WORLD, MENDABLE, OK], 2),

@@ -10,8 +10,6 @@ import pytest
 from skillopt_ci.config.config import GivenSplits
 from skillopt_ci.tasks.loading import load_splits
 
-SPLITS = ("train", "selection", "test")
-
 
 def write(folder: Path, files: Mapping[str, object]) -> None:
     for name, content in files.items():
@@ -26,7 +24,7 @@ def lines(*records: object) -> str:
 
 def tasks(folder: Path, name: str = "tasks") -> dict[str, dict[str, Any]]:
     """The entries that were written, by id, after they were loaded as a run loads them."""
-    files = {split: f"{name}/{split}.jsonl" for split in SPLITS}
+    files = {split: f"{name}/{split}.jsonl" for split in ("train", "selection", "test")}
     load_splits(GivenSplits.model_validate(files), folder)
     texts = [(folder / file).read_text(encoding="utf-8") for file in files.values()]
     read = [json.loads(line) for text in texts for line in text.splitlines()]

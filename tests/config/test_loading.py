@@ -98,9 +98,6 @@ def test_a_value_that_is_not_yaml_names_the_override():
         parse_override("a.b=[1")
 
 
-SCORER = "scorer: "
-
-
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
@@ -160,7 +157,7 @@ def test_a_limit_on_cost_needs_to_know_what_the_agent_costs(complaint_with, load
     ],
 )
 def test_scorer_messages_are_about_the_type_that_was_named(complaint_with, scorer, message):
-    text = complaint_with(SCORER + scorer)
+    text = complaint_with("scorer: " + scorer)
     assert message in text
     assert len(text.splitlines()) == 1
 

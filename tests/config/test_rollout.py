@@ -158,9 +158,6 @@ def test_every_agent_of_the_settings_is_known():
     assert set(READERS) == {*AGENTS, "text"} - {"command"}
 
 
-SHAPES = (GivenSplits, RatioSplit, SplitDir)
-
-
 @pytest.mark.parametrize(
     ("value", "chosen"),
     [
@@ -175,4 +172,4 @@ SHAPES = (GivenSplits, RatioSplit, SplitDir)
     ],
 )
 def test_the_shape_whose_keys_are_closest_is_meant(value, chosen):
-    assert choose_alternative(value, SHAPES) == chosen
+    assert choose_alternative(value, (GivenSplits, RatioSplit, SplitDir)) == chosen

@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="the sandbox needs bubblewrap"),
 ]
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 #: A few tasks, and steps large enough to learn from them.
 SMALL = (
@@ -39,7 +38,7 @@ SMALL = (
 def make(folder: Path, *parts: str) -> Path:
     """Make a repository of the example's parts, laid over one another."""
     for part in parts:
-        shutil.copytree(EXAMPLES / part, folder, dirs_exist_ok=True)
+        shutil.copytree(Path(__file__).parents[2] / "examples" / part, folder, dirs_exist_ok=True)
     for words in (
         ["init", "-q", "-b", "main"],
         ["config", "user.name", "Ada"],

@@ -337,7 +337,6 @@ MODES = [
     ("rewrite_from_suggestions", "autonomous"),
     ("full_rewrite_minibatch", "none"),
 ]
-IDS = [mode for mode, _ in MODES]
 
 
 @dataclass(frozen=True)
@@ -399,7 +398,7 @@ def world(
         yield World(workshop, server, url)
 
 
-@pytest.mark.parametrize(("mode", "control"), MODES, ids=IDS)
+@pytest.mark.parametrize(("mode", "control"), MODES, ids=[mode for mode, _ in MODES])
 def test_a_run_that_is_killed_at_random_ends_like_its_twin(world, mode, control):
     twin = Run(world, world.repository(f"{mode}-twin", mode, control))
     assert not twin.go()

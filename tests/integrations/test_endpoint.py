@@ -115,11 +115,8 @@ def test_replies_are_read_back_by_the_client():
     assert found.usage.total_tokens == 30
 
 
-Work = Callable[[openai.AsyncOpenAI], Awaitable[dict[str, Any]]]
-
-
 def talk(
-    script: Any, work: Work, attempt: int = 3
+    script: Any, work: Callable[[openai.AsyncOpenAI], Awaitable[dict[str, Any]]], attempt: int = 3
 ) -> tuple[Conversation, list[Any], ScriptedModel]:
     """Let ``work`` ask a model that follows ``script``; return what was told."""
     model = ScriptedModel(script)

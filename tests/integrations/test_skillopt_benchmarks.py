@@ -21,10 +21,9 @@ from skillopt_ci.model.types import ChatRequest
 pytest.importorskip("skillopt", reason="the extra `skillopt` is not installed")
 pytestmark = pytest.mark.integration
 
-SYSTEM = "Work.\n{skill_section}Use <answer></answer>."
 PROMPTS = {
     **{
-        f"{name}/rollout_system.md": SYSTEM
+        f"{name}/rollout_system.md": "Work.\n{skill_section}Use <answer></answer>."
         for name in ("searchqa", "docvqa", "livemathematicianbench", "officeqa")
     },
     "spreadsheetbench/codegen_system.md": "Write Python.",
@@ -98,9 +97,8 @@ def alfworld(folder: Path, n: int) -> None:
 
 
 Fill = Callable[[Path, int], None]
-Case = tuple[str, Fill, Mapping[str, Any]]
 
-ANSWERED: dict[str, Case] = {
+ANSWERED: dict[str, tuple[str, Fill, Mapping[str, Any]]] = {
     "searchqa": ("qa", searchqa, {}),
     "docvqa": ("letters", docvqa, {}),
     "livemathematicianbench": ("Existence", livemath, {}),

@@ -13,7 +13,6 @@ from skillopt_ci.model.access import base_url_of
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.plan import planned
 
-Load = Callable[..., Loaded]
 ENV = "env: {name: a, skill_init: s.md, data_path: d.jsonl}\n"
 
 
@@ -226,7 +225,7 @@ azure_endpoint: https://x.openai.azure.com
 
 
 @pytest.fixture
-def warnings(load_text: Load, tmp_path: Path) -> Callable[..., list[str]]:
+def warnings(load_text: Callable[..., Loaded], tmp_path: Path) -> Callable[..., list[str]]:
     """The warnings for a SkillOpt file with more text after its two lines, less folders."""
 
     def collect(extra: str, *overrides: str) -> list[str]:

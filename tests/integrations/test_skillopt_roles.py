@@ -10,7 +10,6 @@ from skillopt_ci.config.models import Models
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.model.access import base_url_of
 
-Load = Callable[..., Loaded]
 ENV = "env: {name: a, skill_init: s.md, data_path: d.jsonl}\n"
 
 
@@ -174,13 +173,11 @@ def test_an_override_in_our_own_form_mends_a_refused_backend(load_text):
     assert loaded.config.model.target.provider == "simulated"
 
 
-Read = Callable[[str], Models]
-
 LIMITED = ENV.replace("}", ", max_completion_tokens: 900}")
 
 
 @pytest.fixture
-def read(load_text: Load) -> Read:
+def read(load_text: Callable[..., Loaded]) -> Callable[[str], Models]:
     """The model roles of a SkillOpt file with these keys in its `model` section."""
     return lambda keys: load_text(f"{LIMITED}model: {{{keys}}}").config.model
 

@@ -7,8 +7,6 @@ from skillopt_ci.ledger.inspect import newest, resolve, runs
 from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.ledger.timeline import timeline
 
-FOLDER = ".skillopt/demo/state.json"
-
 
 def test_without_a_skills_branch_the_base_counts(bench, repository):
     assert newest(bench.open(repository)) == bench.git(repository, "rev-parse", "main")
@@ -68,7 +66,7 @@ def test_runs_are_known_by_their_branches_here_and_there(bench, here, elsewhere)
 
 
 def test_a_merged_run_is_known_by_its_folder(bench, repository):
-    bench.save(repository, FOLDER, "{}\n")
+    bench.save(repository, ".skillopt/demo/state.json", "{}\n")
     bench.save(repository, ".skillopt/README.md", "read me\n")
     assert runs(repository) == ("demo",)
 

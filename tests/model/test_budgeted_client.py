@@ -168,7 +168,6 @@ def test_questions_of_all_stages_share_the_places_and_attempts_need_none(ask):
 AT_ONCE = 64
 #: What the server says of each call, and what that costs.
 PER_CALL = Usage(calls=1, prompt_tokens=10, completion_tokens=5)
-PRICE = {"input": 1000.0, "output": 2000.0}
 DOLLARS = 0.02
 
 
@@ -189,7 +188,7 @@ async def flood(models: Models, meter: Meter, requests: list[ChatRequest]) -> li
     ],
 )
 def test_a_budget_is_held_within_one_call(server, served, ask, limits, most):
-    role = served(max_concurrency=AT_ONCE, price=PRICE, retries=0)
+    role = served(max_concurrency=AT_ONCE, price={"input": 1000.0, "output": 2000.0}, retries=0)
     models, meter = Models(target=role, optimizer=role), Meter(step=limits)
     asked = [ask(f"question {number}") for number in range(AT_ONCE)]
     outcomes = asyncio.run(flood(models, meter, asked))

@@ -20,7 +20,6 @@ from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelU
 REQUEST = ChatRequest(
     Role.TARGET, "rollout", (Message("system", "Be brief."), Message("user", "Say hé."))
 )
-Ask = Callable[..., ChatReply]
 
 
 def role(code: str, **more: object) -> ModelRole:
@@ -31,7 +30,7 @@ def role(code: str, **more: object) -> ModelRole:
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Ask:
+def ask(tmp_path: Path) -> Callable[..., ChatReply]:
     def ask(code: str, environ: Mapping[str, str] = {}, **more: object) -> ChatReply:
         client = CommandClient("model.target", role(code, **more), tmp_path, environ)
         return asyncio.run(client.complete(REQUEST))

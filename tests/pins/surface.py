@@ -101,7 +101,7 @@ def rollouts(scratch: Path) -> Observed:
 
 def exit_codes(scratch: Path) -> Observed:
     """How commands end in situations that scripts must tell apart, and the error they print."""
-    return {name: scene(scratch / name) for name, scene in _SITUATIONS.items()}
+    return {name: scene(scratch / name) for name, scene in dict(_situations()).items()}
 
 
 def schema(_: Path) -> Observed:
@@ -327,6 +327,3 @@ def _situations() -> Iterator[tuple[str, Callable[[Path], Observed]]]:
     yield "push refused", _refused
     yield "second process, interrupted", _second
     yield "somebody else was first", _somebody_else
-
-
-_SITUATIONS = dict(_situations())

@@ -35,7 +35,6 @@ RUN = "demo"
 BRANCH = f"skillopt/{RUN}"
 RULES = {kind: f"Kind {kind}: a number begins with {kind}." for kind in "abcd"}
 HARMFUL = "Leave out every answer."
-PLAN = (RULES["a"], HARMFUL, RULES["b"], RULES["c"])
 
 _ITEM = re.compile(r"Item (\d+) of kind (\w)")
 
@@ -47,7 +46,7 @@ class Script:
     An analyst proposes the first ``at_once`` lines of ``plan`` that its prompt does not mention.
     """
 
-    plan: Sequence[str] = PLAN
+    plan: Sequence[str] = (RULES["a"], HARMFUL, RULES["b"], RULES["c"])
     at_once: int = 1
     notes: Sequence[str] = ()
     guidance: str = ""

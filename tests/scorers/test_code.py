@@ -186,16 +186,13 @@ def test_cancelling_kills_the_program(tmp_path, make_task):
     assert_gone(tmp_path / "pids")
 
 
-Write = Callable[[str, str], Path]
-
-
 @pytest.fixture(autouse=True)
 def _import_path(tmp_path: Path):
     yield
     sys.path[:] = [entry for entry in sys.path if entry != str(tmp_path)]
 
 
-def returning(write: Write, expression: str) -> str:
+def returning(write: Callable[[str, str], Path], expression: str) -> str:
     write("graders/g.py", f"def grade(task, answer):\n    return {expression}\n")
     return "graders/g.py:grade"
 

@@ -19,8 +19,6 @@ from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 from skillopt_ci.training.update import UpdateMode
 
-Merged = Callable[..., Patch[Any]]
-
 
 def reflection(source: Source, *contents: str) -> Reflection[Edit]:
     edits = tuple(Edit("append", content=content, source_type=source) for content in contents)
@@ -56,7 +54,7 @@ def stage(request: ChatRequest) -> str:
 
 
 @pytest.fixture
-def merged(prompts: Prompts, observer: Observer) -> Merged:
+def merged(prompts: Prompts, observer: Observer) -> Callable[..., Patch[Any]]:
     def run(client: Any, reflections: Sequence[Reflection[Any]], **more: Any) -> Patch[Any]:
         options: dict[str, Any] = {"merge_batch_size": 2} | more.pop("gradient", {})
         call = merge(

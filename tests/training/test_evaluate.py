@@ -16,7 +16,6 @@ from skillopt_ci.training.offline_eval import (
 )
 from tests.conftest import Checkout
 
-NONE = NamedSkill("none", "# Items\n")
 RULE = NamedSkill("rule", "# Items\n\n- Kind a: a number begins with a.\n")
 
 
@@ -41,7 +40,7 @@ def test_one_skill_is_measured_without_a_comparison(checkout):
 
 
 def test_two_skills_are_compared_pair_by_pair(checkout, model_server):
-    found = measure(checkout, NONE, RULE)
+    found = measure(checkout, NamedSkill("none", "# Items\n"), RULE)
     assert found.usage.calls == len(model_server.prompts) == 16
     assert found.difference is not None
     assert (found.difference.mean, found.difference.n) == (0.25, 8)

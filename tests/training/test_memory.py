@@ -12,15 +12,13 @@ from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.memory import MAX_VALUE_CHARS, render_steps
 from tests.conftest import HARMFUL, RULES, SKILL, ModelServer
 
-RULE = "Kind a: a number begins with a."
-
 
 def analyst_prompts(server: ModelServer) -> list[str]:
     return [prompt for prompt in server.optimizer_prompts if "Stage: analyst" in prompt]
 
 
 def test_rejected_edit_is_told_to_the_epochs_next_step(checkout, model_server):
-    model_server.plan = (HARMFUL, RULE)
+    model_server.plan = (HARMFUL, RULES["a"])
     checkout.step("evaluation.gate_metric=soft")
     model_server.prompts.clear()
     checkout.step("evaluation.gate_metric=soft")

@@ -22,7 +22,6 @@ Step = Callable[..., StepOutcome]
 
 
 BODY = "# Skill\n\n- A rule.\n"
-EDITED = "# Skill\n\n- A rule.\n\n- Another.\n"
 Take = Callable[..., NotesRecord]
 
 
@@ -67,7 +66,7 @@ def test_notes_of_all_reflections_join_those_of_the_skill(take):
     assert taken.appendix == ("Old one.", "Look twice.", "Count.")
     assert (taken.proposed, taken.added) == (4, ("Look twice.", "Count."))
     assert taken.alone
-    assert not take(["Look twice."], body=EDITED).alone
+    assert not take(["Look twice."], body="# Skill\n\n- A rule.\n\n- Another.\n").alone
 
 
 def test_the_guard_judges_each_note(take):

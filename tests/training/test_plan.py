@@ -347,14 +347,13 @@ def test_somebody_or_nobody_is_in_control(options, control, analysts):
     assert (lr_control(optimizer), analyst_budget(optimizer)) == (control, analysts)
 
 
-Decide = Callable[..., LearningRateRecord]
 POOL = tuple(Edit("append", content=text, support_count=3) for text in "abcd")
 
 MEASURED = Aggregate(hard=1 / 3, soft=0.5, n=12, errors=0)
 
 
 @pytest.fixture
-def decided(prompts: Prompts, observer: Observer) -> Decide:
+def decided(prompts: Prompts, observer: Observer) -> Callable[..., LearningRateRecord]:
     def run(client: Any, means: Aggregate = MEASURED) -> LearningRateRecord:
         chat = OptimizerChat(client, prompts, observer, "tried before", "be brief")
         return asyncio.run(decide_learning_rate("# Skill", POOL, means, mode=PATCH, chat=chat))[0]

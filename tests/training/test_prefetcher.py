@@ -144,7 +144,6 @@ NONE, SURE = "schedule.ahead=none", "schedule.ahead=sure"
 WIDE = "model.target.max_concurrency=32"
 ONCE = "train.num_epochs=1"
 SETTINGS: list[tuple[str, ...]] = [(), EPOCH_ENDS, ("rollout.attempts=2", *EPOCH_ENDS)]
-IDS = ["steps", "epochs", "attempts"]
 
 
 def attempted(prompts: Sequence[str]) -> list[str]:
@@ -152,7 +151,7 @@ def attempted(prompts: Sequence[str]) -> list[str]:
     return sorted(prompt for prompt in prompts if "Stage:" not in prompt)
 
 
-@pytest.mark.parametrize("overrides", SETTINGS, ids=IDS)
+@pytest.mark.parametrize("overrides", SETTINGS, ids=["steps", "epochs", "attempts"])
 def test_what_is_sure_changes_neither_record_nor_calls(workshop, overrides):
     plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
     plain.run(NONE, *overrides)

@@ -12,9 +12,6 @@ from skillopt_ci.training.guard import guard_context
 from skillopt_ci.training.trainer import StepOutcome, prepare
 from tests.conftest import BRANCH, CANDIDATE, Checkout, ModelServer
 
-Step = Callable[..., StepOutcome]
-
-
 #: A step's calls: 8 for the baseline, then 4 rollouts, 2 analysts, 1 merge, 8 for the candidate.
 IN_BASELINE, IN_ROLLOUT, IN_REFLECT, IN_SELECTION = 5, 10, 13, 20
 
@@ -125,7 +122,7 @@ KEY = "sk-demo-key"
 
 
 @pytest.fixture
-def step(checkout: Checkout, model_server: ModelServer) -> Step:
+def step(checkout: Checkout, model_server: ModelServer) -> Callable[..., StepOutcome]:
     """Do a step in which the lines are proposed, or the document that is given."""
 
     def run(*lines: str, document: str = "", overrides: tuple[str, ...] = ()) -> StepOutcome:

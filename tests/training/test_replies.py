@@ -13,9 +13,8 @@ from skillopt_ci.training import replies
 from skillopt_ci.training.replies import EDITS, WireError, extract_json, parse_analyst, parse_merge
 
 words = st.text(max_size=8)
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words
 values = st.recursive(
-    scalars,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=6,
 )

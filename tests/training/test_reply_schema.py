@@ -109,9 +109,6 @@ def test_a_choice_that_fits_is_read():
     assert parse_ranking(json.dumps(example("ranking")), 9, 9)[0] == (4, 0)
 
 
-Asked = Callable[..., int | Lost]
-
-
 def number(text: str) -> int:
     if not text.strip().isdigit():
         raise WireError("Expected a number.")
@@ -119,7 +116,7 @@ def number(text: str) -> int:
 
 
 @pytest.fixture
-def asked(prompts: Prompts, observer: Observer) -> Asked:
+def asked(prompts: Prompts, observer: Observer) -> Callable[..., int | Lost]:
     def run(client: Any, **more: Any) -> int | Lost:
         chat = OptimizerChat(client, prompts, observer)
         return asyncio.run(chat.ask("minibatch 1/2", "how many?", number, prompt="ranking", **more))

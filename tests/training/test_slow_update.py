@@ -153,7 +153,6 @@ def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout):
 # What the optimizer is asked at an epoch's end, and what is made of its reply.
 
 Make = Callable[..., Any]
-Ask = Callable[..., Written]
 KEYS = {"slow_update": "slow_update_content", "meta_skill": "meta_skill_content"}
 
 
@@ -163,7 +162,7 @@ def pairs(make_task: Make, make_rollout: Make) -> list[Pair]:
 
 
 @pytest.fixture
-def ask(prompts: Prompts, observer: Observer, pairs: list[Pair]) -> Ask:
+def ask(prompts: Prompts, observer: Observer, pairs: list[Pair]) -> Callable[..., Written]:
     def run(
         client: Any, stage: slow_update.Stage, before: str = "", given: list[Pair] | None = None
     ) -> Written:
