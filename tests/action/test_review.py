@@ -138,7 +138,10 @@ def test_failed_infrastructure_is_no_finding(desk, model_server):
 
 @pytest.mark.parametrize("text", ["caf\udce9", "x" * 500_001])
 def test_what_is_no_skill_is_not_measured(desk, model_server, text):
-    head = save_bytes(desk, text.encode("utf-8", "surrogateescape"))
+    bare = desk.hub.bare
+    oid = bare.git("hash-object", "-w", "--stdin", stdin=text.encode("utf-8", "surrogateescape"))
+    tree = bare.tree(bare.tip("main"), [{"path": SKILL, "mode": "100644", "sha": oid}])
+    head = bare.git("commit-tree", tree, "-p", "main", "-m", "Write")
     shown = desk.evaluate(head)
     assert re.search("is not UTF-8 text .byte 3|has 500,001 bytes; a skill has", shown.report)
     assert (shown.exit_code, shown.outputs.finding) == (0, "regression")
@@ -168,10 +171,3 @@ def test_the_check_which_a_merge_may_wait_for_must_be_posted(desk, part, status,
     assert (shown.exit_code, shown.outputs.finding, len(shown.notes)) == (code, "improvement", 1)
     assert ("re-run this job: a merge may wait for the check" in shown.notes[0]) is bool(code)
     assert (len(desk.hub.own_comments()), len(desk.hub.checks)) == ((1, 0) if code else (0, 1))
-
-
-def save_bytes(desk: Desk, content: bytes) -> str:
-    bare = desk.hub.bare
-    oid = bare.git("hash-object", "-w", "--stdin", stdin=content)
-    tree = bare.tree(bare.tip("main"), [{"path": SKILL, "mode": "100644", "sha": oid}])
-    return bare.git("commit-tree", tree, "-p", "main", "-m", "Write")

@@ -213,7 +213,8 @@ def test_closing_is_not_broken_off(kind):
 def test_a_process_is_gone_when_it_has_ended_or_its_number_is_anothers():
     space, _, _ = this_process().split("-")
     with subprocess.Popen(["sleep", "600"]) as process:
-        name = f"{space}-{process.pid}-{_start(process.pid)}"
+        start = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        name = f"{space}-{process.pid}-{start}"
         assert not is_gone(name)
         assert is_gone(f"{space}-{process.pid}-1")  # the number is another process' now
         process.send_signal(signal.SIGKILL)
@@ -225,10 +226,6 @@ def test_a_process_is_gone_when_it_has_ended_or_its_number_is_anothers():
 @pytest.mark.parametrize("name", ["", "x", "0-1-2", f"{'0' * 12}-1", f"{'0' * 12}-1-1"])
 def test_what_is_no_name_or_another_machines_is_never_gone(name):
     assert not is_gone(name)
-
-
-def _start(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 # The sandbox of a user without any rights: what it promises holds as well.

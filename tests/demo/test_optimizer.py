@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -132,13 +131,6 @@ def edit(content: str, support: int = 2, **fields: object) -> optimizer.Edit:
     return {"op": "append", "content": content, "support_count": support, **fields}
 
 
-def merged(dice: Dice, *edits: optimizer.Edit) -> list[dict[str, Any]]:
-    prompt = f"## Patches to merge\n\n```json\n{json.dumps(edits)}\n```"
-    found = optimizer.merge_edits(prompt, dice)["edits"]
-    assert isinstance(found, list)
-    return found
-
-
 @pytest.mark.parametrize(
     ("edits", "kept"),
     [
@@ -151,7 +143,9 @@ def merged(dice: Dice, *edits: optimizer.Edit) -> list[dict[str, Any]]:
     ids=["wordings", "contradiction", "contradiction-turned", "alone", "subjects"],
 )  # fmt: skip
 def test_merge_keeps_one_edit_of_each_subject(edits, kept, dice):
-    assert [(one["content"], one["support_count"]) for one in merged(dice, *edits)] == kept
+    prompt = f"## Patches to merge\n\n```json\n{json.dumps(edits)}\n```"
+    found = optimizer.merge_edits(prompt, dice)["edits"]
+    assert [(one["content"], one["support_count"]) for one in found] == kept
 
 
 # Rankings.

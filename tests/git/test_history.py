@@ -87,8 +87,7 @@ def test_shallow_clone_is_deepened_until_it_is_clear(bench, shallow):
 
 
 def test_shallow_clone_can_train(bench, shallow, origin):
-    ledger = bench.open(shallow)
-    tip = bench.train(ledger, "two\n")
+    ledger, tip = bench.trained(shallow, "two\n")
     assert bench.ref(origin, "refs/heads/skillopt/demo") == tip
     assert ledger.take_in_base(tip, ledger.sync().base, ()).conflicts == ()
 

@@ -145,8 +145,7 @@ BROKEN = [b"", b"\0" * 41, b"\n", b"0123456789abcdef", b"not a commit\n", b"0" *
 
 @pytest.mark.parametrize("content", BROKEN)
 def test_broken_ref_is_neither_absent_nor_a_lost_race(bench, repository, content):
-    ledger = bench.open(repository)
-    bench.train(ledger, "one\n")
+    ledger, _ = bench.trained(repository, "one\n")
     (repository / ".git" / SKILLS).write_bytes(content)
     with pytest.raises(RepositoryError, match=f"{SKILLS} is broken in this repository"):
         ledger.sync()
@@ -194,8 +193,7 @@ def test_broken_ref_is_put_back_from_the_reflog(bench, repository, content, *, p
     "name", [SKILLS, "refs/remotes/origin/skillopt/demo", "refs/remotes/origin/main"]
 )
 def test_broken_ref_is_put_right_by_the_remote(bench, here, elsewhere, name, *, reflog):
-    ledger = bench.open(here)
-    bench.train(ledger, "one\n")
+    ledger, _ = bench.trained(here, "one\n")
     (here / ".git" / name).write_bytes(b"")
     if not reflog:
         shutil.rmtree(here / ".git/logs")

@@ -32,17 +32,14 @@ GITHUB = (
     ],
 )
 def test_refusal_of_the_server_is_told_apart(bench, here, origin, hook, script, words):
-    ledger = bench.open(here)
-    commit = bench.step(ledger, "one\n")
+    ledger, commit = bench.written(here, "one\n")
     bench.hook(origin, hook, script)
     with pytest.raises(PushRefused, match=words):
         ledger.advance(None, commit)
 
 
 def test_refused_deletion_is_a_rule_too(bench, here, origin):
-    ledger = bench.open(here)
-    commit = bench.step(ledger, "one\n")
-    ledger.push_candidate(commit)
+    ledger, commit = bench.proposed(here, "one\n")
     bench.git(origin, "config", "receive.denyDeletes", "true")
     with pytest.raises(PushRefused, match="branch protection or ruleset"):
         ledger.advance(None, commit, commit)
@@ -74,9 +71,7 @@ MEANWHILE = {
 
 @pytest.mark.parametrize("other", MEANWHILE)
 def test_push_that_meets_another_one_lost_a_race(bench, here, origin, other):
-    ledger = bench.open(here)
-    commit = bench.step(ledger, "one\n")
-    ledger.push_candidate(commit)
+    ledger, commit = bench.proposed(here, "one\n")
     # git forbids a hook of its own what it cannot forbid another process
     bench.hook(origin, "pre-receive", f"env -u GIT_QUARANTINE_PATH git {MEANWHILE[other]}")
     with pytest.raises(LostRace, match="moved this run's branches"):
@@ -84,9 +79,7 @@ def test_push_that_meets_another_one_lost_a_race(bench, here, origin, other):
 
 
 def test_push_that_was_carried_out_already_is_done(bench, here, origin):
-    ledger = bench.open(here)
-    commit = bench.step(ledger, "one\n")
-    ledger.push_candidate(commit)
+    ledger, commit = bench.proposed(here, "one\n")
     # as after a lost answer, when curl sends the push again
     git = "env -u GIT_QUARANTINE_PATH git update-ref"
     moves = f"{git} refs/heads/skillopt/demo {commit}; {git} -d refs/heads/skillopt-candidate/demo"
@@ -107,9 +100,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     "left", ["refs/heads/skillopt-candidate/demo.lock", "packed-refs.lock", "packed-refs.new"]
 )
 def test_lock_that_stays_on_the_remote_is_named(bench, here, origin, pauses, left):
-    ledger = bench.open(here)
-    commit = bench.step(ledger, "one\n")
-    ledger.push_candidate(commit)
+    ledger, commit = bench.proposed(here, "one\n")
     bench.git(origin, "pack-refs", "--all")
     bench.git(origin, "config", "core.packedRefsTimeout", "0")  # git itself need not wait, too
     (origin / left).parent.mkdir(exist_ok=True)
@@ -125,9 +116,7 @@ def test_lock_that_stays_on_the_remote_is_named(bench, here, origin, pauses, lef
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_lock_that_another_push_releases_is_waited_for(bench, here, origin, monkeypatch, *, moves):
-    ledger = bench.open(here)
-    commit = bench.step(ledger, "one\n")
-    ledger.push_candidate(commit)
+    ledger, commit = bench.proposed(here, "one\n")
     lock = origin / "refs/heads/skillopt-candidate/demo.lock"
     lock.touch()
 
@@ -147,8 +136,7 @@ def test_lock_that_another_push_releases_is_waited_for(bench, here, origin, monk
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 41])
 def test_broken_ref_of_the_remote_is_neither_a_race_nor_a_deletion(bench, here, origin, content):
-    ledger = bench.open(here)
-    tip = bench.train(ledger, "one\n")
+    ledger, tip = bench.trained(here, "one\n")
     (origin / "refs/heads/skillopt/demo").write_bytes(content)
     with pytest.raises(InfrastructureError, match="is broken on 'origin'") as caught:
         ledger.sync()
@@ -157,8 +145,7 @@ def test_broken_ref_of_the_remote_is_neither_a_race_nor_a_deletion(bench, here, 
 
 
 def test_push_to_a_remote_with_a_broken_ref_says_so(bench, here, origin):
-    ledger = bench.open(here)
-    commit = bench.step(ledger, "one\n")
+    ledger, commit = bench.written(here, "one\n")
     (origin / "refs/heads/other").touch()
     with pytest.raises(PushRefused, match="an object or a ref of it is broken"):
         ledger.push_candidate(commit)

@@ -36,15 +36,13 @@ def test_remote_base_counts_not_the_local_one(bench, here, elsewhere):
 
 
 def test_base_that_moved_is_not_in_the_tip(bench, here, elsewhere):
-    ledger = bench.open(here)
-    bench.train(ledger, "one\n")
+    ledger, _ = bench.trained(here, "one\n")
     bench.publish(elsewhere, "tasks.jsonl", "{}\n")
     assert not ledger.sync().base_in_tip
 
 
 def test_push_of_a_reviewer_is_followed_and_what_was_taken_off_stays_off(bench, here, elsewhere):
-    ledger = bench.open(here)
-    kept = bench.train(ledger, "one\n")
+    ledger, kept = bench.trained(here, "one\n")
     bench.git(elsewhere, "fetch", "--quiet")
     bench.git(elsewhere, "switch", "--quiet", "skillopt/demo")
     theirs = bench.save(elsewhere, bench.skill, "a password\n")
@@ -55,16 +53,14 @@ def test_push_of_a_reviewer_is_followed_and_what_was_taken_off_stays_off(bench, 
 
 
 def test_merged_branch_is_known_as_merged(bench, here, elsewhere):
-    ledger = bench.open(here)
-    bench.train(ledger, "one\n")
+    ledger, _ = bench.trained(here, "one\n")
     bench.git(elsewhere, "pull", "--quiet", "--no-rebase", "origin", "skillopt/demo")
     bench.git(elsewhere, "push", "--quiet", "origin", "HEAD:main")
     assert ledger.sync().tip_in_base
 
 
 def test_deleted_branch_starts_afresh_but_stays_reachable(bench, here, origin):
-    ledger = bench.open(here)
-    tip = bench.train(ledger, "one\n")
+    ledger, tip = bench.trained(here, "one\n")
     bench.git(origin, "update-ref", "-d", SKILLS)
     assert ledger.sync().tip is None
     assert bench.ref(here, SKILLS) == bench.ref(here, "refs/remotes/origin/skillopt/demo") == ""
@@ -73,8 +69,7 @@ def test_deleted_branch_starts_afresh_but_stays_reachable(bench, here, origin):
 
 
 def test_deleted_branch_with_unpushed_commits_asks(bench, here, origin):
-    ledger = bench.open(here)
-    bench.train(ledger, "one\n")
+    ledger, _ = bench.trained(here, "one\n")
     bench.train(bench.open(here, remote=None), "unpushed\n")
     bench.git(origin, "update-ref", "-d", SKILLS)
     with pytest.raises(RepositoryError, match="was deleted on origin"):
@@ -147,8 +142,7 @@ def test_fetch_settings_of_the_user_do_not_widen_the_fetch(bench, here, elsewher
 
 
 def test_remote_without_news_is_asked_once(bench, here, origin):
-    ledger = bench.open(here)
-    ledger.push_candidate(bench.step(ledger, "one\n"))
+    ledger, _ = bench.proposed(here, "one\n")
     before = ledger.sync()
     bench.hook(here, "upload-pack", 'echo >> asked; exec git-upload-pack "$@"')
     bench.git(here, "config", "remote.origin.uploadPack", str(here / "hooks" / "upload-pack"))
@@ -169,8 +163,7 @@ def test_branch_that_vanishes_while_we_look_is_simply_gone(bench, here, elsewher
 
 
 def test_candidate_is_pushed_before_it_is_measured(bench, here, origin):
-    ledger = bench.open(here)
-    candidate = bench.step(ledger, "one\n")
+    ledger, candidate = bench.written(here, "one\n")
     for _ in range(2):
         ledger.push_candidate(candidate)
         assert bench.ref(origin, CANDIDATE) == bench.ref(here, CANDIDATE) == candidate
@@ -187,16 +180,13 @@ def test_second_candidate_loses(bench, here, elsewhere, origin):
 
 
 def test_second_local_candidate_loses(bench, repository):
-    ledger = bench.open(repository)
-    ledger.push_candidate(bench.step(ledger, "one\n"))
+    ledger, _ = bench.proposed(repository, "one\n")
     with pytest.raises(LostRace, match="another step is in flight"):
         ledger.push_candidate(bench.step(ledger, "two\n"))
 
 
 def test_only_the_candidate_named_is_withdrawn_and_is_gone_everywhere(bench, here, origin):
-    ledger = bench.open(here)
-    candidate = bench.step(ledger, "one\n")
-    ledger.push_candidate(candidate)
+    ledger, candidate = bench.proposed(here, "one\n")
     with pytest.raises(LostRace):
         ledger.withdraw(bench.step(ledger, "two\n"))
     assert bench.ref(origin, CANDIDATE) == candidate
@@ -207,8 +197,7 @@ def test_only_the_candidate_named_is_withdrawn_and_is_gone_everywhere(bench, her
 
 
 def test_advance_that_is_no_fast_forward_is_a_defect(bench, repository):
-    ledger = bench.open(repository)
-    tip = bench.train(ledger, "one\n")
+    ledger, tip = bench.trained(repository, "one\n")
     with pytest.raises(ValueError, match="no fast-forward"):
         ledger.advance(tip, ledger.sync().base)
 
@@ -227,8 +216,7 @@ def test_run_that_got_there_first_is_never_overwritten(bench, here, elsewhere, o
 
 
 def test_fetch_of_the_user_does_not_weaken_the_guard(bench, here, elsewhere, origin):
-    mine = bench.open(here)
-    candidate = bench.step(mine, "mine\n")
+    mine, candidate = bench.written(here, "mine\n")
     theirs = bench.train(bench.open(elsewhere), "theirs\n")
     bench.git(here, "fetch", "--quiet")
     with pytest.raises(LostRace, match="by now"):
@@ -246,8 +234,7 @@ def test_a_branch_moved_here_loses_before_anything_is_pushed(bench, here, origin
 
 
 def test_local_race_is_lost_too(bench, repository):
-    ledger = bench.open(repository)
-    late = bench.step(ledger, "late\n")
+    ledger, late = bench.written(repository, "late\n")
     bench.train(ledger, "early\n")
     with pytest.raises(LostRace):
         ledger.advance(None, late)
@@ -263,9 +250,7 @@ def test_branch_deleted_meanwhile_is_not_recreated(bench, here, origin):
 
 
 def test_server_refusing_one_ref_moves_neither(bench, here, origin):
-    ledger = bench.open(here)
-    candidate = bench.step(ledger, "one\n")
-    ledger.push_candidate(candidate)
+    ledger, candidate = bench.proposed(here, "one\n")
     bench.hook(origin, "update", 'case "$1" in *candidate*) echo "candidates stay"; exit 1;; esac')
     with pytest.raises(PushRefused, match="candidates stay"):
         ledger.advance(None, candidate, candidate)
@@ -274,17 +259,14 @@ def test_server_refusing_one_ref_moves_neither(bench, here, origin):
 
 
 def test_local_hook_that_refuses_is_named(bench, repository):
-    ledger = bench.open(repository)
-    candidate = bench.step(ledger, "one\n")
+    ledger, candidate = bench.written(repository, "one\n")
     bench.hook(repository / ".git", "reference-transaction", "echo frozen >&2; exit 1")
     with pytest.raises(PushRefused, match="reference-transaction hook refused"):
         ledger.push_candidate(candidate)
 
 
 def test_death_after_the_push_heals_with_the_next_sync(bench, here, origin):
-    ledger = bench.open(here)
-    candidate = bench.step(ledger, "one\n")
-    ledger.push_candidate(candidate)
+    ledger, candidate = bench.proposed(here, "one\n")
     frozen = bench.hook(here / ".git", "reference-transaction", "exit 1")
     with pytest.raises(PushRefused):
         ledger.advance(None, candidate, candidate)
@@ -331,9 +313,7 @@ def test_good_repository_passes_and_stays_also_with_a_step_in_flight(bench, here
     before = bench.git(origin, "for-each-ref")
     check(bench, here)
     assert bench.git(origin, "for-each-ref") == before
-    ledger = bench.open(here)
-    candidate = bench.step(ledger, "one\n")
-    ledger.push_candidate(candidate)
+    _, candidate = bench.proposed(here, "one\n")
     before = bench.git(origin, "for-each-ref")
     assert candidate in before
     check(bench, here)

@@ -18,7 +18,8 @@ import pytest
 import shell_agent
 
 from skillopt_ci.cli.main import main
-from skillopt_ci.config.config import Config, Limits
+from skillopt_ci.config.config import Limits
+from skillopt_ci.config.loading import load
 from skillopt_ci.config.rollout import RayExecutor
 from skillopt_ci.errors import BudgetExhausted, ExitCode, UsageError
 from skillopt_ci.integrations.ray_executor import Handover, Parcel, Worker, join
@@ -321,12 +322,6 @@ def _troubles(notes: list[Event]) -> list[str]:
 
 
 def _parcel(checkout: Checkout, *overrides: str, limits: Limits | None = None) -> Parcel:
-    config = Config.model_validate_json(_loaded(checkout, overrides))
+    config = load(checkout.folder / "skillopt.yaml", overrides).config.model_dump_json()
     order = AttemptRequest(checkout.session().selection[0], "# Items\n", "evaluate")
-    return Parcel(config.model_dump_json(), str(checkout.folder), order, limits or Limits())
-
-
-def _loaded(checkout: Checkout, overrides: tuple[str, ...]) -> str:
-    from skillopt_ci.config.loading import load
-
-    return load(checkout.folder / "skillopt.yaml", overrides).config.model_dump_json()
+    return Parcel(config, str(checkout.folder), order, limits or Limits())

@@ -13,8 +13,7 @@ def test_without_a_skills_branch_the_base_counts(bench, repository):
 
 
 def test_the_skills_branch_goes_before_the_base(bench, repository):
-    ledger = bench.open(repository)
-    tip = bench.train(ledger, "one\n")
+    ledger, tip = bench.trained(repository, "one\n")
     bench.save(repository, "other.txt", "base moves on\n")
     assert newest(ledger) == tip
 
@@ -27,8 +26,7 @@ def test_the_branch_as_last_fetched_counts_where_it_is_ahead(bench, here, elsewh
 
 
 def test_unpushed_steps_count_where_they_are_ahead(bench, here):
-    ledger = bench.open(here)
-    bench.train(ledger, "one\n")
+    ledger, _ = bench.trained(here, "one\n")
     tip = bench.train(bench.open(here, remote=None), "two\n")
     assert newest(ledger) == tip
 

@@ -66,8 +66,7 @@ def test_index_settings_leave_nothing_behind(bench, here, setting):
 
 
 def test_step_is_a_merge_that_first_parent_reads(bench, here, origin):
-    ledger = bench.open(here)
-    bench.train(ledger, "one\n")
+    ledger, _ = bench.trained(here, "one\n")
     tip = bench.train(ledger, "two\n")
     subjects = [commit.message.partition("\n")[0] for commit in ledger.log(tip, first_parent=True)]
     assert subjects == ["Merge two", "Merge one", "Change skills/SKILL.md"]
@@ -76,8 +75,7 @@ def test_step_is_a_merge_that_first_parent_reads(bench, here, origin):
 
 
 def test_revert_undoes_the_candidate_but_keeps_its_record(bench, here):
-    ledger = bench.open(here)
-    candidate = bench.step(ledger, "worse\n")
+    ledger, candidate = bench.written(here, "worse\n")
     before = ledger.log(candidate, limit=1)[0].parents[0]
     reverted = ledger.commit((candidate,), before, {".skillopt/demo/note": "tried\n"}, "Revert")
     assert ledger.read(reverted, bench.skill) == "# Skill\n"
@@ -89,8 +87,7 @@ def test_hook_environment_is_not_believed(bench, here, repository, monkeypatch):
     before = checkout_state(bench, repository)
     for name, value in {"DIR": ".git", "INDEX_FILE": ".git/index", "WORK_TREE": "."}.items():
         monkeypatch.setenv(f"GIT_{name}", str(repository / value))
-    ledger = bench.open(here)
-    bench.train(ledger, "one\n")
+    ledger, _ = bench.trained(here, "one\n")
     for name in ("DIR", "INDEX_FILE", "WORK_TREE"):
         monkeypatch.delenv(f"GIT_{name}")
     assert ledger.root == here
@@ -111,8 +108,7 @@ def test_sha256_repository_works(bench, tmp_path):
     folder = tmp_path / "sha256"
     bench.git(tmp_path, "init", "--quiet", "--object-format=sha256", str(folder))
     bench.save(folder, bench.skill, "# Skill\n")
-    ledger = bench.open(folder)
-    tip = bench.train(ledger, "one\n")
+    ledger, tip = bench.trained(folder, "one\n")
     gone = ledger.commit((tip,), tip, {bench.skill: None}, "Remove")
     assert len(tip) == 64
     assert ledger.read(gone, bench.skill) is None

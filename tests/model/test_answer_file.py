@@ -117,12 +117,6 @@ GOOD: dict[str, Any] = {
 }
 
 
-def write(file: Path, *lines: str) -> Path:
-    header = json.dumps({"format": "skillopt-ci answers", "version": 1})
-    file.write_text("\n".join([header, *lines, ""]), encoding="utf-8")
-    return file
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -137,8 +131,10 @@ def write(file: Path, *lines: str) -> Path:
     ],
 )
 def test_nothing_is_taken_of_a_file_with_a_wrong_line(there, tmp_path, change):
-    wrong = json.dumps({**GOOD, "key": KEYS[1], **change})
-    file = write(tmp_path / "answers.jsonl", json.dumps(GOOD), wrong)
+    header = {"format": "skillopt-ci answers", "version": 1}
+    lines = [header, GOOD, {**GOOD, "key": KEYS[1], **change}]
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     with pytest.raises(UsageError, match=r"answers\.jsonl:3: .*") as caught:
         import_answers(there, [file], there.take)
     assert "Leave this file out" in caught.value.hint

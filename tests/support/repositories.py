@@ -104,6 +104,19 @@ class Bench:
     def open(self, folder: Path, **settings: str | None) -> Ledger:
         return Ledger.open(folder, "demo", config.Git.model_validate(settings))
 
+    def written(self, folder: Path, text: str) -> tuple[Ledger, str]:
+        ledger = self.open(folder)
+        return ledger, self.step(ledger, text)
+
+    def proposed(self, folder: Path, text: str) -> tuple[Ledger, str]:
+        ledger, candidate = self.written(folder, text)
+        ledger.push_candidate(candidate)
+        return ledger, candidate
+
+    def trained(self, folder: Path, text: str) -> tuple[Ledger, str]:
+        ledger = self.open(folder)
+        return ledger, self.train(ledger, text)
+
     def step(self, ledger: Ledger, text: str) -> str:
         """Write, but do not publish, a commit that changes the skill."""
         head = ledger.sync().head

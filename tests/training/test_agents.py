@@ -68,17 +68,13 @@ def test_a_killed_process_loses_no_attempt_that_was_made(with_agents):
     whole.step(ALONE)
     for done in (3, 9, 14):
         (checkout.folder.parent / "kill").write_text(str(done), encoding="utf-8")
-        assert _step_in_a_process(checkout) == -signal.SIGKILL
+        words = ["-m", "skillopt_ci", "step", "-q", "-o", ALONE]
+        ended = forked.run(words, cwd=checkout.folder, env=os.environ | {"DEMO_KEY": "sk-demo-key"})
+        assert ended.returncode == -signal.SIGKILL
         assert len(shell_agent.made(checkout.folder)) == done
     checkout.step(ALONE)
     assert Counter(shell_agent.made(checkout.folder)) == Counter(shell_agent.made(whole.folder))
     assert (checkout.record(1), checkout.state().usage) == (whole.record(1), whole.state().usage)
-
-
-def _step_in_a_process(checkout: Checkout) -> int:
-    words = ["step", "-q", "-o", ALONE]
-    environ = {**os.environ, "DEMO_KEY": "sk-demo-key"}
-    return forked.run(["-m", "skillopt_ci", *words], cwd=checkout.folder, env=environ).returncode
 
 
 def test_shards_hand_their_attempts_over(with_agents):

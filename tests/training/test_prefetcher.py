@@ -165,7 +165,9 @@ def test_what_is_sure_changes_neither_record_nor_calls(workshop, overrides):
 def test_the_next_batch_is_attempted_while_a_verdict_is_saved(checkout, model_server, monkeypatch):
     """The first verdict is held back until an attempt of the second step has come."""
     advance, verdicts, came = Ledger.advance, list[bool](), threading.Event()
-    items = batch(checkout, 2)
+    session = checkout.session()
+    plan = plan_step(session.splits.train, session.config.train, 2)
+    items = {task.messages[-1].content for task in plan.batches[0].tasks}
 
     def trouble(prompt: str) -> None:
         if prompt.rsplit("\n\n", maxsplit=1)[-1] in items:
@@ -182,12 +184,6 @@ def test_the_next_batch_is_attempted_while_a_verdict_is_saved(checkout, model_se
     model_server.trouble = trouble
     checkout.run(SURE)
     assert verdicts == [True]
-
-
-def batch(checkout: Checkout, step: int) -> set[str]:
-    session = checkout.session()
-    plan = plan_step(session.splits.train, session.config.train, step)
-    return {task.messages[-1].content for task in plan.batches[0].tasks}
 
 
 def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop):

@@ -14,7 +14,6 @@ from skillopt_ci.training.plan import Batch, plan_step, shuffled
 from skillopt_ci.training.replies import Patch, Reflection
 from skillopt_ci.training.rollout_stage import WorkedBatch, attempts_so_far, batch_record, work_on
 from skillopt_ci.training.state import find_checkout
-from tests.conftest import Checkout
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 BATCHES = [Batch(seed, ()) for seed in (1, 2, 3)]
@@ -114,7 +113,9 @@ EACH_ITS_ANALYST = "gradient.minibatch_size=1"
 def test_the_first_minibatch_is_read_before_the_last_attempt_was_answered(checkout, model_server):
     """The server holds back one attempt until an analyst has asked."""
     analyst_asked, held = threading.Event(), list[bool]()
-    last = dealt_last(checkout)
+    session = checkout.session()
+    batch = plan_step(session.splits.train, session.config.train, 1).batches[0]
+    last = shuffled(batch.tasks, batch.seed)[-1].messages[-1].content
 
     def trouble(prompt: str) -> None:
         if "Stage: analyst" in prompt:
@@ -150,10 +151,3 @@ def test_a_batch_is_dealt_by_its_seed():
     assert shuffled(tasks, 7) == shuffled(tasks, 7)
     assert shuffled(tasks, 7) != list(tasks) != shuffled(tasks, 8)
     assert sorted(shuffled(tasks, 7)) == list(tasks)
-
-
-def dealt_last(checkout: Checkout) -> str:
-    """The prompt of the task that the first step's analysts read last."""
-    session = checkout.session()
-    batch = plan_step(session.splits.train, session.config.train, 1).batches[0]
-    return shuffled(batch.tasks, batch.seed)[-1].messages[-1].content

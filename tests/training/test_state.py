@@ -296,10 +296,6 @@ PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 ONE = (*PLAIN, "train.num_epochs=1")
 
 
-def body(checkout: Checkout, commit: str = BRANCH) -> str:
-    return " ".join(checkout.git("show", "-s", "--format=%B", commit).split())
-
-
 def test_a_changed_key_is_noted_recorded_and_committed(checkout):
     checkout.run(*ONE)
     events: list[Event] = []
@@ -332,7 +328,8 @@ def test_a_change_that_asks_for_a_new_measurement_is_named_there(checkout):
     checkout.run(*ONE)
     checkout.run(*PLAIN, "evaluation.gate_metric=soft")
     measured = checkout.git("log", "--format=%H", "--grep=^Measure again", BRANCH)
-    assert "evaluation.gate_metric (hard → soft)" in body(checkout, measured)
+    body = checkout.git("show", "-s", "--format=%B", measured)
+    assert "evaluation.gate_metric (hard → soft)" in " ".join(body.split())
 
 
 def test_a_change_under_a_candidate_is_named_by_the_step_after_it(checkout):
