@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 pytest_plugins = ("github_server.fixtures",)
 
 #: Fixtures that build repositories, servers or whole runs, and folders whose tests do so alone.
-_WORLDS = {"workshop", "open_workshop", "github_hub", "world"}
+_WORLDS = {"workshop", "github_hub", "world"}
 _WORLDS |= {"untrained", "trained", "finished"}
 _WORLDLY = {"git", "ledger", "rendering", "packaging"}
 
@@ -396,7 +396,7 @@ def serving() -> Iterator[ModelServer]:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Workshop]:
-    """Open a workshop, under a user's git configuration."""
+    """Open a workshop; meanwhile the environment has a user's git configuration."""
     file = folder / "gitconfig"
     file.write_text(GIT_CONFIG)
     with pytest.MonkeyPatch.context() as environment, serving() as server:
@@ -406,12 +406,6 @@ def opened(folder: Path) -> Iterator[Workshop]:
         # without retries an attempt is lost if a busy machine holds us up while we connect
         environment.setattr(providers, "_LONGEST_CONNECT", 100.0)
         yield Workshop(folder, server)
-
-
-@pytest.fixture(scope="session")
-def open_workshop() -> Callable[[Path], AbstractContextManager[Workshop]]:
-    """For fixtures that outlive a test; the environment is changed while the workshop is open."""
-    return opened
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,20 +20,14 @@ print(first > before, gc.get_freeze_count() == first, gc.isenabled())
 """
 
 
-def told(folder: Path, name: str) -> list[str]:
-    (folder / "lasting.py").write_text("import gc\nassert not gc.isenabled()\n")
-    (folder / "failing.py").write_text("import lasting\n1 / 0\n")
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(name=name)],
-        cwd=folder, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.split()
-
-
 @pytest.mark.parametrize(("name", "before"), [("lasting", []), ("failing", ["failed"])])
 def test_modules_are_frozen_once_and_collection_goes_on(tmp_path, name, before):
     """Also after a module that fails; what was imported already freezes nothing more."""
-    assert told(tmp_path, name) == [*before, "True", "True", "True"]
+    (tmp_path / "lasting.py").write_text("import gc\nassert not gc.isenabled()\n")
+    (tmp_path / "failing.py").write_text("import lasting\n1 / 0\n")
+    words = [sys.executable, "-c", PROGRAM.format(name=name)]
+    told = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert told.split() == [*before, "True", "True", "True"]
 
 
 def test_only_what_is_near_is_suggested():

@@ -170,34 +170,16 @@ def test_a_side_that_cannot_be_loaded_is_the_users_to_mend(start, option, said):
 
 
 def test_a_cancelled_attempt_leaves_nothing_running(start, tmp_path):
-    pids = tmp_path / "pids"
-
-    async def run() -> None:
-        running = asyncio.create_task(start().attempt({"do": "hang", "pids": str(pids)}))
-        await written(pids)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(run())
-    for pid in map(int, pids.read_text().split()):
-        assert_gone(pid)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(hang(start(), tmp_path / "pids", asyncio.Task.cancel))
+    assert_gone(tmp_path / "pids")
 
 
 def test_closing_ends_what_is_under_way(start, tmp_path):
-    pids = tmp_path / "pids"
-
-    async def run() -> None:
-        worker = start()
-        running = asyncio.create_task(worker.attempt({"do": "hang", "pids": str(pids)}))
-        await written(pids)
-        worker.close()
-        with pytest.raises(EnvironmentFailure, match="gone"):
-            await running
-
-    asyncio.run(run())
-    for pid in map(int, pids.read_text().split()):
-        assert_gone(pid)
+    worker = start()
+    with pytest.raises(EnvironmentFailure, match="gone"):
+        asyncio.run(hang(worker, tmp_path / "pids", lambda _: worker.close()))
+    assert_gone(tmp_path / "pids")
 
 
 def test_closing_ends_a_sandbox_in_which_something_goes_on(start, tmp_path, monkeypatch):
@@ -249,13 +231,21 @@ def test_a_worker_that_is_still_dying_takes_no_attempt(start, monkeypatch):
     monkeypatch.undo()
 
 
-async def written(file: Path) -> None:
+async def hang(worker: Worker, pids: Path, end: Callable[[asyncio.Task[Any]], object]) -> None:
+    running = asyncio.create_task(worker.attempt({"do": "hang", "pids": str(pids)}))
     async with asyncio.timeout(20):
-        while not (file.exists() and len(file.read_text().split()) == 2):
+        while not (pids.exists() and len(pids.read_text().split()) == 2):
             await asyncio.sleep(0.01)
+    end(running)
+    await running
 
 
-def assert_gone(pid: int) -> None:
+def assert_gone(pids: Path) -> None:
+    for pid in pids.read_text().split():
+        assert_ends(int(pid))
+
+
+def assert_ends(pid: int) -> None:
     """Assert that a process ends; one that nobody reaps any more counts as gone."""
     end = time.monotonic() + 10
     while time.monotonic() < end:

@@ -1,11 +1,11 @@
 import io
 import json
-import re
 from itertools import count
 from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
+from action_world import obeyed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -188,21 +188,6 @@ ANY_TEXT = st.text() | st.text(alphabet=":#[]%\r\n,=abc")
 def make() -> tuple[JobLog, io.StringIO]:
     stream = io.StringIO(newline="")
     return JobLog(stream, lambda: "f00d"), stream
-
-
-def obeyed(log: str) -> list[str]:
-    """The commands that the runner would take from a log, by their names."""
-    found, stopped = [], ""
-    for line in re.split(r"\r\n|\r|\n", log):
-        match = re.match(r"\s*::([^ :]+)", line)
-        if stopped:
-            stopped = "" if line.strip() == f"::{stopped}::" else stopped
-        elif match:
-            found.append(match[1])
-            stopped = line.rpartition("::")[2] if match[1] == "stop-commands" else ""
-        elif "##[" in line:
-            found.append(line)
-    return found
 
 
 def test_a_command_with_properties():

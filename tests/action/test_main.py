@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 import pytest
-from action_world import SMALL, Finished, World
+from action_world import SMALL, Finished, World, obeyed
 from github_server import pulls
 
 ADA = {"login": "ada", "type": "User"}
@@ -348,17 +348,4 @@ def test_what_tasks_say_starts_no_command(world):
     more = "\ntrain.batch_size=1\ntrain.num_epochs=1"
     done = world.start("schedule", SCHEDULE, overrides=SMALL + more)
     assert done.code == 0, done.log
-    obeyed = [line.split("::")[1].split(" ")[0] for line in listened_to(done.log)]
-    assert set(obeyed) == {"add-mask", "group", "stop-commands", "endgroup"}
-
-
-def listened_to(log: str) -> list[str]:
-    """The lines in which the runner finds a command."""
-    kept, stopped = [], ""
-    for line in log.splitlines():
-        if stopped:
-            stopped = "" if line == f"::{stopped}::" else stopped
-        elif line.lstrip().startswith("::") or "##[" in line:
-            kept.append(line)
-            stopped = line.rpartition("::")[2] if "::stop-commands::" in line else ""
-    return kept
+    assert set(obeyed(done.log)) == {"add-mask", "group", "stop-commands", "endgroup"}

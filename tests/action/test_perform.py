@@ -12,6 +12,7 @@ import pytest
 from action_world import make_job
 from github_server.scene import Scene
 from github_server.state import Hub
+from repositories import write_hook
 from training_runs import train_once
 
 from skillopt_ci.action.event import Evaluate, Nothing, Perform, Request
@@ -145,13 +146,10 @@ def test_a_budget_is_inconclusive_and_no_failure(job, desk, log):
 
 def test_who_lost_a_race_shows_nothing_of_what_they_do_not_know(job, desk, tmp_path_factory):
     bare = tmp_path_factory.mktemp("origin")
-    git, hook = Git(job.folder), bare / "hooks" / "pre-receive"
+    git = Git(job.folder)
     git.run("clone", "--quiet", "--bare", ".", str(bare))
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(
-        "#!/bin/sh\nenv -u GIT_QUARANTINE_PATH git update-ref refs/heads/skillopt/quickstart main"
-    )
-    hook.chmod(0o755)
+    move = "env -u GIT_QUARANTINE_PATH git update-ref refs/heads/skillopt/quickstart main"
+    write_hook(bare, "pre-receive", move)
     git.run("remote", "add", "origin", str(bare))
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.outputs.result, outcome.exit_code) == ("superseded", 0)

@@ -20,12 +20,6 @@ from skillopt_ci.training.trainer import StepOutcome, advance
 from tests.conftest import SKILL
 
 
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(cli, fresh, git):
     done = cli(fresh, "step")
     assert done.code == 0
@@ -92,7 +86,8 @@ def test_a_budget_is_exit_code_4_and_what_was_paid_for_is_kept(cli, fresh):
 
 def test_a_server_that_is_gone_is_exit_code_5(cli, fresh, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-this-test")
-    base = f"http://127.0.0.1:{closed_port()}/v1"
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        base = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
     role = {"provider": "openai", "api_key_env": "OPENAI_API_KEY", "base_url": base}
     over = [word for key, value in role.items() for word in ("-o", f"model.target.{key}={value}")]
     done = cli(fresh, "step", *over)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from http_server import Handler, http_server
 
-from tests.conftest import Checkout
+from tests.conftest import RULES, Checkout
 
 pytestmark = pytest.mark.end_to_end
 
@@ -126,12 +126,14 @@ def test_three_tasks_only(checkout, command):
     assert "only 3 test tasks" in told
 
 
+def know_it_all(checkout: Checkout) -> None:
+    checkout.write("skills/SKILL.md", "\n".join(RULES.values()))
+    checkout.git("commit", "--quiet", "-am", "Know it all")
+
+
 @pytest.mark.parametrize("word", ["step", "run", "until-candidate"])
 def test_a_bare_model_solves_everything(checkout, command, model_server, word):
-    checkout.write(
-        "skills/SKILL.md", "\n".join(f"Kind {k}: a number begins with {k}." for k in "abcd")
-    )
-    checkout.git("commit", "--quiet", "-am", "Know it all")
+    know_it_all(checkout)
     words = ("step", "--until-candidate") if word == "until-candidate" else (word,)
     done = command(checkout, *words)
     assert done.returncode == 3
@@ -144,10 +146,7 @@ def test_a_bare_model_solves_everything(checkout, command, model_server, word):
 
 
 def test_solving_everything_stops_nobody_who_wants_it_shorter(checkout, command):
-    checkout.write(
-        "skills/SKILL.md", "\n".join(f"Kind {k}: a number begins with {k}." for k in "abcd")
-    )
-    checkout.git("commit", "--quiet", "-am", "Know it all")
+    know_it_all(checkout)
     done = command(checkout, "step", "-o", "evaluation.ties=prefer_shorter")
     assert done.returncode == 0, done.stderr
     assert "training tasks of the first step were solved without training" in done.stderr

@@ -6,8 +6,8 @@ import signal
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -16,13 +16,14 @@ import forked
 import pytest
 import simulated_modes  # noqa: F401 - teaches the simulated optimizer
 from computer_kinds import eventually
+from repositories import write_hook
 from serving import running
 from simulated_server import SimulatedServer
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Observer, StageFinished
-from tests.conftest import BRANCH, Checkout, Workshop
+from tests.conftest import BRANCH, Checkout, Workshop, opened
 
 pytestmark = pytest.mark.end_to_end
 #: The finished stages of a baseline and of two steps, the one merged and the other reverted.
@@ -75,12 +76,9 @@ def used(checkout: Checkout) -> list[Usage]:
 
 
 @pytest.fixture(scope="module")
-def shared(
-    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Workshop]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     """One server for all runs, since its address is part of the configuration."""
-    with open_workshop(tmp_path_factory.mktemp("shared")) as workshop:
+    with opened(tmp_path_factory.mktemp("shared")) as workshop:
         yield workshop
 
 
@@ -183,12 +181,8 @@ def test_killed_when_the_remote_has_moved_and_the_clone_has_not(
     twin, clone, shared, train_until_killed, monkeypatch, kind, branch, stage
 ):
     ref = f"refs/{kind}/{branch}"
-    hook = clone.folder / ".git" / "hooks" / "reference-transaction"
-    hook.write_text(
-        f'#!/bin/sh\ntest "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\n'
-        "kill -9 $MORTAL\nexit 1\n"
-    )
-    hook.chmod(0o755)
+    script = f'test "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\nkill -9 $MORTAL\nexit 1'
+    hook = write_hook(clone.folder / ".git", "reference-transaction", script)
     go_on = hold(twin.ahead[stage], shared, monkeypatch)
     train_until_killed(clone, 0)
     hook.unlink()
@@ -261,11 +255,9 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def ended(
-    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Ended]:
-    with open_workshop(tmp_path_factory.mktemp("ended")) as shared:
+    with opened(tmp_path_factory.mktemp("ended")) as shared:
         helps = request.param == "merged"
         guidance = "Kind d: a number begins with d." if helps else "Leave out every answer."
         shared.server.guidance = f"- {guidance}"
@@ -388,13 +380,10 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def world(
-    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("interrupted")
     server = SimulatedServer(seed=1)
-    with open_workshop(folder) as workshop, running(server) as url:
+    with opened(folder) as workshop, running(server) as url:
         yield World(workshop, server, url)
 
 

@@ -190,7 +190,7 @@ def test_counts_add_up_and_no_number_is_not_one(attempts):
     found = summed(attempts)
     assert found.measured + sum(row.count for row in found.errors) == len(attempts)
     assert sum(bucket.hard.n for bucket in found.by_type) >= found.hard.n
-    assert all(math.isfinite(number) for number in numbers(found))
+    assert all(math.isfinite(number) for number in numbers(asdict(found)))
     if found.hard.mean is not None:
         assert found.pessimistic_hard is not None
         assert found.pessimistic_hard <= found.hard.mean + 1e-12 or not found.complete
@@ -211,13 +211,10 @@ def test_complete_means_that_both_numbers_agree(attempts):
         assert found.hard.mean == pytest.approx(found.pessimistic_hard)
 
 
-def numbers(found: metrics.Statistics) -> Iterator[float]:
-    def walk(value: object) -> Iterator[float]:
-        if isinstance(value, float):
-            yield value
-        for inner in value.values() if isinstance(value, dict) else ():
-            yield from walk(inner)
-        for inner in value if isinstance(value, list | tuple) else ():
-            yield from walk(inner)
-
-    yield from walk(asdict(found))
+def numbers(value: object) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else ():
+        yield from numbers(inner)
+    for inner in value if isinstance(value, list | tuple) else ():
+        yield from numbers(inner)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -118,3 +119,18 @@ def make_job(workspace: Path, log: TextIO | None = None, **changes: Any) -> Job:
     }
     fields = {"inputs": Inputs(), "environ": {}, **changes}
     return Job(Host.of(environ), log=JobLog(log or io.StringIO(), lambda: "t"), **fields)
+
+
+def obeyed(log: str) -> list[str]:
+    """The commands that the runner would take from a log, by their names."""
+    found, stopped = [], ""
+    for line in re.split(r"\r\n|\r|\n", log):
+        match = re.match(r"\s*::([^ :]+)", line)
+        if stopped:
+            stopped = "" if line.strip() == f"::{stopped}::" else stopped
+        elif match:
+            found.append(match[1])
+            stopped = line.rpartition("::")[2] if match[1] == "stop-commands" else ""
+        elif "##[" in line:
+            found.append(line)
+    return found

@@ -1,7 +1,6 @@
 """The end of an epoch, in real repositories."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
 
@@ -10,7 +9,7 @@ import pytest
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
-from tests.conftest import BRANCH, Checkout, ModelServer, Workshop
+from tests.conftest import BRANCH, Checkout, ModelServer, Workshop, opened
 
 RULE = "- Kind d: a number begins with d."
 HARMFUL = "- Leave out every answer."
@@ -20,12 +19,9 @@ FORCED = "optimizer.slow_update_gate_with_selection=false"
 
 
 @pytest.fixture(scope="module")
-def trained(
-    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Workshop]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     """A repository of which two epochs are trained, to be copied, and its server."""
-    with open_workshop(tmp_path_factory.mktemp("trained")) as workshop:
+    with opened(tmp_path_factory.mktemp("trained")) as workshop:
         workshop.checkout().run()
         yield workshop
 

@@ -32,7 +32,9 @@ def snapshot(checkout: Checkout) -> dict[str, object]:
     }
 
 
-def make_dirty(checkout: Checkout) -> None:
+@pytest.mark.parametrize("head", ["main", "--detach"])
+def test_users_checkout_stays_byte_for_byte(checkout, head):
+    checkout.git("checkout", "--quiet", head)
     checkout.write("stashed.txt", "put away\n")
     checkout.git("stash", "push", "--quiet", "--include-untracked")
     checkout.write("staged.txt", "staged\n")
@@ -40,12 +42,6 @@ def make_dirty(checkout: Checkout) -> None:
     checkout.write("staged.txt", "and changed again\n")
     checkout.write("skills/SKILL.md", "my own draft\n")
     checkout.write("untracked.txt", "mine\n")
-
-
-@pytest.mark.parametrize("head", ["main", "--detach"])
-def test_users_checkout_stays_byte_for_byte(checkout, head):
-    checkout.git("checkout", "--quiet", head)
-    make_dirty(checkout)
     before = snapshot(checkout)
     assert len(checkout.run("git.base=main")) == 4
     assert snapshot(checkout) == before

@@ -1,22 +1,15 @@
 """A step as a commit: the log that it leaves, and what it spares itself."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
-
 import pytest
 
 from skillopt_ci.skill.document import sha256
-from tests.conftest import BRANCH, CANDIDATE, Checkout, Workshop
+from tests.conftest import BRANCH, CANDIDATE, Checkout, opened
 
 
 @pytest.fixture(scope="module")
-def trained(
-    open_workshop: Callable[[Path], AbstractContextManager[Workshop]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Checkout:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A repository after a merged and a reverted step, to be read only."""
-    with open_workshop(tmp_path_factory.mktemp("trained")) as workshop:
+    with opened(tmp_path_factory.mktemp("trained")) as workshop:
         checkout = workshop.checkout()
         checkout.run("train.num_epochs=1")
     return checkout
