@@ -3,15 +3,14 @@
 import asyncio
 import os
 import signal
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from computer_kinds import assert_gone
 
 from skillopt_ci import confinement
 from skillopt_ci.errors import EnvironmentFailure, UsageError
@@ -238,22 +237,3 @@ async def hang(worker: Worker, pids: Path, end: Callable[[asyncio.Task[Any]], ob
             await asyncio.sleep(0.01)
     end(running)
     await running
-
-
-def assert_gone(pids: Path) -> None:
-    for pid in pids.read_text().split():
-        assert_ends(int(pid))
-
-
-def assert_ends(pid: int) -> None:
-    """Assert that a process ends; one that nobody reaps any more counts as gone."""
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.01)
-    pytest.fail(f"process {pid} is still running", pytrace=sys.flags.verbose > 0)

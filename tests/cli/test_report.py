@@ -4,16 +4,14 @@ import re
 import shutil
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import in_process
+from command_line import in_process, serving_report
 from run_views import altered, plain_run
 
 from skillopt_ci.cli.options import Globals
@@ -203,33 +201,13 @@ def test_a_long_run_is_told_by_its_newest_steps():
     assert list(edit_effects(steps)) == [(number, 0) for number in range(21, 61)]
 
 
-@contextmanager
-def serving(folder: Path, *program: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
-    """A real process that serves the report of a repository, and its port."""
-    process = subprocess.Popen(
-        [sys.executable, *program, "report", "--serve", "--port", "0"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
-        assert found is not None
-        try:
-            yield int(found[1]), process
-            assert process.wait(timeout=60) == 0
-        finally:
-            process.kill()
-
-
 @pytest.fixture
 def served(done: Path) -> Iterator[int]:
     # other tests measure skills in the repository that this one is a copy of
     for file in (done / ".git" / "skillopt-ci" / "events" / "quickstart").glob("*.jsonl"):
         if "-quickstart-" not in file.name:
             file.unlink()
-    with serving(done, "-m", "skillopt_ci") as (port, process):
+    with serving_report(done) as (port, process):
         yield port
         process.terminate()
 
@@ -289,7 +267,7 @@ sys.exit(main.main(sys.argv[1:]))
 
 
 def test_an_interrupt_ends_the_server_whichever_thread_it_strikes(done):
-    with serving(done, "-c", STRUCK) as (port, _):
+    with serving_report(done, "-c", STRUCK) as (port, _):
         assert ask(port, "/version")[0] == 200
 
 

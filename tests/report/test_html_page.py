@@ -2,12 +2,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import overrides, skillopt_ci
+from command_line import overrides, serving_report, skillopt_ci
 from hostile import HOSTILE
 from hypothesis import given, settings
 from playwright.sync_api import Browser, Page
@@ -431,22 +431,8 @@ def test_any_run_that_a_branch_could_hold_makes_a_page(run):
     assert page.count("<script") == 2
 
 
-PROGRAM = (sys.executable, "-m", "skillopt_ci")
-
-
 #: Longer than any step takes, since these processes share the machine with other tests.
 PATIENCE = 60_000
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    line = (*PROGRAM, "report", "--serve", "--port", "0")
-    with subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        found = re.search(r"http://\S+/", process.stdout.readline())
-        assert found is not None
-        yield found[0]
-        process.terminate()
 
 
 def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
@@ -456,15 +442,16 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
     assert skillopt_ci(folder, "-q", "step", *short).returncode == 0
     complaints: list[str] = []
     with closing(browser.new_page()) as page:
-        with serving(folder) as address:
+        with serving_report(folder) as (port, server):
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("dialog", lambda dialog: complaints.append(dialog.message))
-            page.goto(address)
+            page.goto(f"http://127.0.0.1:{port}/")
             page.locator("#step-1 > summary").click()
             page.fill("#find", "ledger-0")
             page.get_by_role("radio", name="merged", exact=True).check()
             page.locator("#live", has_text="Following the run").wait_for()
-            with subprocess.Popen((*PROGRAM, "-q", "run", *short), cwd=folder) as run:
+            words = [sys.executable, "-m", "skillopt_ci", "-q", "run", *short]
+            with subprocess.Popen(words, cwd=folder) as run:
                 page.locator("#step-2").wait_for(state="attached", timeout=PATIENCE)
                 assert run.wait() == 0
             page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
@@ -480,6 +467,7 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
                 ".then((text) => text === document.body.dataset.live)",
                 timeout=PATIENCE,
             )
+            server.terminate()
         page.locator("body.lost").wait_for(timeout=PATIENCE)
         assert "may be old" in page.inner_text("#live")
 

@@ -1,6 +1,5 @@
 import asyncio
 import os
-import select
 import sys
 import textwrap
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from computer_kinds import assert_gone
 
 from skillopt_ci import confinement
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer
@@ -147,17 +147,6 @@ def test_program_that_does_not_exist_is_a_grader_error(grade):
 def family(pids: Path, *, hangs: bool) -> list[str]:
     """A shell with a child that sleeps; both ids are written to ``pids``."""
     return ["sh", "-c", f'sleep 600 & echo $$ $! > "$0"{"; wait" if hangs else ""}', str(pids)]
-
-
-def assert_gone(pids: Path) -> None:
-    for pid in map(int, pids.read_text().split()):
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        ended, _, _ = select.select([descriptor], [], [], 10)
-        os.close(descriptor)
-        assert ended
 
 
 def test_no_child_outlives_a_timeout_or_the_verdict(grade, tmp_path):

@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import re
 import subprocess
-from collections.abc import Callable
-from contextlib import chdir, redirect_stderr, redirect_stdout
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,26 @@ def skillopt_ci(folder: Path, *words: str | Path, seconds: float = 60) -> Finish
     """Run the command in ``folder``; it is killed, and TimeoutExpired raised, after ``seconds``."""
     env = {**os.environ, "DEMO_KEY": "sk-demo-key"}
     return forked.run(["-m", "skillopt_ci", *words], cwd=folder, env=env, timeout=seconds)
+
+
+@contextmanager
+def serving_report(folder: Path, *program: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """A real process that serves the report of a repository, and its port; it has to be ended."""
+    process = subprocess.Popen(
+        [sys.executable, *(program or ("-m", "skillopt_ci")), "report", "--serve", "--port", "0"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
+        assert found is not None
+        try:
+            yield int(found[1]), process
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
 
 
 def overrides(*settings: str) -> list[str]:

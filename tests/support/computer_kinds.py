@@ -121,3 +121,18 @@ def eventually(true: Callable[[], bool], seconds: float = 20.0) -> bool:
     while not (holds := true()) and time.monotonic() < deadline:
         os.sched_yield()
     return holds
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process works; one that has ended does not, even if nobody reaps it."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def assert_gone(pids: Path) -> None:
+    """Assert that the processes end whose numbers are in a file."""
+    numbers = [int(pid) for pid in pids.read_text().split()]
+    assert eventually(lambda: not any(map(is_running, numbers)))

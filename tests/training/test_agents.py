@@ -2,16 +2,15 @@
 
 import asyncio
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import forked
 import pytest
 import shell_agent
+from command_line import skillopt_ci
 from training_runs import train_once
 
 from skillopt_ci.progress import Event, Note
@@ -68,8 +67,7 @@ def test_a_killed_process_loses_no_attempt_that_was_made(with_agents):
     whole.step(ALONE)
     for done in (3, 9, 14):
         (checkout.folder.parent / "kill").write_text(str(done), encoding="utf-8")
-        words = ["-m", "skillopt_ci", "step", "-q", "-o", ALONE]
-        ended = forked.run(words, cwd=checkout.folder, env=os.environ | {"DEMO_KEY": "sk-demo-key"})
+        ended = skillopt_ci(checkout.folder, "step", "-q", "-o", ALONE)
         assert ended.returncode == -signal.SIGKILL
         assert len(shell_agent.made(checkout.folder)) == done
     checkout.step(ALONE)

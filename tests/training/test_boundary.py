@@ -9,12 +9,11 @@ import pytest
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text
-from tests.conftest import BRANCH, Checkout, ModelServer, Workshop, opened
+from tests.conftest import BRANCH, EPOCH_ENDS, Checkout, ModelServer, Workshop, opened
 
 RULE = "- Kind d: a number begins with d."
 HARMFUL = "- Leave out every answer."
 MEMORY = "- Name one kind in each rule."
-ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
 FORCED = "optimizer.slow_update_gate_with_selection=false"
 
 
@@ -66,7 +65,7 @@ def test_skill_that_has_a_place_for_guidance_keeps_it(checkout):
     skill = f"# Items\n\n<!-- SLOW_UPDATE_START -->\n{RULE}\n<!-- SLOW_UPDATE_END -->\n"
     checkout.write("skills/SKILL.md", skill)
     checkout.git("commit", "--quiet", "--all", "--message", "Guide")
-    checkout.run("train.num_epochs=1", *ENDS)
+    checkout.run("train.num_epochs=1", *EPOCH_ENDS)
     assert region_text(checkout.show(BRANCH), SLOW_UPDATE) == RULE
     assert checkout.history()[-1].reason == "the skill has a place for guidance already"
 
@@ -173,7 +172,7 @@ def test_each_part_goes_without_the_other(due, model_server, slow, meta):
 
 
 def test_with_both_off_no_epoch_has_an_end(due):
-    assert due.end_epoch(*(f"{one.removesuffix('true')}false" for one in ENDS)) is None
+    assert due.end_epoch(*(f"{one.removesuffix('true')}false" for one in EPOCH_ENDS)) is None
     assert set(due.kinds()) == {"start", "step"}
 
 

@@ -14,7 +14,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.plan import sizes_of
 from skillopt_ci.training.trainer import Upcoming, upcoming
-from tests.conftest import BRANCH, CANDIDATE, Checkout, Workshop
+from tests.conftest import BRANCH, CANDIDATE, EPOCH_ENDS, Checkout, Workshop
 
 
 def snapshot(checkout: Checkout) -> dict[str, object]:
@@ -196,8 +196,7 @@ def test_reviewer_who_pushes_during_a_step_is_not_overwritten(two, model_server,
 # What is done next: a step, or the end of an epoch, by whom the schedule says.
 
 RULE = "- Kind d: a number begins with d."
-ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
-SCHEDULED = (*ENDS, "schedule.slow_update=scheduled")
+SCHEDULED = (*EPOCH_ENDS, "schedule.slow_update=scheduled")
 
 
 def ends(checkout: Checkout) -> list[int]:
@@ -225,9 +224,9 @@ def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
 
 
 def test_run_ends_every_epoch_and_compares_with_the_last_end(checkout):
-    checkout.run("train.num_epochs=1", *ENDS)
+    checkout.run("train.num_epochs=1", *EPOCH_ENDS)
     assert checkout.show(BRANCH, ".skillopt/demo/epochs/01.md") == checkout.show(BRANCH)
-    checkout.run(*ENDS)
+    checkout.run(*EPOCH_ENDS)
     assert checkout.kinds() == ["start", *["step", "step", "slow_update"] * 2]
     assert (ends(checkout), checkout.state().boundary) == ([1, 2], 2)
     assert checkout.boundary(2).previous_hard == 0.25
@@ -239,7 +238,7 @@ def test_end_in_flight_is_finished_by_whoever_comes_first(checkout, model_server
     model_server.guidance = RULE
     checkout.stop(epoch_end=True)
     model_server.prompts.clear()
-    checkout.step(*ENDS, f"schedule.slow_update={schedule}", "train.num_epochs=2")
+    checkout.step(*EPOCH_ENDS, f"schedule.slow_update={schedule}", "train.num_epochs=2")
     assert ends(checkout) == [2]
     assert checkout.ref(CANDIDATE) == ""
     assert model_server.optimizer_prompts == []
@@ -253,7 +252,7 @@ def test_step_in_flight_goes_before_the_end_of_an_epoch(checkout):
     assert checkout.end_epoch(*SCHEDULED, observer=events.append) is None
     waiting = [event for event in events if isinstance(event, Note) and "waits" in event.text]
     assert len(waiting) == 1
-    checkout.step(*ENDS)
+    checkout.step(*EPOCH_ENDS)
     assert checkout.kinds() == ["start", "step", "step", "step"]
 
 
@@ -272,7 +271,7 @@ def test_reviewers_commit_sets_the_end_in_flight_aside(checkout, model_server):
 
 
 def test_no_end_is_done_twice(checkout):
-    checkout.run("train.num_epochs=1", *ENDS)
+    checkout.run("train.num_epochs=1", *EPOCH_ENDS)
     checkout.commit("skills/SKILL.md", "# Items, reviewed\n", branch=BRANCH)
     assert checkout.end_epoch("train.num_epochs=1") is None
 
@@ -288,19 +287,19 @@ def foretold(checkout: Checkout, *overrides: str) -> Upcoming:
 
 
 def test_every_step_does_what_was_foretold(checkout):
-    checkout.step(*ENDS)
+    checkout.step(*EPOCH_ENDS)
     works = []
-    while (coming := foretold(checkout, *ENDS)).work != "finish":
+    while (coming := foretold(checkout, *EPOCH_ENDS)).work != "finish":
         before = len(checkout.kinds())
-        checkout.step(*ENDS)
+        checkout.step(*EPOCH_ENDS)
         left = [kind for kind in LEFT[coming.work] if kind != "step" or coming.step is not None]
         assert checkout.kinds()[before:] == left
         works.append(coming.work)
     assert works == ["step", "epoch_end", "step", "epoch_end"]
     tip = checkout.ref(BRANCH)
-    assert checkout.step(*ENDS) is None
+    assert checkout.step(*EPOCH_ENDS) is None
     assert checkout.ref(BRANCH) == tip
-    assert foretold(checkout, *ENDS, "evaluation.eval_test=false").work == "done"
+    assert foretold(checkout, *EPOCH_ENDS, "evaluation.eval_test=false").work == "done"
 
 
 def test_a_schedule_of_its_own_is_told_beside_the_step(checkout):

@@ -14,10 +14,9 @@ from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.shard import Shard, ShardOutcome, roll_out_shard, shards, take_over
 from skillopt_ci.training.state import Candidate
 from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_to_candidate
-from tests.conftest import Checkout, Workshop
+from tests.conftest import EPOCH_ENDS, Checkout, Workshop
 
 SKILL = "# Items\n\nThey are numbered.\n\nThey have kinds.\n"
-ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
 
 
 class Fleet:
@@ -141,7 +140,7 @@ def test_end_of_an_epoch_is_done_before_half_a_step(fleet):
     session = fleet.session("train.num_epochs=1")  # without ends
     assert asyncio.run(advance_to_candidate(session)) is None
     assert look_ahead(session) is None
-    session = fleet.session(*ENDS)
+    session = fleet.session(*EPOCH_ENDS)
     assert isinstance(asyncio.run(advance_to_candidate(session)), BoundaryOutcome)
     assert isinstance(asyncio.run(advance_to_candidate(session)), Candidate)
 
@@ -149,7 +148,7 @@ def test_end_of_an_epoch_is_done_before_half_a_step(fleet):
 def test_skills_of_two_epochs_are_compared_by_shards(fleet, alone):
     for machines in (fleet, alone):
         machines.checkout.run("train.batch_size=8")
-    overrides = (*ENDS, "train.batch_size=8")
+    overrides = (*EPOCH_ENDS, "train.batch_size=8")
     assert phases(fleet, 1, *overrides) == ["comparison"]
     assert fleet.checkout.trees() == alone.step([], *overrides).trees()
     assert fleet.checkout.boundary(2).pairs

@@ -20,10 +20,9 @@ from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.guard import Answers, GuardContext
 from skillopt_ci.training.slow_update import Pair, Side, Written, meta_record, slow_record
 from skillopt_ci.training.trainer import prepare
-from tests.conftest import Checkout
+from tests.conftest import EPOCH_ENDS, Checkout
 
 RULE = "- Kind d: a number begins with d."
-ENDS = ("optimizer.use_slow_update=true", "optimizer.use_meta_skill=true")
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def stepped(checkout: Checkout) -> Checkout:
 
 
 def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
-    session = checkout.session(*ENDS, *overrides)
+    session = checkout.session(*EPOCH_ENDS, *overrides)
 
     async def work() -> tuple[str, BoundaryRecord]:
         checkout, _ = await prepare(session)
@@ -45,7 +44,7 @@ def later(checkout: Checkout, *overrides: str) -> tuple[str, BoundaryRecord]:
 
 @pytest.mark.parametrize("slow", [True, False])
 def test_first_epoch_prepares_only_what_is_used(stepped, slow):
-    session = stepped.session(ENDS[1], f"optimizer.use_slow_update={slow}")
+    session = stepped.session(EPOCH_ENDS[1], f"optimizer.use_slow_update={slow}")
     checkout, _ = asyncio.run(prepare(session))
     skill, record = slow_update.first_epoch(session, checkout)
     assert record.changed is slow is (region_text(skill, SLOW_UPDATE) == "")
@@ -73,11 +72,11 @@ def test_both_texts_are_written_on_the_skill_before_the_guidance(stepped, model_
 
 
 def test_previous_guidance_and_memory_are_shown(checkout, model_server):
-    checkout.run("train.num_epochs=2", *ENDS)
+    checkout.run("train.num_epochs=2", *EPOCH_ENDS)
     model_server.guidance, model_server.memory = RULE, "- Short rules."
-    checkout.run("train.num_epochs=3", *ENDS)
+    checkout.run("train.num_epochs=3", *EPOCH_ENDS)
     model_server.prompts.clear()
-    checkout.run("train.num_epochs=4", *ENDS)
+    checkout.run("train.num_epochs=4", *EPOCH_ENDS)
     slow, meta = (
         next(one for one in model_server.optimizer_prompts if f"Stage: {stage}" in one)
         for stage in ("slow_update", "meta_skill")

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from computer_kinds import is_running
 from solver_play import play
 
 from skillopt_ci.agents.cli_agents import ExternalSolver
@@ -264,15 +265,7 @@ def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_p
     played = play(external("claude-code"), limits={"rollout_seconds": 0.5}, script=script)
     assert played.attempt.limit is Limit.TIME
     assert played.attempt.response == "begun"
-    assert not _runs(started.read_text().strip())
-
-
-def _runs(pid: str) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    assert not is_running(int(started.read_text()))
 
 
 WORKED = f"echo '{json.dumps(_said(' '))}'; "
