@@ -329,6 +329,9 @@ class Checkout:
         """The trees of all commits, candidates included, oldest first."""
         return self.git("log", "--topo-order", "--reverse", "--format=%T", revision).split("\n")
 
+    def parents(self, commit: str) -> list[str]:
+        return self.git("rev-parse", f"{commit}^@").split("\n")
+
     def contains(self, commit: str, revision: str = BRANCH) -> bool:
         return commit in self.git("rev-list", revision).split("\n")
 
@@ -387,7 +390,6 @@ def tasks(offset: int, count: int = 8) -> str:
 
 @contextmanager
 def serving() -> Iterator[ModelServer]:
-    """Run the scripted models on a real socket."""
     server = ModelServer()
     with http_server(_Handler, model=server) as url:
         server.url = f"{url}/v1"
@@ -410,7 +412,6 @@ def opened(folder: Path) -> Iterator[Workshop]:
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> Iterator[Workshop]:
-    """A folder for repositories, and models to train with."""
     with opened(tmp_path) as workshop:
         yield workshop
 

@@ -131,7 +131,6 @@ def git() -> Callable[..., str]:
 
 @pytest.fixture
 def edit() -> Callable[[Path, str, str], None]:
-    """Replace the one occurrence of a text in a file."""
 
     def replace(file: Path, old: str, new: str) -> None:
         text = file.read_text(encoding="utf-8")

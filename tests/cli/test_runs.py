@@ -1,5 +1,3 @@
-"""Several runs in one repository."""
-
 import pytest
 import yaml
 from command_line import Cli

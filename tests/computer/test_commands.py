@@ -1,5 +1,3 @@
-"""What every kind of computer does with a command."""
-
 import asyncio
 import hashlib
 import json

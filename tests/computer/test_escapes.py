@@ -61,14 +61,12 @@ def host_address() -> str:
 
 @pytest.fixture(scope="module")
 def listener() -> Iterator[int]:
-    """A port of this machine that takes connections, on all addresses."""
     with socket.create_server(("0.0.0.0", 0)) as server:
         yield server.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
 def name_server() -> Iterator[int]:
-    """A port of this machine that answers packets."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("0.0.0.0", 0))
 

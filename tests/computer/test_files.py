@@ -1,5 +1,3 @@
-"""What every kind of computer does with files."""
-
 import tarfile
 
 import pytest

@@ -1,5 +1,3 @@
-"""Fixtures of the simulated models: dice and rates."""
-
 from collections.abc import Callable
 
 import pytest

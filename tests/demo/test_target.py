@@ -1,5 +1,3 @@
-"""The simulated target and its answers."""
-
 import re
 
 import pytest

@@ -198,7 +198,6 @@ def check_invocation(words: list[str]) -> None:
 
 
 def assert_key(path: str) -> None:
-    """A dotted key that the schema of the configuration knows."""
     schema = json_schema()
     at: list[Any] = [schema]
     for key in path.split("."):

@@ -1,5 +1,3 @@
-"""Processes that are killed, and the installed command."""
-
 import os
 import signal
 import subprocess

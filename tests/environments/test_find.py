@@ -136,8 +136,6 @@ def test_a_file_with_a_wrong_line_is_refused(tmp_path):
 
 
 class Given(api.Environment):
-    """Returns and raises what it is given."""
-
     def __init__(self, **given: Any) -> None:
         super().__init__(given, Path())
 

@@ -1,5 +1,3 @@
-"""How many calls a run makes."""
-
 from collections import Counter
 from dataclasses import dataclass, field
 from types import SimpleNamespace

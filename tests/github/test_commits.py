@@ -29,7 +29,6 @@ class Clone:
         return done.stdout.decode().rstrip("\n")
 
     def step(self, text: str) -> str:
-        """Do a whole step and return the new tip."""
         position = self.ledger.sync()
         head = position.head
         candidate = self.ledger.commit((head,), head, {SKILL: text}, f"Write {text}")

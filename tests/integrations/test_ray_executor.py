@@ -77,7 +77,6 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def pair(workshop: Workshop) -> tuple[Checkout, Checkout]:
-    """Two repositories that are alike."""
     return workshop.checkout("shared"), workshop.checkout("alone")
 
 
@@ -234,8 +233,6 @@ def test_what_can_never_be_shared_is_refused(checkout, override, words):
 
 
 class TestWorker:
-    """What a worker does, in this process."""
-
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

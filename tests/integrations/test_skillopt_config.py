@@ -1,5 +1,3 @@
-"""SkillOpt's configuration files: their keys, values, layers and variables."""
-
 from collections.abc import Callable
 from pathlib import Path
 

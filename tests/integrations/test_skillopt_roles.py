@@ -1,5 +1,3 @@
-"""SkillOpt's backends as model roles of ours: servers and programs."""
-
 from collections.abc import Callable
 from itertools import pairwise
 

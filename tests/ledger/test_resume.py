@@ -38,7 +38,6 @@ ledger.advance(None, merge, candidate)
 
 
 def train_and_die(folder: Path, command: str, call: int, when: str) -> int:
-    """Run the trainer until it is killed; returns its exit status."""
     wrapper = folder.parent / "bin" / "git"
     wrapper.parent.mkdir()
     wrapper.write_text(KILLER)

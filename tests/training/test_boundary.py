@@ -1,5 +1,3 @@
-"""The end of an epoch, in real repositories."""
-
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
@@ -41,10 +39,6 @@ def due(trained: Workshop, model_server: ModelServer, tmp_path: Path) -> Checkou
     return Checkout(tmp_path / "due")
 
 
-def parents(checkout: Checkout, commit: str) -> list[str]:
-    return checkout.git("rev-parse", f"{commit}^@").split("\n")
-
-
 def test_first_epoch_makes_room_for_guidance_without_a_call(workshop):
     checkout, model_server = workshop.checkout(), workshop.server
     more = ("train.num_epochs=1", "rollout.attempts=2")
@@ -78,8 +72,8 @@ def test_guidance_that_helps_is_merged(due, model_server):
     assert outcome.record.action == "accept_new_best"
     assert region_text(due.show(BRANCH), SLOW_UPDATE) == RULE
     assert due.show(BRANCH).startswith(before.rstrip())
-    assert parents(due, BRANCH)[0] == tip
-    assert due.show(parents(due, BRANCH)[1]) == due.show(BRANCH)
+    assert due.parents(BRANCH)[0] == tip
+    assert due.show(due.parents(BRANCH)[1]) == due.show(BRANCH)
     assert due.history()[-1].usage.calls > 2
     assert due.state().usage.calls == sum(entry.usage.calls for entry in due.history())
 
@@ -92,7 +86,7 @@ def test_guidance_that_harms_is_truly_reverted(due, model_server):
     assert outcome.record.action == "reject"
     assert due.show(BRANCH) == before
     assert due.show(f"{BRANCH}~1") != before
-    assert parents(due, f"{BRANCH}~1") == [tip]
+    assert due.parents(f"{BRANCH}~1") == [tip]
     assert (due.state().current, due.state().best) == (state.current, state.best)
 
 
@@ -113,7 +107,7 @@ def test_nothing_to_say_is_one_plain_commit(due):
     outcome = due.end_epoch()
     assert outcome is not None
     assert (outcome.record.action, outcome.record.decision) == ("no_content", None)
-    assert parents(due, BRANCH) == [tip]
+    assert due.parents(BRANCH) == [tip]
     assert (due.show(BRANCH), due.history()[-1].reason) == (skill, "no new guidance")
 
 

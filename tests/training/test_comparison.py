@@ -1,5 +1,3 @@
-"""Which tasks are compared, and what is kept of the comparison."""
-
 import asyncio
 import re
 from collections.abc import Callable, Sequence

@@ -1,5 +1,3 @@
-"""The end of a run: three-way test, promotion, summary, and doing it again."""
-
 import asyncio
 
 import pytest

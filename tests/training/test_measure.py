@@ -1,5 +1,3 @@
-"""What rollouts amount to as a measurement."""
-
 import pytest
 
 from skillopt_ci.config.config import Evaluation

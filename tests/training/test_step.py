@@ -15,10 +15,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return checkout
 
 
-def parents(checkout: Checkout, commit: str) -> list[str]:
-    return checkout.git("rev-parse", f"{commit}^@").split("\n")
-
-
 def trailers(checkout: Checkout, commit: str) -> dict[str, str]:
     pipe = f"git show -s --format=%B {commit} | git interpret-trailers --parse"
     lines = checkout.git("-c", f"alias.facts=!{pipe}", "facts").split("\n")
@@ -41,10 +37,10 @@ def test_first_parents_read_as_a_training_log(trained):
 
 
 def test_a_merge_joins_tip_and_candidate_and_a_revert_restores_the_skill(trained):
-    previous, candidate = parents(trained, f"{BRANCH}~2")
-    assert parents(trained, candidate) == [previous]
+    previous, candidate = trained.parents(f"{BRANCH}~2")
+    assert trained.parents(candidate) == [previous]
     assert trained.show(candidate) == trained.show(f"{BRANCH}~2")
-    assert parents(trained, BRANCH) == [trained.git("rev-parse", f"{BRANCH}~1")]
+    assert trained.parents(BRANCH) == [trained.git("rev-parse", f"{BRANCH}~1")]
     assert trained.show(f"{BRANCH}~1") != trained.show(BRANCH) == trained.show(f"{BRANCH}~2")
 
 
@@ -88,7 +84,7 @@ def test_text_that_was_measured_before_is_not_measured_again(checkout, model_ser
 def test_without_proposals_the_step_is_one_plain_commit(checkout, model_server):
     model_server.plan = ()
     assert checkout.done().decision.action == "skip_no_patches"
-    assert parents(checkout, BRANCH) == [checkout.git("rev-parse", f"{BRANCH}~1")]
+    assert checkout.parents(BRANCH) == [checkout.git("rev-parse", f"{BRANCH}~1")]
     assert checkout.subjects()[-1] == "Step 1: no edit was proposed"
 
 
