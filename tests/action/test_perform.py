@@ -12,7 +12,7 @@ import pytest
 from action_world import make_job
 from github_server.scene import Scene
 from github_server.state import Hub
-from repositories import write_hook
+from programs import write_program
 from training_runs import train_once
 
 from skillopt_ci.action.event import Evaluate, Nothing, Perform, Request
@@ -149,7 +149,7 @@ def test_who_lost_a_race_shows_nothing_of_what_they_do_not_know(job, desk, tmp_p
     git = Git(job.folder)
     git.run("clone", "--quiet", "--bare", ".", str(bare))
     move = "env -u GIT_QUARANTINE_PATH git update-ref refs/heads/skillopt/quickstart main"
-    write_hook(bare, "pre-receive", move)
+    write_program(bare / "hooks" / "pre-receive", move)
     git.run("remote", "add", "origin", str(bare))
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.outputs.result, outcome.exit_code) == ("superseded", 0)

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from http_server import Handler, http_server
+from programs import write_program
 
 from skillopt_ci.cli.config import survey
 from skillopt_ci.cli.init import (
@@ -332,10 +333,8 @@ SMALL = ("-o", "tasks.limit=12", "-o", "train.num_epochs=1", "-o", "train.batch_
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A git that knows no user, signs with a key that is not there and runs a failing hook."""
     hooks = tmp_path / "hooks"
-    hooks.mkdir()
     for name in ("pre-commit", "reference-transaction"):
-        (hooks / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-        (hooks / name).chmod(0o755)
+        write_program(hooks / name, "exit 1")
     file = tmp_path / "gitconfig"
     file.write_text(f"[commit]\ngpgSign = true\n[core]\nhooksPath = {hooks}\n", encoding="utf-8")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(file))
@@ -374,9 +373,7 @@ def test_what_needs_bubblewrap_is_told_to_be_left_out_there(cli, tmp_path, monke
 
 
 def test_json_has_steps_and_epoch_ends_alone_and_a_browser_the_report(cli, tmp_path, monkeypatch):
-    browser = tmp_path / "browser"
-    browser.write_text(f"#!/bin/sh\necho $1 >{tmp_path}/opened\n", encoding="utf-8")
-    browser.chmod(0o755)
+    browser = write_program(tmp_path / "browser", f"echo $1 >{tmp_path}/opened")
     monkeypatch.setenv("BROWSER", str(browser))
     done = cli(tmp_path, "quickstart", "place", "--open", "--json", *SMALL)
     told = [json.loads(line) for line in done.out.splitlines()]

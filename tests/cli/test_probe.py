@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from command_line import Cli, Done
 from computer_kinds import computers
+from programs import write_program
 
 from skillopt_ci.cli.check import check_git
 from skillopt_ci.cli.probe import ask_models
@@ -187,13 +188,6 @@ def bare(checkout: Checkout, server: ModelServer, monkeypatch: pytest.MonkeyPatc
     return checkout.folder
 
 
-def script(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-    path.chmod(0o755)
-    return path
-
-
 def look(cli: Cli, folder: Path, *overrides: str) -> Done:
     return cli(folder, "check", "--json", *[word for one in overrides for word in ("-o", one)])
 
@@ -207,7 +201,9 @@ def claude(command: Path | str = "claude") -> str:
 
 def test_an_agent_is_asked_for_its_version_without_its_key(cli, bare, tmp_path, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    program = script(tmp_path / "bin/claude", 'echo "2.0.1 (Claude Code) $1 $ANTHROPIC_API_KEY"')
+    program = write_program(
+        tmp_path / "bin/claude", 'echo "2.0.1 (Claude Code) $1 $ANTHROPIC_API_KEY"'
+    )
     done = look(cli, bare, UNCONFINED, claude(program))
     assert found(done, "agent") == [f"{program}: 2.0.1 (Claude Code) --version"]
     assert KEY not in done.out + done.err
@@ -232,13 +228,13 @@ def test_an_agent_that_fails_or_has_no_key_is_told(
     cli, bare, tmp_path, monkeypatch, text, level, said
 ):
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")  # an address is no key
-    program = script(tmp_path / "claude", text)
+    program = write_program(tmp_path / "claude", text)
     (told,) = found(look(cli, bare, UNCONFINED, claude(program)), "agent", level)
     assert told.startswith(said.format(program))
 
 
 def test_a_program_of_ones_own_is_looked_for_and_not_started(cli, bare, tmp_path):
-    program = script(tmp_path / "mine", f"touch {tmp_path}/started")
+    program = write_program(tmp_path / "mine", f"touch {tmp_path}/started")
     solver = f"rollout.solver={{type: external, agent: command, command: ['{program}', x]}}"
     assert found(look(cli, bare, UNCONFINED, solver), "agent") == [f"{program} is there"]
     assert not (tmp_path / "started").exists()
@@ -247,7 +243,7 @@ def test_a_program_of_ones_own_is_looked_for_and_not_started(cli, bare, tmp_path
 
 def test_what_an_agent_lacks_in_a_sandbox_is_told(cli, bare, tmp_path):
     computers("sandbox")  # or skip
-    program = script(tmp_path / "agents/claude", "echo 2.0.1")
+    program = write_program(tmp_path / "agents/claude", "echo 2.0.1")
     alone = look(cli, bare, "rollout.computer={type: sandbox}", claude(program))
     (error,) = found(alone, "agent", "error")
     assert "rollout.computer.readable" in error
@@ -284,7 +280,7 @@ def test_a_git_that_is_too_old_is_told(said, level):
 
 
 def test_programs_as_models_are_found(cli, bare, tmp_path, monkeypatch):
-    path = script(tmp_path / "bin/claude", 'echo "2.0.1 $1"')
+    path = write_program(tmp_path / "bin/claude", 'echo "2.0.1 $1"')
     monkeypatch.setenv("PATH", f"{path.parent}", prepend=":")
     role = (
         "model.target.provider=claude-code",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from computer_kinds import SPEC
+from programs import write_program
 
 from skillopt_ci.computer.docker import Containers, Engine
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
@@ -39,10 +40,7 @@ rm) [ -z {shlex.quote(removing)} ] || {{ echo {shlex.quote(removing)} >&2; exit 
 *) exit 1;;
 esac
 """
-    program = folder / "bin/docker"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(script)
-    program.chmod(0o755)
+    program = write_program(folder / "bin/docker", script)
     return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
 
 

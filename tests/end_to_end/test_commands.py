@@ -11,7 +11,7 @@ from pathlib import Path
 
 import forked
 import pytest
-from repositories import write_hook
+from programs import write_program
 
 from tests.conftest import BRANCH, Checkout, ModelServer, Workshop
 
@@ -137,7 +137,9 @@ def test_read_only_remote(clone, command, model_server):
 
 
 def test_pre_push_hook(clone, command, model_server):
-    refusing = write_hook(clone.folder / ".git", "pre-push", "echo not on a Saturday >&2; exit 1")
+    refusing = write_program(
+        clone.folder / ".git" / "hooks" / "pre-push", "echo not on a Saturday >&2; exit 1"
+    )
     done = command(clone, "step")
     assert done.returncode == 5
     assert "not on a Saturday" in done.stderr
@@ -153,7 +155,7 @@ case $1 in refs/heads/{branch}) echo "error: GH006: Protected branch update fail
 
 @pytest.mark.parametrize("branch", ["skillopt/demo", "skillopt-candidate/demo"])
 def test_protected_branch(origin, clone, command, model_server, branch):
-    refusing = write_hook(origin, "update", PROTECTED.format(branch=branch))
+    refusing = write_program(origin / "hooks" / "update", PROTECTED.format(branch=branch))
     done = command(clone, "step")
     assert done.returncode == 5
     assert "branch protection" in done.stderr
@@ -165,7 +167,7 @@ def test_protected_branch(origin, clone, command, model_server, branch):
 @pytest.mark.parametrize("ref", [f"refs/heads/{BRANCH}", "refs/heads/skillopt-candidate/demo"])
 def test_reference_transaction_hook(clone, command, model_server, ref):
     script = f'test "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\nexit 1'
-    refusing = write_hook(clone.folder / ".git", "reference-transaction", script)
+    refusing = write_program(clone.folder / ".git" / "hooks" / "reference-transaction", script)
     done = command(clone, "step")
     assert done.returncode == 5
     assert "reference-transaction hook refused" in done.stderr

@@ -16,7 +16,7 @@ import forked
 import pytest
 import simulated_modes  # noqa: F401 - teaches the simulated optimizer
 from computer_kinds import eventually
-from repositories import write_hook
+from programs import write_program
 from serving import running
 from simulated_server import SimulatedServer
 
@@ -182,7 +182,7 @@ def test_killed_when_the_remote_has_moved_and_the_clone_has_not(
 ):
     ref = f"refs/{kind}/{branch}"
     script = f'test "$1" = prepared || exit 0\ngrep -q " {ref}$" || exit 0\nkill -9 $MORTAL\nexit 1'
-    hook = write_hook(clone.folder / ".git", "reference-transaction", script)
+    hook = write_program(clone.folder / ".git" / "hooks" / "reference-transaction", script)
     go_on = hold(twin.ahead[stage], shared, monkeypatch)
     train_until_killed(clone, 0)
     hook.unlink()

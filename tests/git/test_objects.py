@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from programs import write_program
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git import objects
@@ -269,13 +270,12 @@ def test_message_is_utf8_whatever_the_user_prefers(bench, repository):
 
 
 def test_commits_are_signed_if_the_user_signs(bench, repository):
-    key = repository.parent / "key"
+    script = 'for last; do :; done\necho "SIGNED" > "$last.sig"'
+    key = write_program(repository.parent / "key", script)
     bench.git(repository, "config", "gpg.format", "ssh")
     bench.git(repository, "config", "gpg.ssh.program", str(key))
     bench.git(repository, "config", "user.signingKey", "key::ssh-ed25519 AAAA")
     bench.git(repository, "config", "commit.gpgSign", "true")
-    key.write_text('#!/bin/sh\nfor last; do :; done\necho "SIGNED" > "$last.sig"\n')
-    key.chmod(0o755)
     commit = bench.step(bench.open(repository), "one\n")
     assert "gpgsig SIGNED" in bench.git(repository, "cat-file", "commit", commit)
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import write_program
 from repositories import Bench
 
 from skillopt_ci.ledger.ledger import Ledger
@@ -38,10 +39,7 @@ ledger.advance(None, merge, candidate)
 
 
 def train_and_die(folder: Path, command: str, call: int, when: str) -> int:
-    wrapper = folder.parent / "bin" / "git"
-    wrapper.parent.mkdir()
-    wrapper.write_text(KILLER)
-    wrapper.chmod(0o755)
+    wrapper = write_program(folder.parent / "bin" / "git", KILLER)
     env = {
         **os.environ,
         "PATH": f"{wrapper.parent}:{os.environ['PATH']}",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from programs import write_program
 
 from skillopt_ci.config.models import PROVIDERS, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
@@ -122,10 +123,7 @@ def test_an_absent_program_is_found_out_before_any_call(tmp_path):
 
 
 def test_a_program_of_the_repository_is_named_from_the_configurations_folder(tmp_path):
-    agent = tmp_path / "tools" / "agent.sh"
-    agent.parent.mkdir()
-    agent.write_text('#!/bin/sh\necho "$1"; ls\n', encoding="utf-8")
-    agent.chmod(0o755)
+    write_program(tmp_path / "tools" / "agent.sh", 'echo "$1"; ls')
     config = role("").model_copy(update={"command": ("tools/agent.sh", "{root}/x")})
     client = CommandClient("model.target", config, tmp_path, {"PATH": "/usr/bin:/bin"})
     assert asyncio.run(client.complete(REQUEST)).text == f"{tmp_path}/x"
@@ -217,13 +215,11 @@ def test_a_command_is_told_its_model(ask, tmp_path):
 def test_an_agent_is_run_by_its_name_alone(tmp_path, name):
     """Stand-ins on the PATH: what they are called with, and what they see of the environment."""
     preset = PROVIDERS[name]
-    script = tmp_path / preset.program[0]
-    script.write_text(
+    write_program(
+        tmp_path / preset.program[0],
         f"#!{sys.executable}\nimport json, os, sys\n"
         "print(json.dumps([sys.argv[1:], sys.stdin.read(), sorted(os.environ)]))\n",
-        encoding="utf-8",
     )
-    script.chmod(0o755)
     secret = preset.variables[-1]
     environ = {"PATH": str(tmp_path), secret: "s3cr3t", "OTHER_TOKEN": "x"}
     config = ModelRole.model_validate({"provider": name, "model": "m-1"})

@@ -11,6 +11,7 @@ from http_server import Handler, http_server
 from hypothesis import given
 from hypothesis import strategies as st
 from model_api import serving
+from programs import write_program
 
 from skillopt_ci.config.models import Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
@@ -146,10 +147,7 @@ Headers = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 def place_az(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder.mkdir()
-    program = folder / "az"
-    program.write_text(AZ, encoding="utf-8")
-    program.chmod(0o755)
+    write_program(folder / "az", AZ)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder / "calls.jsonl"
 

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 from http_server import Handler, http_server
+from programs import write_program
 from script_module import script
 
 # stands for the environment's interpreter: notes what it is asked and installs nothing
@@ -38,11 +39,8 @@ def test_what_is_out_of_date_is_renewed_once_and_a_failure_leaves_no_stamp(
 ):
     project, venv = tmp_path / "pyproject.toml", tmp_path / ".venv"
     project.write_text("a", "utf-8")
-    program = venv / "bin/python"
-    program.parent.mkdir(parents=True)
+    write_program(venv / "bin/python", INTERPRETER)
     (venv / "pyvenv.cfg").touch()
-    program.write_text(INTERPRETER, "utf-8")
-    program.chmod(0o755)
     digest = hashlib.sha256(project.read_bytes()).hexdigest()
     stamp = venv / ".bootstrap"
     bootstrap.write_stamp(stamp, bootstrap.Stamp(str(tmp_path), digest, True))

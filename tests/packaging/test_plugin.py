@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from programs import write_program
 
 from skillopt_ci.cli.main import COMMANDS
 from skillopt_ci.demo import write_example
@@ -51,7 +52,6 @@ def test_the_hook_refuses_a_commit_that_breaks_a_task_file(tmp_path):
     """As pre-commit does: the entry, in the repository, with what is staged, and no key."""
     write_example(tmp_path)
     program, *arguments = shlex.split(HOOK["entry"])
-    hook = tmp_path / ".git" / "hooks" / "pre-commit"
 
     def git(*words: str) -> subprocess.CompletedProcess[str]:
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words]
@@ -59,8 +59,7 @@ def test_the_hook_refuses_a_commit_that_breaks_a_task_file(tmp_path):
 
     git("init", "--quiet")
     line = shlex.join([sys.executable, "-m", "skillopt_ci", *arguments])
-    hook.write_text(f"#!/bin/sh\nexec {line}\n", encoding="utf-8")
-    hook.chmod(0o755)
+    write_program(tmp_path / ".git" / "hooks" / "pre-commit", f"exec {line}")
     git("add", "--all")
     first = git("commit", "-m", "Begin")
     assert (program, first.returncode) == ("skillopt-ci", 0), first.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from http_server import Handler, http_server
+from programs import write_program
 
 from skillopt_ci.config import config
 from skillopt_ci.ledger.ledger import Ledger
@@ -59,21 +60,12 @@ recurse = true
 """
 
 
-def write_hook(git_dir: Path, name: str, script: str) -> Path:
-    file = git_dir / "hooks" / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    file.chmod(0o755)
-    return file
-
-
 @dataclass(frozen=True)
 class Bench:
     """What users and other runs do to repositories, with the git that they use."""
 
     folder: Path
     skill: str = SKILL
-    hook = staticmethod(write_hook)
 
     def git(self, repository: Path, *args: str) -> str:
         done = subprocess.run(["git", *args], cwd=repository, capture_output=True, check=False)
@@ -98,6 +90,9 @@ class Bench:
         folder = self.folder / name
         self.git(origin, "clone", "--quiet", *options, origin.as_uri(), str(folder))
         return folder
+
+    def hook(self, git_dir: Path, name: str, script: str) -> Path:
+        return write_program(git_dir / "hooks" / name, script)
 
     def ref(self, repository: Path, name: str) -> str:
         """Return where a ref is, nothing if it does not exist."""

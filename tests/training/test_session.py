@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import write_program
 
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.training import final_evaluation
@@ -102,10 +103,9 @@ STEPS = 4
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Counter[str]]:
     """Put a git before git that notes down its commands; returns what counts them."""
-    real, notes, wrapper = shutil.which("git"), tmp_path / "begun", tmp_path / "bin" / "git"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {notes}\nexec {real} "$@"\n')
-    wrapper.chmod(0o755)
+    real, notes = shutil.which("git"), tmp_path / "begun"
+    script = f'printf "%s\\n" "$*" >> {notes}\nexec {real} "$@"'
+    wrapper = write_program(tmp_path / "bin" / "git", script)
     monkeypatch.setenv("PATH", str(wrapper.parent), prepend=os.pathsep)
     # the first word of a line that is no option of git itself
     return lambda: Counter(re.findall(r"^(?:-[cC] \S+ )*(\S+)", notes.read_text(), re.MULTILINE))

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from computer_kinds import is_running
+from programs import write_program
 from solver_play import play
 
 from skillopt_ci.agents.cli_agents import ExternalSolver
@@ -169,10 +170,9 @@ def test_the_settings_name_what_else_it_may_see():
 
 
 def test_a_program_named_by_its_path_finds_its_neighbours(tmp_path):
-    for name, text in (("agent", "#!/bin/sh\nneighbour\n"), ("neighbour", "#!/bin/sh\necho hi\n")):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    solver = external("gemini", command=[str(tmp_path / "agent")], output="text")
+    write_program(tmp_path / "neighbour", "echo hi")
+    agent = write_program(tmp_path / "agent", "neighbour")
+    solver = external("gemini", command=[str(agent)], output="text")
     assert play(solver).attempt.response == "hi"
 
 
