@@ -43,7 +43,7 @@ def as_environment(
 
 
 def repositories(workspace: Path, folder: Path) -> list[Path]:
-    """The folder's repository, if it is not the workspace, then the workspace."""
+    """The workspace, then the folder's repository if it is another one."""
     inside = [place for place in (folder, *folder.parents) if place.is_relative_to(workspace)]
     nested = next((place for place in inside if (place / ".git").exists()), workspace)
     return list(dict.fromkeys([workspace, nested]))

@@ -74,7 +74,8 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     """
     top, runs, wrong = worktree(start), list[FoundRun](), list[str]()
     listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    files = sorted(name for name in listed.split("\0") if name and (top / name).is_file())
+    # in a conflict, git lists each side
+    files = sorted({name for name in listed.split("\0") if name and (top / name).is_file()})
     for config in files:
         if _CONFIG.fullmatch(config):
             try:
