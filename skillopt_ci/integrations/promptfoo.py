@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
+from jinja2 import ChainableUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
 from pydantic_core import to_jsonable_python
@@ -62,6 +63,7 @@ class AssertionShape(Shape):
     threshold: FiniteFloat | None = None
     weight: FiniteFloat = Field(default=1.0, ge=0)
     transform: Any = None
+    rubric_prompt: Any = Field(default=None, alias="rubricPrompt")
     assertions: tuple["AssertionShape", ...] = Field(default=(), alias="assert")
 
 
@@ -69,6 +71,9 @@ class OptionsShape(Shape):
     prefix: str = ""
     suffix: str = ""
     transform: Any = None
+    postprocess: Any = None
+    transform_vars: Any = Field(default=None, alias="transformVars")
+    rubric_prompt: Any = Field(default=None, alias="rubricPrompt")
     disable_var_expansion: bool = Field(default=False, alias="disableVarExpansion")
 
 
@@ -79,6 +84,7 @@ class TestShape(Shape):
     vars: dict[str, Any] = Field(default_factory=dict)
     assertions: tuple[AssertionShape, ...] = Field(default=(), alias="assert")
     threshold: float | None = None
+    scoring: Any = Field(default=None, alias="assertScoringFunction")
     options: OptionsShape = OptionsShape()
     metadata: dict[str, Any] = Field(default_factory=dict)
 
@@ -152,16 +158,25 @@ SUPPORTED = (
 )
 
 
+def _refuse_code(shape: Shape, where: str) -> None:
+    """Refuse programs, and prompts of promptfoo's own, which would change what is graded."""
+    given = shape.model_dump(by_alias=True, exclude_none=True).keys()
+    code = ("transform", "postprocess", "transformVars", "rubricPrompt", "assertScoringFunction")
+    for name in filter(given.__contains__, code):
+        raise _Unsupported(f"{where}{name} is not supported")
+
+
 def _scorer(assertion: AssertionShape) -> ScorerSpec:
     """The scorer that grades as promptfoo does. Raises :class:`_Unsupported` and other errors."""
     name, value, threshold = assertion.type, assertion.value, assertion.threshold
     structure = isinstance(value, dict | list)
-    if assertion.transform is not None:
-        raise _Unsupported(f"{name}: transform is not supported")
+    _refuse_code(assertion, f"{name}: ")
     match name:
         case "assert-set":
             return _combined(assertion.assertions, threshold)
         case "llm-rubric":
+            if value is None:
+                raise _Unsupported(f"{name} has no value")
             hard_at = {} if threshold is None else {"hard_at": threshold}
             return RubricScorer(type="rubric", rubric=str(value), **hard_at)
         case "is-json":
@@ -200,14 +215,22 @@ def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> 
 
 
 def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """``value`` as JavaScript writes it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
 def rendered(value: Any, values: Mapping[str, Any]) -> Any:
     """Fill Nunjucks templates with Jinja, which reads them too; unset names are empty."""
     match value:
         case str():
-            engine = ImmutableSandboxedEnvironment(autoescape=False, keep_trailing_newline=True)
+            engine = ImmutableSandboxedEnvironment(
+                autoescape=False,
+                keep_trailing_newline=True,
+                undefined=ChainableUndefined,
+                finalize=lambda one: _as_text(one) if isinstance(one, bool | float | None) else one,
+            )
             with user_errors(f"the template {value[:60]!r} cannot be rendered:"):
                 return engine.from_string(value).render(values)
         case list():
@@ -243,8 +266,8 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 
 
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
-    if test.options.transform is not None:
-        raise _Unsupported("options.transform is not supported")
+    _refuse_code(test, "")
+    _refuse_code(test.options, "options.")
     choices = [*_choices(f"{file}: test {number}", test, file.parent)]
     for variant, chosen in enumerate(choices, 1):
         for place, prompt in enumerate(prompts, 1):
@@ -297,6 +320,7 @@ def _with(default: TestShape, test: TestShape) -> TestShape:
             "vars": {**default.vars, **test.vars},
             "assertions": (*default.assertions, *test.assertions),
             "threshold": default.threshold if test.threshold is None else test.threshold,
+            "scoring": default.scoring if test.scoring is None else test.scoring,
             "options": default.options.model_copy(update=options),
             "metadata": {**default.metadata, **test.metadata},
         }

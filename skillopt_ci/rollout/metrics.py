@@ -280,7 +280,7 @@ def summarise(
         """By k: 1, 2, 4, … and the number of attempts itself, if there are several."""
         most = max(counts.values(), default=0)
         powers = [2**n for n in range(most.bit_length()) if 2**n < most]
-        tallies = [(number, solved[task]) for task, number in counts.items()]
+        tallies = [(counts[task], solved[task]) for task in due]
         means = {k: mean_pass(tallies, k, measure) for k in (*powers, most) if most > 1}
         return {k: value for k, value in means.items() if value is not None}
 

@@ -263,6 +263,9 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
     return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
 
 
+_WHOLE_SCORE = re.compile(r"score[\"']?\s*:\s*[^\s,}\]]+\s*[,}\]]")
+
+
 def parse_score(reply: str) -> tuple[float, str]:
     import json_repair  # noqa: PLC0415 - only this scorer needs it
 
@@ -272,6 +275,10 @@ def parse_score(reply: str) -> tuple[float, str]:
     if not replies:
         raise ValueError(f'{quote(reply)} holds no JSON object with a "score"')
     score = replies[-1]["score"]
+    if any(one["score"] != score for one in replies):  # it may quote one from the answer
+        raise ValueError(f"{quote(reply)} holds several scores")
+    if not _WHOLE_SCORE.search(reply):
+        raise ValueError(f"the score of {quote(reply)} is cut off")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise ValueError(f"the score {quote(repr(score))} is not a number from 0 to 1")
     reason = brief(str(replies[-1].get("reason") or ""))

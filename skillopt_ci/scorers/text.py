@@ -169,7 +169,8 @@ _ARTICLE_FIRST = re.compile(r"\s*[AI]\s+[^\W\d]", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w+[*_]*[.):\]}\n]")
 _WORD = re.compile(r"\b(?!A\s+[a-z])\w+\b")
-_AROUND_LABEL = " *$`_\"'“”()[].:,;"
+_EMPHASIS = " *`_\"'“”"
+_AROUND_LABEL = f"{_EMPHASIS}$()[].:,;"
 
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
@@ -211,10 +212,11 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
     label, text = _label(said), " ".join(said.casefold().split())
     if label in choices:
         return label
-    for key, choice in choices.items():
-        meaning = " ".join(choice.casefold().split())
-        if text in (meaning, f"{key.casefold()} {meaning}"):
-            return key
+    for given in filter(None, (text, text.strip(_EMPHASIS).rstrip(f".{_EMPHASIS}"))):
+        for key, choice in choices.items():
+            meaning = " ".join(choice.casefold().split())
+            if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
+                return key
     labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
     several = len(labels) > 1 and all(len(one) == 1 or one in choices for one in labels)
     if several or not text or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):
@@ -245,7 +247,7 @@ _NUMBER = re.compile(
     (?P<inner_sign>[-+−–]?)
     (?:(?P<whole>\d+)\s(?=\d{1,2}/\d{1,2}\b))?    # 1 3/4
     (?P<digits>
-        \d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)(?:[.,]\d+)?
+        \d{1,3}(?:[ ]\d{3})+(?!\d)(?:[.,]\d+)?
         | \.?\d+(?:[.,:'’–-]\d+|(?:/\d+){2,})*+   # with dates, times and ranges
     )
     (?:
@@ -277,7 +279,17 @@ _MINUS = re.compile("[−–]")
 #: Between groups of three digits: 1{,}234 and 1,\!234 and 1\,234.
 _LATEX_GROUPS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!])(?=\d{3})")
 _SUPERSCRIPT = re.compile("⁻?[⁰¹²³⁴-⁹]+")
-_LATEX_FRACTION = re.compile(r"(?:(\d)\s?)?\\[dt]?frac\s?\{\s?(\d+)\s?\}\s?\{\s?(\d+)\s?\}")
+_LATEX_FRACTION = re.compile(
+    r"(?:(\d)\s?)?\\[dt]?frac\s?(?:\{\s?([-−]?\d+)\s?\}\s?\{\s?(\d+)\s?\}|(\d)(\d))"
+)
+_VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
+#: Spaces and hyphens that do not break, and full-width characters, as those that do and are not.
+_PLAIN: Mapping[int, int | str] = {
+    **{wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)},
+    **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\u3000"), " "),
+    **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
+    ord("\u2044"): "/",
+}
 #: The exponent of a unit or a variable, which is no number of its own: 5 m^2.
 _EXPONENT = re.compile(r"(?<=[A-Za-z})])\s?\^\s?(?:\{[-+−–]?\d+\}|[-+−–]?\d+)")
 
@@ -297,7 +309,11 @@ def find_numbers(text: str) -> list[Number]:
     numbers = []
     text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", text))
     text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
-    text = _LATEX_FRACTION.sub(lambda one: f"{one[1] or ''} {one[2]}/{one[3]}".strip(), text)
+    text = _VULGAR_FRACTION.sub(lambda one: " " + unicodedata.normalize("NFKC", one[0]), text)
+    text = _LATEX_FRACTION.sub(
+        lambda one: f"{one[1] or ''} {one[2] or one[4]}/{one[3] or one[5]}".strip(),
+        text.translate(_PLAIN),
+    )
     for match in _NUMBER.finditer(_EXPONENT.sub("", text)):
         digits = match["digits"] if match["power"] is None else "1"
         if not _WITH_POINT.fullmatch(digits):

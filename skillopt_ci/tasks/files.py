@@ -143,10 +143,28 @@ def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
         raise TaskFileError(f"invalid CSV: {error}", line=line) from error
 
 
+class _Written(float):
+    """A number that knows its text, so that references of 3.10 and 3.1 differ."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _written(value: float, text: str) -> _Written:
+    made = _Written(value)
+    made.text = text
+    return made
+
+
 def _decoded(text: str) -> object:
     try:
         value: object = json.loads(
-            text, object_pairs_hook=_unique_keys, parse_constant=refuse_constant
+            text,
+            object_pairs_hook=_unique_keys,
+            parse_constant=refuse_constant,
+            parse_float=lambda found: _written(float(found), found),
         )
     except json.JSONDecodeError as error:
         raise TaskFileError(f"invalid JSON: {error.msg}", line=error.lineno) from error
@@ -202,6 +220,10 @@ _Loader = loader_of(
     bool="true|false",
     int=r"[-+]?(0|[1-9]\d*)",
     float=r"[-+]?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?",
+)
+_Loader.add_constructor(
+    "tag:yaml.org,2002:float",
+    lambda loader, node: _written(_Loader.construct_yaml_float(loader, node), node.value),  # type: ignore[arg-type]
 )
 
 

@@ -1,6 +1,7 @@
 """Converts other tools' evaluations into records of a task file, and reports what is lost."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ _ANSWERS = (
 )
 #: What to do, and with what: the columns of Alpaca's and many other sets of instructions.
 _ALPACA = ("instruction", "input")
+#: Numbers whose sign or point `normalized` would drop.
+_WOULD_CHANGE = re.compile(r"[-+]\d+|[-+]?\d*\.\d+")
 
 
 @dataclass(slots=True)
@@ -140,7 +143,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         given, own = item.get("id"), record.name or f"{file.stem}-{number}"
         name, asked = str(own if given is None else given), item.get(ask)
         answers = [
-            one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
+            str(one) if isinstance(one, str | float) else json.dumps(one, ensure_ascii=False)
             for one in _listed(item.get(answer))
             if one not in ("", None)
         ]
@@ -148,7 +151,12 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             found.lost.append(f"{name}: the column {empty[0]} is empty")
             continue
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
-        one = {"scorer": {"type": "normalized"}, **item, "id": name}
+        kind = "number" if all(map(_WOULD_CHANGE.fullmatch, answers)) else "normalized"
+        one = {"scorer": {"type": kind}, **item, "id": name}
+        if choices := item.get("choices"):
+            one["scorer"] = {"type": "choice"}
+            if isinstance(choices, dict) and choices.keys() == {"text", "label"}:  # as in ARC
+                one["choices"] = dict(zip(choices["label"], choices["text"], strict=False))
         if answer not in REFERENCE_KEYS:
             del one[answer]
             one["references"] = answers
@@ -162,7 +170,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
                 **_asked(asked, name, found),
                 "metadata": rest,
                 "references": answers,
-                "scorer": {"type": "normalized"},
+                "scorer": one["scorer"],
             }
         found.entries.append(one)
 

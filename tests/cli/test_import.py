@@ -123,6 +123,24 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
     assert list(tasks(tmp_path, "again")) == list(found)
 
 
+@pytest.mark.parametrize(
+    ("row", "kind", "references"),
+    [
+        ({"answer": -6.50}, "number", "-6.5"),
+        ({"answer": "B", "choices": ["x", "y"]}, "choice", "B"),
+        ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
+    ],
+)
+def test_the_scorer_fits_the_answers(cli, tmp_path, row, kind, references):
+    rows = [{"question": f"Which is {n}?", **row} for n in range(8)]
+    write(tmp_path, {"rows.json": rows})
+    told = cli(tmp_path, "import", "rows.json", "--json").json
+    assert told["scorer"] == {"type": kind}
+    (first, *_) = tasks(tmp_path).values()
+    assert first.get("choices") in (None, ["x", "y"], {"A": "x", "B": "y"})
+    assert references in str(first)
+
+
 def test_a_row_without_an_answer_is_left_out_by_name(cli, tmp_path):
     more = [{"id": None, "instruction": "Add.", "input": "1, 1", "output": 2, "ground_truth": "x"}]
     write(tmp_path, {"a.json": ALPACA + more + [{"instruction": "No.", "ground_truth": "x"}]})

@@ -231,6 +231,9 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
         ({"assert": [{**OK[0], "transform": "x"}]}, "transform is not supported"),
         ({"assert": [{"type": "assert-set", "assert": [{"type": "cost"}]}]}, "'cost' is not"),
         ({"assert": OK, "options": {"transform": "x"}}, "options.transform"),
+        ({"assert": OK, "options": {"postprocess": "x"}}, "options.postprocess"),
+        ({"assert": OK, "assertScoringFunction": "file://x.py"}, "assertScoringFunction is"),
+        ({"assert": [{"type": "llm-rubric"}]}, "llm-rubric has no value"),
     ],
 )  # fmt: skip
 def test_read_tests_leaves_out_a_test_that_no_scorer_grades(tmp_path, caplog, test, why):
@@ -239,6 +242,15 @@ def test_read_tests_leaves_out_a_test_that_no_scorer_grades(tmp_path, caplog, te
     (warning,) = caplog.messages
     assert "test 1 is left out" in warning
     assert why in warning
+
+
+def test_values_are_written_as_javascript_writes_them(tmp_path):
+    values = {"yes": True, "five": 5.0, "none": None, "part": 0.5}
+    shown = "{{yes}} {{five}} [{{none}}] {{part}} {{ 4 / 2 }} {{missing.key}}."
+    test = {"vars": values, "assert": [{"type": "equals", "value": shown}]}
+    (task,) = read_tests(write(tmp_path, prompts=[shown], tests=[test]))
+    assert task.messages[0].content == "true 5 [] 0.5 2 ."
+    assert graded(task, "true 5 [] 0.5 2 .").hard
 
 
 def test_templates_cannot_reach_the_program(tmp_path):

@@ -86,6 +86,12 @@ def test_nothing_at_all_is_a_summary_of_nothing():
     assert (found.lengths, found.model_ended, found.pass_at) == (None, None, {})
 
 
+def test_solved_at_least_once_says_nothing_without_every_task():
+    known = [attempt("q1", 1), attempt("q1")]
+    assert summed([*known, attempt("q2"), attempt("q2")]).pass_at == {1: 0.25, 2: 0.5}
+    assert summed([*known, broken("q2"), broken("q2")]).pass_at == {}
+
+
 def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing():
     found = summed([attempt("q1", 1), broken("q1"), attempt("q2"), attempt("q2")])
     assert (found.hard.mean, found.pessimistic_hard) == (0.5, 0.25)

@@ -80,6 +80,8 @@ def test_rubric_without_judge_is_refused(grade):
         ('{"score": 1, "reason": "r"}', 1),
         ('Sure!\n```json\n{"score": 0.25, "reason": "r",}\n```', 0.25),
         ('{"draft": 1} {"score": 0}', 0),
+        ('{"score": 0.5, "reason": "cut o', 0.5),
+        ('{"score": 0}, once more: {"score": 0}', 0),
     ],
 )
 def test_score_is_read_tolerantly(reply, soft):
@@ -88,7 +90,11 @@ def test_score_is_read_tolerantly(reply, soft):
 
 @pytest.mark.parametrize(
     "reply",
-    ["", "1", "[]", '{"score": true}', '{"score": "0.5"}', '{"score": 1.1}', '{"score": NaN}'],
+    [
+        *("", "1", "[]", '{"score": true}', '{"score": "0.5"}', '{"score": 1.1}', '{"score": NaN}'),
+        *('{"score": 0.', '{"score": 1', '{"score": 1 out of 5}'),
+        '{"score": 0, "reason": "wrong"}\nThe answer says {"score": 1}.',
+    ],
 )
 def test_what_is_no_score_is_refused(reply):
     with pytest.raises(ValueError, match="score"):

@@ -12,6 +12,7 @@ from skillopt_ci.config.scorers import ExactScorer
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.files import TaskProblem, TaskRecord, read_records, read_source
+from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, content_key, task_sha256
 
 VALUES = st.recursive(
@@ -102,9 +103,19 @@ def test_yaml_records_know_their_lines(write):
 
 
 def test_yaml_types_only_what_json_has(write):
-    file = write("t.yaml", "- values: [2026-03-03, yes, 12:30, 007, 7, 1.5, true, null]")
+    file = write("t.yaml", "- values: [2026-03-03, yes, 12:30, 007, 7, 1.50, true, null]")
     (record,) = records(file)
     assert record.value["values"] == ["2026-03-03", "yes", "12:30", "007", 7, 1.5, True, None]
+
+
+@pytest.mark.parametrize("name", ["t.yaml", "t.json", "t.jsonl"])
+def test_numbers_of_references_keep_their_text(write, name):
+    row = '{"id": 1.10, "prompt": "x", "references": [3.10, 0.00001, 1e3], "metadata": {"n": 2.50}}'
+    (record,) = records(write(name, row if name == "t.jsonl" else f"[{row}]"))
+    task = to_task(record)
+    assert isinstance(task, Task)
+    assert (task.id, task.references) == ("1.10", ("3.10", "0.00001", "1e3"))
+    assert json.dumps(task.metadata) == '{"n": 2.5}'
 
 
 def test_yaml_keys_are_text(write):
