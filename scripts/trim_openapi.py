@@ -39,6 +39,7 @@ OPERATIONS = (
     "PATCH /issues/comments/{comment_id}",
     "DELETE /issues/comments/{comment_id}",
     "POST /issues/comments/{comment_id}/reactions",
+    "GET /compare/{basehead}",
     "GET /commits/{ref}/check-runs",
     "GET /commits/{ref}/statuses",
     "POST /statuses/{sha}",

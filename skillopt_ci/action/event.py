@@ -273,7 +273,7 @@ def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
     if event.action in _CHANGED and not (pull.from_fork and facts.skill_changed):
         return _evaluation(pull, facts)
     # The label is a reviewer's consent to exactly this head; it does not cover later pushes.
-    if event.action != "labeled" or event.label != inputs.label:
+    if event.action != "labeled" or event.label.casefold() != inputs.label.casefold():
         why = f"waiting for the label {inputs.label!r}, which somebody with write access can add"
         if pull.from_fork and event.action in ("opened", "synchronize"):
             return Conclude(pull.head_sha, None, why)

@@ -112,7 +112,7 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     configured = job.settings.config_file.is_file()
     if event.pull is None or not configured:
         return Facts(configured=configured)
-    labelled = event.action == "labeled" and event.label == job.inputs.label
+    labelled = event.action == "labeled" and event.label.casefold() == job.inputs.label.casefold()
     actor_may_write = labelled and _may_write(job, event.actor)
     loaded = job.configured
     if loaded is None:
@@ -123,9 +123,11 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     if job.client is not None:
         changed = pull_requests.changed_paths(job.client, event.pull.number, event.pull.head_sha)
     if changed is not None:
-        skill = (loaded.root / loaded.config.skill).resolve()
-        top = git_access.repositories(job.runner.workspace, job.folder)[-1].resolve()
-        skill_changed = os.path.relpath(skill, top) in changed
+        named = loaded.root / loaded.config.skill  # each part of it may be a link
+        top = git_access.repositories(job.runner.workspace, job.folder)[-1]
+        paths = {os.path.relpath(path, top) for path in (named, *named.parents)}
+        paths.add(os.path.relpath(named.resolve(), top.resolve()))
+        skill_changed = not changed.isdisjoint(paths)
     own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
 

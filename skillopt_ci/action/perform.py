@@ -26,9 +26,15 @@ from skillopt_ci.git.process import Git
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
-from skillopt_ci.github.pull_requests import file_at, find_open, merge_pull_request, why_paused
+from skillopt_ci.github.pull_requests import (
+    file_at,
+    find_open,
+    merge_base,
+    merge_pull_request,
+    why_paused,
+)
 from skillopt_ci.github.types import Reaction, WantedCheck
-from skillopt_ci.ledger.inspect import resolve
+from skillopt_ci.ledger.inspect import base_commit, resolve
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
 from skillopt_ci.report.evaluation import (
@@ -43,7 +49,7 @@ from skillopt_ci.report.markdown import COMMENT_BYTES, Links, block, code, cut, 
 from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, harmless_line
-from skillopt_ci.skill.diff import unified_diff
+from skillopt_ci.skill.diff import undone, unified_diff
 from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate_skills
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 from skillopt_ci.training.run_context import Run
@@ -66,6 +72,8 @@ def perform(job: Job, activity: Activity) -> JobOutcome:
             outcome = _evaluate(job, activity)
         case Perform(command):
             outcome = _command(job, command)
+            if comment is not None and outcome.outputs.result != "done":
+                outcome = _answer(job, comment, outcome.ending or outcome.report, outcome)
     found = meaning(outcome.exit_code)
     if found.job_fails or not outcome.outputs.result:
         outcome = replace(outcome, outputs=replace(outcome.outputs, result=found.result))
@@ -135,8 +143,8 @@ def _reply(job: Job, asked: Reply) -> JobOutcome:
 def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
     run, path = view(reader), reader.skill_path
     if word == "diff":
-        # HEAD is the default branch here.
-        before, after = reader.ledger.read("HEAD", path) or "", reader.read(path) or ""
+        before = reader.ledger.read(base_commit(reader.ledger), path) or ""
+        after = reader.read(path) or ""
         change = unified_diff(before, after, path)
         text = block(change, "diff", lines=200) if change else "Nothing: base has this skill."
     elif word == "report":
@@ -331,7 +339,7 @@ def leave_notes(job: Job, client: Client, file: Path) -> int:
     """Write the run's review comments to ``file``, with secrets redacted; return how many."""
     loaded = build.load_configured(job.settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
-    number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base)
+    number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base, or_merged=True)
     path = build.skill_path(loaded, ledger.root)
     said = () if number is None else review_notes(client, number, path)
     build.learn_secrets(job.redact, loaded, job.environ)
@@ -389,7 +397,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
     with build_observer(settings) as observer:
         run = build.open_run(settings, observer)
         _refuse_unconfined(run)
-        after, missing = _skill_of(client, run.skill_path, head)
+        after, missing = _merged(client, run, head)
         view, outputs, exit_code = _compare(run, head, after, missing)
     links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
     report = evaluation_comment(view, links)
@@ -413,6 +421,19 @@ def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
         return content.decode("utf-8"), ""
     except UnicodeDecodeError as error:
         return "", f"At head, {path} is not UTF-8 text (byte {error.start})"
+
+
+def _merged(client: Client, run: Run, head: str) -> tuple[str, str]:
+    """The skill of ``head``, with what base has changed since head left it, as a merge keeps it."""
+    base = resolve(run.ledger, "HEAD") or ""
+    (after, missing), left = _skill_of(client, run.skill_path, head), merge_base(client, base, head)
+    if missing or left is None:
+        return after, missing
+    then, now = _skill_of(client, run.skill_path, left)[0], run.ledger.read(base, run.skill_path)
+    if then == now or (merged := undone(after, then, now or "")) is None:
+        conflict = f"{run.skill_path} conflicts with base: update the branch"
+        return after, "" if then == now else conflict
+    return merged, ""
 
 
 def _refuse_unconfined(run: Run) -> None:

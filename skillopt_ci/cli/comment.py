@@ -138,7 +138,8 @@ def publish(
                 answer_notes(run, client, links, read)
     with noting(notes):
         # What a workflow's token pushes starts no job that could post it, and it may be required.
-        keep_check(client, unevaluated_check(run.state.run, run.commit, "success", TRAINED, links))
+        trained = unevaluated_check(run.state.run, run.commit, "success", TRAINED, links)
+        keep_check(client, trained, yields=True)
         keep_check(client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks))
     with noting(notes):
         if (check := comment.confirmation_check(run, links)) is not None:

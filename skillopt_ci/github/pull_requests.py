@@ -60,9 +60,14 @@ def head_before(client: Client, pull: PullRequest, moment: str) -> str | None:
     return None
 
 
-def find_open(client: Client, head: str, base: str) -> int | None:
-    """The number of our branch's open pull request, preferably the one into ``base``."""
-    found = _open_one(_of_branch(client, head, base))
+def find_open(client: Client, head: str, base: str, *, or_merged: bool = False) -> int | None:
+    """The number of our branch's open pull request, preferably the one into ``base``.
+
+    With ``or_merged``, else of the latest one that was merged.
+    """
+    pulls = _of_branch(client, head, base)
+    merged = (pull for pull in pulls if or_merged and pull.merged_at)
+    found = _open_one(pulls) or next(merged, None)
     return None if found is None else found.number
 
 
@@ -138,6 +143,13 @@ def changed_paths(client: Client, number: int, head: str) -> frozenset[str] | No
             return None
         names = [name for file in files for name in (file.filename, file.previous_filename)]
         return frozenset(name for name in names if name)
+
+
+def merge_base(client: Client, base: str, head: str) -> str | None:
+    """The commit at which ``head`` left ``base``; None if GitHub does not know it."""
+    with suppress(NotFound), asking(f"compare {base[:12]} with {head[:12]}", "contents: read"):
+        return client.repo.compare(base, head).merge_base_commit.sha
+    return None
 
 
 def file_at(client: Client, path: str, ref: str) -> bytes | None:

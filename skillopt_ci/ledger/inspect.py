@@ -24,12 +24,12 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
         try:
             ledger.sync()
         except InfrastructureError:
-            base = _base(ledger)
+            base = base_commit(ledger)
             time = ledger.log(base, limit=1)[0].time.replace("T", " ")
             warn(f"{ledger.remote} cannot be read: this is from {ledger.base} as of {time}")
             return base
         known = _known(ledger)
-    return known or _base(ledger)
+    return known or base_commit(ledger)
 
 
 def candidate(ledger: Ledger) -> Commit | None:
@@ -72,7 +72,7 @@ def _here_and_tracked(ledger: Ledger, ref: str) -> tuple[str, ...]:
     return (ref,) if ledger.remote is None else (ref, refs.tracking(ledger.remote, ref))
 
 
-def _base(ledger: Ledger) -> str:
+def base_commit(ledger: Ledger) -> str:
     for name in (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base):
         if (commit := resolve(ledger, name)) is not None:
             return commit

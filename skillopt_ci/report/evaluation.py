@@ -128,7 +128,7 @@ def evaluation_check(
 
 
 #: Why a commit of the skills branch is not evaluated.
-TRAINED = "training measured and gated every commit of this branch already"
+TRAINED = "training gates this branch itself, and measures what people push here in its next step"
 
 
 def unevaluated_check(

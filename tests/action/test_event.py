@@ -161,6 +161,7 @@ TABLE: list[tuple[GitHubEvent, str, Facts, Activity | str]] = [
     (target(FORK), "step", WRITER, NOTHING),
     (target(FORK), "check", WRITER, NOTHING),
     (target(replace(TRAINED, from_fork=True)), "", WRITER, Evaluate(7, "head")),
+    (target(FORK, label="Skillopt-Eval"), "", WRITER, Evaluate(7, "head")),
     (said(asking("step")), "", WRITER, Perform(Command.STEP, asking("step"))),
     (said(asking("slow-update")), "", WRITER, Perform(Command.SLOW_UPDATE, asking("slow-update"))),
     (said(asking("status")), "", WRITER, Reply(asking("status"))),

@@ -198,6 +198,19 @@ def test_a_pull_requests_head_is_never_checked_out():
     )
 
 
+def test_what_works_for_training_may_ask_whether_it_is_paused():
+    jobs = [
+        job
+        for file in (ROOT / "examples" / "workflows").glob("*.yml")
+        for job in yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"].values()
+        for step in job.get("steps", ())
+        if (command := step.get("with", {}).get("command")) in list(Command)
+        and Command(command).works_for_training
+    ]
+    assert len(jobs) > 5
+    assert all("pull-requests" in job["permissions"] for job in jobs)
+
+
 def test_every_pull_request_and_merge_group_gets_the_check_that_is_required():
     file = ROOT / "examples" / "workflows" / "evaluate.yml"
     # YAML 1.1 takes `on` for a boolean

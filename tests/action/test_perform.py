@@ -258,6 +258,8 @@ def test_a_comment_sees_its_command_begin_and_end(job, github_hub, trouble):
         job = replace(job, inputs=replace(job.inputs, overrides=tight))
     perform(job, Perform(Command.STEP, posted(github_hub)))
     assert [content for _, _, content in github_hub.reactions] == ["eyes", last]
+    answers = [body for body in github_hub.own_comments() if "key=answer/" in body]
+    assert len(answers) == bool(trouble)
 
 
 @pytest.mark.parametrize("reaction", ["eyes", "-1"])
@@ -350,6 +352,14 @@ def test_a_secret_in_a_note_is_left_out_of_the_file(trained, tmp_path):
     assert leave_notes(job, Scene(trained.hub).client(), file) == 1
     assert secret not in file.read_text("utf-8")
     assert HIDDEN in read_notes(file)[0].text
+
+
+def test_a_note_is_heard_after_its_pull_request_was_merged(trained):
+    trained.step()
+    number = next(iter(trained.hub.pulls))
+    trained.hub.say("ada", "/skillopt note Name kind b.", number)
+    trained.hub.pulls[number] |= {"state": "closed", "merged_at": trained.hub.moment()}
+    assert trained.step() == 1
 
 
 def test_notes_of_reviewers_reach_the_next_step_and_are_answered_once(trained, model_server):

@@ -80,6 +80,19 @@ def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk):
     assert desk.conclusion() == (head, "neutral")
 
 
+def test_what_base_has_learned_since_counts_as_in_a_merge(desk):
+    def base(text: str) -> None:
+        desk.checkout.commit(SKILL, text)
+        desk.checkout.git("push", "--quiet", desk.hub.bare.folder.as_uri(), "main")
+
+    base("# Items\n\nFirst.\n")
+    apart, same = map(desk.propose, ("# All items\n\nFirst.\n", "# Items\n\nSecond.\n"))
+    base(KNOWN.replace("\n\n", "\n\nThird.\n\n", 1))
+    shown = desk.evaluate(apart)
+    assert (shown.outputs.score_after, shown.outputs.finding) == ("1", "no clear difference")
+    assert "conflicts with base: update the branch" in desk.evaluate(same).report
+
+
 def test_a_smaller_change_than_the_threshold_is_not_clear(desk):
     head = desk.propose("# Items\n\n- Kind a: a number begins with a.\n")
     assert "no clear difference" in desk.evaluate(head, "github.threshold=0.5").report

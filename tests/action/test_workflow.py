@@ -137,7 +137,9 @@ def test_comments_of_members_are_obeyed_and_only_what_trains_waits(github):
     Scene(github.world.hub).pull()
     assert github.fire("issue_comment", comment("/skillopt step", "NONE")) == {}
     assert github.fire("issue_comment", comment("Nice")) == {}
-    _, step = only(github.fire("issue_comment", comment("/skillopt step", "CONTRIBUTOR")))
+    _, merge = only(github.fire("issue_comment", comment("/skillopt apply")))
+    assert merge.group == "skillopt-train-skillopt.yaml-"  # no step may land in between
+    _, step = only(github.fire("issue_comment", comment("/skillopt  step", "CONTRIBUTOR")))
     assert step.group == "skillopt-train-skillopt.yaml-"
     assert step.done is not None
     assert step.done.outputs["step"] == "1"

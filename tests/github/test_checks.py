@@ -29,6 +29,12 @@ def test_it_is_in_progress_and_then_concluded_once(scene, client):
     assert (run["status"], run["conclusion"]) == ("completed", "success")
 
 
+def test_a_verdict_is_not_replaced_by_what_yields(scene, client):
+    keep_check(client, wanted(scene, 0, "failure"))
+    assert keep_check(client, wanted(scene, 0, "success"), yields=True) == Change.UNCHANGED
+    assert [run["conclusion"] for run in scene.hub.checks.values()] == ["failure"]
+
+
 def test_what_needed_no_evaluation_may_wait_for_one_later(scene, client):
     keep_check(client, replace(wanted(scene, 0, "success"), title=NOTHING_TO_DO))
     assert keep_check(client, wanted(scene)) == Change.CREATED

@@ -92,6 +92,14 @@ def commit(request: Request) -> Answer:
     return Answer(201, {"sha": oid, "message": body["message"], "tree": {"sha": body["tree"]}})
 
 
+def compare(request: Request) -> Answer:
+    base, _, head = request.params["basehead"].partition("...")
+    done = request.hub.bare.run("merge-base", base, head)
+    if done.returncode:
+        raise Refusal(404, "Not Found")
+    return Answer(200, {"merge_base_commit": {"sha": done.stdout.decode().strip()}})
+
+
 def create_ref(request: Request) -> Answer:
     name, oid = request.body["ref"], request.body["sha"]
     try:
@@ -119,6 +127,7 @@ ROUTES = {
     "GET ": repository,
     "GET /collaborators/{username}/permission": permission,
     "GET /contents/{path}": contents,
+    "GET /compare/{basehead}": compare,
     "GET /actions/permissions/workflow": workflow_permissions,
     "GET /actions/secrets": secrets,
     "GET /actions/organization-secrets": organization_secrets,
