@@ -1,4 +1,1 @@
-"""The GitHub Action: turns an event into a command, its outputs and published reports.
-
-Start reading at `main`; `event.decide` decides what an event asks for, `perform` does it.
-"""
+"""The GitHub Action. Start at `main`; `event.decide` decides what to do, `perform` does it."""

@@ -32,8 +32,7 @@ _REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASC
 def requested(comment: str) -> tuple[str, str]:
     """The command after `/skillopt` (in :data:`REQUESTS`, or :data:`UNKNOWN`) and its argument.
 
-    Only a note, a revert and `apply anyway` may have more text on their line. Both are empty if the
-    comment does not begin with `/skillopt`.
+    Both are empty without `/skillopt`. Only a note, a revert and `apply anyway` take further text.
     """
     first, *rest = comment.splitlines() or [""]
     if not _ADDRESSED.match(first):
@@ -72,10 +71,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class GitHubEvent:
-    """An event, caused by ``actor``; ``group_sha`` is the head of a merge group.
-
-    Fields that do not apply to the event are empty.
-    """
+    """An event; fields that do not apply are empty. ``group_sha`` is a merge group's head."""
 
     name: str
     action: str = ""

@@ -86,7 +86,6 @@ def perform(job: Job, activity: Activity) -> JobOutcome:
 
 
 def tell_failed(job: Job, comment: Request, ended: Ended) -> None:
-    """Tell the author of a comment what ended its job, and how to try again."""
     _react(job, comment, "confused")
     run = links_of(job.environ).run("this job") or "its job"
     retry = f"To try again, write the command in a new comment or re-run {run}."
@@ -379,10 +378,8 @@ def _evaluate(job: Job, pull: Evaluate) -> JobOutcome:
         return review_pull_request(job, job.client, pull)
 
 
-# Evaluate a person's change of the skill: the skill at base against the skill at head.
-#
-# Configuration, tasks, scorers and code are those of the checkout, which is base. The API supplies
-# the skill's text at head as data; nothing else of the pull request is read or checked out.
+# Evaluate a person's change of the skill, base against head. Configuration, tasks, scorers and code
+# are those of base, the checkout. Of head, only the skill's text is read, as data from the API.
 
 #: A longer document is no skill, and every task would pay for all of its bytes.
 _MOST_BYTES = 500_000
@@ -450,10 +447,7 @@ def _refuse_unconfined(run: Run) -> None:
 
 
 def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationView, Outputs, int]:
-    """Compare base with the text ``after``; return the findings, outputs and exit code.
-
-    ``missing`` says why head has no skill, if it has none.
-    """
+    """Compare base with the text ``after``; if head has no skill, ``missing`` says why."""
     wishes = run.config.github
     view = EvaluationView(
         run=run.config.run,
