@@ -54,17 +54,13 @@ def load_configured(settings: Globals) -> Loaded:
 def learn_secrets(
     redact: Redactor, loaded: Loaded, environ: Mapping[str, str], tasks: Iterable[Task] = ()
 ) -> None:
-    """Let ``redact`` hide the secrets of a configuration and of its tasks' scorers."""
     redact.learn(run_secrets(loaded.config, loaded.root, environ, tasks))
 
 
 def read_tasks(
     loaded: Loaded, environ: Mapping[str, str], loading_seconds: float = 600.0
 ) -> tuple[Splits, Environment | None]:
-    """The run's tasks: from task files, or from an environment, which is returned too.
-
-    From here on, programs that the run starts can reach none of our secrets.
-    """
+    """The run's tasks, and its environment if any. From here on, its programs reach no secrets."""
     config, root = loaded.config, loaded.root
     keep_secrets(config, root, environ)
     if config.tasks is not None:

@@ -1,7 +1,4 @@
-"""``skillopt-ci comment``: bring pull request, comment and check on GitHub up to date.
-
-What GitHub refuses becomes a note: the steps are paid for, and need not be seen to count.
-"""
+"""``skillopt-ci comment``: update GitHub. Refusals become notes, since the steps are paid for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -97,10 +94,7 @@ def publish(
     inconclusive: str = "",
     tasks: Mapping[str, comment.TaskPlace] | None = None,
 ) -> Published:
-    """Bring pull request, comment and check up to date, each as far as GitHub allows it.
-
-    ``inconclusive`` says why the newest job came to no verdict, ``tasks`` where tasks are defined.
-    """
+    """Publish as far as GitHub allows; ``inconclusive`` says why the newest job has no verdict."""
     from skillopt_ci.github.checks import keep_check  # noqa: PLC0415 - see above
     from skillopt_ci.github.client import noting  # noqa: PLC0415
     from skillopt_ci.github.comments import keep_comment  # noqa: PLC0415

@@ -68,10 +68,7 @@ class FoundDocument(NamedTuple):
 
 
 def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]:
-    """All documents and runs of a repository, and what is wrong with how they fit together.
-
-    Files that git ignores are left out. Raises RepositoryError outside of a repository.
-    """
+    """Documents and runs that git does not ignore, and their conflicts. Raises RepositoryError."""
     top, runs, wrong = worktree(start), list[FoundRun](), list[str]()
     listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     # in a conflict, git lists each side

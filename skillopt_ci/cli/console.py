@@ -42,10 +42,9 @@ def time_text(seconds: float) -> str:
 class ProgressDisplay:
     """Shows a command's events on ``stream``, as far as ``settings`` ask for them.
 
-    On a terminal each stage under way has a bar, with the run's figures below. A log has lines
-    instead: where a stage starts, and at most one per ``interval`` seconds. A line is left where a
-    stage ends. Where a person works at the terminal there are only these: bars would erase what is
-    typed.
+    On a terminal, each stage under way has a bar, above the run's figures. A log has a line where a
+    stage starts, and at most one per ``interval`` seconds. Each stage that ends leaves a line.
+    While a person works at the terminal there are only these: bars would erase what is typed.
     """
 
     def __init__(

@@ -32,8 +32,7 @@ _COMPLETION = "_SKILLOPT_CI_COMPLETE"
 class LazyGroup(click.Group):
     """A group whose commands are imported only when they are asked for.
 
-    ``commands_by_name`` has the module, line of help and group of each, so that ``--help`` and a
-    misspelt name cost no import.
+    ``commands_by_name`` has the module, help and group of each; ``--help`` and typos import none.
     """
 
     def __init__(
@@ -141,10 +140,7 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
 
 
 def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None:
-    """Print ``failure`` on standard error, and as JSON on standard output if asked to.
-
-    Raises BrokenPipeError when nobody reads standard output any more.
-    """
+    """Print ``failure``, also ``as_json``. Raises BrokenPipeError if nobody reads that any more."""
     colour = wants_colour(sys.stderr, environ)
     # that there is nothing to do is no error, though it ends the command
     nothing = failure.exit_code is ExitCode.NOTHING_TO_DO

@@ -31,8 +31,7 @@ FILE = click.Path(path_type=Path)
 class Globals:
     """What the command line and the process say to every command.
 
-    ``config`` is as the user typed it, so that messages show it the same way. ``verbosity`` is
-    negative for ``-q`` and counts every ``-v``. ``redact`` is the process's one.
+    ``config`` is as typed, for messages. ``verbosity`` is negative for ``-q``, else counts ``-v``.
     """
 
     environ: Mapping[str, str]
@@ -82,10 +81,7 @@ class Globals:
 def command(
     name: str | None = None, cls: type[click.Command] = click.Command, **how: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function a command that has the global options too, and gets :class:`Globals` first.
-
-    Its own options show their defaults.
-    """
+    """Make a function a command with global options, which it gets as :class:`Globals` first."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         made = click.command(name, cls, **how)(click.pass_obj(function))

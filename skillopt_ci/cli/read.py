@@ -84,8 +84,7 @@ class RunReader:
 def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
     """The run that ``--run``, the configuration or the repository itself names.
 
-    ``fresh`` asks the remote first: what is known here may be old.
-    Raises :class:`RepositoryError` if it has not started or is ambiguous.
+    ``fresh`` asks the remote first. RepositoryError if the run has not started or is ambiguous.
     """
     start, git, name = settings.cwd, Git(), settings.run
     file = settings.config_file

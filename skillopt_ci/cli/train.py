@@ -1,7 +1,4 @@
-"""``skillopt-ci step``, ``run``, ``finish`` and ``slow-update``: training itself.
-
-``plan``, ``rollout`` and ``estimate``: what comes next, shared out to several machines or priced.
-"""
+"""Commands that train, and those that share out or price what comes next."""
 
 import asyncio
 import math
