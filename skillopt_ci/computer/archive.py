@@ -118,9 +118,8 @@ def pack(members: Iterable[Member]) -> bytes:
 def selected(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """The ``files`` (relative paths) that match ``patterns``, sorted.
 
-    ``*`` and ``?`` match within a part of the path, ``**`` any number of parts, ``[ab]`` and
-    ``[!ab]`` one character. A folder selects everything in it. Raises FileRefused for a pattern
-    that leads outside.
+    ``*`` and ``?`` match within a part of the path, ``**`` any parts, ``[ab]`` and ``[!ab]`` one
+    character. A folder selects all that is in it. FileRefused for a pattern that leads outside.
     """
     left = {"": {_parts(pattern) for pattern in patterns}}
     for path in _with_folders(files):

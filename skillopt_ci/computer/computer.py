@@ -1,7 +1,6 @@
 """A computer: runs commands in isolation; its files are reached only by commands inside it.
 
-Every file operation is such a command with the agent's own rights. So links that the agent creates
-lead only to files that it could read and write anyway, never to files of the host.
+File operations run with the agent's own rights, so its links never lead to files of the host.
 """
 
 import os
@@ -200,8 +199,7 @@ class Computers(Protocol):
 
 
 _PROBE = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
-#: The loopback device, and unconnected tunnels that the kernel creates in every new network
-#: namespace.
+#: The loopback device, and unconnected tunnels that the kernel creates in new network namespaces.
 _HARMLESS = (
     *("lo", "sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0"),
     *("ip_vti0", "ip6_vti0", "ip6gre0"),

@@ -67,8 +67,7 @@ exit "$code"
 #: processes do not count as the agent's. The container's first process survives.
 _KILL = "kill -9 -1; echo done"
 _KILLED = 137
-#: How often memory ran out, by either version of control groups, and how many blocks and files are
-#: left.
+#: How often memory ran out (control groups 1 or 2), and how many blocks and files are left.
 _COUNT = (
     "cd /sys/fs/cgroup && cat memory.events memory/memory.oom_control 2> /dev/null"
     f"; stat -f -c 'free %a %d' {WORKDIR} {HOME} /tmp; :"

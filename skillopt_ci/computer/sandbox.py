@@ -64,8 +64,7 @@ _OWN_SETTINGS = ("passwd", "group", "hosts", "nsswitch.conf")
 _AGENT = "1000"
 _BASIC = {"PATH": SEARCH_PATH, "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
 
-#: Where the holder mounts the computer's files: a folder that every Linux has, and that contains
-#: no programs.
+#: Where the holder mounts the computer's files: every Linux has this folder, without programs.
 _STAGE = "/sys"
 _READY = b"ready\n"
 _FILES_PER_MB = 128

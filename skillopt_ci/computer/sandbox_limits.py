@@ -192,10 +192,7 @@ def seccomp_filter(machine: str, *, counted: bool) -> bytes:
     """The filter for a machine (named by `uname -m`) in the format of bwrap's `--seccomp`.
 
     ``counted``: a control group limits the computer as a whole. Raises ComputerUnavailable for an
-    unknown machine.
-
-    We assemble the filter ourselves because bindings need libseccomp installed, on which bubblewrap
-    does not depend.
+    unknown machine. Made by hand, since bindings need libseccomp, which bubblewrap does without.
     """
     if machine not in _MACHINES:
         raise ComputerUnavailable(
