@@ -16,10 +16,7 @@ EXAMPLE_FILES = (
 
 
 def write_example(target: Path) -> None:
-    """Write the example into the folder ``target``, which is created if needed.
-
-    Raises ``UsageError`` and writes nothing if one of its files exists already.
-    """
+    """Write the example to ``target``. If one of its files exists, raises UsageError instead."""
     if present := [name for name in EXAMPLE_FILES if (target / name).exists()]:
         raise UsageError(
             f"{target} already has {', '.join(present)}: nothing was written.",

@@ -104,10 +104,7 @@ def read_failures(prompt: str) -> list[Trajectory]:
 
 
 def read_proposals(prompt: str, key: str) -> list[dict[str, Any]]:
-    """The entries with ``key`` in the lists of a merge or rewrite, as edits with its value.
-
-    ``key`` is ``content`` for edits, ``instruction`` for suggestions, ``new_skill`` for documents.
-    """
+    """Entries of a merge or rewrite; ``key`` is ``content``, ``instruction`` or ``new_skill``."""
     return [
         {
             "op": str(one.get("op") or one.get("type") or ""),
