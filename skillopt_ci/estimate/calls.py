@@ -73,10 +73,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """Assumed: the current skill's score, the shares of accepted candidates and of empty steps.
-
-    ``calls`` is the number of target calls for an attempt.
-    """
+    """Score of the skill, shares of accepted candidates and empty steps, calls per attempt."""
 
     solved: float = 0.5
     accepted: float = _ACCEPTED
@@ -117,10 +114,7 @@ def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> Range:
 
 
 class Forecast:
-    """Forecasts attempts and optimizer calls; call its methods in the order of the run.
-
-    ``made`` is the number of training attempts under the current skill so far.
-    """
+    """Call its methods in the run's order; ``made`` counts the current skill's attempts so far."""
 
     def __init__(
         self, config: Config, situation: Situation, assumed: Assumed, made: int = 0

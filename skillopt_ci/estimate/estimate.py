@@ -245,9 +245,8 @@ def _assumed_sizes(
 def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Config:
     """``config`` of a new run, with the calls that a budget in dollars or tokens will likely buy.
 
-    If a question to the optimizer costs too many attempts, there is one analyst. For planning only:
-    the number is too uncertain to be enforced. Unchanged if there is no such limit, or if calls
-    cannot be priced or counted beforehand (an agent's).
+    If optimizer questions are too costly, there is one analyst. Too uncertain to enforce: only for
+    planning. Unchanged without such a limit, or if calls cannot be priced or counted (an agent's).
     """
     limits, tasks = config.budget.run, (*splits.train, *splits.selection)
     chats = isinstance(config.rollout.solver, ChatConfig) and config.environment is None
