@@ -1,7 +1,4 @@
-"""Logs, ancestry and commit messages.
-
-A message is a subject, a wrapped body, and trailers that its text cannot forge.
-"""
+"""Logs, ancestry, and commit messages with trailers that subject and body cannot forge."""
 
 import re
 import textwrap

@@ -27,10 +27,7 @@ _READERS = {
 
 @contextmanager
 def run_lock(common_dir: Path, run: str) -> Iterator[None]:
-    """Hold the lock of ``run``; the kernel releases it when the process dies.
-
-    Raises LostRace at once if another process holds it.
-    """
+    """Hold the run's lock, which dies with this process. Raises LostRace at once if it is taken."""
     file = common_dir / "skillopt-ci" / f"{run}.lock"
     try:
         file.parent.mkdir(exist_ok=True)
@@ -50,10 +47,7 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
 
 
 def is_held(common_dir: Path, run: str) -> bool:
-    """Whether a process holds the lock of ``run``, as far as Linux can tell.
-
-    Taking the lock to find out, however briefly, could make a command that is starting fail.
-    """
+    """Whether the lock is held, as far as Linux can tell: trying it could fail another command."""
     try:
         inode = (common_dir / "skillopt-ci" / f"{run}.lock").stat().st_ino
         held = (_PROC / "locks").read_text(encoding="ascii").splitlines()
@@ -74,8 +68,7 @@ def clear_stale_locks(
 ) -> None:
     """Remove locks that a killed git left on the refs ``names`` and on files shared by all refs.
 
-    Call it while holding the run's lock. It waits for young locks. Raises RepositoryError if a
-    running git keeps one.
+    Hold the run's lock. Waits for young locks; RepositoryError if a running git keeps one.
     """
     files = [common_dir / name for name in (*(f"{ref}.lock" for ref in names), *_BESIDE_REFS)]
     files += [file for ref in names for file in (common_dir / deleted(ref)).glob("*.lock")]

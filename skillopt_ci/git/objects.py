@@ -1,7 +1,4 @@
-"""Read files from commits; write blobs, trees and commits; merge trees without a checkout.
-
-Every function raises RepositoryError if git cannot read or write its database.
-"""
+"""Read, write and merge git objects without a checkout. Raises RepositoryError if git fails."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -200,10 +197,7 @@ def _changed(
 
 
 def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
-    """Write a commit, signed if ``commit.gpgsign`` is set.
-
-    Raises RepositoryError if git has no committer identity or cannot sign.
-    """
+    """Write a commit, signed if git is so configured. Raises RepositoryError if git refuses."""
     signing = ("-S",) if signs(git) else ()
     lineage = [word for parent in parents for word in ("-p", parent)]
     made = git.attempt("commit-tree", tree, *lineage, *signing, "-F", "-", stdin=message.encode())

@@ -75,8 +75,7 @@ class BatchProcess:
     def ask(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
         """Send ``request`` and return the answer, all of which ``read`` must consume.
 
-        ``read`` raises EOFError if the stream ends early. Then the request is sent once more, and a
-        second EOFError is raised.
+        ``read`` raises EOFError if the stream ends early; the first time, the request is repeated.
         """
         with self._lock:
             try:

@@ -1,7 +1,4 @@
-"""Talk to the remote: list refs, fetch explicit refspecs, push with an expected state.
-
-All but :func:`push` raise InfrastructureError if the remote cannot be read.
-"""
+"""Talk to the remote. All but :func:`push` raise InfrastructureError if it cannot be read."""
 
 import re
 from collections.abc import Sequence
@@ -155,10 +152,7 @@ def fetch_objects(git: Git, remote: str, *refs: str, options: Sequence[str] = ()
 
 
 def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
-    """Move refs of the remote atomically, each only from its expected commit.
-
-    Raises LostRace if a ref is elsewhere, otherwise PushRefused with the reason.
-    """
+    """Move remote refs atomically. Raises LostRace if one is not where expected, or PushRefused."""
     leases = (f"--force-with-lease={move.ref}:{move.old or ''}" for move in moves)
     refspecs = (f"{move.new or ''}:{move.ref}" for move in moves)
     command = (*_PUSH, *options, *leases, remote, *refspecs)
