@@ -74,10 +74,7 @@ _SETTING = (
 
 @contextmanager
 def asking(what: str, permission: str = "") -> Iterator[None]:
-    """Turn PyGithub's exceptions inside the block into the errors of this module.
-
-    ``what`` completes "GitHub would not …"; ``permission`` is needed, as workflows write it.
-    """
+    """Turn PyGithub's exceptions into this module's; ``what`` completes "GitHub would not …"."""
     try:
         yield
     except GithubException as error:

@@ -1,7 +1,6 @@
 """Comments: our own, each identified by a hidden marker in its first line, and other people's.
 
-Two jobs may create the same comment at once. Both then find both comments: they update the older
-one and delete the newer one.
+If two jobs create the same one at once, both update the older comment and delete the newer one.
 """
 
 import re
@@ -49,8 +48,7 @@ def react(client: Client, comment: int, reaction: Reaction) -> None:
 def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
     """Notes on the file ``path`` by people with write access, oldest first.
 
-    These are comments on lines of its diff, and `/skillopt note …` in the conversation, without
-    that prefix.
+    They are comments on lines of its diff, and what follows `/skillopt note` in the conversation.
     """
     lines = [one for one in _listed(client, number, "pulls") if one.path == path]
     spoken = [

@@ -1,8 +1,7 @@
 """Commits made through the GitHub API, for repositories that require signed commits.
 
-GitHub signs the commits of its apps. We upload files as git objects; GitHub computes the same
-hashes, which proves that the tree is the one built here. The commit is then fetched and treated
-like a local one.
+GitHub signs its apps' commits. We upload git objects; equal hashes prove that the tree is the one
+built here. The commit is then fetched and treated like a local one.
 """
 
 from base64 import b64encode

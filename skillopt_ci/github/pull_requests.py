@@ -1,8 +1,4 @@
-"""A run's single rolling pull request, and the contents of people's pull requests.
-
-If a person closes the run's pull request, it stays closed as long as its branch exists. After its
-branch is deleted, or after a merge, a new one may be opened.
-"""
+"""A run's single rolling pull request, and the contents of people's pull requests."""
 
 from base64 import b64decode
 from contextlib import suppress
@@ -45,8 +41,7 @@ def get_pull_request(client: Client, number: int) -> PullRequest:
 def head_before(client: Client, pull: PullRequest, moment: str) -> str | None:
     """The head that a pull request had just before ``moment`` (UTC, ISO 8601).
 
-    From GitHub's log of pushes, since authors can forge the dates of commits. None if the log does
-    not reach that far or cannot be read.
+    From GitHub's log of pushes, since commit dates can be forged; None if it is out of reach.
     """
     head = pull.raw_data["head"]
     repository, ref = (head["repo"] or {}).get("full_name"), f"refs/heads/{head['ref']}"
@@ -103,8 +98,7 @@ def merge_pull_request(
 ) -> bool:
     """Have GitHub merge a pull request, if still at ``head_sha``, once branch protection allows it.
 
-    Returns whether it is merged already, which it is if there was nothing to wait for. Raises
-    Refused if something blocks the merge.
+    Returns whether it is merged already: nothing to wait for. Refused if something blocks it.
     """
     pull, title = get_pull_request(client, number), client.redact(title)
     if pull.merged:
@@ -132,10 +126,7 @@ def merge_pull_request(
 
 
 def changed_paths(client: Client, number: int, head: str) -> frozenset[str] | None:
-    """Changed paths, with both names of renamed files; None above GitHub's limit of 3,000.
-
-    Also None if ``head`` was replaced meanwhile, since GitHub lists the files of the current head.
-    """
+    """Changed paths, old names too; None for over 3,000 (GitHub's limit) or a replaced ``head``."""
     with asking(f"list the files of #{number}", _READ):
         pull = client.repo.get_pull(number).complete()
         files = list(pull.get_files())
