@@ -50,8 +50,7 @@ from skillopt_ci.worker import Worker
 _RESULT = "result.json"
 #: The model names that a worker may request.
 MODELS = {"target": Role.TARGET, "judge": Role.JUDGE, "optimizer": Role.OPTIMIZER}
-#: Independent answers to one prompt get attempt numbers this far apart, so that none collides with
-#: another attempt.
+#: Independent answers to one prompt get attempt numbers this far apart, so that none collides.
 _SAMPLES_APART = 1_000_000
 
 

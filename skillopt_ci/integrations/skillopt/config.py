@@ -128,8 +128,7 @@ _DEFAULTS: Mapping[tuple[str, str], Scalar] = {
 _NUMBERS = ("limit", "split_seed", "workers", *CALL_DEFAULTS)
 #: The scorer that each benchmark's code uses.
 _SCORERS = {"searchqa": "f1", "docvqa": "anls", "livemathematicianbench": "choice"}
-#: Benchmarks whose rollout needs SkillOpt's own code (a simulator, document search, workbooks),
-#: with the environment variables that it reads.
+#: Benchmarks whose rollout needs SkillOpt's own code, with the environment variables it reads.
 _BRIDGED: Mapping[Scalar, tuple[str, ...]] = {
     "alfworld": ("ALFWORLD_DATA",),
     "officeqa": ("OFFICEQA_DOCS_DIR",),
