@@ -45,10 +45,7 @@ def resolve(ledger: Ledger, name: str) -> str | None:
 
 
 def runs(start: Path) -> tuple[str, ...]:
-    """The runs that have a branch or folder here, or else on the remote.
-
-    Raises InfrastructureError if the remote cannot be read.
-    """
+    """Runs with a branch or folder here, or else on the remote; may raise InfrastructureError."""
     git, _ = refs.find(start, Git())
     branches = git.text("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).splitlines()
     # after a merge, the branch may be gone, but the folder stays

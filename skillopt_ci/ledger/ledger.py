@@ -56,12 +56,11 @@ class _Sighting(NamedTuple):
 class Ledger:
     """A run in a repository.
 
-    It writes only objects and the run's refs, never the user's HEAD, index, files or stash. If
-    there is a ``remote``, it is authoritative and local refs follow it. ``common_dir`` is the
-    folder that all worktrees share (normally ``.git``). Any method may raise RepositoryError for a
-    local problem and InfrastructureError if the remote cannot be read. Methods that move branches
-    raise LostRace if a branch is not where expected, and PushRefused if the remote or a hook
-    rejects the move.
+    It writes only objects and the run's refs, never the user's HEAD, index, files or stash. A
+    ``remote`` is authoritative: local refs follow it. All worktrees share ``common_dir`` (normally
+    ``.git``). Any method may raise RepositoryError, or InfrastructureError for an unreadable
+    remote. Methods that move branches raise LostRace if one is not where expected, and PushRefused
+    if the remote or a hook rejects the move.
     """
 
     git: Git
@@ -261,10 +260,7 @@ class Ledger:
     def log(
         self, tip: str, *, first_parent: bool = False, limit: int = 0, paths: Sequence[str] = ()
     ) -> tuple[Commit, ...]:
-        """The commits in ``tip``, newest first; ``limit`` 0 means no limit.
-
-        With ``paths``, only commits that changed something at or below these.
-        """
+        """Commits in ``tip`` (that changed ``paths``, if any), newest first; ``limit`` 0: all."""
         shown = self.git.records(
             "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch",
             "--no-follow", history.COMMIT_FORMAT,
