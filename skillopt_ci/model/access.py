@@ -248,9 +248,6 @@ async def _bound(response: Any) -> None:
 
 @cache
 def _trusted(http: str) -> ssl.SSLContext:
-    """The certificates that the library ``http`` trusts.
-
-    Left alone, it loads them for every pool and every proxy, 20 ms each.
-    """
+    """Certificates that ``http`` trusts; it would load them per pool and proxy, 20 ms each."""
     context: ssl.SSLContext = import_module(http).create_ssl_context()
     return context

@@ -28,10 +28,7 @@ from skillopt_ci.scorers.base import GRADING, Judge
 
 @dataclass(frozen=True, slots=True)
 class ModelRouter:
-    """Open models with one connection pool and one cache for all work.
-
-    ``locks`` has a lock for each key of a call in flight, so identical requests share one call.
-    """
+    """Open models with one pool and cache. With ``locks``, identical requests share one call."""
 
     models: Models
     tariffs: Mapping[str, Tariff]
@@ -81,8 +78,7 @@ async def open_router(
 ) -> AsyncIterator[ModelRouter]:
     """The models of all roles; ``cache_path`` None means no cache.
 
-    ``root`` is the configuration's folder, for commands and key files. Raises ModelSetupError if a
-    key, program or package is missing.
+    ``root`` is the configuration's folder. ModelSetupError if a key, program or package is missing.
     """
     async with AsyncExitStack() as resources:
         configs = {Role(name): config for name, config in models.roles.items()}

@@ -1,7 +1,6 @@
 """The cache of model calls: keys, a SQLite file that processes share, export to other machines.
 
-Imported answers are trusted as the model's own, so an exported file must come from a job of the
-same workflow run.
+Imported answers pass for the model's own, so a file must come from the same workflow run.
 """
 
 import asyncio
@@ -174,10 +173,7 @@ UNCLAIMED = ""
 
 
 class CacheFile:
-    """A SQLite file of paid results; a write survives the death of the process.
-
-    Raises :class:`InfrastructureError` if the file fails after it was opened.
-    """
+    """A SQLite file of paid results that outlive the process. InfrastructureError if it fails."""
 
     #: The file's name in messages, the SQL of its tables, and the table with ``paid_by``.
     _name: ClassVar[str]
@@ -266,8 +262,6 @@ class CachedCall:
 
 
 class CallCache(CacheFile):
-    """Answers by call key."""
-
     _name = "The call cache"
     _paid = "calls"
     _tables = """

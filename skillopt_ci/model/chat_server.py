@@ -33,10 +33,7 @@ class BadRequestError(ValueError):
 
 
 def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
-    """The requested model name, the request (as the target's), and the number of answers wanted.
-
-    Sampling settings are ignored: the configuration sets them. Raises :class:`BadRequestError`.
-    """
+    """Model, request, number of answers. Sampling settings are ignored. Raises BadRequestError."""
     try:
         asked = JsonObject(json.loads(body))
     except (ValueError, TypeError, RecursionError) as error:

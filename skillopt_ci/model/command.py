@@ -52,10 +52,7 @@ WRONG_SETTING = re.compile(
 
 
 class CommandClient:
-    """Runs a role's command once per call, without retries; ``{root}`` becomes ``root``.
-
-    Raises :class:`ModelSetupError` if the program is missing.
-    """
+    """Runs a command once per call; ``{root}`` becomes ``root``. ModelSetupError if missing."""
 
     def __init__(
         self, section: str, config: ModelRole, root: Path, environ: Mapping[str, str]

@@ -70,10 +70,7 @@ def chat_body(
 
 
 def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
-    """The reply, or the error that some servers send with status 200.
-
-    Raises :class:`ModelRefusal` if a content filter ended the answer.
-    """
+    """The reply, or an error sent with status 200. ModelRefusal if a content filter ended it."""
     completion = providers.parsed(body)
     choice = next(iter(completion.each("choices")), JsonObject())
     message, failure = choice.at("message"), completion.at("base_resp")

@@ -95,8 +95,7 @@ def as_sent(message: Message) -> dict[str, object]:
 def sendable(message: Message, tools: Collection[str]) -> Message:
     """``message`` with JSON objects as arguments, and with names of tools that are well formed.
 
-    Many servers reject a history without, even if they answered like that. The names in ``tools``
-    stay.
+    Many servers reject a history without these, even their own. Names in ``tools`` stay.
     """
 
     def arguments(written: str) -> str:
@@ -274,10 +273,7 @@ class ServerError:
         )
 
     def refused_setting(self, sent: Collection[str]) -> str | None:
-        """The setting in ``sent`` that the server does not support, or None for another error.
-
-        Any complaint about a schema counts as not supporting it.
-        """
+        """The unsupported setting in ``sent``, or None. Any complaint about a schema counts."""
         if self.status not in {400, 422}:
             return None
         complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))

@@ -63,10 +63,7 @@ class Throttle:
         self._window = min(self._ceiling, self._window + 1 / self._window)
 
     def overloaded(self, since: int, retry_after: float | None) -> None:
-        """Halve the limit, but only once for all calls that :meth:`slot` gave the same ``since``.
-
-        No call starts within the next ``retry_after`` seconds.
-        """
+        """Halve the limit, once for all calls with one ``since``; pause ``retry_after`` seconds."""
         if since == self._epoch:
             self._window = max(1.0, self._window / 2)
             self._epoch += 1
@@ -124,10 +121,7 @@ _FIRST_CONTACT = 5.0
 
 
 def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float]) -> float:
-    """Seconds to wait after failed try ``try_number`` (from 1): exponential with full jitter.
-
-    ``retry_after`` also gets jitter: calls that were rejected together must not return together.
-    """
+    """Seconds of backoff: exponential in the try (from 1), with full jitter to spread calls."""
     if retry_after is None:
         return draw() * min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(try_number - 1, 16))
     return min(_LONGEST_RETRY_AFTER, retry_after) + draw() * _FIRST_BACKOFF

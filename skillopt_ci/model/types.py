@@ -187,10 +187,7 @@ class ReplySchema:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call; ``stage`` is a label for the accounts and does not change the answer.
-
-    ``attempt`` distinguishes independent samples of the same prompt.
-    """
+    """One call. ``stage`` only labels its usage; ``attempt`` tells samples of a prompt apart."""
 
     role: Role
     stage: str
@@ -203,10 +200,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """An answered call. ``finish_reason`` is in OpenAI's terms (``stop``, ``length``, …).
-
-    ``trace`` is an agent's account of its work; empty for a plain model.
-    """
+    """An answer; ``finish_reason`` is in OpenAI's terms, ``trace`` tells of an agent's work."""
 
     text: str
     finish_reason: str
