@@ -1,7 +1,4 @@
-"""Commit messages: the subject says what changed, the trailers carry the facts.
-
-The module is a :class:`~skillopt_ci.training.run_context.Render`.
-"""
+"""Commit messages, a :class:`~skillopt_ci.training.run_context.Render`; trailers carry facts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -142,8 +142,7 @@ class Viewer:
 def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
     """Choose from the ``known`` attempts: each section's most telling one, then its second, …
 
-    Attempts where the task's outcome changed come first, then the newest. ``count`` is the number
-    of attempts on record.
+    Attempts that changed a task's outcome come first, then the newest; ``count`` are on record.
     """
     asked, views = wishes(run), newest(run)
     order = {section: number for number, section in enumerate(asked)}

@@ -1,7 +1,4 @@
-"""The charts: the score curve, and which task was solved under which candidate.
-
-The curve's coordinates are percentages, so that it scales to any screen.
-"""
+"""The score curve, in percentages so that it scales to any screen, and the map of solved tasks."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
 """Makes untrusted text, from a model, a task or a stranger, inert in GitHub Markdown.
 
-GitHub shows the text as it was written, without mentions, references, links, images, HTML, emoji,
-formulas or fences. Escapes are character references, which mean the same in Markdown, in table
-cells and between HTML tags.
+GitHub shows it as written: no mentions, references, links, images, HTML, emoji, formulas, fences.
+Escapes are character references, which also work in table cells and between HTML tags.
 """
 
 import re
@@ -200,10 +199,7 @@ def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMME
 
 
 def cut(text: str, limit: int) -> str:
-    """``text``, cut after the last whole line within ``limit`` bytes.
-
-    A last resort: reports are written to stay below this. GitHub closes tags that are left open.
-    """
+    """The whole lines within ``limit`` bytes, a last resort: GitHub closes tags left open."""
     if size(text) <= limit:
         return text
     return text.encode()[: limit - size(_CUT)].decode(errors="ignore").rpartition("\n")[0] + _CUT

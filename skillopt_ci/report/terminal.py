@@ -24,7 +24,6 @@ SHORT = 2_000
 
 
 def title(record: StepRecord | BoundaryRecord, total: int | None = None) -> str:
-    """The title of a step or an epoch's end; ``total`` is the number of steps."""
     note = " (simulated models)" if record.simulated else ""
     if isinstance(record, BoundaryRecord):
         return f"End of epoch {record.epoch}, after step {record.step}{note}"

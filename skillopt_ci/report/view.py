@@ -1,7 +1,4 @@
-"""The content of reports: the facts of a run, of a step and of an epoch's end.
-
-Each fact is worked out once, here; comments, checks, tables and the page only format it.
-"""
+"""The facts of a run, a step and an epoch's end, worked out once; reports only format them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -240,12 +237,10 @@ class RunView:
     ``steps`` and ``epochs`` are the evidence of the newest steps and epochs' ends, oldest first;
     ``places`` says where they are in git. ``summary`` is the result of the last time the run
     finished. ``base`` is the branch that people work on; it has the first ``base_events`` of
-    ``history``. Scores and counts are relative to base, as in a pull request.
-
-    ``flight`` is the candidate that waits for its verdict, with its place in git.
-
-    ``texts`` are skill texts by their SHA-256, ``baseline`` is the first measurement of the initial
-    skill; both are filled only on request and as far as the history reaches.
+    ``history``. Scores and counts are relative to base, as in a pull request. ``flight`` is the
+    candidate that waits for its verdict, with its place in git. ``texts`` are skill texts by their
+    SHA-256, ``baseline`` is the first measurement of the initial skill: both only on request and as
+    far as the history reaches.
     """
 
     state: State

@@ -1,7 +1,4 @@
-"""Phrases for the content of records: usage, the gate's arithmetic, caveats, edits, notes.
-
-Text from models is cut and made inert for one line (:func:`~skillopt_ci.sanitize.one_line`).
-"""
+"""Phrases for records. :func:`~skillopt_ci.sanitize.one_line` makes a model's text inert."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
