@@ -60,12 +60,11 @@ class Grading(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AttemptRunner:
-    """Makes attempts.
+    """Makes attempts; without ``pool`` there are no computers, without ``cache`` nothing is stored.
 
-    Without a ``pool`` there are no computers; without a ``cache`` nothing is stored. Usage that an
-    agent reports but no metered client saw is charged to ``meter``. ``sleep`` and ``draw`` make
-    the pauses before retries. Rollouts of ``evidence`` stages include artifacts. ``redact`` removes
-    secrets from the work before it is graded and stored.
+    Usage that an agent reports but no metered client saw is charged to ``meter``. ``sleep`` and
+    ``draw`` make pauses before retries. Rollouts of ``evidence`` stages include artifacts.
+    ``redact`` removes secrets from the work before it is graded and stored.
     """
 
     solver: Solver

@@ -45,9 +45,8 @@ _REPORT_BYTES = 10_000_000
 _DOCTYPE = re.compile(r"(?:\s|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 #: Exit statuses of commands killed by a signal; 255 is excluded, since programs use it.
 _SIGNALLED = range(129, 193)
-#: Removes what is in the way of the named files: an agent may have put a symbolic link, a file or a
-#: folder there, or something that Python would import instead of a module of that name. It touches
-#: nothing outside the workspace.
+#: Removes what is in the way of the named files: an agent may have put a link, a file or a folder
+#: there, or what Python would import instead of that module. Touches nothing outside the workspace.
 _CLEAR = """
 for name do
     rest=$name folder=
