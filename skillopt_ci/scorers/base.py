@@ -61,8 +61,7 @@ async def blamed(
 ) -> Score:
     """The score that ``work`` returns, or 0 if the grader fails because of the submitted work.
 
-    The work is to blame if grading fails twice but succeeds on an ``empty`` submission. If that
-    fails too, raises :class:`GraderError`.
+    It is to blame if grading fails twice but works on an ``empty`` one. GraderError if both fail.
     """
     try:
         return await work()
@@ -176,10 +175,7 @@ def last_tagged(text: str, tag: str) -> str | None:
 
 
 def last_fenced(text: str) -> str | None:
-    """The content of the last fenced block, as in CommonMark; None without one.
-
-    An unclosed block extends to the end of the text.
-    """
+    """The last fenced block, or None; as in CommonMark, an unclosed one extends to the end."""
     last: list[str] | None = None
     opening: re.Match[str] | None = None
     for line in text.splitlines():

@@ -104,10 +104,7 @@ def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
 def check_scorers(
     splits: Splits, default: specs.ScorerSpec | None, *, root: Path, environ: Mapping[str, str]
 ) -> None:
-    """Refuse scorers that cannot grade their tasks; ``default`` is for tasks without a scorer.
-
-    Raises UsageError, or TaskFileError that names the tasks.
-    """
+    """Raise UsageError, or TaskFileError naming the tasks, if a scorer cannot grade its tasks."""
 
     def problems() -> Iterator[TaskProblem]:
         for task in splits.all:
