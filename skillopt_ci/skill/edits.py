@@ -99,8 +99,7 @@ def apply_edits(
 ) -> tuple[str, tuple[EditReport, ...]]:
     """The edited document and one report per edit; raises for no text.
 
-    An edit is skipped if ``refuse`` returns a reason against its result. CRLF is kept if all lines
-    end with it.
+    An edit is skipped if ``refuse`` objects to its result. CRLF is kept if all lines end with it.
     """
     ending = line_ending(text)
     current = text.replace(ending, "\n")
@@ -173,8 +172,7 @@ _CHANGES: Mapping[str, Callable[[str, str, str], _Outcome]] = {
 def _locate(text: str, target: str) -> regions.Span | Literal[EditStatus.PROTECTED] | None:
     """The first occurrence of ``target`` outside protected parts; PROTECTED if all are inside.
 
-    If the target does not occur, it is searched without markers, then without its outer white
-    space, but not inside a word.
+    Failing that, looks without markers, then without outer white space, but not inside a word.
     """
     bare = regions.strip_markers(target)
     left = rf"(?<!{_IN_WORD})(?<!\w{_JOINS})" if re.match(r"\s*\w", bare) else ""

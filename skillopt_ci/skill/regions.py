@@ -1,7 +1,6 @@
 """The parts of a document that edits of a step must not touch.
 
-These are the frontmatter, which the skill's format requires, and regions between marker comments,
-which other parts of training write.
+These are the frontmatter, and regions between marker comments that other stages write.
 """
 
 import re
@@ -86,10 +85,7 @@ def tail_start(text: str) -> int | None:
 # Cached, since every attempt at every task calls this for the same few texts.
 @lru_cache(maxsize=16)
 def as_read(text: str) -> str:
-    """The text as the target reads it: without empty regions.
-
-    So an empty placeholder changes no prompt and no score.
-    """
+    """The text as the target reads it, without empty regions: a placeholder changes no score."""
     for region in REGIONS:
         if region_text(text, region) == "":
             text = without_region(text, region)
@@ -223,10 +219,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def semantic_density(text: str, leading_words: Collection[str] = ()) -> float:
-    """The share of ``leading_words`` (by default SkillOpt's), from 0 to 1.
-
-    Ignores regions between markers, and letter case.
-    """
+    """The share of ``leading_words`` (SkillOpt's by default) outside regions, ignoring case."""
     for region in REGIONS:
         text = without_region(text, region)
     words = _WORD.findall(text.lower())
