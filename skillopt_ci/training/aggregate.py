@@ -164,8 +164,7 @@ async def select(
 ) -> Selected[Item]:
     """Choose at most ``budget`` edits (None: all); ask the model only if there is a choice.
 
-    With ``trust_order``, the first edits of an ordered patch are chosen: a ranking would repeat
-    what the merge has just decided.
+    With ``trust_order``, an ordered patch's first edits are chosen: the merge has just ranked them.
     """
     selected, count = Selected(patch, "untouched"), len(patch.edits)
     if budget is not None and count > budget:

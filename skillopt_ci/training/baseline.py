@@ -90,10 +90,7 @@ def first_impression(current: Measurement) -> Note | None:
 
 
 async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False) -> ScoredCheckout:
-    """Measure and record the current skill if it has no valid score; otherwise do nothing.
-
-    A ``candidate`` in flight is charged when it is decided or set aside.
-    """
+    """Measure and record a skill without a score; a ``candidate`` is charged once it is decided."""
     why, before, taken = unscored(run, checkout), checkout.state, taken_back(checkout.history)
     if not why and before is not None:
         return as_scored(checkout, before)

@@ -89,8 +89,7 @@ def fewest_pairs(test: int) -> int:
 def tally(record: ConfirmationRecord) -> tuple[int, int]:
     """Wins and losses of the current skill.
 
-    A difference between 0 and 1 counts as a win (or a loss) with that probability, which keeps its
-    mean: the dice are the draw's own.
+    A difference between 0 and 1 wins (or loses) with that probability, by the draw's own dice.
     """
     counted = [
         one.difference
@@ -147,10 +146,7 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
 
 
 async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) -> ScoredCheckout:
-    """Test the current skill against the last confirmed one if that is due, and record it.
-
-    ``over`` means that no step is left. If the budget runs out, the next command continues.
-    """
+    """Begin or continue a confirmation test if one is due; ``over`` means that no step is left."""
     last = checkout.state.confirmed
     if last is None or (due := _due(run, checkout, last, over=over)) is None:
         return checkout

@@ -26,8 +26,7 @@ async def evaluate(
 ) -> Decision | None:
     """Decide on ``candidate``, rolling it out unless its scores are known.
 
-    Returns None for an epoch's end that leaves the skill unchanged. If the edits are rejected, the
-    reminders get a decision of their own.
+    None if an epoch's end changes nothing. If edits are rejected, reminders are decided separately.
     """
     record, skill = candidate.record, candidate.skill
     evaluation = _evaluation_of(run, record)

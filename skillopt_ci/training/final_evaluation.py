@@ -1,7 +1,4 @@
-"""The end of a run: test the first, best and last skill, and commit a summary.
-
-A run that continues afterwards can be finished again; skills already tested are not tested again.
-"""
+"""The end of a run: test first, best and last skill, unless tested before; commit a summary."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -216,10 +216,7 @@ def decide(
 def replay(
     decision: Decision, state: State, evaluation: Evaluation, *, notes_only: bool = False
 ) -> Decision | None:
-    """Recompute ``decision`` from its recorded measurements and the ``state`` before it.
-
-    None if these leave the verdict open: the test stopped before rejection was certain.
-    """
+    """Recompute ``decision`` from its records; None if it stopped before rejection was certain."""
     found, current, best = decision.measurement, state.current.measurement, state.best.measurement
     if found is None:
         return None
@@ -244,8 +241,7 @@ def compare(
 ) -> Decision:
     """Compare the candidate's scores with those of the current and best skill.
 
-    The mean must be strictly above the current skill's: a tie is no evidence for changing the
-    document. A candidate that adds ``notes_only`` stays unless it scores lower.
+    Its mean must be higher, since a tie is no evidence; with ``notes_only``, it must not be lower.
     """
     ours, theirs, record = scores(candidate, current, best, evaluation)
     told = _told(ours, theirs, len(_shared(candidate, current, best)))

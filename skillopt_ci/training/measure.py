@@ -28,9 +28,8 @@ MEASURED_ANEW = "the selection tasks or the way of measuring changed"
 Metric = Literal["hard", "soft", "mixed"]
 Number = TypeVar("Number", float, Fraction)
 
-#: A score is a fraction: so many parts right out of so many. A float stands for the nearest
-#: fraction with at most this denominator. Fractions add up exactly where floats do not
-#: (0.1 + 0.2 > 0.3), so that rounding cannot turn a tie into a gain.
+#: A float stands for the nearest fraction with at most this denominator. Fractions add up exactly
+#: where floats do not (0.1 + 0.2 > 0.3), so that rounding cannot turn a tie into a gain.
 _PARTS = 1_000_000
 
 

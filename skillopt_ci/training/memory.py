@@ -45,10 +45,7 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
 def render_steps(
     steps: Iterable[StepRecord], taken: TakenBack = MappingProxyType({}), *, again: bool = False
 ) -> str:
-    """The steps as data for a prompt, without those that proposed nothing.
-
-    With ``again``, edits may be proposed again where chance alone may have rejected them.
-    """
+    """The steps that proposed something; ``again`` allows edits that chance may have rejected."""
     blocks = [
         _block(step, step.decision, taken.get(step.step, ()), again=again)
         for step in steps

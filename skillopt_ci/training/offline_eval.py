@@ -209,10 +209,9 @@ async def _regrade(attempting: AttemptRunner, task: Task, trace: AttemptTrace) -
     return Regraded(trace, before, after, after.reason)
 
 
-# Calibrate: how often the gate errs on this run's tasks. The current skill is measured several
-# times. These measurements differ only by chance, so whatever the gate accepts between two of them
-# is a false accept. The rates at which tasks are solved drive simulated comparisons, for gains of
-# any size and for more tasks.
+# Calibrate: how often the gate errs on this run's tasks. Several measurements of the current skill
+# differ only by chance, so what the gate accepts between two is a false accept. The rates at which
+# tasks are solved drive simulated comparisons, for gains of any size and for more tasks.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Plan: choose a step's training tasks as a pure function of the step's number.
 
-Every epoch goes through all training tasks once, in its own order. Steps and epochs are numbered
-from 1; step numbers continue across epochs.
+Each epoch goes through all tasks once, in its own order. Steps count from 1, across epochs.
 """
 
 import math
@@ -220,9 +219,8 @@ _EDITS, _MOST_EDITS = 40, 10
 def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config, Splits]:
     """``config`` and ``splits`` with unset options filled in.
 
-    A run that has begun keeps its recorded values. In a new run, a budget of calls determines the
-    number of epochs, of selection tasks (spread evenly over task types), of analysts and of edits
-    per step.
+    A run that has begun keeps its recorded values. In a new run, a budget of calls sets the numbers
+    of epochs, selection tasks (spread evenly over task types), analysts and edits per step.
     """
     calls, attempts = config.budget.run.calls, config.rollout.attempts
     chosen = config

@@ -157,8 +157,7 @@ class Prefetcher:
 
 # The rollouts that the next piece of work begins with, for `plan`, shards and the prefetcher.
 
-#: The purpose of rollouts: the current skill's score, a step's batches, the decision on a candidate
-#: in flight, or the comparison of two epochs' skills.
+#: What rollouts are for: the skill's score, a step's batches, a decision, or comparing two epochs.
 Phase = Literal["measure", "rollout", "evaluation", "comparison"]
 
 

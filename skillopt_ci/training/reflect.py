@@ -158,8 +158,7 @@ def conversation_entries(
 ) -> Iterable[str]:
     """The messages as ``[role] content``, each to be fenced separately.
 
-    Skills already ``shown`` are replaced by their names. Together the messages keep at most
-    ``max_chars``, from the head and the tail.
+    Names replace skills already ``shown``; all together keep at most ``max_chars``, from both ends.
     """
     documents = [(as_read(text).strip(), name) for text, name in shown.items()]
     # replace longer texts first, since they may contain shorter ones
@@ -309,10 +308,7 @@ class Analysts(Generic[Item]):
     async def reflect_there(
         self, environment: Environment, rollouts: Sequence[Rollout], seed: int
     ) -> tuple[Reflection[Item] | Lost, ...]:
-        """Let ``environment`` read the ``rollouts`` of one batch instead of the analysts.
-
-        An unusable patch is noted and dropped; an unreachable model raises its error.
-        """
+        """Let ``environment`` reflect. Drops unusable patches with a note; raises outages."""
         chat = self.chat
         shown = [one for one in rollouts if one.messages and (one.failed or one.succeeded)]
         if not shown or self.learning_rate == 0:

@@ -1,7 +1,6 @@
 """Replies of the optimizer model: parse tolerantly, validate strictly.
 
-An unusable reply raises :class:`WireError`, whose message is shown to the model on its one retry.
-Unusable edits in an otherwise usable reply are dropped.
+Unusable edits are dropped; an unusable reply raises WireError, shown to the model on its retry.
 """
 
 import json
@@ -52,10 +51,7 @@ class WireError(SkilloptError):
 
 
 def extract_json(text: str) -> dict[str, object]:
-    """Return the one JSON object in ``text``; raises :class:`WireError`.
-
-    If several differ and exactly one is fenced, the fenced one counts.
-    """
+    """The one JSON object in ``text``, or the one that is fenced. Raises :class:`WireError`."""
     thought = _THOUGHT.match(text)
     body = text[thought.end() :] if thought else text
     if not (objects := list(_objects(body))):
@@ -73,10 +69,7 @@ def extract_json(text: str) -> dict[str, object]:
 
 
 def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield the start and value of each outermost non-empty object in ``text``.
-
-    Invalid JSON is repaired if its braces close; a truncated object is never completed.
-    """
+    """Each outermost non-empty object and its start; repairs what is invalid but complete."""
     position, tries = 0, MAX_BROKEN_OBJECTS
     while tries > 0 and (opening := _OPENING.search(text, position)):
         start = opening.start()
@@ -380,10 +373,7 @@ def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -
 
 
 def parse_ranking(text: str, pool_size: int, limit: int) -> tuple[tuple[int, ...], str]:
-    """Read the chosen indices into ``pool_size`` edits (from 0, at most ``limit``) and the reason.
-
-    Invalid and repeated indices are dropped. Raises WireError if none is left.
-    """
+    """At most ``limit`` distinct valid indices from 0, and the reason. Raises WireError if none."""
     reply = parse_as(_RankingShape, text)
     numbers = (whole_number(entry) for entry in reply.selected_indices)
     chosen = dict.fromkeys(n for n in numbers if n is not None and n < pool_size)

@@ -17,9 +17,8 @@ def take_back(
 ) -> str | None:
     """Revert the merged ``step`` on a person's request in one commit; None if nothing is left.
 
-    ``merge`` is its commit; ``edit`` reverts only that one of its applied edits. Later steps and
-    people's changes stay. So does the state, so the next command finds a skill without a score.
-    Raises RepositoryError for a conflict.
+    ``merge`` is its commit; ``edit`` reverts only that edit. Later changes and the state stay, so
+    the next command finds a skill without a score. Raises RepositoryError for a conflict.
     """
     gone = {one.edit for one in checkout.history if one.kind == "revert" and one.step == step}
     if gone & {0, edit}:

@@ -366,7 +366,6 @@ class Run(RunnerParts):
         return f"{self.config.run}/{work}@{commit}"
 
     def recorded(self) -> None:
-        """All work so far is recorded."""
         if self.equipment is not None:
             self.equipment.unrecorded = None
 

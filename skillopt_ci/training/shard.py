@@ -1,7 +1,6 @@
 """Shards: distribute the attempts of the next piece of work over machines.
 
-A shard's result is the answers to its calls. The machine that does the step adds them to its cache
-and works as usual, so that it records the same as a single machine.
+A shard's answers go into the cache of the machine that does the step, which then works as usual.
 """
 
 import re

@@ -1,8 +1,7 @@
 """The state of training, candidates in progress, and the one function that writes history.
 
-A checkout is a commit as training sees it: the skill, the run's memory and its history, read from
-one tree so that they cannot disagree. A scored checkout is one whose skill has a valid score. A
-candidate is pushed before it is evaluated and resumed after a kill.
+A checkout is a commit's skill, memory and history, read from one tree so that they cannot disagree;
+if scored, its skill has a valid score. A candidate is pushed before evaluation, to survive a kill.
 """
 
 import hashlib
@@ -129,10 +128,7 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
 
 
 def _with_records_of(run: Run, own: str, commit: str, tip: str) -> str:
-    """``commit``, with the records of ``own`` if a person's `git revert` took these back, too.
-
-    Else the same steps would be done again, from the cache, and with the same result.
-    """
+    """``commit`` with the records of ``own`` that a `git revert` undid, lest steps be repeated."""
     ledger = run.ledger
     before, now = (run.folder.read_history(partial(ledger.read, one)) for one in (own, commit))
     skills = {ledger.read(one, run.skill_path) for one in (own, commit)}
@@ -221,8 +217,7 @@ def open_models(
 ) -> AbstractAsyncContextManager[OpenModels]:
     """Open models for ``work`` on ``checkout``.
 
-    Unless ``alone``, it is charged for other work that was stopped there, or before people moved
-    the branch.
+    Unless ``alone``, it is charged for work stopped there, or before people moved the branch.
     """
     commits = tuple if alone else partial(_with_the_same_events, run, checkout)
     return run.models(run.scope(work, checkout.commit), checkout.spent, commits=commits)

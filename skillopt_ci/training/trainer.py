@@ -1,8 +1,7 @@
 """The trainer: a loop over durable pieces of work. Start reading here.
 
-A piece of work is a step or an epoch's end: propose a candidate, push it, evaluate it, commit the
-decision. A kill at any line loses at most the calls under way, because the next run continues from
-the last push and finds every answered call in the cache.
+A piece is a step or an epoch's end: propose, push and evaluate a candidate, commit the decision. A
+kill loses at most calls under way: the next run continues from the last push, with the cache.
 """
 
 import asyncio
@@ -110,10 +109,7 @@ async def train(
 
 
 def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
-    """Raise OptimizerUnusable if the latest recorded steps got no usable reply.
-
-    The next command tries another step, since the cause may lie outside the configuration.
-    """
+    """Raise OptimizerUnusable after steps without usable replies; the next command tries again."""
     last = outcome.record.proposal.unusable if isinstance(outcome, StepOutcome) else None
     if last is None:
         return
