@@ -43,8 +43,7 @@ FIRST_USER, USERS = 1_900_000_000, 200_000_000
 _FRESH = ("/run", "/tmp", "/var/tmp")  # noqa: S108
 #: Folders of this machine's programs. On most systems, all but the first link into the first.
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-#: The parts of /etc that programs need: the linker's cache, alternatives, the time zone and
-#: certificates. None of it is secret.
+#: The parts of /etc that programs need. None of it is secret.
 _SETTINGS = (
     *("alternatives", "ca-certificates", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime"),
     *("mime.types", "pki/ca-trust/extracted", "pki/tls/certs", "protocols", "services"),
@@ -264,7 +263,6 @@ def confine(
 
 
 def current() -> Confinement:
-    """How this process's programs are kept from its secrets."""
     global _found  # noqa: PLW0603 - there is one process
     with _lock:
         if _found is None:

@@ -20,8 +20,7 @@ class ExitCode(IntEnum):
 class SkilloptError(Exception):
     """A failure with a message for people.
 
-    ``message`` says in one sentence what happened, ``hint`` what to do about it; ``details`` adds
-    facts for programs.
+    ``message`` says in a sentence what happened, ``hint`` what to do; ``details`` is for programs.
     """
 
     exit_code = ExitCode.DEFECT

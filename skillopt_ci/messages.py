@@ -17,10 +17,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call by the model; ``arguments`` is its JSON text, unchanged.
-
-    ``state`` belongs to the provider and must be sent back with the call unchanged.
-    """
+    """A tool call; ``arguments`` is the model's JSON text. ``state`` must go back unchanged."""
 
     id: str
     name: str
@@ -32,8 +29,7 @@ class ToolCall:
 class Message:
     """One chat message: text, and in a user's message also pictures.
 
-    An assistant's message may make ``tool_calls``; a ``tool`` message holds the result of the call
-    with ``tool_call_id``.
+    An assistant's may make ``tool_calls``; a ``tool`` message holds the result of ``tool_call_id``.
     """
 
     role: ChatRole

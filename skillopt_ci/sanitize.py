@@ -1,8 +1,7 @@
 """Make text from a model or a task harmless in a line of a commit message or log.
 
-GitHub acts on the contents of a commit message: it notifies ``@name``, links and even closes
-``#12`` or an issue's URL, and runs no workflows for ``[skip ci]``. Terminals act on control
-characters.
+GitHub acts on commit messages: it notifies ``@name``, links and even closes ``#12`` or an issue's
+URL, and skips workflows for ``[skip ci]``. Terminals act on control characters.
 """
 
 import re

@@ -11,10 +11,7 @@ _NEGLIGIBLE = 1e-18
 
 @lru_cache(maxsize=1024)
 def t_quantile(confidence: float, degrees: int) -> float:
-    """The t for which -t to t has probability ``confidence`` with ``degrees`` of freedom.
-
-    Found by bisecting the angle whose tangent is t / sqrt(degrees).
-    """
+    """The two-sided quantile, by bisecting the angle whose tangent is t / sqrt(degrees)."""
     low, high = 0.0, math.pi / 2
     while True:
         middle = (low + high) / 2

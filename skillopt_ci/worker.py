@@ -1,9 +1,8 @@
 """Run other people's evaluation code in separate processes.
 
-One process loads the code, and a fork of it makes each attempt. So attempts can run concurrently
-even if the code allows one evaluation per process, cannot change our state, and can be killed
-reliably. A fork makes one attempt, or several in sequence if the tool does so itself. It sees only
-the permitted part of the environment.
+One process loads the code, and a fork of it makes each attempt, or several in sequence if the tool
+does so itself. So attempts can run concurrently even if the code allows one evaluation per process,
+cannot change our state, can be killed reliably, and see only the permitted environment.
 
 The two sides exchange lines of JSON. First ``{"options": …, "root": …}`` goes to the worker, and
 ``{"ready": …}`` or ``{"failed": message}`` comes back. Then ``{"attempt": id, "folder": …, "job":
