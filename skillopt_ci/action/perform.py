@@ -175,9 +175,10 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
         raise UsageError("GitHub does not tell what was this pull request's head when you asked")
     if find_open(job.client, f"skillopt/{run.state.run}", run.base) != number:
         raise UsageError(f"#{number} is not the pull request of run '{run.state.run}'")
-    if run.state.provisional and asked.comment.said != "anyway":
+    if (run.state.provisional or run.unscored) and asked.comment.said != "anyway":
+        why = "it was changed since it was scored" if run.unscored else run.claim
         raise UsageError(
-            f"the skill is not confirmed by fresh attempts ({run.claim})",
+            f"the skill is not confirmed by fresh attempts ({why})",
             hint="The next end of an epoch, or of the run, tests it. `/skillopt apply anyway` "
             "merges it as it is.",
         )

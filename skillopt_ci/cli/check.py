@@ -217,7 +217,7 @@ def _check_plan(
         told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
     if more_edits:
         told += f"; a step makes up to {plural(config.optimizer.learning_rate, 'edit')}"
-    first = config.rollout.attempts * sizes.selection + plan.likely_calls(config, sizes)
+    first = plan.calls_of_task(config, sizes) * sizes.selection + plan.likely_calls(config, sizes)
     if state is None and plan.calls_left(config, sizes, None) < first:
         told = f"the first score and one step take about {first:.0f} calls"
         text = f"{told}, more than the budget allows\nRaise budget.run, or lower train.batch_size."

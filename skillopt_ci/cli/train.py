@@ -88,7 +88,7 @@ def step_command(
         _tell_recorded(run, before, settings)
 
 
-def _tell_recorded(run: Run, before: str, settings: Globals) -> None:
+def _tell_recorded(run: Run, before: str, settings: Globals, why: str = "") -> None:
     """Tell what was recorded since the commit ``before``; end the command if that is nothing."""
     after = newest(run.ledger)
     old, new = (run.folder.read_history(partial(run.ledger.read, one)) for one in (before, after))
@@ -97,7 +97,7 @@ def _tell_recorded(run: Run, before: str, settings: Globals) -> None:
         told = f"{event_name(entry)}: {one_line(entry.reason, 200)}"
         settings.tell({**pick(entry, facts), "commit": after}, told)
     if len(new) == len(old):
-        nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
+        nothing_to_do(f"Nothing left to do: {why or _why_over(run, ())}.", settings)
 
 
 async def _step(
@@ -198,16 +198,18 @@ def slow_update_command(settings: Globals) -> None:
     """Do the end of an epoch if it is due: slow update and meta skill.
 
     `step` and `run` do this unless `schedule.slow_update` is `scheduled`. A scheduler can call it
-    at any time: it exits with 0 if an epoch's end was recorded, whether merged or reverted, and
-    with 3 if none is due.
+    at any time: it exits with 0 if an epoch's end was recorded, whether merged or reverted, or a
+    score that was due before it, and with 3 if there was neither.
     """
     with opened(settings, locked=True) as run:
+        before = newest(run.ledger)
         outcome = asyncio.run(
             trainer.patiently(run, partial(trainer.advance, only_epoch_end=True), 0)
         )
     if outcome is None:
-        nothing_to_do("Nothing to do: no epoch's end is due.", settings)
-    print_outcome(outcome, settings)
+        _tell_recorded(run, before, settings, "no epoch's end is due")
+    else:
+        print_outcome(outcome, settings)
 
 
 @command()

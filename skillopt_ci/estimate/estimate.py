@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ChatConfig
-from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import Calls, Range
 from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Usage, summed
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training.confirm import fewest_pairs
@@ -21,6 +18,7 @@ from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import (
     ANALYSTS,
     completed_epoch,
+    judged,
     last_step,
     plan_step,
     sizes_of,
@@ -110,7 +108,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         selection=len(run.selection),
         test=len(run.test),
         total_steps=last_step(planned, sizes_of(config, run.splits), state, checkout.history),
-        judged=_judged(config, (*train, *run.selection)),
+        judged=judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
     forecast = counts.Forecast(config, situation, supposed, made)
@@ -185,8 +183,11 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     """A text: the most that ``rounds`` of attempts at the selection tasks may consume."""
     made = rounds * len(run.selection) * run.config.rollout.attempts
     supposed = counts.assumed(run.config, None, (), ())
-    judged = _judged(run.config, run.selection)
-    calls = counts.in_calls({counts.SELECTION: Range(made, made, made)}, supposed.calls, judged)
+    calls = counts.in_calls(
+        {counts.SELECTION: Range(made, made, made)},
+        supposed.calls,
+        judged(run.config, run.selection),
+    )
     sizes, prices = _sizes(run, checkout), tariffs(run.config.model)
     stages = tuple(_stage(one, count, sizes, prices) for one, count in calls.items())
     part = Part("calibration", stages)
@@ -258,7 +259,7 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
         stages = (_stage(account, Range(n, n, n), sizes, prices) for account, n in calls.items())
         return Part("", tuple(one for one in stages if one.calls.high))
 
-    attempt = part({counts.ROLLOUT: 1, counts.JUDGE: _judged(config, tasks)})
+    attempt = part({counts.ROLLOUT: 1, counts.JUDGE: judged(config, tasks)})
     question = part({counts.ANALYST: 1})
     bought = [] if limits.calls is None else [(limits.calls, False)]
     amounts: list[tuple[float | None, float, float]] = [
@@ -278,12 +279,6 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     if costly and "analysts" not in config.gradient.model_fields_set:
         changes["gradient"] = config.gradient.model_copy(update={"analysts": 1})
     return config.model_copy(update=changes)
-
-
-def _judged(config: Config, tasks: Iterable[Task]) -> int:
-    specs: list[Any] = [task.scorer or config.scorer for task in tasks]
-    kinds = ([type(part) for part in parts_of(spec)] for spec in specs)
-    return max((one.count(RubricScorer) for one in kinds), default=0)
 
 
 def _stage(

@@ -156,6 +156,11 @@ class RolloutRecord(Record):
     errors: int
     tasks: tuple[TaskOutcome, ...] = ()
 
+    @property
+    def measured(self) -> int:
+        """The number of tasks, each of which may have had several attempts."""
+        return len({one.id for one in self.tasks if one.status.measured}) or self.n
+
 
 class BatchRecord(Record):
     """One batch of a step: its seed, its rollouts, the patches made from them."""

@@ -19,7 +19,7 @@ SIMULATED = (
     "> [!WARNING]\n> The models were **simulated**: these scores say nothing about a real model."
 )
 _MOST_EDITS = 10
-_UNSCORED = "to be scored again, since a step was taken back"
+_UNSCORED = "to be scored again, since it was changed"
 _RULE = 200
 _REVIEW = """\
 - **Files changed** shows the new skill; the folder `.skillopt` holds the trainer's records, which \
@@ -74,9 +74,10 @@ def title(run: RunView) -> str:
 
 def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
     branch, merged = f"skillopt/{run.state.run}", run.counts["merged"]
+    learned = _gain(run) if merged or lessons(run) else "nothing yet"
     text = md.join(
         marker(run.state.run, "pull-request"),
-        f"### What {md.code(run.skill_name)} learned: {_gain(run) if merged else 'nothing yet'}",
+        f"### What {md.code(run.skill_name)} learned: {learned}",
         _claim(run),
         SIMULATED if run.state.simulated else "",
         interruption(inconclusive),
@@ -116,7 +117,7 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
 
     Comes from the test tasks, which no decision used, if exactly this text was tested.
     """
-    current, found = run.state.current, run.summary
+    current, found = run.state.current, run.tested
     if run.unscored:
         return _UNSCORED
     if found is not None and not run.base_events:
@@ -248,13 +249,16 @@ def confirmation_check(run: RunView, links: md.Links) -> WantedCheck | None:
     """Whether fresh attempts confirm the tip; pending until then, so merge rules can require it."""
     if run.state.confirmed is None:
         return None
-    conclusion: Conclusion | None = None if run.state.provisional else "success"
+    pending = run.state.provisional or run.unscored
+    conclusion: Conclusion | None = None if pending else "success"
     return WantedCheck(
         name="skillopt/confirmed",
         head_sha=run.commit,
-        title=md.clip(md.single_line(run.claim), 200) or "Nothing was merged yet",
+        title=f"The skill is {_UNSCORED}"
+        if run.unscored
+        else md.clip(md.single_line(run.claim), 200) or "Nothing was merged yet",
         summary=md.join(SIMULATED if run.state.simulated else "", results(run), footer(run, links)),
-        conclusion="failure" if run.refuted else conclusion,
+        conclusion="failure" if run.refuted and not run.unscored else conclusion,
         details_url=links.workflow_run,
     )
 

@@ -75,7 +75,7 @@ def candidate(record: StepRecord | BoundaryRecord) -> CommitText:
     words = _said(
         f"Step {record.step}: {say.headline(proposal)}",
         f"{when} the model scored {score(proposal.rollout.hard)} on "
-        f"{plural(proposal.rollout.n, 'training task')}.",
+        f"{plural(proposal.rollout.measured, 'training task')}.",
         _list("", edits if proposal.mode == "patch" else say.rewriting(proposal)),
         _list("", say.reminders(proposal)),
         f"Why: {one_line(proposal.reasoning, 600)}" if proposal.reasoning else "",

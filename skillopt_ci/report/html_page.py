@@ -113,7 +113,7 @@ class ScoreRow(NamedTuple):
 
 
 def _results(run: RunView, *, edited: bool) -> Iterator[ScoreRow]:
-    if (found := run.summary) is not None and found.best.test is not None:
+    if (found := run.tested) is not None and found.best.test is not None:
         tested = (("at the start", found.initial.test), (found.best.origin, found.best.test))
         told = [f"{plural(found.best.test.n, 'task')} that training never used"]
         if (gain := found.best_gain) is not None:
@@ -126,8 +126,7 @@ def _results(run: RunView, *, edited: bool) -> Iterator[ScoreRow]:
     current, best, origin = run.state.current, run.state.best, run.origin
     told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
     if edited:
-        why = "a step was taken back" if run.unscored else "the skill was changed by hand"
-        told.append(f"{why} since: the next step scores the skill again")
+        told.append("the skill was changed since: the next step scores it again")
     if best.measurement.score > current.measurement.score:
         kept = score_text(best.measurement.score, best.measurement.n)
         told.append(f"best so far: {kept} ({best.origin})")

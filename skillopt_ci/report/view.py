@@ -18,6 +18,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.sanitize import visible
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import (
     collapsed,
     difference_text,
@@ -27,6 +28,7 @@ from skillopt_ci.text import (
     score_text,
     within_noise,
 )
+from skillopt_ci.training.measure import MEASURED_ANEW
 
 #: How edits were chosen if there were more than the edit budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
@@ -272,9 +274,16 @@ class RunView:
         again = [
             index
             for index, (before, entry) in enumerate(pairwise(self.history), start=1)
-            if entry.kind == "measure" and entry.skill_sha256 == before.skill_sha256
+            if entry.kind == "measure"
+            and (entry.skill_sha256 == before.skill_sha256 or MEASURED_ANEW in entry.reason)
         ]
         return max(again, default=0)
+
+    @property
+    def tested(self) -> Summary | None:
+        """The ``summary``, unless scores from after it no longer compare with those in it."""
+        ends = [place for place, one in enumerate(self.history) if one.kind == "finish"]
+        return None if ends and ends[-1] < self._rescaled_at else self.summary
 
     @property
     def origin(self) -> HistoryEntry | None:
@@ -310,8 +319,9 @@ class RunView:
 
     @property
     def unscored(self) -> bool:
-        """Whether a person reverted a step and the skill has not been scored since."""
-        return bool(self.history) and self.history[-1].kind == "revert"
+        """Whether a person took back a step or changed the skill, and it was not scored since."""
+        edited = bool(self.skill) and sha256(self.skill) != self.state.current.sha256
+        return edited or (bool(self.history) and self.history[-1].kind == "revert")
 
     @property
     def improved(self) -> bool:
@@ -357,8 +367,11 @@ class RunView:
     def mark(self, entry: HistoryEntry) -> str:
         if self.state.confirmed is None or not entry.stays:
             return ""
-        unsure = "refuted" if self.refuted else "provisional"
-        return unsure if any(one is entry for one in self.provisional) else "confirmed"
+        if any(one is entry for one in self.provisional):
+            return "refuted" if self.refuted else "provisional"
+        place = next(place for place, one in enumerate(self.history) if one is entry)
+        tested = any(one.action == "confirmed" for one in self.history[place:])
+        return "confirmed" if tested else ""
 
     @property
     def newest(self) -> EventView | None:
@@ -386,7 +399,7 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     current, best = state.current.measurement, state.best.measurement
     started = "–" if first is None else score_text(run.first_score, first.tasks)
     now = say.with_pessimistic(score_text(current.score, current.n), current)
-    if (found := run.summary) is not None:
+    if (found := run.tested) is not None:
         told = [
             score_text(one.test.hard, one.test.n)
             for one in (found.initial, found.best)
@@ -401,7 +414,7 @@ def run_facts(run: RunView) -> Iterator[Fact]:
         yield Fact("fresh attempts", run.claim)
     yield from (Fact("caution", sentence) for sentence in say.reservations(current))
     if run.unscored:
-        yield Fact("caution", "a step was taken back since: the next step scores the skill again")
+        yield Fact("caution", "the skill was changed since: the next step scores it again")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
     yield Fact("steps", run.counts_text)

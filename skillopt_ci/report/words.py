@@ -39,7 +39,7 @@ _EVENTS = {
     "step": "Step {0.step}",
     "notes": "Reminders of step {0.step}",
     "measure": "Measured again",
-    "set_aside": "Candidate of step {0.step} set aside",
+    "set_aside": "Candidate set aside",
     "slow_update": "End of epoch {0.epoch}",
     "confirm": "Confirmation after step {0.step}",
     "revert": "Taken back",
@@ -107,7 +107,7 @@ def training_score(proposal: ProposalRecord) -> str:
     """The score on training tasks; says so if it belongs to an earlier version of the skill."""
     rollout = proposal.rollout
     when = ", one version earlier" if proposal.skill_attempted else ""
-    return score_text(rollout.hard, rollout.n) + when
+    return score_text(rollout.hard, rollout.measured) + when
 
 
 def arithmetic(decision: Decision) -> str:

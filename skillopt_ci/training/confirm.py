@@ -253,7 +253,7 @@ def _due(
 def _affordable(run: Run, checkout: ScoredCheckout) -> int:
     """The pairs that the budgets allow, at the calls per attempt so far."""
     state = checkout.state
-    calls = calls_left(run.config, sizes_of(run.config, run.splits), state)
+    calls = calls_left(run.config, sizes_of(run.config, run.splits), state, checkout.history)
     for name in ("calls", "tokens", "cost_usd"):
         limit, spent = getattr(run.config.budget.step, name), getattr(state.usage, name)
         if limit is not None and spent:

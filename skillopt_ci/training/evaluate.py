@@ -226,5 +226,6 @@ async def _roll_out(
                 ask = test.send(Scores(rollouts=rollouts).means())
         except StopIteration as done_with:
             outcome: Ending = done_with.value
-    made.refuse_errors(limit, STAGE)
+    if made.failed.total() > limit * max(len(outcome.asked) * each, made.made.total()):
+        made.refuse_errors(limit, STAGE)
     return outcome, arrived

@@ -16,7 +16,6 @@ from skillopt_ci.rollout.metrics import OTHER, paired
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.memory import conclusion_of, warn_of_trained
 from skillopt_ci.training.plan import last_step, sizes_of
@@ -29,16 +28,10 @@ from skillopt_ci.training.state import (
     history_entry,
     open_models,
     record_events,
+    tested_under,
 )
 from skillopt_ci.training.trainer import prepare
 from skillopt_ci.util import grouped, pick
-
-
-def tested_under(run: Run) -> str:
-    """Fingerprint of what test scores depend on besides the skill; empty if nothing is tested."""
-    if not (run.test and run.config.evaluation.eval_test):
-        return ""
-    return measurement_fingerprint(run.config, run.test, run.prompts, run.rollout_facts, run.root)
 
 
 async def _test(

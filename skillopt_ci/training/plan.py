@@ -6,13 +6,14 @@ Each epoch goes through all tasks once, in its own order. Steps count from 1, ac
 import math
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Optimizer, Train
+from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.evidence import LearningRateRecord
 from skillopt_ci.ledger.records import HistoryEntry, State
@@ -20,6 +21,7 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.metrics import Aggregate
+from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import LEARNING_RATE, Item, LearningRateShape, WireError, parse_as
@@ -69,9 +71,12 @@ def total_steps(n_train: int, train: Train) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
+    """Numbers of tasks, and of questions to the judge for each attempt."""
+
     train: int
     selection: int
     test: int
+    judged: int = 0
 
 
 def sizes_of(config: Config, splits: Splits) -> Sizes:
@@ -80,7 +85,20 @@ def sizes_of(config: Config, splits: Splits) -> Sizes:
         len(splits.train),
         len(splits.selection[: evaluation.sel_env_num or None]),
         len(splits.test[: evaluation.test_env_num or None]),
+        judged(config, splits.all),
     )
+
+
+def judged(config: Config, tasks: Iterable[Task]) -> int:
+    """The most questions to the judge for an attempt at one of ``tasks``."""
+    specs: list[Any] = [task.scorer or config.scorer for task in tasks]
+    kinds = ([type(part) for part in parts_of(spec)] for spec in specs)
+    return max((one.count(RubricScorer) for one in kinds), default=0)
+
+
+def calls_of_task(config: Config, sizes: Sizes) -> int:
+    """The calls for one task, as far as they are known beforehand."""
+    return config.rollout.attempts * (1 + sizes.judged)
 
 
 def last_step(
@@ -92,11 +110,11 @@ def last_step(
     step: a planned end is better than an aborted step. Confirmation uses what is then left.
     """
     last = total_steps(sizes.train, config.train)
-    done, left = 0 if state is None else state.step, calls_left(config, sizes, state)
+    done, left = 0 if state is None else state.step, calls_left(config, sizes, state, history)
     if math.isinf(left):
         return last
     made = [one.usage.calls for one in history if one.kind == "step"]
-    attempts, train = config.rollout.attempts, config.train
+    attempts, train = calls_of_task(config, sizes), config.train
     drawn = train.accumulation * min(train.batch_size, sizes.train)
     most = max([attempts * (drawn + sizes.selection) + _MOST_QUESTIONS, *made])
     if done and left < most:
@@ -120,10 +138,12 @@ def last_step(
 def likely_calls(config: Config, sizes: Sizes) -> float:
     """The calls of a step before any was made: about half of all comparisons end early."""
     drawn = config.train.accumulation * min(config.train.batch_size, sizes.train)
-    return config.rollout.attempts * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
+    return calls_of_task(config, sizes) * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
 
 
-def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
+def calls_left(
+    config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry] = ()
+) -> float:
     """Calls left for training; tokens and dollars are converted at the run's mean per call."""
     spent, limits = Usage() if state is None else state.usage, config.budget.run
     left = math.inf
@@ -132,20 +152,22 @@ def calls_left(config: Config, sizes: Sizes, state: State | None) -> float:
         if limit is None or (name != "calls" and not used):
             continue
         each = 1.0 if name == "calls" else used / max(1, spent.calls)
-        tests = final_test_calls(config, sizes)
+        tests = final_test_calls(config, sizes, history)
         kept = tests if tests * each < limit else 0
         left = min(left, (limit - used) / each - kept)
     return left
 
 
-def final_test_calls(config: Config, sizes: Sizes) -> int:
+def final_test_calls(config: Config, sizes: Sizes, history: Sequence[HistoryEntry] = ()) -> float:
     """The calls that testing the first and the best skill takes, at one for an attempt."""
-    return 2 * sizes.test * config.rollout.attempts * config.evaluation.eval_test
+    first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks]
+    each = max(calls_of_task(config, sizes), *first, 0)
+    return 2 * sizes.test * each * config.evaluation.eval_test
 
 
 def _end_calls(config: Config, sizes: Sizes) -> float:
     """The most calls that an epoch's end makes."""
-    optimizer, attempts = config.optimizer, config.rollout.attempts
+    optimizer, attempts = config.optimizer, calls_of_task(config, sizes)
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return 0
     compared = 2 * min(optimizer.slow_update_samples, sizes.train) * optimizer.use_slow_update
@@ -222,12 +244,12 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
     A run that has begun keeps its recorded values. In a new run, a budget of calls sets the numbers
     of epochs, selection tasks (spread evenly over task types), analysts and edits per step.
     """
-    calls, attempts = config.budget.run.calls, config.rollout.attempts
+    calls, attempts = config.budget.run.calls, calls_of_task(config, sizes_of(config, splits))
     chosen = config
     if state is not None and state.basis is not None:
         recorded: Mapping[str, Any] = state.basis.config
         chosen = _filled(config, {key: recorded.get(key[0], {}).get(key[1]) for key in _KEPT})
-    elif calls is not None:
+    elif calls:
         most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
         used = 0 if most >= len(splits.selection) else most
         epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))

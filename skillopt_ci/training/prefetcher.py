@@ -197,7 +197,7 @@ def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | Non
     if epoch > 1:
         drawn = shuffled(run.splits.train, sampling_seed(run, epoch))
         drawn = drawn[: run.config.optimizer.slow_update_samples]
-        both = (earlier_skill(run, checkout, epoch), checkout.skill)
+        both = dict.fromkeys((earlier_skill(run, checkout, epoch), checkout.skill))
         sides = (_attempts(run, drawn, skill, "slow_rollout") for skill in both)
         return Outlook("comparison", step, tuple(chain.from_iterable(sides)), spent)
     # The first epoch's end calls no model, but it may add a region for guidance to the skill.
@@ -211,7 +211,8 @@ def _evaluation(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Out
     asked = frozenset[str]() if known is None else known[1].asked
     tasks = [task for task in run.selection if task.id not in asked]
     attempts = _attempts(run, tasks, candidate.skill, "selection")
-    return Outlook("evaluation", candidate.record.step, attempts, checkout.spent)
+    spent = checkout.spent + candidate.record.usage
+    return Outlook("evaluation", candidate.record.step, attempts, spent)
 
 
 def _rollout(run: Run, checkout: ScoredCheckout, skill: str, made: Made) -> Outlook | None:

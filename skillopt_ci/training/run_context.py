@@ -379,6 +379,7 @@ class Run(RunnerParts):
         spent: Usage | None = None,
         *,
         commits: Callable[[], Collection[str]] = tuple,
+        limited: bool = True,
         meter: Meter | None = None,
         used: Callable[[str], object] = lambda _: None,
     ) -> AsyncIterator["OpenModels"]:
@@ -397,7 +398,7 @@ class Run(RunnerParts):
                 if before is not None and before[1][0] != scope:  # the cache may know it, too
                     others.setdefault(before[1][0], before[0].unrecorded())
                 meter = Meter(
-                    step=self.config.budget.step,
+                    step=self.config.budget.step if limited else None,
                     run=self.config.budget.run,
                     spent=total([spent or Usage(), *others.values()]),
                     clock=self.clock,

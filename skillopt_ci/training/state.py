@@ -35,6 +35,7 @@ from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
+from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.util import is_lfs_pointer
 
@@ -220,7 +221,8 @@ def open_models(
     Unless ``alone``, it is charged for work stopped there, or before people moved the branch.
     """
     commits = tuple if alone else partial(_with_the_same_events, run, checkout)
-    return run.models(run.scope(work, checkout.commit), checkout.spent, commits=commits)
+    scope, limited = run.scope(work, checkout.commit), work != "finish"  # which cannot be divided
+    return run.models(scope, checkout.spent, commits=commits, limited=limited)
 
 
 def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
@@ -314,6 +316,13 @@ def history_entry(
     )
 
 
+def tested_under(run: Run) -> str:
+    """Fingerprint of what test scores depend on besides the skill; empty if nothing is tested."""
+    if not (run.test and run.config.evaluation.eval_test):
+        return ""
+    return measurement_fingerprint(run.config, run.test, run.prompts, run.rollout_facts, run.root)
+
+
 def record_events(
     run: Run,
     checkout: Checkout,
@@ -346,6 +355,8 @@ def record_events(
             # the day of the commit below, so that repeated work writes the same files
             when = day(ledger.git, candidate or checkout.commit)
             summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
+            if summary is not None and summary.tested_under != tested_under(run):
+                summary = None  # another model or other tests: not this model's score
             model = run.config.model.target.model
             files |= standing_files(folder, event.state, summary, model, when)
         decided = candidate if event is events[0] else None

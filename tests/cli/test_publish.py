@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from command_line import in_process
 from github_server.scene import Scene
 from github_server.state import Hub
 from run_views import REPOSITORY, plain_run
@@ -14,7 +15,7 @@ from skillopt_ci.config.config import GitHub
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
-from tests.conftest import Checkout
+from tests.conftest import BRANCH, SKILL, Checkout
 
 CHECK = "skillopt-ci / demo"
 FORBIDDEN = "Resource not accessible by integration"
@@ -197,6 +198,24 @@ def test_a_step_is_shown_as_configured_with_links_to_where_it_happened(pushed, g
 def test_a_run_that_has_not_started_cannot_be_shown(pushed, github_hub):
     with pytest.raises(RepositoryError, match="has not started"):
         publish_checkout(pushed, github_hub)
+
+
+@pytest.mark.parametrize("taken_back", [False, True])
+def test_what_changed_since_it_was_confirmed_is_confirmed_no_more(pushed, github_hub, taken_back):
+    more = ("evaluation.confirm=1", "git.base=main")
+    pushed.run(*more)
+    publish_checkout(pushed, github_hub, *more)
+    (check,) = (one for one in github_hub.checks.values() if one["name"] == "skillopt/confirmed")
+    assert check["conclusion"] == "success"
+    if taken_back:
+        settings = [word for one in more for word in ("-o", one)]
+        assert in_process(pushed.folder, "revert", "1", *settings).returncode == 0
+    else:
+        pushed.commit(SKILL, "# Items\n\nAnswer nothing.\n", branch=BRANCH)
+        pushed.git("push", "--quiet", "origin", BRANCH)
+    publish_checkout(pushed, github_hub, *more)
+    newest = max(github_hub.checks.values(), key=lambda one: (one["name"], one["id"]))
+    assert (newest["name"], newest["status"]) == ("skillopt/confirmed", "in_progress")
 
 
 def test_after_a_merge_the_next_step_gets_a_new_pull_request(pushed, github_hub):

@@ -162,7 +162,7 @@ def test_a_skill_changed_by_hand_is_measured_first(cli, done, git):
     assert cli(done, "status", "--json").json["unscored"] is True
     found = page_evidence(open_reader(Globals({}, done)))
     assert (found.versions[-1].text[-11:], found.edited) == ("\nBe brief.\n", True)
-    assert "the skill was changed by hand since: the next" in build_page(found)
+    assert "the skill was changed since: the next step scores it again" in build_page(found)
 
 
 def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
@@ -171,7 +171,7 @@ def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
     assert said.startswith("measure the skill again, of which a part was taken back; then ")
     found = page_evidence(open_reader(Globals({}, done)))
     assert found.versions[-1].label == "changed since, not scored yet"
-    assert "a step was taken back since: the next step scores the skill again" in build_page(found)
+    assert "the skill was changed since: the next step scores it again" in build_page(found)
 
 
 def next_said(told: Done) -> str:

@@ -202,7 +202,18 @@ def test_nothing_due_is_exit_code_3(cli, fresh):
     cli(fresh, "-q", "step", *SCHEDULED)
     done = cli(fresh, "slow-update", "--json", "--no-progress", *SCHEDULED)
     assert (done.code, done.json["exit_code"]) == (3, 3)
-    assert done.err == "Nothing to do: no epoch's end is due.\n"
+    assert done.err == "Nothing left to do: no epoch's end is due.\n"
+
+
+def test_a_score_that_was_due_is_told(cli, fresh, git):
+    cli(fresh, "-q", "step", *SCHEDULED)
+    git(fresh, "checkout", "--quiet", "skillopt/quickstart")
+    skill = fresh / "skills/ledger/SKILL.md"
+    skill.write_text(f"{skill.read_text('utf-8')}\nBe brief.\n", encoding="utf-8")
+    git(fresh, "commit", "--quiet", "--all", "--message", "Be brief")
+    git(fresh, "checkout", "--quiet", "main")
+    done = cli(fresh, "slow-update", "--json", "--no-progress", *SCHEDULED)
+    assert (done.code, done.json["kind"]) == (0, "measure")
 
 
 def test_an_end_that_is_due_is_done_once(cli, due):

@@ -198,8 +198,6 @@ def test_everything_worth_knowing_is_remarked():
         "  1 × grader_error: no verdict",
         "never measured: b",
         "ended by the limit of steps: 33%, 100% of the unsolved",
-        "solved at least once (pass@k): 1: 0.750",
-        "solved every time (pass^k): 1: 0.750",
     ]
 
 

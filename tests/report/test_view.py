@@ -6,6 +6,7 @@ from run_views import entry, plain_run
 from skillopt_ci.ledger.evidence import PatternRecord
 from skillopt_ci.report.view import StepPlace
 from skillopt_ci.report.words import failures
+from skillopt_ci.training.measure import MEASURED_ANEW
 
 MEASURE = {"kind": "measure", "action": "measure", "score_after": 0.5}
 
@@ -17,6 +18,8 @@ def test_a_measurement_of_the_same_text_starts_a_new_scale():
     run, edited = plain_run(1), entry(1, **MEASURE, skill_sha256="by hand")
     found = replace(run, history=(*run.history, edited))
     assert (found.first_score, found.rescaled) == (0.1, False)
+    both = entry(1, **MEASURE, skill_sha256="by hand", reason=f"by hand, and {MEASURED_ANEW}")
+    assert replace(run, history=(*run.history, both)).rescaled
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,19 @@ def count_tests(server: ModelServer) -> int:
     return sum(any(item in prompt for item in TEST_ITEMS) for prompt in server.prompts)
 
 
+def test_the_badge_gives_no_model_the_score_of_another(checkout):
+    checkout.step()
+    ended(checkout)
+    assert "test tasks" in checkout.show(BRANCH, FOLDER.badge)
+    checkout.step("model.target.model=another")
+    assert "test tasks" not in checkout.show(BRANCH, FOLDER.badge)
+
+
+def test_a_limit_of_steps_does_not_keep_the_run_from_its_tests(checkout):
+    checkout.step()
+    assert ended(checkout, "budget.step.calls=9").summary.tested
+
+
 @pytest.mark.parametrize("split", ["test", "selection"])
 def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, split):
     checkout.step()

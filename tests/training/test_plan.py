@@ -32,6 +32,7 @@ from skillopt_ci.training.plan import (
     completed_epoch,
     decide_learning_rate,
     edit_budget,
+    final_test_calls,
     last_step,
     lr_control,
     plan_step,
@@ -179,6 +180,10 @@ def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(spent, made, la
 def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     config = configured(budget={"run": {"calls": 220}})
     assert calls_left(config, Sizes(48, 40, 60), None) == 220 - 2 * 60
+    # a judge is asked besides; an agent of three turns is known by the first score
+    assert final_test_calls(config, Sizes(48, 40, 10, judged=1)) == 2 * 10 * 2
+    first = HistoryEntry(kind="start", step=0, epoch=0, action="start", usage=Usage(120), tasks=40)
+    assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10 * 3
     config = configured(budget={"run": {"calls": 480}})
     assert completed_epoch(config, SIZES, stands(4, calls=300)) == 1
     assert completed_epoch(config, SIZES, stands(4, calls=400)) is None

@@ -86,6 +86,13 @@ def test_a_task_drawn_twice_in_a_step_is_attempted_twice(checkout):
     assert len({(one.id, one.attempt) for one in tasks}) == len(tasks) == 16
 
 
+def test_one_task_that_can_never_be_measured_ends_no_run(checkout, model_server):
+    """Where a text is proposed again, only the attempt that failed is made again."""
+    model_server.trouble = lambda prompt: (500, "down") if "Item 107 of" in prompt else None
+    checkout.run(*PLAIN)
+    assert checkout.kinds().count("step") == 4
+
+
 def test_attempts_are_known_however_many_steps_ago_they_were_made(checkout, model_server):
     model_server.plan = ()
     checkout.step(*PLAIN)

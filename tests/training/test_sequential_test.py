@@ -205,3 +205,9 @@ def test_looking_ahead_compares_each_task_about_once():
         ask.sure({})
         ask.sure(dict.fromkeys(about.order[:150], (1.0, 1.0)))
     assert len(compared) < 10 * 300
+
+
+def test_a_tie_that_wins_is_waited_for():
+    about = terms({"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0}, tie_wins=True)
+    scores = {"a": 0.0, "b": 1.0, "c": 1.0, "d": 1.0}
+    assert run_test(about, scores.__getitem__)[0].end == "measured"

@@ -188,6 +188,23 @@ def test_shards_keep_to_their_share_of_the_budget(checkout, scope):
     assert len(lines) == 1 + 2
 
 
+def test_shards_of_an_evaluation_know_what_the_proposal_cost(checkout, model_server):
+    asyncio.run(advance_to_candidate(checkout.session()))
+    made = model_server.answered.total()
+    with pytest.raises(BudgetExhausted):
+        roll_out(checkout, Shard(1, 1), f"budget.run.calls={made + 3}")
+    assert model_server.answered.total() == made + 3
+
+
+def test_nothing_is_compared_twice_where_an_epoch_merged_nothing(checkout, model_server):
+    model_server.plan = ()
+    more = (*EPOCH_ENDS, "train.num_epochs=2")
+    while (outlook := look_ahead(checkout.session(*more))) and outlook.phase != "comparison":
+        checkout.step(*more)
+    assert outlook is not None
+    assert len(set(map(repr, outlook.attempts))) == len(outlook.attempts) == 8
+
+
 def test_attempts_that_fail_are_left_to_the_step(checkout, model_server):
     model_server.trouble = lambda prompt: (503, "busy") if "kind a" in prompt else None
     outcome = roll_out(checkout, Shard(1, 1))

@@ -281,3 +281,8 @@ def test_memory_may_speak_to_the_optimizer(guard, observer):
     record = meta_record("", Written(text), context, observer)
     assert (record.action, record.content) == ("write_meta_skill", text)
     assert meta_record("- Old.", Written("", "why"), guard, observer).action == "no_content"
+
+
+def test_each_epoch_draws_its_own_sample(stepped):
+    seed = stepped.session().config.train.seed
+    assert slow_update.sampling_seed(stepped.session(), 2) == seed + 4000

@@ -102,3 +102,10 @@ def test_only_references_of_training_tasks_reach_the_optimizer(checkout, model_s
     held_out = [f"{kind}{number}" for kind in "abcd" for number in range(100, 300)]
     assert not [reference for reference in held_out if reference in shown]
     assert all(f"- {'abcd'[number % 4]}{number}\n" in shown for number in range(8))
+
+
+def test_a_score_of_another_measure_is_not_used_again(checkout):
+    checkout.run("train.num_epochs=1")
+    outcome = checkout.done("cache.path=another.sqlite", "model.target.temperature=0.5")
+    assert outcome.record.proposal.skill_after == checkout.record(2).proposal.skill_after
+    assert outcome.decision.reused_from is None
