@@ -113,8 +113,7 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     if event.pull is None or not configured:
         return Facts(configured=configured)
     labelled = event.action == "labeled" and event.label.casefold() == job.inputs.label.casefold()
-    actor_may_write = labelled and _may_write(job, event.actor)
-    loaded = job.configured
+    actor_may_write, loaded = labelled and _may_write(job, event.actor), job.configured
     if loaded is None:
         return Facts(actor_may_write)
     needed = required_variables(loaded.config.model)

@@ -398,8 +398,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         after, missing = _merged(client, run, head)
         view, outputs, exit_code = _compare(run, head, after, missing)
     links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
-    report = evaluation_comment(view, links)
-    loaded = job.configured
+    report, loaded = evaluation_comment(view, links), job.configured
     tasks = {} if loaded is None else task_places(loaded, run.ledger.root)
     check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
     if wishes.comments != "off":

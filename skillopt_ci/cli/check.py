@@ -392,8 +392,7 @@ def _try_graders(
 
 async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -> Finding:
     """Whether the agent's program is on the computer, in which version; it gets no key."""
-    known = solver.agent != "command"
-    program = agent_program(solver, root)
+    known, program = solver.agent != "command", agent_program(solver, root)
     # what a program of one's own makes of --version, who knows
     asked = (program, "--version") if known else ("sh", "-c", 'command -v "$1"', "sh", program)
     spec = pool.base

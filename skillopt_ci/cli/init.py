@@ -90,16 +90,14 @@ def init_command(
     else:
         own_name = config.name.partition(".")[0]
         usual = root.name if own_name == "skillopt" else own_name
-        decide = decider(given, asking=asking)
-        look = ask_server(settings.environ)
+        decide, look = decider(given, asking=asking), ask_server(settings.environ)
         choices = choose(root, decide, _free(usual, names), trained, look=look)
         files = scaffold.scaffold(choices, config.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
     written = scaffold.write_new(root, files)
     steps = _next_steps(settings, choices, repository, github=github)
     if github:
-        place = repository or root
-        runs = run_names(config)
+        place, runs = repository or root, run_names(config)
         if pages and len(runs) > 1:
             hint = f"Call pages.yml yourself, with `run` for one of {', '.join(runs)}."
             raise UsageError("--pages is for a configuration with one run", hint=hint)
@@ -294,8 +292,7 @@ def _next_steps(
     config, examples, skill = (
         shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)
     )
-    same = replace(settings, run=None).same_run
-    files = [config, examples, skill]
+    same, files = replace(settings, run=None).same_run, [config, examples, skill]
     if github:
         top = repository or (settings.cwd / folder).resolve()
         files.append(shlex.quote(os.path.relpath(top / scaffold.WORKFLOW, settings.cwd.resolve())))

@@ -257,8 +257,7 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
-    read = partial(partial, reader.ledger.read)
-    places = step_places(reader)
+    read, places = partial(partial, reader.ledger.read), step_places(reader)
     for entry in reader.history:
         if entry.kind not in ("step", "slow_update"):
             continue

@@ -202,8 +202,7 @@ class Containers:
                 hint="Set `rollout.computer.image`.",
             )
         agent = _FIRST_AGENT + secrets.randbelow(_AGENTS)
-        name = f"skillopt-ci-{secrets.token_hex(8)}"
-        engine = Engine(self.environ)
+        name, engine = f"skillopt-ci-{secrets.token_hex(8)}", Engine(self.environ)
         await engine.check()
         await engine.provide(image)
         options, variables = _environment({**_BASIC, **spec.environ})
@@ -225,8 +224,7 @@ class Containers:
 
 def _host_options(spec: ComputerSpec, agent: int) -> list[str]:
     def tmpfs(folder: str, size_mb: int) -> tuple[str, str]:
-        files = max(4096, size_mb * _FILES_PER_MB)
-        owner = f"mode=0755,uid={agent},gid={agent}"
+        files, owner = max(4096, size_mb * _FILES_PER_MB), f"mode=0755,uid={agent},gid={agent}"
         return "--tmpfs", f"{folder}:rw,exec,nosuid,nodev,size={size_mb}m,nr_inodes={files},{owner}"
 
     spare = max(1, spec.disk_mb // _SHARE)

@@ -280,8 +280,7 @@ class SandboxShell:
 
     def _arguments(self, options_fd: int, command: Command) -> tuple[str, ...]:
         programs, spaces = self.programs, f"/proc/{self.holder}/ns"
-        folders = self.group or ()
-        as_root = self.user is not None
+        folders, as_root = self.group or (), self.user is not None
         user = () if as_root else (f"--user={spaces}/user", "--preserve-credentials")
         become = (programs["setpriv"], f"--reuid={self.user}", f"--regid={self.user}")
         bound, limits = tuple[str, ...](), tuple[str, ...]()

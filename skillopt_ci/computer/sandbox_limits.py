@@ -160,8 +160,7 @@ def _limits(hierarchy: Hierarchy, spec: ComputerSpec) -> Iterator[tuple[str, str
     """Yield file, value and whether the limit is ineffective without it."""
     # Files are in memory, so the kernel limits the sum of both.
     memory = str((spec.memory_mb + spec.disk_mb) * 1024**2)
-    quota = int(spec.cpus * _PERIOD)
-    first = hierarchy.version == 1
+    quota, first = int(spec.cpus * _PERIOD), hierarchy.version == 1
     if "memory" in hierarchy.controllers:
         yield "memory.limit_in_bytes" if first else "memory.max", memory, True
         swap = ("memory.memsw.limit_in_bytes", memory) if first else ("memory.swap.max", "0")

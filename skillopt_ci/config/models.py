@@ -298,8 +298,7 @@ class Models(Section):
 
 def with_long_roles(layer: Node) -> Node:
     """Every `provider/model` as a mapping; text of another form stays for validation."""
-    model = layer.entries.get("model")
-    roles = {}
+    model, roles = layer.entries.get("model"), {}
     for role in Models.model_fields:
         node = model.entries.get(role) if model else None
         if node and isinstance(node.value, str):

@@ -57,8 +57,7 @@ class AnalystBrief:
 
 
 def sections(prompt: str) -> list[Section]:
-    found = [Section()]
-    fence = ""
+    found, fence = [Section()], ""
     for line in prompt.split("\n"):
         here, stripped = found[-1], line.strip()
         marker = _FENCE.match(line)

@@ -111,8 +111,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         judged=judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
-    forecast = counts.Forecast(config, situation, supposed, made)
-    epochs = config.train.num_epochs
+    forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
     epoch = min(epochs, (first - 1) // (total_steps(len(train), config.train) // epochs) + 1)
     begin = [] if state else [forecast.start()]
     steps, of_epoch, works = list[Calls](), [*begin], [*begin]

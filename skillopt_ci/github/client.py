@@ -132,8 +132,7 @@ def _translate(error: GithubException, what: str, permission: str) -> Refused | 
 
 def _words(error: GithubException) -> str:
     data = error.data if isinstance(error.data, dict) else {}
-    said = [data.get("message") or error.message]
-    details = data.get("errors")
+    said, details = [data.get("message") or error.message], data.get("errors")
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict):
             where = f"{detail.get('field', '')} {detail.get('code', '')}"

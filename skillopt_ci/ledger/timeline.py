@@ -32,8 +32,7 @@ def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
             if entry.skill_sha256 != now.entry.skill_sha256:
                 origin = "edited_by_hand"
         elif entry.stays:
-            score = entry.score_after
-            momentum = entry.kind == "slow_update"
+            score, momentum = entry.score_after, entry.kind == "slow_update"
             origin = "slow_update_momentum" if momentum else f"step_{entry.step:04}"
         higher = best is not None and now.best_score is not None and best > now.best_score
         fallen = now.entry.kind == "revert" and best == score

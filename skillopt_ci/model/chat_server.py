@@ -90,8 +90,7 @@ def _message(message: JsonObject) -> Message:
 
 
 def reply_body(replies: Sequence[ChatReply]) -> dict[str, object]:
-    usage = sum((reply.usage for reply in replies), Usage())
-    choices = []
+    usage, choices = sum((reply.usage for reply in replies), Usage()), []
     for index, reply in enumerate(replies):
         calls = tuple(replace(call, state="") for call in reply.tool_calls)
         message = as_sent(Message("assistant", reply.text, tool_calls=calls))

@@ -101,8 +101,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
 
 def _tool_calls(message: JsonObject, carried: Collection[str]) -> tuple[ToolCall, ...]:
     """The tool calls; the first one's state holds what must be sent back with all of them."""
-    state = {name: message[name] for name in carried if message.get(name)}
-    calls = []
+    state, calls = {name: message[name] for name in carried if message.get(name)}, []
     for call in message.each("tool_calls"):
         if extra := call.at("extra_content"):
             state["extra_content"] = extra

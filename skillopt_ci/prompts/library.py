@@ -62,8 +62,7 @@ def _overrides(folder: Path) -> dict[str, str]:
             f"{folder}: there is no such folder of prompts.",
             hint="The key `prompts` names a folder whose files replace built-in prompts.",
         )
-    valid = [f"{name}.md" for name in NAMES]
-    found = {}
+    valid, found = [f"{name}.md" for name in NAMES], {}
     for file in sorted(file for file in folder.iterdir() if not file.name.startswith(".")):
         if file.name not in valid:
             meant = f"{nearest(file.name, valid)} Valid names: {', '.join(valid)}."

@@ -70,8 +70,7 @@ def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
     """A list of names and how many more there are; a word if there are none."""
     if not texts:
         return "none"
-    rest = len(texts) - most
-    shown = ", ".join(code(text, limit) for text in texts[:most])
+    rest, shown = len(texts) - most, ", ".join(code(text, limit) for text in texts[:most])
     return f"{shown} and {rest:,} more" if rest > 0 else shown
 
 

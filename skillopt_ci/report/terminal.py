@@ -213,8 +213,7 @@ def _event_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 parts.append("[made before, taken from the store]")
             yield "result", "\n".join(parts)
         case "attempt_ended":
-            cost = event.get("cost_usd")
-            calls_made = plural(int(event.get("calls") or 0), "call")
+            cost, calls_made = event.get("cost_usd"), plural(int(event.get("calls") or 0), "call")
             tokens = plural(int(event.get("tokens") or 0), "token")
             priced = f", ${cost:.4f}" if cost else ""
             told = (

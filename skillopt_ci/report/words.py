@@ -230,8 +230,7 @@ def rewriting(proposal: ProposalRecord) -> tuple[str, ...]:
 
 def suggestion_rows(proposal: ProposalRecord) -> Iterator[tuple[str, str]]:
     for number, one in enumerate(proposal.suggestions, start=1):
-        kind = one_line(one.type, 20) or "change"
-        name = quoted(one.title or one.instruction, 80)
+        kind, name = one_line(one.type, 20) or "change", quoted(one.title or one.instruction, 80)
         yield f"suggestion {number}", f"{kind}, {name}: {quoted(one.instruction, 200)}"
 
 

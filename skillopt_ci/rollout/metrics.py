@@ -71,8 +71,7 @@ def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float |
     """Cluster-robust standard error of the mean (Miller 2024); None below two clusters."""
     if len(set(clusters)) < 2:  # noqa: PLR2004 - one cluster has no spread
         return None
-    mean = statistics.fmean(values)
-    pairs = zip(clusters, values, strict=True)
+    mean, pairs = statistics.fmean(values), zip(clusters, values, strict=True)
     deviations = grouped((cluster, value - mean) for cluster, value in pairs)
     squares = math.fsum(math.fsum(own) ** 2 for own in deviations.values())
     return math.sqrt(len(deviations) / (len(deviations) - 1) * squares) / len(values)

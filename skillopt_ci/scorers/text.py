@@ -106,8 +106,7 @@ def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score
     unwanted = dict.fromkeys(spec.not_contains)
     forbidden = [text for text in unwanted if holds(text)]
     required = [any(wanted.values())] if wanted and spec.match == "any" else [*wanted.values()]
-    kept = sum(required) + len(unwanted) - len(forbidden)
-    faults = []
+    kept, faults = sum(required) + len(unwanted) - len(forbidden), []
     if not all(required):
         missing = [quote(text) for text, there in wanted.items() if not there]
         faults.append(f"lacks {(' and ' if spec.match == 'all' else ' or ').join(missing)}")

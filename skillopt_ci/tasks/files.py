@@ -123,8 +123,7 @@ def _jsonl_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
 
 def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
     csv.field_size_limit(len(text))  # no cell is too long
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
+    rows, line = csv.reader(io.StringIO(text, newline=""), strict=True), 1
     try:
         header = next(rows, [])
         named = [*filter(None, header)]  # spreadsheets write empty columns, too

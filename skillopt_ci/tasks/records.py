@@ -171,7 +171,7 @@ REFERENCE_KEYS = (
     *("references", "reference", "answers", "answer", "ground_truth", "correct_choice"),
 )
 _OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
-_IMAGE = "image_path"
+_IMAGE, _DOCUMENT_PATH = "image_path", "document_path:"
 _RECOGNISED = {*REFERENCE_KEYS, *_OWN_KEYS, _IMAGE}
 #: Keys that make up a prompt, with their headings: for questions, and for SpreadsheetBench.
 _ASKING = (
@@ -200,6 +200,9 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
         value = {**{key: one for key, one in value.items() if key != "mcq"}, **inner}
     if {"month", "no"} <= value.keys():
         value = {"id": f"{value['month']}:{value['no']}", **value}
+    if isinstance(asked_of := value.get("question"), str) and _DOCUMENT_PATH in asked_of:
+        question, _, path = map(str.strip, asked_of.partition(_DOCUMENT_PATH))  # in DocVQA
+        value = {**value, "question": question, _IMAGE: value.get(_IMAGE) or path}
     asking = {key for key in ("question", "instruction") if isinstance(value.get(key), str)}
     headings = next((one for one in _ASKING if asking & one.keys()), None)
     if headings is None or value.keys() & {"prompt", "messages"}:

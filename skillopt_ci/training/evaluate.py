@@ -183,8 +183,7 @@ def first_attempts(
 
 
 def _requests(run: Run, skill: str, ask: Ask) -> tuple[AttemptRequest, ...]:
-    tasks = {task.id: task for task in run.selection}
-    each = run.config.rollout.attempts
+    tasks, each = {task.id: task for task in run.selection}, run.config.rollout.attempts
     return rounds(((tasks[name], 0) for name in ask.tasks), skill, STAGE, each)
 
 
@@ -206,8 +205,7 @@ async def _roll_out(
 
     def look(*, first: bool = False) -> None:
         # looking is expensive: do it each time the number of missing tasks has halved
-        missing = sum(arrived.made[task] < each for task in ask.tasks)
-        count = len(ask.tasks)
+        missing, count = sum(arrived.made[task] < each for task in ask.tasks), len(ask.tasks)
         if first or missing in {count >> n for n in range(1, count.bit_length())}:
             for one in ask.sure(means):
                 under_way.begin(one)

@@ -96,8 +96,7 @@ def worth_in(evaluation: Evaluation) -> Worth:
 
 def text_of(skill: str, evaluation: Evaluation) -> tuple[float, int]:
     """The density of leading words (0 if unused) and the length in words of a skill as read."""
-    read = as_read(skill)
-    dense = evaluation.use_semantic_density
+    read, dense = as_read(skill), evaluation.use_semantic_density
     return semantic_density(read, evaluation.leading_words) if dense else 0.0, word_count(read)
 
 

@@ -64,8 +64,7 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
             runner = opened[0].runner
             await runner.executor(request, runner.attempting)
 
-        prefetcher = Prefetcher(make, equipment.attempts)
-        patient = False
+        prefetcher, patient = Prefetcher(make, equipment.attempts), False
         try:
             yield replace(
                 ready, listen=lambda event: hear(ready, prefetcher, event), begun=prefetcher.begun

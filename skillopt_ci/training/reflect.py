@@ -130,8 +130,7 @@ def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
         return list(texts)
     head, tail = limit - limit // 2, total - limit // 2
     note = f"[… {tail - head} characters left out …]"
-    kept = []
-    start = 0
+    kept, start = [], 0
     for text in texts:
         until, since = max(0, head - start), max(0, tail - start)
         cut_here = start <= head < start + len(text)

@@ -135,8 +135,7 @@ async def _reflect(
         results = await analysts.reflect_there(run.environment, made, batch.seed)
     else:
         results = await analysts.reflect(rollouts)
-    chat = analysts.chat
-    usable = [one for one in results if isinstance(one, Reflection)]
+    chat, usable = analysts.chat, [one for one in results if isinstance(one, Reflection)]
     reflections = screened(usable, analysts.skill, chat.refuse, chat.observer)
     edits = plural(sum(len(one.patch.edits) for one in reflections), analysts.mode.noun)
     chat.observer(progress.StageFinished("reflect", f"{edits} proposed"))

@@ -208,8 +208,7 @@ def changes_since(before: Basis | None, now: Basis) -> tuple[str, ...]:
     keys = changed_keys(before.config, now.config)
     if before.train_sha256 == now.train_sha256:
         return keys
-    sizes = f"{before.train_size} → {now.train_size}"
-    same = before.train_size == now.train_size
+    sizes, same = f"{before.train_size} → {now.train_size}", before.train_size == now.train_size
     return (*keys, "the training tasks" if same else f"the training tasks ({sizes})")
 
 

@@ -320,6 +320,7 @@ def measured_step(exported: Path) -> dict[str, Any]:
 def test_a_step_has_every_field_that_the_reference_names(exported):
     record = measured_step(exported)
     assert record.keys() >= RECORD_FIELDS
+    assert min(one["step_in_epoch"] for one in read(exported, "history.json")) == 0
     assert record["accumulation_batches"][0].keys() == BATCH_FIELDS
     for used in record["tokens"].values():
         assert used.keys() == {"calls", "prompt_tokens", "completion_tokens"}

@@ -262,13 +262,13 @@ def test_a_task_names_them_among_its_files_or_apart(tmp_path):
     assert [one.name for one in task.images] == ["a.png", "sub/b.JPG"]
 
 
-def test_an_item_of_skillopt_s_shows_its_picture(tmp_path):
+@pytest.mark.parametrize("shown", ['"q", "image_path": "scan.png"', '"q document_path: scan.png"'])
+def test_an_item_of_skillopt_s_shows_its_picture(tmp_path, shown):
     put(tmp_path, "scan.png")
-    file = write_record(
-        tmp_path, '{"id": "t", "question": "q", "answer": "a", "image_path": "scan.png"}'
-    )
+    file = write_record(tmp_path, f'{{"id": "t", "answer": "a", "question": {shown}}}')
     (task,), _ = load_tasks(file)
     assert [one.name for one in task.images] == ["scan.png"]
+    assert "document_path" not in task.messages[-1].content
     assert "image_path" not in task.metadata
     file = write_record(tmp_path, '{"id": "t", "prompt": "p", "images": ["gone.png"]}')
     tasks, (problem,) = load_tasks(file)

@@ -126,9 +126,13 @@ def _steps(evidence: RunView) -> _Files:
     for (record, _), entry in zip(done, entries, strict=True):
         for name, content in _step_files(evidence, record, entry):
             yield f"steps/step_{record.step:04}/{name}", content
-    rates = [record.proposal.learning_rate for record, _ in done if record.proposal.learning_rate]
+    rates = [
+        {**pick(record, "step epoch"), **_lr_decision(rate)}
+        for record, _ in done
+        if (rate := record.proposal.learning_rate)
+    ]
     if rates:
-        yield "lr_history.jsonl", [_lr_decision(rate) for rate in rates]
+        yield "lr_history.jsonl", rates
 
 
 def _step_record(evidence: RunView, record: StepRecord, moment: Moment) -> dict[str, object]:
@@ -136,7 +140,8 @@ def _step_record(evidence: RunView, record: StepRecord, moment: Moment) -> dict[
     current = evidence.texts.get(moment.entry.skill_sha256)
     return _known(
         {
-            **pick(record, "step epoch step_in_epoch"),
+            **pick(record, "step epoch"),
+            "step_in_epoch": record.step_in_epoch - 1,  # SkillOpt counts from 0
             "timing": {},
             "tokens": _tokens(record),
             **_proposal(record.proposal),
