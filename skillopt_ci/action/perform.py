@@ -463,6 +463,8 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
     if missing:
         gone = replace(view, finding=Finding.REGRESSION, why=missing)
         return gone, Outputs(improved="false"), ExitCode.DONE
+    if after == before:
+        return replace(view, why="the skill is the same as at base"), Outputs(), ExitCode.DONE
     skills = (NamedSkill("base", before), NamedSkill("head", after))
     try:
         baseline = NO_SKILL if wishes.baseline else None

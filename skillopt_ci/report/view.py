@@ -325,7 +325,10 @@ class RunView:
 
     @property
     def improved(self) -> bool:
-        return not self.unscored and any(entry.better for entry in self.history[self.base_events :])
+        """Whether a change beyond base scored higher and was not taken back."""
+        events = self.history[self.base_events :]
+        taken = {one.step for one in events if one.kind == "revert" and not one.edit}
+        return not self.unscored and any(one.better and one.step not in taken for one in events)
 
     @property
     def confirmation(self) -> HistoryEntry | None:

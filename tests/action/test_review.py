@@ -93,6 +93,12 @@ def test_what_base_has_learned_since_counts_as_in_a_merge(desk):
     assert "conflicts with base: update the branch" in desk.evaluate(same).report
 
 
+def test_the_same_skill_is_not_paid_for(desk, model_server):
+    head = desk.propose(desk.checkout.show("main"))
+    assert "the skill is the same as at base" in desk.evaluate(head).report
+    assert (desk.conclusion(), model_server.prompts) == ((head, "neutral"), [])
+
+
 def test_a_smaller_change_than_the_threshold_is_not_clear(desk):
     head = desk.propose("# Items\n\n- Kind a: a number begins with a.\n")
     assert "no clear difference" in desk.evaluate(head, "github.threshold=0.5").report
