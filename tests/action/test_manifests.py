@@ -45,15 +45,6 @@ def test_the_defaults_of_the_code_are_those_of_the_manifest():
     assert read_inputs(given) == Inputs()
 
 
-def test_the_composite_twin_hands_every_input_on():
-    steps = manifest("composite/action.yml")["runs"]["steps"]
-    env = next(step["env"] for step in steps if step.get("id") == "run")
-    for name in INPUTS:
-        assert env[f"INPUT_{name.upper()}"] == f"${{{{ inputs.{name} }}}}"
-    for name, output in manifest("composite/action.yml")["outputs"].items():
-        assert output["value"] == f"${{{{ steps.run.outputs.{name} }}}}"
-
-
 def test_every_command_is_one_of_the_command_line():
     assert [name for name in Command if name.verb not in COMMANDS] == []
     assert [name for name in Command if f"`{name}`" not in INPUTS["command"]["description"]] == []
