@@ -108,7 +108,7 @@ def _event(name: str, payload: dict[str, Any]) -> GitHubEvent:
     rebased = "base" in (payload.get("changes") or {})
     return GitHubEvent(
         name=name,
-        action="synchronize" if rebased else payload.get("action") or "",
+        action="rebased" if rebased else payload.get("action") or "",
         ref=payload.get("ref") or "",
         deleted=bool(payload.get("deleted")),
         actor=sender.get("login") or "",
@@ -189,6 +189,8 @@ class Conclude:
     head_sha: str
     conclusion: Literal["success", "neutral"] | None
     reason: str
+    #: Whether a verdict on it, which was for another base, counts no more.
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ Activity = Perform | Evaluate | Conclude | Reply | Nothing
 
 #: Events that members or the schedule cause, and that run the repository's own code.
 _OWN_EVENTS = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
-_CHANGED = ("opened", "synchronize", "reopened", "ready_for_review")
+_CHANGED = ("opened", "synchronize", "reopened", "ready_for_review", "rebased")
 _OWN_BRANCHES = ("skillopt/", "skillopt-candidate/")
 
 
@@ -271,8 +273,8 @@ def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
     # The label is a reviewer's consent to exactly this head; it does not cover later pushes.
     if event.action != "labeled" or event.label.casefold() != inputs.label.casefold():
         why = f"waiting for the label {inputs.label!r}, which somebody with write access can add"
-        if pull.from_fork and event.action in ("opened", "synchronize"):
-            return Conclude(pull.head_sha, None, why)
+        if pull.from_fork and event.action in ("opened", "synchronize", "rebased"):
+            return Conclude(pull.head_sha, None, why, again=event.action == "rebased")
         return Nothing(why)
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} labelled it without write access")

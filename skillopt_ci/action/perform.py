@@ -36,6 +36,7 @@ from skillopt_ci.github.pull_requests import (
 from skillopt_ci.github.types import Reaction, WantedCheck
 from skillopt_ci.ledger.inspect import base_commit, resolve
 from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
 from skillopt_ci.report.evaluation import (
     EvaluationView,
@@ -49,7 +50,7 @@ from skillopt_ci.report.markdown import COMMENT_BYTES, Links, block, code, cut, 
 from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, harmless_line
-from skillopt_ci.skill.diff import undone, unified_diff
+from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate_skills
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 from skillopt_ci.training.run_context import Run
@@ -95,8 +96,9 @@ def tell_failed(job: Job, comment: Request, ended: Ended) -> None:
 
 def _skipped(job: Job, reason: str) -> JobOutcome:
     job.log.annotate("notice", harmless_line(reason), title="skillopt-ci did nothing")
-    told = f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
-    return JobOutcome(Outputs(result="skipped"), told)
+    return JobOutcome(
+        Outputs(result="skipped"), f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
+    )
 
 
 def _react(job: Job, comment: Request | None, reaction: Reaction) -> None:
@@ -192,13 +194,17 @@ def _conclude(job: Job, asked: Conclude) -> JobOutcome:
     run, links = build.load_configured(job.settings).config.run, links_of(job.environ)
     check = unevaluated_check(run, asked.head_sha, asked.conclusion, asked.reason, links)
     outcome = _skipped(job, asked.reason)
-    return outcome if job.client is None else _with_check(job.client, check, outcome)
+    if job.client is None:
+        return outcome
+    return _with_check(job.client, check, outcome, again=asked.again)
 
 
-def _with_check(client: Client, check: WantedCheck, outcome: JobOutcome) -> JobOutcome:
+def _with_check(
+    client: Client, check: WantedCheck, outcome: JobOutcome, *, again: bool = False
+) -> JobOutcome:
     """Post an evaluation's check. If that fails, the job fails: a merge may wait for it."""
     try:
-        keep_check(client, check)
+        keep_check(client, check, again=again)
     except LostRace as newer:
         return replace(outcome, notes=(*outcome.notes, str(newer)))
     except SkilloptError as error:
@@ -249,7 +255,9 @@ def _command(job: Job, command: Command) -> JobOutcome:
     # Who was first shows what they did; this clone does not know it.
     raced = ended.exit_code == ExitCode.LOST_RACE
     if not raced and (always or (command.trains and (failed or not shown))):
-        why = f"{found.title}: {failed.message.rstrip('.')}. {failed.hint}" if failed else ""
+        # a crash report stays in the log
+        hint = f" {failed.hint}" if failed and ended.exit_code != ExitCode.DEFECT else ""
+        why = f"{found.title}: {failed.message.rstrip('.')}.{hint}" if failed else ""
         shown.append(_publish(job, why))
     last, folded = shown[-1] if shown else JobOutcome(), fold(ended.results)
     outputs = replace(
@@ -427,10 +435,17 @@ def _merged(client: Client, run: Run, head: str) -> tuple[str, str]:
     if missing or left is None:
         return after, missing
     then, now = _skill_of(client, run.skill_path, left)[0], run.ledger.read(base, run.skill_path)
-    if then == now or (merged := undone(after, then, now or "")) is None:
-        conflict = f"{run.skill_path} conflicts with base: update the branch"
-        return after, "" if then == now else conflict
-    return merged, ""
+    texts = {"base": now or "", "then": then, "head": after}
+    with scratch_folder("merge") as place:
+        for name, text in texts.items():
+            Path(place, name).write_bytes(text.encode())
+        done = run.ledger.git.attempt(
+            "merge-file", "-p", *(str(Path(place, name)) for name in texts)
+        )
+    return (
+        done.stdout.decode(),
+        f"{run.skill_path} conflicts with base: update the branch" if done.status else "",
+    )
 
 
 def _refuse_unconfined(run: Run) -> None:

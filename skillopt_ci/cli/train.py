@@ -433,8 +433,7 @@ def estimate_command(settings: Globals) -> None:
     most = (limits.calls, limits.tokens, limits.cost_usd)
     left = [math.inf if one is None else max(0, one - n) for one, n in zip(most, used, strict=True)]
     for part in [one for one in parts if one.stages]:
-        title = f"{part.name[0].upper()}{part.name[1:]}"
-        rows = terminal.part_rows(part, left)
+        title, rows = f"{part.name[0].upper()}{part.name[1:]}", terminal.part_rows(part, left)
         # a narrow terminal goes without the sizes
         print_table(settings, terminal.ESTIMATE_HEADINGS, rows, title, ("tokens a call",))
         click.echo()

@@ -147,8 +147,7 @@ def with_skill_file(config: Config, file: Path, root: Path) -> Config:
         return config
     if (place / "SKILL.md").is_file():
         return config.model_copy(update={"skill": f"{PurePosixPath(config.skill) / 'SKILL.md'}"})
-    found = sorted(place.glob("*/SKILL.md"))
-    hint = "Name the Markdown file to train."
+    found, hint = sorted(place.glob("*/SKILL.md")), "Name the Markdown file to train."
     if found:
         inner = found[0].relative_to(place).as_posix()
         hint = f"Did you mean {PurePosixPath(config.skill) / inner}?"

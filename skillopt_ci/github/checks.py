@@ -16,11 +16,13 @@ _BATCH = 50
 _TITLE = 255
 
 
-def keep_check(client: Client, wanted: WantedCheck, *, yields: bool = False) -> Change:
+def keep_check(
+    client: Client, wanted: WantedCheck, *, yields: bool = False, again: bool = False
+) -> Change:
     """Create or complete the check of that name on that commit; needs an app's token.
 
-    Raises LostRace instead of making a concluded evaluation wait again. What ``yields`` leaves
-    every concluded check as it is.
+    Raises LostRace instead of making a concluded evaluation wait, unless it is to be made
+    ``again``. What ``yields`` leaves every concluded check as it is.
     """
 
     def find() -> CheckRun | None:
@@ -41,7 +43,7 @@ def keep_check(client: Client, wanted: WantedCheck, *, yields: bool = False) -> 
     if yields and run is not None and run.conclusion:
         return Change.UNCHANGED
     if run is not None and run.conclusion and wanted.conclusion is None:
-        if run.output.title != NOTHING_TO_DO:
+        if run.output.title != NOTHING_TO_DO and not again:
             raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
         run = None  # the pull request has another base by now
     if run is None:

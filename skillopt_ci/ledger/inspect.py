@@ -50,8 +50,7 @@ def runs(start: Path) -> tuple[str, ...]:
     branches = git.text("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).splitlines()
     # after a merge, the branch may be gone, but the folder stays
     folders = git.text("ls-tree", "-d", "--full-tree", "--name-only", "HEAD", ".skillopt/")
-    found = [*branches, *folders.splitlines()]
-    remote_name = refs.choose_remote(git, Git().remote)
+    found, remote_name = [*branches, *folders.splitlines()], refs.choose_remote(git, Git().remote)
     if not found and remote_name is not None:
         found = list(remote.heads(git, remote_name, _SKILLS_BRANCHES[0]))
     return tuple(sorted({line.rpartition("/")[2] for line in found}))

@@ -40,8 +40,7 @@ def event(event: RunEvent, candidate: str | None) -> CommitText:
         words = _measured(event)
         facts |= {name: scores[name] for name in ("Skillopt-Score-After", "Skillopt-Tasks")}
     elif isinstance(record, BoundaryRecord):
-        words = _epoch_end(record, candidate)
-        facts = {"Skillopt-Epoch-End": "true", **facts}
+        words, facts = _epoch_end(record, candidate), {"Skillopt-Epoch-End": "true", **facts}
         last = scores if candidate and record.decision else {}
     elif entry.kind == "notes":
         words = _notes(record)

@@ -66,7 +66,7 @@ def chance(fixed: int, broken: int) -> float:
 class EvaluationView:
     """The result of an evaluation on the selection tasks.
 
-    ``why`` says why nothing was measured; for a regression, that head no longer has a skill.
+    ``why`` says why nothing was measured; for a regression, that head has no skill to compare.
     ``sides`` are commit and measurement of base and of head. ``difference`` is head minus base over
     the tasks measured on both; ``worth`` is head minus ``baseline``, the score without a skill.
     """
@@ -87,7 +87,7 @@ class EvaluationView:
     def headline(self) -> str:
         found = self.difference
         if self.why and self.finding is Finding.REGRESSION:
-            return f"{self.finding} (head has no skill to evaluate)"
+            return f"{self.finding} (head cannot be evaluated)"
         if found is None or not found.n:
             return f"{self.finding}"
         gain = difference_text(found.mean, found.standard_error, found.clusters or found.n)

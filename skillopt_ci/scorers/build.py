@@ -85,8 +85,7 @@ def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
     match spec:
         case specs.AllScorer():
             blamed = [score for score in scores if not score.hard]
-            solved = not blamed
-            soft = math.fsum(score.soft for score in scores) / len(scores)
+            solved, soft = not blamed, math.fsum(score.soft for score in scores) / len(scores)
         case specs.AnyScorer():
             best = max(scores, key=lambda score: (score.hard, score.soft))
             solved, answer = bool(best.hard), best.answer

@@ -67,7 +67,7 @@ def test_a_comment(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "action"), [({"base": {"sha": {}}}, "synchronize"), ({"title": {}}, "edited")]
+    ("changes", "action"), [({"base": {"sha": {}}}, "rebased"), ({"title": {}}, "edited")]
 )
 def test_another_base_changes_a_pull_request(tmp_path, changes, action):
     payload = {"action": "edited", "pull_request": {"number": 7, **SIDES}, "changes": changes}
@@ -153,6 +153,7 @@ TABLE: list[tuple[GitHubEvent, str, Facts, Activity | str]] = [
     (target(FORK, action="synchronize"), "", WRITER, "waits"),
     (target(FORK, action="opened", label=""), "", Facts(), "waits"),
     (target(FORK, action="reopened", label=""), "", Facts(), NOTHING),
+    (target(FORK, action="rebased", label=""), "", Facts(), "waits"),
     (target(FORK, action="reopened", label=""), "", Facts(skill_changed=False), "success"),
     (target(FORK, action="closed", label=""), "", Facts(skill_changed=False), NOTHING),
     (target(OWN, action="opened", label=""), "", Facts(), Evaluate(7, "head")),

@@ -144,6 +144,12 @@ def test_a_budget_is_inconclusive_and_no_failure(job, desk, log):
     assert "::warning title=Inconclusive%3A a budget was reached::" in log.getvalue()
 
 
+def test_a_crash_report_stays_in_the_log(job, desk, monkeypatch):
+    monkeypatch.setattr("skillopt_ci.cli.build.open_run", lambda *given: 1 / 0)
+    assert perform(job, Perform(Command.STEP)).exit_code == 1
+    assert "Traceback" not in desk.published[0]
+
+
 def test_who_lost_a_race_shows_nothing_of_what_they_do_not_know(job, desk, tmp_path_factory):
     bare = tmp_path_factory.mktemp("origin")
     git = Git(job.folder)

@@ -91,6 +91,9 @@ def test_what_base_has_learned_since_counts_as_in_a_merge(desk):
     shown = desk.evaluate(apart)
     assert (shown.outputs.score_after, shown.outputs.finding) == ("1", "no clear difference")
     assert "conflicts with base: update the branch" in desk.evaluate(same).report
+    # what base has by now is not there twice
+    base("# All items\n\nFirst.\n")
+    assert "the skill is the same as at base" in desk.evaluate(apart).report
 
 
 def test_the_same_skill_is_not_paid_for(desk, model_server):

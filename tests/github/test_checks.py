@@ -27,6 +27,7 @@ def test_it_is_in_progress_and_then_concluded_once(scene, client):
         keep_check(client, wanted(scene))
     (run,) = scene.hub.checks.values()
     assert (run["status"], run["conclusion"]) == ("completed", "success")
+    assert keep_check(client, wanted(scene), again=True) == Change.CREATED
 
 
 def test_a_verdict_is_not_replaced_by_what_yields(scene, client):
