@@ -146,13 +146,21 @@ class Conversation:
         if asked.role not in self.roles:
             raise EnvironmentFailure(f"the model {asked.role.value!r} is not lent for {self.stage}")
         # the worker's protocol has no room for what providers want back with a call
-        states = {call.id: call.state for one in self.messages for call in one.tool_calls}
+        states = {
+            key: call.state
+            for n, one in enumerate(self.messages)
+            for call in one.tool_calls
+            for key in ((n, call.id), call.id)  # some servers use an id in each turn
+        }
         given = (
             replace(
                 one,
-                tool_calls=tuple(replace(c, state=states.get(c.id, "")) for c in one.tool_calls),
+                tool_calls=tuple(
+                    replace(c, state=states.get((n, c.id), states.get(c.id, "")))
+                    for c in one.tool_calls
+                ),
             )
-            for one in asked.messages
+            for n, one in enumerate(asked.messages)
         )
         asked = replace(asked, messages=tuple(given))
         self.asked += asked.role is Role.TARGET

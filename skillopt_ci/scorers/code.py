@@ -263,7 +263,9 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
     return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
 
 
-_WHOLE_SCORE = re.compile(r"score[\"']?\s*:\s*[^\s,}\]]+\s*[,}\]]")
+#: json_repair reads objects that are alike as one, the last.
+_SCORES = re.compile(r"[\"']score[\"']\s*:\s*([\d.]+)")
+_WHOLE_SCORE = re.compile(r"score\W+[^\s,}\]\"']+\s*[^\s\w./%]")
 
 
 def parse_score(reply: str) -> tuple[float, str]:
@@ -275,7 +277,7 @@ def parse_score(reply: str) -> tuple[float, str]:
     if not replies:
         raise ValueError(f'{quote(reply)} holds no JSON object with a "score"')
     score = replies[-1]["score"]
-    if any(one["score"] != score for one in replies):  # it may quote one from the answer
+    if len({*_SCORES.findall(reply)}) > 1:  # it may quote one from the answer
         raise ValueError(f"{quote(reply)} holds several scores")
     if not _WHOLE_SCORE.search(reply):
         raise ValueError(f"the score of {quote(reply)} is cut off")

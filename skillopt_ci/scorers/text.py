@@ -281,11 +281,11 @@ _SUPERSCRIPT = re.compile("⁻?[⁰¹²³⁴-⁹]+")
 _LATEX_FRACTION = re.compile(
     r"(?:(\d)\s?)?\\[dt]?frac\s?(?:\{\s?([-−]?\d+)\s?\}\s?\{\s?(\d+)\s?\}|(\d)(\d))"
 )
-_VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
+_VULGAR_FRACTION = re.compile(r"([-+−–－]?)\s?([¼-¾⅐-⅞])")
 #: Spaces and hyphens that do not break, and full-width characters, as those that do and are not.
 _PLAIN: Mapping[int, int | str] = {
-    **{wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)},
-    **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\u3000"), " "),
+    **{wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F) if chr(wide) not in "，："},
+    **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
     **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
     ord("\u2044"): "/",
 }
@@ -308,7 +308,9 @@ def find_numbers(text: str) -> list[Number]:
     numbers = []
     text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", text))
     text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
-    text = _VULGAR_FRACTION.sub(lambda one: " " + unicodedata.normalize("NFKC", one[0]), text)
+    text = _VULGAR_FRACTION.sub(
+        lambda one: f" {one[1]}{unicodedata.normalize('NFKC', one[2])}", text
+    )
     text = _LATEX_FRACTION.sub(
         lambda one: f"{one[1] or ''} {one[2] or one[4]}/{one[3] or one[5]}".strip(),
         text.translate(_PLAIN),

@@ -152,11 +152,11 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             continue
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
         kind = "number" if all(map(_WOULD_CHANGE.fullmatch, answers)) else "normalized"
-        one = {"scorer": {"type": kind}, **item, "id": name}
-        if choices := item.get("choices"):
-            one["scorer"] = {"type": "choice"}
+        if choices := rest.get("choices"):
+            kind = "choice"
             if isinstance(choices, dict) and choices.keys() == {"text", "label"}:  # as in ARC
-                one["choices"] = dict(zip(choices["label"], choices["text"], strict=False))
+                rest["choices"] = dict(zip(choices["label"], choices["text"], strict=False))
+        one = {"scorer": {"type": kind}, **item, **rest, "id": name}
         if answer not in REFERENCE_KEYS:
             del one[answer]
             one["references"] = answers
@@ -170,7 +170,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
                 **_asked(asked, name, found),
                 "metadata": rest,
                 "references": answers,
-                "scorer": one["scorer"],
+                "scorer": {"type": kind},
             }
         found.entries.append(one)
 
