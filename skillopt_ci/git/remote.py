@@ -199,7 +199,8 @@ def fetch_error(remote: str, result: Exited) -> InfrastructureError | Repository
     words = result.stderr.strip()
     # git 2.53 tells a lock by "already exists"
     if _LOCKED.search(words) or re.search(
-        "bad object refs/|failed: reference already|cannot (?:lock|update) ref", words
+        "bad object refs/|failed: reference already|cannot (?:lock|update) ref(?!.* but expected)",
+        words,
     ):
         return RepositoryError(
             f"refs of this repository are locked or broken, so nothing can be fetched\n{words}",

@@ -181,8 +181,7 @@ def signed_in(section: str, azure: Azure) -> Callable[[], Awaitable[Mapping[str,
     identity = (
         AzureCliCredential() if by_cli else ManagedIdentityCredential(client_id=azure.client_id)
     )
-    token_of = get_bearer_token_provider(identity, azure.scope)
-    one_at_a_time = asyncio.Lock()
+    token_of, one_at_a_time = get_bearer_token_provider(identity, azure.scope), asyncio.Lock()
 
     async def headers() -> Mapping[str, str]:
         async with one_at_a_time:

@@ -328,7 +328,11 @@ class RunView:
         """Whether a change beyond base scored higher and was not taken back."""
         events = self.history[self.base_events :]
         taken = {one.step for one in events if one.kind == "revert" and not one.edit}
-        return not self.unscored and any(one.better and one.step not in taken for one in events)
+        return (
+            not self.unscored
+            and (self.rescaled or self.state.current.measurement.score > self.first_score)
+            and any(one.better and one.step not in taken for one in events)
+        )
 
     @property
     def confirmation(self) -> HistoryEntry | None:
@@ -466,9 +470,17 @@ def lessons(run: RunView) -> list[Lesson]:
             proposal = record.proposal
             gone = reverted = {edit - 1 for step, edit in taken if step == entry.step}
             if proposal.mode == "patch" and run.skill:  # people and later steps change rules, too
-                texts = enumerate(collapsed(one.content) for one in proposal.applied_edits)
                 skill = collapsed(run.skill)
-                gone = reverted | {number for number, text in texts if text not in skill}
+                gone = reverted | {
+                    number
+                    for number, one in enumerate(proposal.applied_edits)
+                    if one.op != "delete"
+                    and not any(
+                        collapsed(line) in skill
+                        for line in one.content.splitlines()
+                        if line.strip()
+                    )
+                }
             rules = enumerate(say.rules(proposal, _RULE))
             told = [rule for number, rule in rules if number not in gone]
             if proposal.mode == "patch":

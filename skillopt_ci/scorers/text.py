@@ -176,8 +176,7 @@ def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
     choices = choices_of(spec, task)
     chosen = parse_choice(answer, choices)
     expected = [parse_choice(reference, choices) for reference in task.references]
-    solved = bool(chosen) and chosen in expected
-    wanted = " or ".join(dict.fromkeys(expected))
+    solved, wanted = bool(chosen) and chosen in expected, " or ".join(dict.fromkeys(expected))
     got = quote(chosen) if chosen else "an empty answer"
     reason = f"chose {chosen}" if solved else f"expected choice {quote(wanted)}, got {got}"
     return scored(solved, reason, answer)

@@ -54,8 +54,7 @@ def refuse(problems: Sequence[TaskProblem]) -> None:
     if not problems:
         return
     first, *others = problems
-    lines = [first.message, *map(str, others[: SHOWN - 1])]
-    hidden = len(problems) - SHOWN
+    lines, hidden = [first.message, *map(str, others[: SHOWN - 1])], len(problems) - SHOWN
     hint = f"… and {plural(hidden, 'more problem')}" if hidden > 0 else ""
     raise TaskFileError("\n".join(lines), file=first.file, line=first.line, hint=hint)
 

@@ -136,8 +136,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         state = State.model_validate({**start, "step": 0, "epoch": 0, "basis": basis, **found})
         files[run.folder.initial_skill] = checkout.skill
     else:
-        state = before.model_copy(update=found)
-        changes = changes_since(before.basis, basis)
+        state, changes = before.model_copy(update=found), changes_since(before.basis, basis)
         score_before = before.current.measurement.score
     kind: Literal["start", "measure"] = "start" if before is None else "measure"
     entry = history_entry(

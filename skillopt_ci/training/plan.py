@@ -295,16 +295,19 @@ def last_step_of(run: Run, checkout: Checkout) -> int:
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
-    return completed_epoch(run.config, sizes_of(run.config, run.splits), checkout.state)
+    sizes = sizes_of(run.config, run.splits)
+    return completed_epoch(run.config, sizes, checkout.state, checkout.history)
 
 
-def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
+def completed_epoch(
+    config: Config, sizes: Sizes, state: State, history: Sequence[HistoryEntry] = ()
+) -> int | None:
     """The last completed epoch if its end is due and affordable; missed ends are not made up."""
     optimizer = config.optimizer
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
     completed = state.step // steps_per_epoch(sizes.train, config.train)
-    fits = calls_left(config, sizes, state) >= _end_calls(config, sizes)
+    fits = calls_left(config, sizes, state, history) >= _end_calls(config, sizes)
     return completed if completed > state.boundary and fits else None
 
 

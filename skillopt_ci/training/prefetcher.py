@@ -219,8 +219,10 @@ def _rollout(run: Run, checkout: ScoredCheckout, skill: str, made: Made) -> Outl
     if step > last_step_of(run, checkout) or learns_nothing(run, checkout):
         return None
     plan = plan_step(run.splits.train, run.config.train, step)
-    drawn = {task.id: task for batch in plan.batches for task in batch.tasks}
-    fresh = next_rounds(drawn.values(), made, each)
+    fresh = list[tuple[Task, int]]()
+    for batch in plan.batches:
+        known = [*made, *((task.id, number * each) for task, number in fresh)]
+        fresh += next_rounds(batch.tasks, known, each)
     return Outlook("rollout", step, rounds(fresh, skill, "rollout", each), checkout.spent)
 
 

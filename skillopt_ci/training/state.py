@@ -108,7 +108,18 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
     where = ledger.base if start == base else f"skillopt/{ledger.run}"
     read = partial(ledger.read, start)
     state = folder.read_state(read)
-    if state is not None and folder.read_step(read, state.step + 1) is not None:
+    lost = state is not None and folder.read_step(read, state.step + 1) is not None
+    log = ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS) if lost else ()
+    # a verdict in the log was not lost by a rebase, but undone by a person's `git revert`
+    if (
+        state
+        and lost
+        and not any(
+            one.trailers.get("Skillopt-Step") == str(state.step + 1)
+            and one.trailers.get("Skillopt-Action") != "proposed"
+            for one in log
+        )
+    ):
         raise RepositoryError(
             f"{where} has step {state.step + 1}, but not that it was merged: a rebase loses that.",
             hint=f"Restore the branch skillopt/{ledger.run} as it was before, or commit its folder "
@@ -429,8 +440,7 @@ def candidate_at(run: Run, checkout: ScoredCheckout, commit: str | None) -> Cand
 
 def _read(run: Run, commit: str) -> Candidate | None:
     read, folder = partial(run.ledger.read, commit), run.folder
-    trailers = run.ledger.log(commit, limit=1)[0].trailers
-    skill = read(run.skill_path)
+    trailers, skill = run.ledger.log(commit, limit=1)[0].trailers, read(run.skill_path)
     step, end = ("Skillopt-Step", folder.read_step), ("Skillopt-Epoch", folder.read_boundary)
     key, find = end if "Skillopt-Epoch-End" in trailers else step
     if skill is None or not trailers.get(key, "").isdecimal():

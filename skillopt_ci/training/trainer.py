@@ -437,7 +437,7 @@ def upcoming(
 ) -> Upcoming:
     total = last_step(config, sizes, state, history)
     step = state.step + 1 if state.step < total else None
-    due = completed_epoch(config, sizes, state)
+    due = completed_epoch(config, sizes, state, history)
     scheduled = config.schedule.slow_update == "scheduled"
     if due is not None and not (scheduled and step is not None):
         return Upcoming("epoch_end", total, step, due, scheduled)

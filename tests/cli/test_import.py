@@ -129,6 +129,8 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": -6.50}, "number", "-6.5"),
         ({"answer": "B", "choices": ["x", "y"]}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
+        ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
+        ({"answer": "B", "choices": ["x", "y"], "scorer": {"type": "exact"}}, "exact", "B"),
     ],
 )
 def test_the_scorer_fits_the_answers(cli, tmp_path, row, kind, references):

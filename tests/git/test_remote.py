@@ -167,7 +167,8 @@ def test_words_of_a_hook_are_not_taken_for_a_network_failure():
     error = remote.fetch_error("origin", Exited(128, b"", "fatal: the moon is full"))
     assert isinstance(error, InfrastructureError)
     for words in ("ref r failed: reference already exists", "cannot lock ref 'r': denied"):
-        assert (
-            "are locked" in remote.fetch_error("origin", Exited(1, b"", f"error: {words}")).message
-        )
+        found = remote.fetch_error("origin", Exited(1, b"", f"error: {words}"))
+        assert "are locked" in found.message
+    moved = Exited(1, b"", "error: cannot lock ref 'r': is at 1 but expected 2")
+    assert isinstance(remote.fetch_error("origin", moved), InfrastructureError)
     assert "git gives this reason\nfatal: the moon is full" in error.message

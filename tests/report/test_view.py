@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from run_views import entry, plain_run
+from run_views import entry, plain_run, state
 
 from skillopt_ci.ledger.evidence import PatternRecord
 from skillopt_ci.report.view import StepPlace
@@ -33,7 +33,7 @@ def test_an_improvement_is_a_merged_step_that_base_lacks(steps, base_events, imp
 def test_what_an_open_gate_let_in_is_an_improvement_only_with_a_better_score(after, improved):
     run, forced = plain_run(0), {"kind": "slow_update", "action": "force_accept"}
     end = entry(0, **forced, score_before=0.1, score_after=after)
-    assert replace(run, history=(*run.history, end)).improved is improved
+    assert replace(run, history=(*run.history, end), state=state(after, 0)).improved is improved
 
 
 def test_a_step_whose_commits_are_gone_is_nowhere():

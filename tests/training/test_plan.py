@@ -184,6 +184,9 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     assert final_test_calls(config, Sizes(48, 40, 10, judged=1)) == 2 * 10 * 2
     first = HistoryEntry(kind="start", step=0, epoch=0, action="start", usage=Usage(120), tasks=40)
     assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10 * 3
+    config, sizes = configured(budget={"run": {"calls": 800}}), Sizes(48, 40, 60)
+    assert completed_epoch(config, sizes, stands(6, calls=450), [first]) is None
+    assert completed_epoch(config, sizes, stands(6, calls=450)) is not None
     config = configured(budget={"run": {"calls": 480}})
     assert completed_epoch(config, SIZES, stands(4, calls=300)) == 1
     assert completed_epoch(config, SIZES, stands(4, calls=400)) is None

@@ -11,6 +11,7 @@ from skillopt_ci.progress import Event, Note, Observer, StageFinished, StageStar
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training.plan import Batch, plan_step, shuffled
+from skillopt_ci.training.prefetcher import look_ahead
 from skillopt_ci.training.replies import Patch, Reflection
 from skillopt_ci.training.rollout_stage import WorkedBatch, attempts_so_far, batch_record, work_on
 from skillopt_ci.training.state import find_checkout
@@ -84,6 +85,10 @@ def test_a_task_drawn_twice_in_a_step_is_attempted_twice(checkout):
     tasks = checkout.record(1).proposal.rollout.tasks
     assert {one.attempt for one in tasks} == {0, 1}
     assert len({(one.id, one.attempt) for one in tasks}) == len(tasks) == 16
+    outlook = look_ahead(checkout.session(*PLAIN, "train.batch_size=8", "train.accumulation=2"))
+    assert outlook is not None
+    assert {one.attempt for one in outlook.attempts} <= {0, 1, 2, 3}
+    assert len({(one.task.id, one.attempt) for one in outlook.attempts}) == 16
 
 
 def test_one_task_that_can_never_be_measured_ends_no_run(checkout, model_server):

@@ -93,6 +93,18 @@ def test_a_git_revert_takes_back_the_skill_and_no_record(checkout, model_server,
     assert "Kind a:" not in checkout.show(BRANCH)
 
 
+def test_a_git_revert_of_a_rejection_takes_back_the_verdict_and_no_record(checkout):
+    checkout.step()
+    checkout.step()
+    assert checkout.kinds() == ["start", "step", "step"]
+    there = Checkout(checkout.folder.parent / "worktree")
+    checkout.git("worktree", "add", "--quiet", "--detach", str(there.folder), BRANCH)
+    there.git("revert", "--no-edit", "HEAD")
+    checkout.git("update-ref", f"refs/heads/{BRANCH}", there.git("rev-parse", "HEAD"))
+    checkout.step("train.num_epochs=2")
+    assert checkout.kinds() == ["start", "step", "step", "measure", "step"]
+
+
 def test_a_run_whose_folder_was_removed_from_base_begins_anew(checkout):
     checkout.step()
     merge_pull_request(checkout, squash=False)
