@@ -1,5 +1,3 @@
-"""What the action's manifests, its documentation and its code say of inputs and outputs."""
-
 import re
 from dataclasses import fields
 from pathlib import Path

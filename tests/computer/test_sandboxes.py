@@ -1,5 +1,3 @@
-"""What the sandbox does before and around its commands."""
-
 import asyncio
 import os
 import re

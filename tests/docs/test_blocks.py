@@ -1,5 +1,3 @@
-"""Every example in the documentation is right: configurations, workflows, tasks, commands, code."""
-
 import ast
 import json
 import re

@@ -1,5 +1,3 @@
-"""docs/environments.md promises nothing that is not so."""
-
 import json
 import re
 from pathlib import Path

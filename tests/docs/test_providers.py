@@ -1,5 +1,3 @@
-"""The tables of docs/providers.md say what the presets say."""
-
 from collections.abc import Iterator
 from pathlib import Path
 

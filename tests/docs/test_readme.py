@@ -1,5 +1,3 @@
-"""The README promises nothing that the program does not do."""
-
 import json
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The reference pages are complete: what the code has is on them."""
-
 import importlib
 import re
 from pathlib import Path

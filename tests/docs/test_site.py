@@ -1,5 +1,3 @@
-"""The site builds without a broken link or anchor, is current, and needs no other server."""
-
 import os
 import re
 import subprocess

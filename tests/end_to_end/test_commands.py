@@ -1,5 +1,3 @@
-"""The installed command, as people and CI jobs run it."""
-
 import json
 import os
 import re

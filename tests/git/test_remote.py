@@ -1,5 +1,3 @@
-"""A server's refusal is worded so that a person knows whose rule it was."""
-
 from pathlib import Path
 
 import pytest

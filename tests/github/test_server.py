@@ -1,5 +1,3 @@
-"""The test server sees what GitHub would not take; what a repository lacks is told."""
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,5 +1,3 @@
-"""promptfoo's files: what they ask, how answers are judged, and what is refused."""
-
 import asyncio
 import json
 from datetime import date

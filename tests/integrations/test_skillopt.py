@@ -1,5 +1,3 @@
-"""SkillOpt's own SearchQA adapter, and little ones, with the run's models."""
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""The promises of the ledger as its users rely on them."""
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Answers handed from one machine's cache to another's."""
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,5 +1,3 @@
-"""What steps of an epoch tell the following ones, across restarts."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Whole runs: the user's checkout, restarts, races, determinism."""
-
 import asyncio
 import json
 from collections.abc import Callable

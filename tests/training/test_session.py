@@ -1,5 +1,3 @@
-"""Whole runs with a program as the target, and what their pieces of work share."""
-
 import asyncio
 import json
 import os

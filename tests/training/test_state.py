@@ -1,5 +1,3 @@
-"""What happens to branches between steps: base moves on, pull requests are merged."""
-
 import pytest
 from command_line import in_process
 

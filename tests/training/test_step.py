@@ -1,5 +1,3 @@
-"""A step as a commit: the log that it leaves, and what it spares itself."""
-
 import pytest
 
 from skillopt_ci.skill.document import sha256
