@@ -86,8 +86,8 @@ def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
         md.details("How to review, guide, merge or stop this", _REVIEW),
         f"[skillopt-ci](https://github.com/skillopt-ci/skillopt-ci) trains this skill on the "
         f"branch {md.code(branch)}: one model works on tasks with it, another proposes edits from "
-        "what went wrong, and edits stay only if the skill then scores higher on held-out tasks. "
-        "No model is changed.",
+        "what went wrong, and a gate decides which of them stay: by default, those that raise the "
+        "score on held-out tasks. No model is changed.",
         footer(run, links),
     )
     return md.cut(text, md.COMMENT_BYTES)
