@@ -1,0 +1,1 @@
+"""Model calls: one protocol, wrapped by retrying, caching and metering."""

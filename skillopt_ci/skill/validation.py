@@ -86,7 +86,7 @@ def unloadable(text: str, path: Path) -> str:
     if not messages:
         return ""
     wanted = "It has to begin with `---`, `name: …`, `description: …`, `---`, a line each."
-    return f"Agents will skip {path} by: {'; '.join(messages)}. {wanted}"
+    return f"Agents will skip {path}: {'; '.join(messages)}. {wanted}"
 
 
 #: Recommended by the Agent Skills standard, since agents load the whole document into context.

@@ -219,7 +219,7 @@ def test_a_skill_without_front_matter_is_told_how_to_begin(checkout, command):
     assert done.returncode == 0, done.stdout
     assert "name: skills\n" in done.stdout
     assert "description: " in done.stdout
-    warning = "Agents will skip skills/SKILL.md by: SKILL.md must start with YAML frontmatter"
+    warning = "Agents will skip skills/SKILL.md: SKILL.md must start with YAML frontmatter"
     assert command(checkout, "step", "-q").stderr.count(warning) == 1
     assert warning not in command(checkout, "step").stderr
 
@@ -228,7 +228,7 @@ def test_init_tells_at_once_what_a_skill_lacks(checkout, command):
     (checkout.folder / "skillopt.yaml").unlink()
     done = command(checkout, "init", "--yes", "--skill", "skills")
     assert done.returncode == 0, done.stderr
-    assert "! warning: Agents will skip skills/SKILL.md by: " in done.stderr
+    assert "! warning: Agents will skip skills/SKILL.md: " in done.stderr
     checkout.write("skills/SKILL.md", FRONT_MATTER)
     (checkout.folder / "skillopt.yaml").unlink()
     assert "warning" not in command(checkout, "init", "--yes", "--skill", "skills").stderr

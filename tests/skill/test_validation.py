@@ -59,7 +59,7 @@ def test_what_is_not_there_yet_is_a_warning(text, words):
     assert (problem.severity, problem.line) == ("warning", 1)
     assert words in problem.message
     told = unloadable(text, SKILL)
-    assert told.startswith(f"Agents will skip {SKILL} by: ")
+    assert told.startswith(f"Agents will skip {SKILL}: ")
     assert words in told
 
 
