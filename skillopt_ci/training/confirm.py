@@ -47,7 +47,7 @@ from skillopt_ci.training.state import (
 STAGE = "confirmation"
 #: Upper bound on the probability that a run ever confirms a skill that is no better.
 ALPHA = 0.05
-#: Pairs of attempts in one look.
+#: A test can end after every so many pairs.
 LOOK = 8
 #: Fewest pairs of a test at an epoch's end, or of a skill that was tested before: smaller ones
 #: seldom confirm anything, and each makes the level of the next one stricter.
@@ -84,6 +84,23 @@ def verdict(wins: int, losses: int, left: int, level: float) -> ConfirmAction | 
 def fewest_pairs(test: int) -> int:
     """The fewest pairs, in whole looks, with which test number ``test`` can confirm anything."""
     return math.ceil(-math.log2(level(test)) / LOOK) * LOOK
+
+
+def next_look(wins: int, losses: int, left: int, level: float) -> int:
+    """How many of the ``left`` pairs to draw at once: before that, no verdict is possible.
+
+    Whole looks, the last one apart, and at most ``ENOUGH`` pairs, so that a failing server is
+    noticed before it has been asked for all of a long test.
+    """
+    size = min(LOOK, left)
+    while size < min(ENOUGH, left) and not any(
+        verdict(wins + decided - lost, losses + lost, left - size, level)
+        # the verdict comes soonest if all pairs differ, or all but one of an odd number
+        for decided in (size, size - 1)
+        for lost in range(decided + 1)
+    ):
+        size = min(size + LOOK, left)
+    return size
 
 
 def tally(record: ConfirmationRecord) -> tuple[int, int]:
@@ -289,7 +306,8 @@ async def _tested(
 
     end = begun + most
     while begun < end and _undecided(record):
-        size = min(end - begun, LOOK)
+        left = (record.size or 0) - record.draws
+        size = min(end - begun, next_look(*tally(record), left, level(record.test)))
         drawn: list[tuple[Task, int]] = []
         for draw in range(begun, begun + size):
             dice = random.Random(f"{record.seed}/{record.test}/{draw}")

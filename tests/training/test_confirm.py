@@ -23,6 +23,7 @@ from skillopt_ci.training.confirm import (
     drift,
     fewest_pairs,
     level,
+    next_look,
     recomputed,
     tally,
     verdict,
@@ -78,6 +79,26 @@ def test_a_verdict_comes_as_soon_as_it_is_certain():
     assert ending([-1] * 16) == ("refuted", 13)
     assert ending([0] * 8) == ("open", 3)
     assert [fewest_pairs(test) for test in (1, 2, 3)] == [8, 8, 16]
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 32), st.integers(1, 4))
+def test_pairs_are_drawn_together_up_to_the_first_look_that_could_end_the_test(
+    wins, losses, left, test
+):
+    size, allowed = next_look(wins, losses, left, level(test)), level(test)
+    ends = [
+        pairs
+        for pairs in range(confirm.LOOK, left, confirm.LOOK)
+        for won in range(pairs + 1)
+        for lost in range(pairs + 1 - won)
+        if verdict(wins + won, losses + lost, left - pairs, allowed)
+    ]
+    assert size == min(ends, default=left)
+
+
+def test_a_long_test_asks_a_failing_server_for_no_more_than_the_first_pairs():
+    assert next_look(0, 0, 56, level(1)) == 40
+    assert next_look(0, 0, 500, level(1)) == confirm.ENOUGH
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=24))
@@ -353,12 +374,13 @@ def test_a_test_that_no_attempt_was_left_for_is_not_recorded(checkout):
     assert not checkout.state().confirmed.tests
 
 
-def test_a_test_is_finished_however_few_pairs_are_left(checkout, model_server):
+def test_a_test_is_finished_however_few_pairs_are_left(checkout, model_server, monkeypatch):
+    monkeypatch.setattr(confirm, "LOOK", 4)  # so that a test this small has several looks
     model_server.plan, long = (A,), "train.num_epochs=12"
-    run_out_of_time(checkout, StageAdvanced, long, "budget.run.minutes=0.5", at=18)
-    assert (record(checkout).size, record(checkout).draws) == (24, 8)
+    run_out_of_time(checkout, StageAdvanced, long, "budget.run.minutes=0.5", at=34)
+    assert (record(checkout).size, record(checkout).draws) == (24, 16)
     calls = checkout.state().usage.calls
-    checkout.run(ON, long, f"budget.run.calls={calls + 55}")
+    checkout.run(ON, long, f"budget.run.calls={calls + 39}")
     assert 16 < record(checkout).draws < 24
     checkout.run(ON, long)
     assert record(checkout).draws == 24
