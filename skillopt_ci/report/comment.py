@@ -117,14 +117,14 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
 
     Comes from the test tasks, which no decision used, if exactly this text was tested.
     """
-    current, found = run.state.current, run.tested
+    current, found = run.state.current, run.tested_skill
     if run.unscored:
         return _UNSCORED
     if found is not None and not run.base_events:
-        for skill, gain in ((found.best, found.best_gain), (found.last, found.last_gain)):
-            if gain is not None and skill.sha256 == current.sha256:
-                told = difference_text(gain.mean, gain.standard_error if sure else None, gain.n)
-                return f"{told} on {plural(gain.n, 'test task')}"
+        skill, gain = found
+        if gain is not None and skill.sha256 == current.sha256:
+            told = difference_text(gain.mean, gain.standard_error if sure else None, gain.n)
+            return f"{told} on {plural(gain.n, 'test task')}"
     measured = current.measurement
     told = difference_text(measured.score - run.first_score, None, 0)
     return f"{told} on {plural(measured.n, 'selection task')}"

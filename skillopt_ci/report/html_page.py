@@ -113,10 +113,14 @@ class ScoreRow(NamedTuple):
 
 
 def _results(run: RunView, *, edited: bool) -> Iterator[ScoreRow]:
-    if (found := run.tested) is not None and found.best.test is not None:
-        tested = (("at the start", found.initial.test), (found.best.origin, found.best.test))
-        told = [f"{plural(found.best.test.n, 'task')} that training never used"]
-        if (gain := found.best_gain) is not None:
+    found = run.tested
+    skill, gain = run.tested_skill or (None, None)
+    if found is not None and skill is not None and skill.test is not None:
+        tested = (("at the start", found.initial.test), (skill.origin, skill.test))
+        told = [f"{plural(skill.test.n, 'task')} that training never used"]
+        if skill.sha256 != run.state.current.sha256:
+            told.append(f"the skill of {skill.origin}, not the current one")
+        if gain is not None:
             difference = difference_text(gain.mean, gain.standard_error, gain.n)
             told.append(f"{difference}, {len(gain.fixed)} fixed, {len(gain.broken)} broken")
         if run.state.step > found.step:

@@ -10,6 +10,8 @@ from skillopt_ci.ledger.evidence import EditRecord, Measurement, ProposalRecord
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
+    DifferenceRecord,
+    FinalSkill,
     HistoryEntry,
     State,
     StepRecord,
@@ -286,6 +288,15 @@ class RunView:
         return None if ends and ends[-1] < self._rescaled_at else self.summary
 
     @property
+    def tested_skill(self) -> tuple[FinalSkill, DifferenceRecord | None] | None:
+        """Of the ``tested`` skills the current one, else the best one, and its gain."""
+        if (found := self.tested) is None:
+            return None
+        best, last = (found.best, found.best_gain), (found.last, found.last_gain)
+        current = self.state.current.sha256
+        return last if current == found.last.sha256 != found.best.sha256 else best
+
+    @property
     def origin(self) -> HistoryEntry | None:
         """The event that measured base's skill, or the one that training started with."""
         last = max(self._rescaled_at, self.base_events - 1)
@@ -406,15 +417,18 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     current, best = state.current.measurement, state.best.measurement
     started = "–" if first is None else score_text(run.first_score, first.tasks)
     now = say.with_pessimistic(score_text(current.score, current.n), current)
-    if (found := run.tested) is not None:
+    if (found := run.tested) is not None and run.tested_skill is not None:
+        skill, _ = run.tested_skill
         told = [
             score_text(one.test.hard, one.test.n)
-            for one in (found.initial, found.best)
+            for one in (found.initial, skill)
             if one.test is not None
         ]
         if told:
+            other = f"the skill of {skill.origin}, not this one; "
+            which = "" if skill.sha256 == state.current.sha256 else other
             began = ", from where training began" if since else ""
-            after = f"after step {found.step}{began}, tasks kept out of training"
+            after = f"{which}after step {found.step}{began}, tasks kept out of training"
             yield Fact("test", f"{' → '.join(told)} ({after})")
     yield Fact("selection", f"{started} → {now} ({state.current.origin})")
     if run.claim:

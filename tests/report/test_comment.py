@@ -218,6 +218,12 @@ def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval(
     moved = run.state.current.model_copy(update={"sha256": "later"})
     later = replace(run, state=run.state.model_copy(update={"current": moved}))
     assert "on 40 selection tasks" in title(later)
+    assert "(the skill of step 1, not this one; after step 1, tasks" in body(later, LINKS)
+    last = skill.model_copy(
+        update={"sha256": "later", "test": tested.model_copy(update={"hard": 0.25})}
+    )
+    both = replace(later, summary=run.summary.model_copy(update={"last": last}))
+    assert re.search(r"\| test \|.* → 0\.250 .*\(after step 1, tasks", body(both, LINKS))
 
 
 def test_every_folded_step_says_its_change_and_its_scores_and_no_cost_where_there_was_none():
