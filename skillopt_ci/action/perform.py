@@ -348,7 +348,7 @@ def leave_notes(job: Job, client: Client, file: Path) -> int:
     loaded = build.load_configured(job.settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base, or_merged=True)
-    path = build.skill_path(loaded, ledger.root)
+    path = build.skill_path(loaded, ledger.git.folder)
     said = () if number is None else review_notes(client, number, path)
     build.learn_secrets(job.redact, loaded, job.environ)
     notes = (
@@ -407,7 +407,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         view, outputs, exit_code = _compare(run, head, after, missing)
     links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
     report, loaded = evaluation_comment(view, links), job.configured
-    tasks = {} if loaded is None else task_places(loaded, run.ledger.root)
+    tasks = {} if loaded is None else task_places(loaded, run.ledger.git.folder)
     check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
     if wishes.comments != "off":
         with noting(notes):

@@ -172,7 +172,7 @@ def as_begun(run: Run) -> Run:
 
 
 def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
-    skill, top = run.ledger.root / run.skill_path, run.ledger.root.resolve()
+    skill, top = run.ledger.git.folder / run.skill_path, run.ledger.git.folder.resolve()
     sections = {"tasks", "environment", "scorer", "prompts"}
     texts = _texts(run.config.model_dump(mode="json", include=sections))
     # of `file.py:function`, the file
@@ -227,7 +227,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
     return Run(
         config=config,
         root=root,
-        skill_path=skill_path(loaded, ledger.root),
+        skill_path=skill_path(loaded, ledger.git.folder),
         splits=splits,
         prompts=prompts,
         ledger=ledger,

@@ -297,9 +297,9 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     config = loaded.config
     python = f"Python {platform.python_version()} on {platform.platform(terse=True)}"
     yield Finding("program", "ok", f"skillopt-ci {__version__}, {python}")
-    yield check_git(Git(loaded.root).text("--version"))
+    yield check_git(Git(loaded.root).run("--version").text)
     ledger = Ledger.open(loaded.root, config.run, config.git)
-    path, position = build.skill_path(loaded, ledger.root), ledger.sync()
+    path, position = build.skill_path(loaded, ledger.git.folder), ledger.sync()
     committed, file = ledger.read(position.base, path), loaded.root / config.skill
     state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
     refuse_another_skill(state, path)

@@ -80,7 +80,7 @@ def publish_run(settings: Globals, client: "Client", inconclusive: str = "") -> 
     reader, wishes, tasks = open_reader(settings), GitHub(), dict[str, comment.TaskPlace]()
     if settings.config_file.is_file():
         loaded = load_configured(settings)
-        wishes, tasks = loaded.config.github, task_places(loaded, reader.ledger.root)
+        wishes, tasks = loaded.config.github, task_places(loaded, reader.ledger.git.folder)
     links = links_of(settings.environ)
     return publish(view(reader), client, wishes, links, inconclusive=inconclusive, tasks=tasks)
 

@@ -70,7 +70,7 @@ class FoundDocument(NamedTuple):
 def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]:
     """Documents and runs that git does not ignore, and their conflicts. Raises RepositoryError."""
     top, runs, wrong = worktree(start), list[FoundRun](), list[str]()
-    listed = Git(top).text("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = Git(top).run("ls-files", "-z", "--cached", "--others", "--exclude-standard").text
     # in a conflict, git lists each side
     files = sorted({name for name in listed.split("\0") if name and (top / name).is_file()})
     for config in files:

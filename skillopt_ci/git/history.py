@@ -5,12 +5,12 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from skillopt_ci.git import objects
 from skillopt_ci.git.process import Git
 from skillopt_ci.sanitize import visible
+from skillopt_ci.text import collapsed
 
 _SUBJECT_WIDTH = 72
 _BODY_WIDTH = 76
@@ -39,37 +39,12 @@ def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
     """
     if not trailers or not all(_KEY.fullmatch(key) for key in trailers):
         raise ValueError(f"trailers need keys of letters, digits and hyphens: {list(trailers)}")
-    line = _inert(_one_line(subject)).lstrip("#;- ") or "Update the skill"
-    if len(line) > _SUBJECT_WIDTH:
-        kept = line[: _SUBJECT_WIDTH - 1]
-        line = (kept.rpartition(" ")[0] or kept) + "…"
-    facts = "\n".join(f"{key}: {_one_line(value)}".rstrip() for key, value in trailers.items())
-    return "\n\n".join(filter(None, (line, _body(body), facts))) + "\n"
-
-
-def parse_trailers(text: str) -> dict[str, str]:
-    """The trailers in a message's last paragraph; if a key repeats, the last value counts."""
-    paragraphs = re.split(r"\n[ \t]*\n", text.strip("\n"))
-    if len(paragraphs) < 2:  # noqa: PLR2004
-        return {}
-    unfolded = re.sub(r"\n[ \t]+", " ", paragraphs[-1])
-    found = (_TRAILER.fullmatch(line) for line in unfolded.split("\n"))
-    return {match[1]: match[2].strip() for match in found if match}
-
-
-def _one_line(text: str) -> str:
-    return " ".join(visible(text).split())
-
-
-def _inert(text: str) -> str:
-    return _REFERENCE.sub(
-        lambda mark: _JOINER + mark[0] if mark[0] == "-" else mark[0] + _JOINER, text
-    )
-
-
-def _body(text: str) -> str:
+    title = _inert(collapsed(visible(subject))).lstrip("#;- ") or "Update the skill"
+    if len(title) > _SUBJECT_WIDTH:
+        kept = title[: _SUBJECT_WIDTH - 1]
+        title = (kept.rpartition(" ")[0] or kept) + "…"
     lines = []
-    for line in _inert(visible(text)).expandtabs(4).splitlines():
+    for line in _inert(visible(body)).expandtabs(4).splitlines():
         indent = re.match(r"\s*(?:[-*+] |\d+[.)] )?", line)
         wrapped = textwrap.wrap(
             line,
@@ -79,11 +54,15 @@ def _body(text: str) -> str:
             break_on_hyphens=False,
         )
         lines += [f" {part}" if _MEANINGFUL_LINE.match(part) else part for part in wrapped or [""]]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip("\n"))
+    told = re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip("\n"))
+    facts = [f"{key}: {collapsed(visible(value))}".rstrip() for key, value in trailers.items()]
+    return "\n\n".join(filter(None, (title, told, "\n".join(facts)))) + "\n"
 
 
-#: The ``git log`` format that :meth:`Commit.parse` reads.
-COMMIT_FORMAT = "--format=%H%n%P%n%an <%ae>%n%cI%n%B"
+def _inert(text: str) -> str:
+    return _REFERENCE.sub(
+        lambda mark: _JOINER + mark[0] if mark[0] == "-" else mark[0] + _JOINER, text
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +73,15 @@ class Commit:
     time: str
     message: str
 
-    @classmethod
-    def parse(cls, record: str) -> "Commit":
-        sha, parents, author, time, message = record.split("\n", 4)
-        return cls(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
-
     @property
     def trailers(self) -> dict[str, str]:
-        return parse_trailers(self.message)
+        """Those in the message's last paragraph; if a key repeats, the last value counts."""
+        paragraphs = re.split(r"\n[ \t]*\n", self.message.strip("\n"))
+        if len(paragraphs) < 2:  # noqa: PLR2004
+            return {}
+        unfolded = re.sub(r"\n[ \t]+", " ", paragraphs[-1])
+        found = (_TRAILER.fullmatch(line) for line in unfolded.split("\n"))
+        return {match[1]: match[2].strip() for match in found if match}
 
 
 def is_ancestor(git: Git, ancestor: str, descendant: str) -> bool:
@@ -123,11 +103,3 @@ def day(git: Git, commit: str) -> str:
     content = b"" if found is None else found.content
     time = re.search(rb"^committer .*> (\d+) ", content, re.MULTILINE)
     return datetime.fromtimestamp(int(time[1]) if time else 0, UTC).date().isoformat()
-
-
-def cut_off(git: Git, shallow_file: Path, one: str, other: str) -> bool:
-    """Whether a shallow clone lacks history that relates two commits."""
-    if not shallow_file.exists():
-        return False
-    ends = set(shallow_file.read_text(encoding="utf-8").split())
-    return not ends.isdisjoint(git.text("rev-list", f"{one}...{other}").split())

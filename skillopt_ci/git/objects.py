@@ -78,22 +78,19 @@ def write_blob(git: Git, content: bytes) -> str:
 def read_tree(git: Git, tree: str) -> Mapping[str, Entry]:
     known: Mapping[str, Entry] | None = git.trees.pop(tree, None)
     if known is None:
-        found = _tree(git, tree)
-        tree, known = found.oid, parse_tree(found.content, len(found.oid) // 2)
+        if (found := find(git, f"{tree}^{{tree}}")) is None:
+            raise RepositoryError(f"{tree} is not a commit or tree of the repository {git.folder}")
+        tree = found.oid
+        known = parse_tree(found.content, len(found.oid) // 2)
         if len(git.trees) == _MOST_TREES:  # the first one has not been read for longest
             git.trees.pop(next(iter(git.trees)))
     git.trees[tree] = known
     return known
 
 
-def _tree(git: Git, name: str) -> Object:
-    if (found := find(git, f"{name}^{{tree}}")) is None:
-        raise RepositoryError(f"{name} is not a commit or tree of the repository {git.folder}")
-    return found
-
-
 def parse_tree(content: bytes, oid_bytes: int) -> Mapping[str, Entry]:
-    entries, start = dict[str, Entry](), 0
+    entries: dict[str, Entry] = {}
+    start = 0
     while start < len(content):
         end = content.index(b"\0", start)
         mode, _, name = content[start:end].partition(b" ")
@@ -168,8 +165,6 @@ def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
         found = file_entry(git, tree, path)
         mode = _REGULAR_FILE if found is None else found.mode
         entries[parts] = None if text is None else Entry(mode, write_blob(git, text.encode()))
-    if not entries:
-        return _tree(git, tree).oid
     return write_tree(git, _changed(git, read_tree(git, tree), entries))
 
 

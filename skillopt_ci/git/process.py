@@ -78,38 +78,36 @@ class BatchProcess:
         ``read`` raises EOFError if the stream ends early; the first time, the request is repeated.
         """
         with self._lock:
-            try:
-                return self._exchange(request, read)
-            except EOFError:
-                return self._exchange(request, read)
-
-    def _exchange(self, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
-        if self.process is None:
-            self._errors.seek(0)
-            self._errors.truncate()
-            self.process = subprocess.Popen(  # noqa: S603
-                self._command,
-                env=self._environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-            )
-        process = self.process
-        assert process.stdin and process.stdout  # noqa: S101, PT018
-        try:
-            process.stdin.write(request)
-            process.stdin.flush()
-            return read(process.stdout)
-        except (BrokenPipeError, EOFError):
-            process.wait()
-            self._errors.seek(0)
-            message = self._errors.read().decode("utf-8", "replace").strip()
-            self._end()
-            raise EOFError(message) from None
-        except BaseException:
-            # the rest of this answer would be read as the next one
-            self._end()
-            raise
+            repeated = False
+            while True:
+                if self.process is None:
+                    self._errors.seek(0)
+                    self._errors.truncate()
+                    self.process = subprocess.Popen(  # noqa: S603
+                        self._command,
+                        env=self._environ,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=self._errors,
+                    )
+                process = self.process
+                assert process.stdin and process.stdout  # noqa: S101, PT018
+                try:
+                    process.stdin.write(request)
+                    process.stdin.flush()
+                    return read(process.stdout)
+                except (BrokenPipeError, EOFError):
+                    process.wait()
+                    self._errors.seek(0)
+                    message = self._errors.read().decode("utf-8", "replace").strip()
+                    self._end()
+                    if repeated:
+                        raise EOFError(message) from None
+                    repeated = True
+                except BaseException:
+                    # the rest of this answer would be read as the next one
+                    self._end()
+                    raise
 
     def _end(self) -> None:
         process, self.process = self.process, None
@@ -165,15 +163,12 @@ class Git:
 
         git is terminated after ``seconds``: use this only for commands that take no locks.
         """
+        command, environ = self._invocation(args)
         pipe = subprocess.PIPE
         try:
             # `subprocess.run` would kill git on Ctrl-C before it can remove its locks
             with subprocess.Popen(  # noqa: S603
-                self._command(args),
-                env=self._environ(args[0]),
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
+                command, env=environ, stdin=pipe, stdout=pipe, stderr=pipe
             ) as process:
                 try:
                     stdout, stderr = process.communicate(stdin, timeout=seconds)
@@ -193,7 +188,7 @@ class Git:
     def ask(self, *args: str, request: bytes, read: Callable[[IO[bytes]], Answer]) -> Answer:
         """Send ``request`` to the lasting process ``git <args>``; RepositoryError if it ends."""
         if args not in self.batches:
-            self.batches[args] = BatchProcess(self._command(args), self._environ(args[0]))
+            self.batches[args] = BatchProcess(*self._invocation(args))
         try:
             return self.batches[args].ask(request, read)
         except EOFError as ended:
@@ -208,24 +203,17 @@ class Git:
             raise self._failed(args, result.stderr.strip() or f"exit status {result.status}")
         return result
 
-    def text(self, *args: str, stdin: bytes = b"") -> str:
-        return self.run(*args, stdin=stdin).text
-
-    def records(self, *args: str) -> tuple[str, ...]:
-        return tuple(self.text(*args).split("\0")[:-1])
-
     def succeeds(self, *args: str) -> bool:
         """Whether ``git <args>``, asked once, exits with 0 and not 1; else RepositoryError."""
         if args not in self._remembered:
             self._remembered[args] = self.run(*args, most=1)
         return self._remembered[args].status == 0
 
-    def _command(self, args: tuple[str, ...]) -> tuple[str, ...]:
-        return (*_COMMAND, "-C", str(self.folder), *args)
-
-    def _environ(self, command: str) -> dict[str, str]:
+    def _invocation(self, args: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """What to start: the command line and its environment."""
         cleaned = {k: value for k, value in os.environ.items() if not _INHERITED.fullmatch(k)}
-        return {**cleaned, **git_credentials(command), **_ENVIRONMENT, **self.env}
+        environ = {**cleaned, **git_credentials(args[0]), **_ENVIRONMENT, **self.env}
+        return (*_COMMAND, "-C", str(self.folder), *args), environ
 
     def _failed(self, args: tuple[str, ...], message: str) -> RepositoryError:
         command = args[2] if args[0] == "-c" else args[0]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from skillopt_ci.config import config
 from skillopt_ci.errors import LostRace, PushRefused, RepositoryError
 from skillopt_ci.git import objects
-from skillopt_ci.git.process import Exited, Git
+from skillopt_ci.git.process import Git
 
 HEADS = "refs/heads/"
 _BROKEN = re.compile(r"ignoring broken ref (\S+)")
@@ -81,7 +81,7 @@ def toplevel(folder: Path) -> Path | None:
 
 
 def choose_remote(git: Git, name: str | None) -> str | None:
-    return name if name in git.text("remote").splitlines() else None
+    return name if name in git.run("remote").text.splitlines() else None
 
 
 class RunRefs(NamedTuple):
@@ -94,10 +94,6 @@ class RunRefs(NamedTuple):
     @property
     def own(self) -> tuple[str, str]:
         return self.skills, self.candidate
-
-
-def for_run(run: str, base: str) -> RunRefs:
-    return RunRefs(HEADS + base, f"{HEADS}skillopt/{run}", f"{HEADS}skillopt-candidate/{run}")
 
 
 def branch(ref: str) -> str:
@@ -119,13 +115,6 @@ class Move(NamedTuple):
     ref: str
     old: str | None
     new: str | None
-
-    def instruction(self) -> bytes:
-        """Input for ``git update-ref --stdin -z``: zeros mean absence; empty if both are absent."""
-        if not (known := self.old or self.new):
-            return b""
-        absent = "0" * len(known)
-        return f"update {self.ref}\0{self.new or absent}\0{self.old or absent}\0".encode()
 
 
 def read(git: Git, *names: str) -> dict[str, str]:
@@ -152,8 +141,9 @@ def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
 def _list(git: Git, *patterns: str) -> dict[str, tuple[str, str]]:
     how = "--format=%(refname) %(objectname) %(if)%(worktreepath)%(then)*%(end)"
     result = git.run("for-each-ref", how, *patterns)
-    for name in _broken(result, patterns):
-        raise _broken_here(name)
+    for name in _BROKEN.findall(result.stderr):
+        if name in patterns:
+            raise _broken_here(name)
     lines = (line.split(" ") for line in result.text.splitlines())
     return {name: (oid, mark) for name, oid, mark in lines}
 
@@ -165,12 +155,8 @@ def _broken_here(name: str) -> RepositoryError:
     )
 
 
-def _broken(listed: Exited, names: Sequence[str]) -> list[str]:
-    return [name for name in _BROKEN.findall(listed.stderr) if name in names]
-
-
 def worktrees(git: Git) -> list[dict[str, str]]:
-    blocks = git.text("worktree", "list", "--porcelain").strip().split("\n\n")
+    blocks = git.run("worktree", "list", "--porcelain").text.strip().split("\n\n")
     return [dict(line.partition(" ")[::2] for line in block.splitlines()) for block in blocks]
 
 
@@ -190,7 +176,9 @@ def repair(
 
     Call it while holding the run's lock. Raises RepositoryError if neither knows the commit.
     """
-    for name in _broken(git.run("for-each-ref", *names), names):
+    for name in _BROKEN.findall(git.run("for-each-ref", *names).stderr):
+        if name not in names:
+            continue
         file, commit = common_dir / name, _last_in_reflog(git, common_dir / "logs" / name)
         if commit is None and remote is None:
             raise RepositoryError(
@@ -232,10 +220,13 @@ def move(git: Git, moves: Sequence[Move], reason: str) -> None:
     """
     if all(each.old == each.new for each in moves):
         return
-    result = git.attempt(
-        "update-ref", "--no-deref", "-m", f"skillopt-ci: {reason}", "--stdin", "-z",
-        stdin=b"".join(each.instruction() for each in moves),
-    )  # fmt: skip
+    lines = []
+    for ref, old, new in moves:
+        if known := old or new:
+            absent = "0" * len(known)
+            lines.append(f"update {ref}\0{new or absent}\0{old or absent}\0")
+    how = ("update-ref", "--no-deref", "-m", f"skillopt-ci: {reason}", "--stdin", "-z")
+    result = git.attempt(*how, stdin="".join(lines).encode())
     if result.status == 0:
         return
     words = result.stderr.strip()

@@ -30,13 +30,13 @@ class ApiCommits:
 
         Raises Refused or Unavailable; InfrastructureError if it cannot be fetched.
         """
-        listed = git.text("rev-list", "--objects", "--no-object-names", tree, "--not", *parents)
-        for oid in listed.splitlines():
+        listed = git.run("rev-list", "--objects", "--no-object-names", tree, "--not", *parents)
+        for oid in listed.text.splitlines():
             found = objects.find(git, oid)
             if found is not None and found.kind == "blob":
                 content = b64encode(found.content).decode("ascii")
                 self._expect(oid, "blobs", {"content": content, "encoding": "base64"})
-        base = git.text("rev-parse", f"{parents[0]}^{{tree}}")
+        base = git.run("rev-parse", f"{parents[0]}^{{tree}}").text
         entries = list(_changed(git, base, tree))
         if entries:
             self._expect(tree, "trees", {"base_tree": base, "tree": entries})
@@ -72,8 +72,8 @@ class ApiCommits:
 
 
 def _changed(git: Git, old: str, new: str) -> Iterator[dict[str, Any]]:
-    words = iter(git.records("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new))
-    for facts, path in zip(words, words, strict=True):
+    listed = git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new).text.split("\0")
+    for facts, path in zip(listed[:-1:2], listed[1::2], strict=True):
         old_mode, new_mode, _, oid, status = facts.removeprefix(":").split(" ")
         removed = status == "D"
         mode = old_mode if removed else new_mode

@@ -34,7 +34,8 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
 
 def candidate(ledger: Ledger) -> Commit | None:
     """The undecided candidate, if any, as far as this clone knows."""
-    commits = refs.read(ledger.git, *_here_and_tracked(ledger, ledger.names.candidate))
+    name = ledger.names.candidate
+    commits = refs.read(ledger.git, name, *ledger.tracked(name).values())
     return next((ledger.log(commit, limit=1)[0] for commit in commits.values()), None)
 
 
@@ -47,25 +48,23 @@ def resolve(ledger: Ledger, name: str) -> str | None:
 def runs(start: Path) -> tuple[str, ...]:
     """Runs with a branch or folder here, or else on the remote; may raise InfrastructureError."""
     git, _ = refs.find(start, Git())
-    branches = git.text("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).splitlines()
+    branches = git.run("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).text
     # after a merge, the branch may be gone, but the folder stays
-    folders = git.text("ls-tree", "-d", "--full-tree", "--name-only", "HEAD", ".skillopt/")
-    found, remote_name = [*branches, *folders.splitlines()], refs.choose_remote(git, Git().remote)
+    folders = git.run("ls-tree", "-d", "--full-tree", "--name-only", "HEAD", ".skillopt/").text
+    found = [*branches.splitlines(), *folders.splitlines()]
+    remote_name = refs.choose_remote(git, Git().remote)
     if not found and remote_name is not None:
         found = list(remote.heads(git, remote_name, _SKILLS_BRANCHES[0]))
     return tuple(sorted({line.rpartition("/")[2] for line in found}))
 
 
 def _known(ledger: Ledger) -> str | None:
-    commits = list(refs.read(ledger.git, *_here_and_tracked(ledger, ledger.names.skills)).values())
+    name = ledger.names.skills
+    commits = [*refs.read(ledger.git, name, *ledger.tracked(name).values()).values()]
     if len(set(commits)) <= 1:
         return commits[0] if commits else None
     mine, theirs = commits
     return theirs if history.is_ancestor(ledger.git, mine, theirs) else mine
-
-
-def _here_and_tracked(ledger: Ledger, ref: str) -> tuple[str, ...]:
-    return (ref,) if ledger.remote is None else (ref, refs.tracking(ledger.remote, ref))
 
 
 def base_commit(ledger: Ledger) -> str:

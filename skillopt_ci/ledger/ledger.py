@@ -99,18 +99,18 @@ class Ledger:
         return ledger
 
     @property
-    def root(self) -> Path:
-        return self.git.folder
-
-    @property
     def names(self) -> RunRefs:
-        return refs.for_run(self.run, self.base)
+        return RunRefs(
+            f"{HEADS}{self.base}",
+            f"{HEADS}skillopt/{self.run}",
+            f"{HEADS}skillopt-candidate/{self.run}",
+        )
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run's lock and repair refs that a kill left broken; LostRace if it is held."""
         with locks.run_lock(self.common_dir, self.run):
-            names = (*self.names.own, *self._tracked(*self.names).values())
+            names = (*self.names.own, *self.tracked(*self.names).values())
             locks.clear_stale_locks(self.git, self.common_dir, names, self.tell)
             refs.repair(self.git, self.common_dir, names, self.remote, self.tell)
             yield
@@ -127,8 +127,8 @@ class Ledger:
         if self.remote is None:
             found = refs.read(self.git, *self.names)
             if self.names.base not in found:
-                listed = self.git.text("for-each-ref", "--format=%(refname)", HEADS)
-                raise self._no_base(listed.splitlines(), "this repository")
+                listed = self.git.run("for-each-ref", "--format=%(refname)", HEADS)
+                raise self._no_base(listed.text.splitlines(), "this repository")
             base, tip, candidate = map(found.get, self.names)
         else:
             base, tip, candidate = self._follow_remote(self.remote)
@@ -142,7 +142,7 @@ class Ledger:
 
     def _follow_remote(self, name: str) -> tuple[str, str | None, str | None]:
         git, own = self.git, self.names.own
-        before = refs.read(git, *own, *self._tracked(*self.names).values())
+        before = refs.read(git, *own, *self.tracked(*self.names).values())
         there = self._fetch_existing(name, before)
         skills, candidate = (
             _Sighting(ref, before.get(ref), there.get(ref), before.get(tracking(name, ref)))
@@ -164,7 +164,7 @@ class Ledger:
         if self.names.base not in there:
             raise self._no_base(remote.heads(self.git, name, f"{HEADS}*"), name)
         # mostly nothing is new, and a fetch takes as long as all the rest
-        new = self._tracked(*(one for one in there if known.get(tracking(name, one)) != there[one]))
+        new = self.tracked(*(one for one in there if known.get(tracking(name, one)) != there[one]))
         if new:
             try:
                 remote.fetch(self.git, name, [*new])
@@ -261,15 +261,19 @@ class Ledger:
         self, tip: str, *, first_parent: bool = False, limit: int = 0, paths: Sequence[str] = ()
     ) -> tuple[Commit, ...]:
         """Commits in ``tip`` (that changed ``paths``, if any), newest first; ``limit`` 0: all."""
-        shown = self.git.records(
+        shown = self.git.run(
             "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch",
-            "--no-follow", history.COMMIT_FORMAT,
+            "--no-follow", "--format=%H%n%P%n%an <%ae>%n%cI%n%B",
             *(["--first-parent"] if first_parent else []),
             *([f"--max-count={limit}"] if limit else []),
             *(["--full-history"] if paths else []),
             tip, "--", *paths,
         )  # fmt: skip
-        return tuple(map(Commit.parse, shown))
+        commits = []
+        for record in shown.text.split("\0")[:-1]:
+            sha, parents, author, time, message = record.split("\n", 4)
+            commits.append(Commit(sha, tuple(parents.split()), author, time, message.rstrip("\n")))
+        return tuple(commits)
 
     def deepen(self, generations: int) -> bool:
         """Deepen a shallow clone by ``generations`` (0: all); False if it is not one."""
@@ -291,8 +295,12 @@ class Ledger:
         return self.git.attempt("merge-base", one, other).text or None
 
     def _bring_into_view(self, one: str, other: str) -> None:
+        shallow = self.common_dir / "shallow"
         for generations in (*GENERATIONS, None):
-            if not history.cut_off(self.git, self.common_dir / "shallow", one, other):
+            if not shallow.exists():
+                return
+            ends = set(shallow.read_text(encoding="utf-8").split())
+            if ends.isdisjoint(self.git.run("rev-list", f"{one}...{other}").text.split()):
                 return
             if generations is not None:
                 self.deepen(generations)
@@ -303,7 +311,7 @@ class Ledger:
 
     def changed_between(self, old: str, new: str, paths: Sequence[str] = ()) -> tuple[str, ...]:
         how = ("diff-tree", "-r", "-z", "--no-renames", "--name-only")
-        return self.git.records(*how, old, new, "--", *paths)
+        return tuple(self.git.run(*how, old, new, "--", *paths).text.split("\0")[:-1])
 
     # Writing commits and moving the run's branches.
 
@@ -343,7 +351,7 @@ class Ledger:
 
     def _candidate(self, expected: str) -> tuple[str | None, str | None]:
         name = self.names.candidate
-        tracked = self._tracked(name)
+        tracked = self.tracked(name)
         seen = refs.read_to_move(self.git, self.names, *tracked.values())
         here, there = seen.get(name), seen.get(tracked.get(name, ""))
         if others := {here, there} - {None, expected}:
@@ -363,7 +371,7 @@ class Ledger:
         moves = [Move(self.names.skills, expected_tip, new_tip)]
         if drop_candidate is not None:
             moves.append(Move(self.names.candidate, drop_candidate, None))
-        tracked = self._tracked(*(move.ref for move in moves))
+        tracked = self.tracked(*(move.ref for move in moves))
         seen = refs.read_to_move(self.git, self.names, *tracked.values())
         if self.remote is not None:
             pushed = []
@@ -384,11 +392,11 @@ class Ledger:
             remote.push(self.git, self.remote, pushed)
         self._record(moves, "record a step")
 
-    def _tracked(self, *names: str) -> dict[str, str]:
+    def tracked(self, *names: str) -> dict[str, str]:
         return {ref: tracking(self.remote, ref) for ref in names if self.remote is not None}
 
     def _record(self, moves: Sequence[Move], reason: str) -> None:
-        tracked = self._tracked(*(move.ref for move in moves))
+        tracked = self.tracked(*(move.ref for move in moves))
         there = refs.read(self.git, *tracked.values()) if tracked else {}
         followed = [
             Move(tracked[m.ref], there.get(tracked[m.ref]), m.new) for m in moves if tracked

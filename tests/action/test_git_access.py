@@ -50,10 +50,10 @@ def test_settings_are_added_to_those_that_are_there(tmp_path):
     before = as_environment([("user.name", "Ada")], {})
     after = {**before, **as_environment([("user.email", "ada@localhost")], before)}
     git = Git(tmp_path, after)
-    assert git.text("config", "user.name") == "Ada"
-    assert git.text("config", "user.email") == "ada@localhost"
+    assert git.run("config", "user.name").text == "Ada"
+    assert git.run("config", "user.email").text == "ada@localhost"
     env = as_environment(BOT, {"GIT_CONFIG_COUNT": "nonsense"})
-    assert Git(tmp_path, env).text("config", "user.name") == BOT[0][1]
+    assert Git(tmp_path, env).run("config", "user.name").text == BOT[0][1]
 
 
 def test_a_repository_inside_the_workspace_is_trusted_and_one_around_it_is_not(tmp_path):

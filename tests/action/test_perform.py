@@ -232,7 +232,7 @@ def test_a_checkout_of_the_head_does_not_judge_itself(job, desk, merged):
     git = Git(job.folder, WHO)
     git.run("checkout", "--quiet", "-b", "better")
     git.run("commit", "--quiet", "--allow-empty", "--message", "Better")
-    head = git.text("rev-parse", "HEAD")
+    head = git.run("rev-parse", "HEAD").text
     if merged:
         git.run("checkout", "--quiet", "main")
         git.run("merge", "--quiet", "--no-ff", "--message", "Merge", "better")
@@ -300,7 +300,7 @@ def test_a_comment_is_told_that_github_failed(job, github_hub, failing, what, re
     (answer,) = github_hub.own_comments()
     assert f"could not {what}: GitHub did not answer" in answer
     assert "write the command in a new comment or re-run its job" in answer
-    assert not Git(job.folder).text("branch", "--list", "skillopt/*")
+    assert not Git(job.folder).run("branch", "--list", "skillopt/*").text
 
 
 def test_a_run_ends_after_the_step_at_which_github_fell_silent(job, desk, log, github_hub):

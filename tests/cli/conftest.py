@@ -126,7 +126,7 @@ def clone(trained: Path, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def git() -> Callable[..., str]:
-    return lambda folder, *args: Git(folder).text(*args)
+    return lambda folder, *args: Git(folder).run(*args).text
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_the_parts_are_those_of_the_configuration(settings, untrained):
     assert [len(part) for part in (session.splits.train, session.selection, session.test)] == [
         *(16, 16, 16)
     ]
-    assert session.ledger.root == untrained.resolve()
+    assert session.ledger.git.folder == untrained.resolve()
     assert session.simulated
 
     def cache(*overrides: str) -> Path | None:

@@ -156,8 +156,8 @@ def test_the_skill_can_be_chosen(cli, fresh):
     history = [
         json.loads(line)
         for line in Git(fresh)
-        .text("show", "skillopt/quickstart:.skillopt/quickstart/history.jsonl")
-        .splitlines()
+        .run("show", "skillopt/quickstart:.skillopt/quickstart/history.jsonl")
+        .text.splitlines()
     ]
     first = history[0]["skill_sha256"]
     asked = ("trace", task, "--stage", "selection", "--skill")

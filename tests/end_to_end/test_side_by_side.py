@@ -74,7 +74,7 @@ def second(clone: Path) -> Path:
 
 
 def remote_text(clone: Path, *words: str) -> str:
-    return Git(clone.parent / "remote.git").text(*words)
+    return Git(clone.parent / "remote.git").run(*words).text
 
 
 def history(clone: Path, run: str) -> list[tuple[str, int]]:
@@ -89,9 +89,9 @@ def test_neither_steps_on_the_other(clone):
     commits = [json.loads(done.stdout)["commit"] for done in both]
     git = Git(clone)
     for name, commit, other in (("left", commits[0], "right"), ("right", commits[1], "left")):
-        there = git.text("ls-remote", "origin", f"refs/heads/skillopt/{name}").split()[0]
-        assert there == commit == git.text("rev-parse", f"skillopt/{name}")
-        files = git.text("ls-tree", "-r", "--name-only", commit).splitlines()
+        there = git.run("ls-remote", "origin", f"refs/heads/skillopt/{name}").text.split()[0]
+        assert there == commit == git.run("rev-parse", f"skillopt/{name}").text
+        files = git.run("ls-tree", "-r", "--name-only", commit).text.splitlines()
         assert f".skillopt/{name}/state.json" in files
         assert f".skillopt/{other}/state.json" not in files
 
@@ -112,7 +112,7 @@ def test_whole_runs_end_as_if_each_were_alone(clone, places):
     assert refs == ["main", "skillopt/left", "skillopt/right"]
     assert remote_text(clone, "rev-parse", "main") == base
     for folder in {clone, there}:
-        assert Git(folder).text("status", "--porcelain") == ""
+        assert Git(folder).run("status", "--porcelain").text == ""
 
 
 def test_one_run_from_two_clones_does_each_step_once(clone):

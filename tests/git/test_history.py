@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from repositories import Bench
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git.history import message, parents, parse_trailers
+from skillopt_ci.git.history import Commit, message, parents
 
 
 def test_log_is_newest_first_with_parents_and_trailers(bench, repository):
@@ -119,6 +119,10 @@ def trailers_by_git(text: str) -> dict[str, str]:
     return {key: value.strip() for key, _, value in pairs}
 
 
+def trailers_of(text: str) -> dict[str, str]:
+    return Commit("", (), "", "", text).trailers
+
+
 def test_message_is_subject_body_trailers():
     assert message("Ask first", "Because.", FACTS) == (
         "Ask first\n\nBecause.\n\nSkillopt-Step: 3\nSkillopt-Action: accept\n"
@@ -164,7 +168,7 @@ def test_terminal_and_direction_controls_are_dropped():
     text = message("a\x1b[31mb", "c\u202ed\x00e", FACTS)
     assert not any(mark in text for mark in "\x1b\u202e\x00")
     text = message("S", "", {"Skillopt-Run": "a\nSkillopt-Step: 9"})
-    assert parse_trailers(text) == {"Skillopt-Run": "a Skillopt-Step: 9"}
+    assert trailers_of(text) == {"Skillopt-Run": "a Skillopt-Step: 9"}
 
 
 @pytest.mark.parametrize("trailers", [{}, {"no key": "1"}, {"": "1"}])
@@ -175,19 +179,19 @@ def test_bad_trailers_are_a_defect(trailers):
 
 @pytest.mark.parametrize("text", ["", "A: 1", "A: 1\n", "Subject\n\nplain words"])
 def test_text_without_trailers_has_none(text):
-    assert parse_trailers(text) == {}
+    assert trailers_of(text) == {}
 
 
 def test_folded_trailer_is_unfolded():
-    assert parse_trailers("S\n\nA: one\n  two\nB: 3\n") == {"A": "one two", "B": "3"}
+    assert trailers_of("S\n\nA: one\n  two\nB: 3\n") == {"A": "one two", "B": "3"}
 
 
 @settings(max_examples=40)
 @given(subject=st.text(max_size=90), body=st.text(max_size=300), value=st.text(max_size=30))
 def test_no_text_forges_a_trailer(subject, body, value):
     text = message(subject, body, {**FACTS, "Skillopt-Note": value})
-    expected = {**FACTS, "Skillopt-Note": parse_trailers(text)["Skillopt-Note"]}
-    assert trailers_by_git(text) == parse_trailers(text) == expected
+    expected = {**FACTS, "Skillopt-Note": trailers_of(text)["Skillopt-Note"]}
+    assert trailers_by_git(text) == trailers_of(text) == expected
     assert len(text.split("\n")[0]) <= 72
 
 

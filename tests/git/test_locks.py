@@ -10,9 +10,9 @@ import forked
 import pytest
 
 from skillopt_ci.errors import LostRace, RepositoryError
-from skillopt_ci.git import refs
 from skillopt_ci.git.locks import STALE_SECONDS, clear_stale_locks, is_held, run_lock
 from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import read
 
 SKILLS = "refs/heads/skillopt/demo"
 
@@ -82,7 +82,7 @@ class Clock:
 
 def clear(repository: Path, clock: Clock) -> list[str]:
     """Clear the locks of a run without a remote; return what was told."""
-    names = refs.for_run("demo", "main").own
+    names = (SKILLS, "refs/heads/skillopt-candidate/demo")
     told: list[str] = []
     git, common = Git(repository), repository / ".git"
     clear_stale_locks(git, common, names, told.append, clock=clock.read, pause=clock.pause)
@@ -172,7 +172,7 @@ def test_lock_that_its_git_lets_go_of_is_waited_for(repository, owner):
     clock = Committing()
     assert clear(repository, clock) == []
     assert clock.waited < 1
-    assert refs.read(Git(repository), SKILLS)
+    assert read(Git(repository), SKILLS)
 
 
 #: Kills the whole process group, git and trainer, while git holds its locks.

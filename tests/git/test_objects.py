@@ -32,7 +32,7 @@ def test_name_of_nothing_is_none_and_the_next_answer_is_right(git, name):
     assert objects.find(git, name) is None
     found = objects.find(git, "HEAD")
     assert found is not None
-    assert found.oid == git.text("rev-parse", "HEAD")
+    assert found.oid == git.run("rev-parse", "HEAD").text
 
 
 def test_ref_is_looked_up_anew_each_time(bench, repository, git):
@@ -47,9 +47,9 @@ def test_folder_is_what_git_lists(git):
     blob = objects.write_blob(git, b"x")
     names = ["z", "a b", "line\nbreak", "ü", "\udcff", '"quoted"']
     oid = objects.write_tree(git, {name: Entry("100755", blob) for name in names})
-    assert set(git.records("ls-tree", "-z", "--name-only", oid)) == set(names)
-    assert git.text("fsck", "--strict", "--no-dangling") == ""
-    assert objects.write_tree(git, {}) == git.text("hash-object", "-t", "tree", "--stdin")
+    assert set(git.run("ls-tree", "-z", "--name-only", oid).text.split("\0")[:-1]) == set(names)
+    assert git.run("fsck", "--strict", "--no-dangling").text == ""
+    assert objects.write_tree(git, {}) == git.run("hash-object", "-t", "tree", "--stdin").text
 
 
 def test_housekeeping_and_a_move_in_between_do_no_harm(bench, repository, git):
@@ -67,7 +67,7 @@ def test_housekeeping_and_a_move_in_between_do_no_harm(bench, repository, git):
 
 
 def test_database_that_cannot_be_written_is_told_in_git_s_words(repository, git):
-    oid = git.text("hash-object", "--stdin", stdin=b"x")
+    oid = git.run("hash-object", "--stdin", stdin=b"x").text
     (repository / ".git" / "objects" / oid[:2]).write_text("in the way")
     with pytest.raises(RepositoryError, match=r"git hash-object failed in .*: .*Not a directory"):
         objects.write_blob(git, b"x")
@@ -105,7 +105,7 @@ def test_a_folder_is_read_once_however_many_of_its_files_are(bench, repository, 
     known = objects.find
     monkeypatch.setattr(objects, "find", lambda git, name: asked.append(name) or known(git, name))
     assert [objects.read_file(git, tip, f"steps/{n}.json") for n in range(3)] == ["0", "1", "2"]
-    folder = git.text("rev-parse", f"{tip}:steps")
+    folder = git.run("rev-parse", f"{tip}:steps").text
     assert asked.count(f"{folder}^{{tree}}") == 1
     tip = bench.save(repository, "steps/0.json", "new")
     assert objects.read_file(git, "main", "steps/0.json") == "new"
@@ -133,9 +133,9 @@ def by_index(git: Git, tree: str, changes: dict[str, str | None]) -> str:
             if text is None:
                 indexed.run("update-index", "--force-remove", path)
             else:
-                blob = git.text("hash-object", "-w", "--stdin", stdin=text.encode())
+                blob = git.run("hash-object", "-w", "--stdin", stdin=text.encode()).text
                 indexed.run("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
-        return indexed.text("write-tree")
+        return indexed.run("write-tree").text
 
 
 def without_clashes(paths: list[str]) -> list[str]:
@@ -153,22 +153,23 @@ def test_tree_is_that_of_git_s_index(bare, paths, data):
     known = without_clashes(paths)
     before = data.draw(st.lists(st.sampled_from(known), unique=True)) if known else []
     texts = st.none() | st.sampled_from(["x", "y"])
-    changes, empty = {path: data.draw(texts) for path in known}, bare.text("mktree")
+    changes, empty = {path: data.draw(texts) for path in known}, bare.run("mktree").text
     old = change_tree(bare, empty, dict.fromkeys(before, "old"))
     assert old == by_index(bare, empty, dict.fromkeys(before, "old"))
     assert change_tree(bare, old, changes) == by_index(bare, old, changes)
 
 
 def test_file_in_the_way_of_a_folder_gives_way(bare):
-    empty = bare.text("mktree")
+    empty = bare.run("mktree").text
     assert change_tree(bare, empty, {}) == empty
     old = change_tree(bare, empty, {"a": "x"})
     assert change_tree(bare, old, {"a/b": None}) == old  # removing below a file leaves it
     assert change_tree(bare, old, {"a/b": "y"}) == change_tree(bare, empty, {"a/b": "y"})
     lines = f"160000 commit {'1' * 40}\tmodule\n120000 blob {'2' * 40}\tlink\n"
-    old = bare.text("mktree", "--missing", stdin=lines.encode())
+    old = bare.run("mktree", "--missing", stdin=lines.encode()).text
     new = change_tree(bare, old, {"file": "x"})
-    assert bare.text("ls-tree", new).splitlines()[1:] == bare.text("ls-tree", old).splitlines()
+    new_lines, old_lines = (bare.run("ls-tree", one).text.splitlines() for one in (new, old))
+    assert new_lines[1:] == old_lines
     with pytest.raises(RepositoryError, match="module/x is in the submodule module"):
         objects.file_entry(bare, old, "module/x")
 
@@ -176,7 +177,7 @@ def test_file_in_the_way_of_a_folder_gives_way(bare):
 @pytest.mark.parametrize("path", ["a/../b", "a/.GIT/config", "a\0b", "./a", "a/"])
 def test_path_that_git_has_in_no_tree_is_refused(bare, path):
     with pytest.raises(RepositoryError, match="not a path inside the repository"):
-        change_tree(bare, bare.text("mktree"), {path: "x"})
+        change_tree(bare, bare.run("mktree").text, {path: "x"})
 
 
 def test_tree_that_does_not_exist_is_said(bare):

@@ -34,7 +34,7 @@ def test_failure_says_command_folder_and_git_s_words(tmp_path, words):
 
 
 def test_standard_input_reaches_git(tmp_path):
-    assert Git(tmp_path).text("stripspace", stdin=b"a  \n\n\n\nb\n") == "a\n\nb"
+    assert Git(tmp_path).run("stripspace", stdin=b"a  \n\n\n\nb\n").text == "a\n\nb"
     git = Git(tmp_path)
     assert git.succeeds("check-ref-format", "refs/heads/x")
     assert not git.succeeds("check-ref-format", "..")
@@ -78,7 +78,7 @@ def test_setting_is_asked_for_once(repository):
 
 def test_git_speaks_english_to_us(tmp_path, monkeypatch):
     monkeypatch.setenv("LANGUAGE", "de")
-    assert Git(tmp_path).text("-c", "alias.said=!echo $LANGUAGE $LC_ALL", "said") == "C C"
+    assert Git(tmp_path).run("-c", "alias.said=!echo $LANGUAGE $LC_ALL", "said").text == "C C"
 
 
 #: Answers each line with its process id and the line.

@@ -9,11 +9,12 @@ from skillopt_ci.errors import InfrastructureError, LostRace, RepositoryError
 from skillopt_ci.git import refs
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import Move
+from skillopt_ci.ledger.ledger import Ledger
 
 
 def test_repository_is_found_from_a_folder_or_file_in_it(bench, repository):
     for start in (repository, repository / "skills", repository / bench.skill):
-        assert bench.open(start).root == repository
+        assert bench.open(start).git.folder == repository
 
 
 def test_folder_with_odd_characters_is_taken_literally(bench, repository):
@@ -90,11 +91,11 @@ def git(repository: Path) -> Git:
 
 @pytest.fixture
 def head(git: Git) -> str:
-    return git.text("rev-parse", "HEAD")
+    return git.run("rev-parse", "HEAD").text
 
 
-def test_names_of_a_run():
-    names = refs.for_run("demo", "main")
+def test_names_of_a_run(git):
+    names = Ledger(git, git.folder, "demo", "main", None).names
     branches = [refs.branch(name) for name in names]
     assert branches == ["main", "skillopt/demo", "skillopt-candidate/demo"]
     assert refs.tracking("up", names.skills) == "refs/remotes/up/skillopt/demo"
@@ -117,7 +118,7 @@ def test_moves_happen_together_or_not_at_all(bench, repository, git, head, expec
 
 @pytest.mark.parametrize("delete", [True, False])
 def test_ref_that_is_gone_cannot_be_moved(git, head, delete):
-    new = None if delete else git.text("commit-tree", "HEAD^{tree}", "-m", "x")
+    new = None if delete else git.run("commit-tree", "HEAD^{tree}", "-m", "x").text
     with pytest.raises(LostRace):
         refs.move(git, (Move("refs/heads/gone", head, new),), "test")
 
@@ -135,7 +136,7 @@ def test_name_in_the_way_is_not_a_race(git, head):
 
 def test_reflog_says_who_moved_a_ref(git, head):
     refs.move(git, (Move("refs/heads/new", None, head),), "record a step")
-    assert git.text("reflog", "new").endswith("skillopt-ci: record a step")
+    assert git.run("reflog", "new").text.endswith("skillopt-ci: record a step")
 
 
 SKILLS = "refs/heads/skillopt/demo"

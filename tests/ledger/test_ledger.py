@@ -88,7 +88,7 @@ def test_hook_environment_is_not_believed(bench, here, repository, monkeypatch):
     ledger, _ = bench.trained(here, "one\n")
     for name in ("DIR", "INDEX_FILE", "WORK_TREE"):
         monkeypatch.delenv(f"GIT_{name}")
-    assert ledger.root == here
+    assert ledger.git.folder == here
     assert checkout_state(bench, repository) == before
     assert bench.ref(here, "refs/heads/skillopt/demo")
 
@@ -97,7 +97,7 @@ def test_linked_worktree_shares_the_run(bench, here):
     bench.git(here, "worktree", "add", "--quiet", "-b", "feature", "../linked")
     linked = bench.open(here.parent / "linked" / "skills")
     tip = bench.train(linked, "one\n")
-    assert linked.root == here.parent / "linked"
+    assert linked.git.folder == here.parent / "linked"
     assert linked.common_dir == bench.open(here).common_dir == here / ".git"
     assert bench.open(here).sync().tip == tip
 

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_views import landed, told
 
-from skillopt_ci.git.history import CommitText, message, parse_trailers
+from skillopt_ci.git.history import Commit, CommitText, message
 from skillopt_ci.ledger import records
 from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairRecord, SlowUpdateRecord
 from skillopt_ci.model.types import Usage
@@ -23,6 +23,10 @@ ATTACK = (
 
 def wrapped(text: CommitText) -> str:
     return message(text.subject, text.body, text.trailers)
+
+
+def trailers_of(text: str) -> dict[str, str]:
+    return Commit("", (), "", "", text).trailers
 
 
 def test_a_start_says_what_the_skill_scores_and_a_new_measurement_why(make_entry, state):
@@ -142,7 +146,7 @@ def test_hostile_text_is_inert_in_messages(make_record, make_proposal, make_edit
     record = make_record(proposal=proposal, decision=make_decision(fixed=(ATTACK,)))
     for text in (candidate(record), landed(record)):
         whole = wrapped(text)
-        assert parse_trailers(whole) == text.trailers
+        assert trailers_of(whole) == text.trailers
         for acting in (
             "@octocat",
             "#1",
@@ -160,7 +164,7 @@ def test_hostile_text_is_inert_in_messages(make_record, make_proposal, make_edit
 def test_no_text_can_forge_a_trailer(make_record, make_proposal, make_edit, content, why):
     edits = (make_edit(content=content, target=content),)
     text = candidate(make_record(proposal=make_proposal(edits=edits, reasoning=why)))
-    assert parse_trailers(wrapped(text)) == text.trailers
+    assert trailers_of(wrapped(text)) == text.trailers
     assert len(wrapped(text).split("\n")[0]) <= 72
 
 
