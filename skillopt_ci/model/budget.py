@@ -24,7 +24,6 @@ from skillopt_ci.model.types import (
     Usage,
     bill,
     billed,
-    by_stage,
     redacted_message,
     redacted_reply,
     total,
@@ -243,9 +242,6 @@ class Meter:
 
     def accounts(self) -> Accounts:
         return dict(sorted(self._accounts.items()))
-
-    def usage_by_stage(self) -> dict[str, Usage]:
-        return by_stage(self._accounts)
 
     def total(self) -> Usage:
         return total(self._accounts.values())

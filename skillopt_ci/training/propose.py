@@ -1,7 +1,7 @@
 """The first half of a step: rollout, reflect, aggregate, select, update."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,25 +15,26 @@ from skillopt_ci.ledger.evidence import (
     UnusableReply,
     as_recorded,
 )
-from skillopt_ci.progress import Note, Observer
+from skillopt_ci.model.types import by_stage
+from skillopt_ci.progress import Note
 from skillopt_ci.redaction import redacted_values
 from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.aggregate import Selected, merge, select
-from skillopt_ci.training.ask import Lost, OptimizerChat
+from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.guard import guard_context, refuse_document, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
-    Batch,
     StepPlan,
     analyst_budget,
     decide_learning_rate,
     edit_budget,
     lr_control,
 )
-from skillopt_ci.training.replies import Suggestion
+from skillopt_ci.training.replies import Reflection, Suggestion
 from skillopt_ci.training.review_comments import ReviewerNote, note_records, render_notes, unheard
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -58,13 +59,8 @@ async def propose(
         guidance=render_notes(heard),
         refuse=partial(refuse_document, context=guard),
     )
-
-    async def learn_from(batch: Batch, observer: Observer) -> WorkedBatch:
-        before = plan.batches[: plan.batches.index(batch)]
-        at_work = replace(chat, observer=observer)
-        return await learn(run, checkout, batch, mode, at_work, models, before=before)
-
-    worked = await work_on(plan.batches, learn_from, run.observer)
+    work = partial(learn, run, checkout, plan, mode, chat, models)
+    worked = await work_on(plan.batches, work, run.observer)
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     if plan.step == 1 and rollouts and all(one.succeeded for one in rollouts):
         text = (
@@ -86,19 +82,26 @@ async def propose(
     threshold = optimizer.skill_aware_consolidate_threshold
     notes = await take_notes(skill, updated.skill, reflections, threshold, chat)
     after = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
+    lost = [one for batch in worked for one in batch.lost]
+    lost += filter(None, (undecided, updated.lost))
+    unusable = tuple(
+        UnusableReply(reason=one.error.message, beginning=one.reply.strip()[:300]) for one in lost
+    )
+    asked = len(unusable) + len(reflections)
+    used = by_stage(models.meter.accounts())
     facts = {
-        **_evidence(worked, selected, updated, heard),
+        **_evidence(worked, rollouts, reflections, selected, updated, heard),
         "n_edits_merged": len(merged.edits),
         "mode": mode.name,
         "edit_budget": limit,
         "learning_rate": rate,
         "notes": notes,
-        "unusable": _unusable(worked, undecided, updated.lost),
+        "unusable": UnusableReplies(asked=asked, replies=unusable) if unusable else None,
         "diff": unified_diff(skill, after),
         "skill_before": sha256(skill),
         "skill_after": sha256(after),
         "config_sha256": run.config_sha256,
-        "usage": {stage: as_recorded(one) for stage, one in models.meter.usage_by_stage().items()},
+        "usage": {stage: as_recorded(one) for stage, one in used.items()},
     }
     record = ProposalRecord.model_validate(facts)
     if guard.rules.secrets:
@@ -111,13 +114,13 @@ async def propose(
 
 def _evidence(
     worked: Sequence[WorkedBatch],
+    rollouts: Sequence[Rollout],
+    reflections: Sequence[Reflection[Any]],
     selected: Selected[Any],
     updated: Updated,
     heard: Sequence[ReviewerNote],
 ) -> dict[str, object]:
     batches = tuple(map(batch_record, worked))
-    reflections = [reflection for one in worked for reflection in one.reflections]
-    rollouts = [rollout for one in worked for rollout in one.rollouts]
     tasks = (
         TaskOutcome(
             **pick(one, "id=task_id status hard soft task_type attempt"), reason=one.reason[:300]
@@ -160,12 +163,3 @@ def _evidence(
         **pick(updated, "change_summary outcome refused"),
         "reviewer_notes": note_records(read, followed, carried_out),
     }
-
-
-def _unusable(worked: Sequence[WorkedBatch], *later: Lost | None) -> UnusableReplies | None:
-    replies = tuple(
-        UnusableReply(reason=lost.error.message, beginning=lost.reply.strip()[:300])
-        for lost in [*(lost for one in worked for lost in one.lost), *filter(None, later)]
-    )
-    usable = sum(len(one.reflections) for one in worked)
-    return UnusableReplies(asked=len(replies) + usable, replies=replies) if replies else None

@@ -3,8 +3,6 @@
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
     Awaitable,
     Callable,
     Sequence,
@@ -16,7 +14,6 @@ from typing import Any
 from skillopt_ci import progress
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.evidence import BatchRecord
-from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.runner import refuse_too_many_errors
@@ -26,7 +23,7 @@ from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import screened
 from skillopt_ci.training.measure import made_under, next_rounds, rounds
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import Batch, analyst_budget, shuffled
+from skillopt_ci.training.plan import Batch, StepPlan, analyst_budget, shuffled
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -43,19 +40,6 @@ def attempts_so_far(run: Run, checkout: Checkout) -> Made:
     return made_under(name, None, step_records(run, checkout, under=name))
 
 
-async def in_order(
-    expected: Sequence[AttemptRequest], arrivals: AsyncIterable[Rollout], observer: Observer
-) -> AsyncIterator[Rollout]:
-    """Yield the ``arrivals`` in the order of ``expected``, each as soon as possible."""
-    turns = deque((one.task.id, one.attempt) for one in expected)
-    came: dict[tuple[str, int], Rollout] = {}
-    async for rollout in arrivals:
-        observer(progress.StageAdvanced("rollout", rollout.task_id))
-        came[rollout.task_id, rollout.attempt] = rollout
-        while turns and turns[0] in came:
-            yield came.pop(turns.popleft())
-
-
 @dataclass(frozen=True, slots=True)
 class WorkedBatch:
     batch: Batch
@@ -68,78 +52,82 @@ class WorkedBatch:
 async def learn(
     run: Run,
     checkout: Checkout,
-    batch: Batch,
+    plan: StepPlan,
     mode: UpdateMode[Any],
     chat: OptimizerChat,
     models: OpenModels,
-    *,
-    before: Sequence[Batch],
+    batch: Batch,
+    observer: Observer,
 ) -> WorkedBatch:
     """Attempt the tasks of ``batch`` and reflect on them; returns rollouts in the batch's order.
 
     Attempts start in the order in which analysts read them, so that analysts can start early.
-    In the step's first batch (none ``before``), analysts read earlier steps' attempts first.
     """
-    config, skill, observer, runner = run.config, checkout.skill, chat.observer, models.runner
-    each, tasks = runner.attempts, {task.id: task for task in run.splits.train}
-    # analysts read attempts in this order
-    order = shuffled(batch.tasks, batch.seed)
-    records = step_records(run, checkout, under=checkout.sha256)
-    known = made_under(checkout.sha256, None, records)
-    for one in before:
-        known += [(task.id, number * each) for task, number in next_rounds(one.tasks, known, each)]
-    attempts = rounds(next_rounds(order, known, each), skill, "rollout", each)
-    room = (config.gradient.evidence - len(attempts) * config.train.accumulation) // each
-    # without a cache they would be made again
-    recalls = not before and room > 0 and config.cache.enabled
-    recalled = _earlier(run, checkout, records, room, each) if recalls else ()
+    config, runner, chat = run.config, models.runner, replace(chat, observer=observer)
+    recalled, attempts = _attempts(run, checkout, plan, batch)
     earlier = await runner.carry_out(recalled)
     made = list[Rollout]()
 
     async def readable() -> AsyncGenerator[Rollout, None]:
+        """The rollouts in the order of their attempts, each as soon as possible."""
         for rollout in earlier:
             yield rollout
         observer(progress.StageStarted("rollout", len(attempts)))
+        turns = deque((one.task.id, one.attempt) for one in attempts)
+        came: dict[tuple[str, int], Rollout] = {}
         async with aclosing(runner.stream(attempts)) as arrivals:
-            async for rollout in in_order(attempts, arrivals, observer):
-                made.append(rollout)
-                yield rollout
+            async for rollout in arrivals:
+                observer(progress.StageAdvanced("rollout", rollout.task_id))
+                came[rollout.task_id, rollout.attempt] = rollout
+                while turns and turns[0] in came:
+                    made.append(came.pop(turns.popleft()))
+                    yield made[-1]
         refuse_too_many_errors(made, config.evaluation.max_error_rate, "training")
         means = mean_of(made)
         observer(progress.StageFinished("rollout", score_text(means.hard, means.n)))
 
+    tasks = {task.id: task for task in run.splits.train}
     most, noted = analyst_budget(config.optimizer), notes_from(config.optimizer)
-    analysts = Analysts(mode, chat, tasks, skill, config.gradient, most, noted)
+    analysts = Analysts(mode, chat, tasks, checkout.skill, config.gradient, most, noted)
     async with aclosing(readable()) as rollouts:
-        reflections, lost = await _reflect(run, batch, rollouts, analysts)
-    places = {task.id: number for number, task in enumerate(batch.tasks)}
-    ordered = tuple(sorted(made, key=lambda one: places[one.task_id]))
+        if run.environment is not None and run.environment.reflects:
+            shown = [one async for one in rollouts]
+            results = await analysts.reflect_there(run.environment, shown, batch.seed)
+        else:
+            results = await analysts.reflect(rollouts)
+    usable = [one for one in results if isinstance(one, Reflection)]
+    reflections = screened(usable, checkout.skill, chat.refuse, observer)
+    edits = plural(sum(len(one.patch.edits) for one in reflections), mode.noun)
+    observer(progress.StageFinished("reflect", f"{edits} proposed"))
+    ordered = tuple(one for task in batch.tasks for one in made if one.task_id == task.id)
+    lost = [one for one in results if isinstance(one, Lost)]
     return WorkedBatch(batch, ordered, reflections, lost)
 
 
-def _earlier(
-    run: Run, checkout: Checkout, records: Sequence[StepRecord], most: int, each: int
-) -> tuple[AttemptRequest, ...]:
+def _attempts(
+    run: Run, checkout: Checkout, plan: StepPlan, batch: Batch
+) -> tuple[tuple[AttemptRequest, ...], tuple[AttemptRequest, ...]]:
+    """The earlier steps' attempts that analysts read first, and those to make, in their order.
+
+    Only the step's first batch has earlier ones.
+    """
+    config, skill, sha256 = run.config, checkout.skill, checkout.sha256
+    each, records = config.rollout.attempts, step_records(run, checkout, under=sha256)
+    known = made_under(sha256, None, records)
+    before = plan.batches[: plan.batches.index(batch)]
+    for one in before:
+        known += [(task.id, number * each) for task, number in next_rounds(one.tasks, known, each)]
+    order = shuffled(batch.tasks, batch.seed)
+    attempts = rounds(next_rounds(order, known, each), skill, "rollout", each)
+    room = (config.gradient.evidence - len(attempts) * config.train.accumulation) // each
+    # without a cache they would be made again
+    if before or room <= 0 or not config.cache.enabled:
+        return (), attempts
     tasks = {task.id: task for task in run.splits.train}
-    comparable = made_under(checkout.sha256, basis_sha256(basis_of(run)), records)
+    comparable = made_under(sha256, basis_sha256(basis_of(run)), records)
     made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
-    latest = [(tasks[name], number) for name, number in made][-most:]
-    return rounds(latest, checkout.skill, "rollout", each)
-
-
-async def _reflect(
-    run: Run, batch: Batch, rollouts: AsyncIterable[Rollout], analysts: Analysts[Any]
-) -> tuple[Sequence[Reflection[Any]], Sequence[Lost]]:
-    if run.environment is not None and run.environment.reflects:
-        made = [one async for one in rollouts]
-        results = await analysts.reflect_there(run.environment, made, batch.seed)
-    else:
-        results = await analysts.reflect(rollouts)
-    chat, usable = analysts.chat, [one for one in results if isinstance(one, Reflection)]
-    reflections = screened(usable, analysts.skill, chat.refuse, chat.observer)
-    edits = plural(sum(len(one.patch.edits) for one in reflections), analysts.mode.noun)
-    chat.observer(progress.StageFinished("reflect", f"{edits} proposed"))
-    return reflections, [one for one in results if isinstance(one, Lost)]
+    latest = [(tasks[name], number) for name, number in made][-room:]
+    return rounds(latest, skill, "rollout", each), attempts
 
 
 Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]

@@ -14,9 +14,9 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.errors import LostRace, OptimizerUnusable
 from skillopt_ci.ledger.evidence import ProposalRecord, as_recorded, booked
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.ledger import Position
 from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, State, StepRecord
 from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.types import by_stage
 from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
@@ -39,7 +39,6 @@ from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
 from skillopt_ci.training.state import (
     Candidate,
-    Checkout,
     RunEvent,
     ScoredCheckout,
     basis_of,
@@ -165,13 +164,19 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     checkout, candidate = await prepare(run)
     if (work := next_work(run, checkout, candidate, only_epoch_end=only_epoch_end)) is None:
         return None
-    async with open_models(run, checkout, _name(work)) as models:
+    name = str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
+    async with open_models(run, checkout, name) as models:
         candidate = await _candidate(run, checkout, work, candidate, models)
         decision = await evaluate(run, checkout, candidate, models)
-    done = pick(work, "step epoch") if isinstance(work, StepPlan) else {"boundary": work}
-    state = checkout.state.model_copy(update=done)
-    after = replace(checkout, state=state, skill=_skill_after(checkout, candidate, decision))
     record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
+    skill = checkout.skill
+    notes = record.proposal.notes if isinstance(record, StepRecord) else None
+    if decision is not None and decision.stays:
+        skill = candidate.skill
+    elif decision is not None and decision.keeps_notes and notes is not None:
+        skill = with_notes(skill, notes.appendix)
+    done = pick(work, "step epoch") if isinstance(work, StepPlan) else {"boundary": work}
+    after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
     run.listen(Decided(checkout, after, record))
     seconds = run.clock() - began
     # in a thread, so that prefetched rollouts continue meanwhile
@@ -196,7 +201,7 @@ async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
     checkout, candidate = await prepare(run)
     work = next_work(run, checkout, candidate)
     if candidate is None and isinstance(work, StepPlan):
-        async with open_models(run, checkout, _name(work)) as models:
+        async with open_models(run, checkout, str(work.step)) as models:
             candidate = await _candidate(run, checkout, work, None, models)
     if candidate is not None and candidate.commit is not None:
         return candidate
@@ -208,13 +213,9 @@ async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Ca
 
     First tests the merged skill for confirmation if that is due, as it is when ``ending``.
     """
-
-    def found() -> tuple[Position, Checkout]:
-        position = run.ledger.sync()
-        run.ledger.preflight(position)
-        return position, find_checkout(run, position)
-
-    position, checkout = await asyncio.to_thread(found)
+    position = await asyncio.to_thread(run.ledger.sync)
+    await asyncio.to_thread(run.ledger.preflight, position)
+    checkout = await asyncio.to_thread(find_checkout, run, position)
     scored = await ensure_scored(run, checkout, candidate=position.candidate is not None)
     if position.candidate is None:
         over = ending or scored.state.step >= last_step_of(run, scored)
@@ -266,7 +267,29 @@ async def _candidate(
         recharge(models.meter, candidate)
         models.meter.recorded = candidate.record.usage
         return candidate
-    candidate = await _proposed(run, checkout, work, models)
+    record: StepRecord | BoundaryRecord
+    if isinstance(work, StepPlan):
+        basis = basis_of(run)
+        if changes := changes_since(checkout.state.basis, basis):
+            run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
+        skill, proposal = await propose(run, checkout, work, last_step_of(run, checkout), models)
+        record = StepRecord(
+            **pick(work, "step epoch step_in_epoch"),
+            simulated=run.simulated,
+            changes=changes,
+            basis_sha256=basis_sha256(basis),
+            proposal=proposal,
+        )
+    else:
+        # SkillOpt's "slow update" and "meta skill", except that guidance must pass the gate too
+        if work == 1:
+            skill, end = first_epoch(run, checkout)
+        else:
+            skill, end = await later_epoch(run, checkout, work, models)
+        used = by_stage(models.meter.accounts())
+        stages = {stage: as_recorded(usage) for stage, usage in used.items()}
+        record = end.model_copy(update={"stages": stages})
+    candidate = Candidate(record.model_copy(update=_spent(models.meter)), skill)
     if not candidate.changed:
         return candidate
     run.listen(CandidateProposed(checkout, candidate))
@@ -274,47 +297,6 @@ async def _candidate(
     models.meter.recorded = candidate.record.usage
     run.observer(StageFinished("candidate", "recorded"))
     return candidate
-
-
-async def _proposed(
-    run: Run, checkout: ScoredCheckout, work: StepPlan | int, models: OpenModels
-) -> Candidate:
-    if not isinstance(work, StepPlan):
-        # SkillOpt's "slow update" and "meta skill", except that guidance must pass the gate too
-        if work == 1:
-            skill, end = first_epoch(run, checkout)
-        else:
-            skill, end = await later_epoch(run, checkout, work, models)
-        stages = {name: as_recorded(used) for name, used in models.meter.usage_by_stage().items()}
-        return Candidate(end.model_copy(update={"stages": stages, **_spent(models.meter)}), skill)
-    basis = basis_of(run)
-    if changes := changes_since(checkout.state.basis, basis):
-        run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-    skill, proposal = await propose(run, checkout, work, last_step_of(run, checkout), models)
-    record = StepRecord(
-        **pick(work, "step epoch step_in_epoch"),
-        simulated=run.simulated,
-        changes=changes,
-        basis_sha256=basis_sha256(basis),
-        proposal=proposal,
-        usage=as_recorded(models.meter.total()),
-        accounts=models.meter.accounts(),
-    )
-    return Candidate(record, skill)
-
-
-def _name(work: StepPlan | int) -> str:
-    return str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
-
-
-def _skill_after(checkout: ScoredCheckout, candidate: Candidate, decision: Decision | None) -> str:
-    if decision is None:
-        return checkout.skill
-    record = candidate.record
-    notes = record.proposal.notes if isinstance(record, StepRecord) else None
-    if decision.keeps_notes and notes is not None:
-        return with_notes(checkout.skill, notes.appendix)
-    return candidate.skill if decision.stays else checkout.skill
 
 
 def commit_decision(

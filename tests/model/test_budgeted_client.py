@@ -15,7 +15,7 @@ from skillopt_ci.model import types
 from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff
 from skillopt_ci.model.build import open_router
 from skillopt_ci.model.retry import RetryingClient, TransientFailure
-from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, Role, Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, Role, Usage, by_stage
 from skillopt_ci.redaction import HIDDEN, Redactor
 
 SECRET = "sk-planted-0123456789"
@@ -60,7 +60,7 @@ def test_a_cancelled_call_gives_its_reservation_back_and_books_failed_tries(ask,
     client = budgeted(RetryingClient(inner, 3, 1, draw=lambda: 0.0), meter)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(client.complete(ask()))
-    assert meter.usage_by_stage() == {"rollout": reply("").usage}
+    assert by_stage(meter.accounts()) == {"rollout": reply("").usage}
     asyncio.run(meter.reserve())
 
 
@@ -68,7 +68,7 @@ def test_a_refusal_is_booked_with_what_it_consumed(ask, scripted):
     meter, usage = Meter(), Usage(calls=1, prompt_tokens=7)
     with pytest.raises(ModelRefusal):
         asyncio.run(budgeted(scripted(ModelRefusal("no", usage=usage)), meter).complete(ask()))
-    assert meter.usage_by_stage() == {"rollout": usage}
+    assert by_stage(meter.accounts()) == {"rollout": usage}
 
 
 def test_a_refusal_that_cost_nothing_says_nothing_of_the_next_answer(ask, scripted, reply):

@@ -10,7 +10,14 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.budget import BudgetedClient, Meter
 from skillopt_ci.model.cache import UNCLAIMED, CachedClient, CallCache
 from skillopt_ci.model.retry import RetryingClient, TransientFailure
-from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Role, Usage
+from skillopt_ci.model.types import (
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    Role,
+    Usage,
+    by_stage,
+)
 
 
 @pytest.fixture
@@ -63,7 +70,7 @@ def test_a_resumed_step_reports_the_usage_of_an_uninterrupted_one(cache, scripte
     resumed = Process(inner, cache)
     resumed.ask(ask("a"), ask("b"), ask("c"), ask("a"))
     assert (len(inner.asked), resumed.accounts) == (3, (3, 1))
-    assert resumed.meter.usage_by_stage()["rollout"].cost_usd == pytest.approx(0.03)
+    assert by_stage(resumed.meter.accounts())["rollout"].cost_usd == pytest.approx(0.03)
 
 
 def test_another_step_reuses_at_no_cost(cache, scripted, ask, reply):

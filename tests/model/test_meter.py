@@ -12,7 +12,7 @@ from skillopt_ci.config.models import Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.budget import Expectation, Meter
-from skillopt_ci.model.types import Account, ChatRequest, Role, Usage
+from skillopt_ci.model.types import Account, ChatRequest, Role, Usage, by_stage
 
 CALL = Usage(calls=1, prompt_tokens=80, completion_tokens=20, cost_usd=0.5)
 
@@ -38,8 +38,8 @@ def test_usage_is_booked_by_role_and_stage():
         meter.charge(account, CALL)
     assert list(meter.accounts()) == [judged, ("optimizer", "analyst"), ROLLOUT]
     assert meter.accounts()[ROLLOUT] == CALL + CALL
-    assert meter.usage_by_stage() == {"analyst": CALL, "rollout": CALL + CALL + CALL}
-    assert list(meter.usage_by_stage()) == ["analyst", "rollout"]
+    assert by_stage(meter.accounts()) == {"analyst": CALL, "rollout": CALL + CALL + CALL}
+    assert list(by_stage(meter.accounts())) == ["analyst", "rollout"]
     assert meter.total() == CALL + CALL + CALL + CALL
 
 

@@ -14,7 +14,7 @@ from skillopt_ci.config.scorers import ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import BudgetExhausted, ComputerFailure, UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.types import Account, ModelRefusal, ModelUnavailable, Role, Usage
+from skillopt_ci.model.types import Account, ModelRefusal, ModelUnavailable, Role, Usage, by_stage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout import types
@@ -310,8 +310,8 @@ def test_what_an_agent_spent_by_itself_is_charged_once_and_again_when_resumed(st
         attempting = lab.attempting(Solving(answering()))
         for _ in range(2):
             asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
-    assert first.meter.usage_by_stage() == {"rollout": PAID}
-    assert resumed.meter.usage_by_stage() == {"rollout": PAID}
+    assert by_stage(first.meter.accounts()) == {"rollout": PAID}
+    assert by_stage(resumed.meter.accounts()) == {"rollout": PAID}
     assert later.meter.total() == Usage()
 
 
