@@ -178,19 +178,17 @@ def first_attempts(
     if alone or known_measurement(run, checkout, skill) is not None:
         return ()
     first = next(sequential_test(_setup(run, checkout, skill, _evaluation_of(run, record)), {}))
-    return tuple(one for ask in (first, *first.sure({})) for one in _requests(run, skill, ask))
-
-
-def _requests(run: Run, skill: str, ask: Ask) -> tuple[AttemptRequest, ...]:
-    tasks, each = {task.id: task for task in run.selection}, run.config.rollout.attempts
-    return rounds(((tasks[name], 0) for name in ask.tasks), skill, STAGE, each)
+    tasks = {task.id: task for task in run.selection}
+    asked = ((tasks[name], 0) for ask in (first, *first.sure({})) for name in ask.tasks)
+    return rounds(asked, skill, STAGE, run.config.rollout.attempts)
 
 
 async def _roll_out(
     run: Run, models: OpenModels, test: Test, skill: str, planned: int
 ) -> tuple[Ending, Scores]:
     run.observer(StageStarted(STAGE, planned))
-    limit, each = run.config.evaluation.max_error_rate, models.runner.attempts
+    limit, each = run.config.evaluation.max_error_rate, run.config.rollout.attempts
+    tasks = {task.id: task for task in run.selection}
     made, arrived, means = Scores(), Scores(), dict[str, tuple[float, float]]()
 
     def done(rollout: Rollout) -> None:
@@ -200,7 +198,8 @@ async def _roll_out(
         look()
 
     async def put(asked: Ask) -> tuple[Rollout, ...]:
-        return await models.runner.carry_out(_requests(run, skill, asked), done)
+        requests = rounds(((tasks[name], 0) for name in asked.tasks), skill, STAGE, each)
+        return await models.runner.carry_out(requests, done)
 
     def look(*, first: bool = False) -> None:
         # looking is expensive: do it each time the number of missing tasks has halved

@@ -33,11 +33,24 @@ def measurement_fingerprint(
     root: Path,
 ) -> str:
     """SHA-256 of all that a score depends on; ``rollout`` says how attempts are made."""
-    evaluation, graders = config.evaluation, _grader_folders(config, selection, root)
+    evaluation, specs = config.evaluation, list(_specs(config, selection))
+    folders = {
+        part.folder: part.model_copy(update={"files": {}})
+        for spec in specs
+        for part in parts_of(spec)
+        if isinstance(part, ComputerScorer) and part.folder
+    }
+    graders = {}
+    for folder, part in folders.items():
+        found = hashlib.sha256()
+        for name, content in grader_files(part, root):
+            if "__pycache__" not in name.split("/"):
+                found.update(f"{len(name)} {name} {len(content)} ".encode() + content)
+        graders[folder] = found.hexdigest()
     facts = {
         "target": model_facts(config.model.target),
         "judge": model_facts(config.model.judge or config.model.optimizer)
-        if any("rubric" in spec.model_dump_json() for spec in _specs(config, selection))
+        if any("rubric" in spec.model_dump_json() for spec in specs)
         else None,
         "prompt": prompts.text("target"),
         "scorer": None if config.scorer is None else config.scorer.model_dump(mode="json"),
@@ -50,24 +63,6 @@ def measurement_fingerprint(
         **rollout,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _grader_folders(config: Config, tasks: Iterable[Task], root: Path) -> dict[str, str]:
-    """SHA-256 of the files in each folder that the scorers of ``tasks`` grade with."""
-    folders = {
-        part.folder: part.model_copy(update={"files": {}})
-        for spec in _specs(config, tasks)
-        for part in parts_of(spec)
-        if isinstance(part, ComputerScorer) and part.folder
-    }
-    hashes = {}
-    for folder, part in folders.items():
-        found = hashlib.sha256()
-        for name, content in grader_files(part, root):
-            if "__pycache__" not in name.split("/"):
-                found.update(f"{len(name)} {name} {len(content)} ".encode() + content)
-        hashes[folder] = found.hexdigest()
-    return hashes
 
 
 def _specs(config: Config, tasks: Iterable[Task]) -> Iterator[ScorerSpec]:

@@ -143,17 +143,18 @@ def setup(
     far come first, because they show soonest that a candidate gains nothing. With ``notes_only``, a
     tie is enough. Without a gate, all tasks are measured.
     """
-    worth, (density, words), known = worth_in(evaluation), text, current.tasks
+    worth = worth_in(evaluation)
+    known = current.tasks
+    density, words = text
     mean = float(sum(map(worth, known.values())) / max(1, len(known)))
-
-    def rate(task: str) -> float:
-        """Mean score at ``task`` so far; the mean of all tasks counts as one more measurement."""
-        found = [float(worth(one[task])) for one in (known, *past) if task in one]
-        return (sum(found) + mean) / (len(found) + 1)
-
     eligible = frozenset(task for task in planned if task in known and task in best.tasks)
+    ranks = {}
+    for task in planned:
+        found = [float(worth(one[task])) for one in (known, *past) if task in one]
+        # the mean of all tasks counts as one more measurement
+        ranks[task] = task not in eligible, (sum(found) + mean) / (len(found) + 1)
     return Setup(
-        order=tuple(sorted(planned, key=lambda task: (task not in eligible, rate(task)))),
+        order=tuple(sorted(planned, key=ranks.__getitem__)),
         eligible=eligible,
         current=known,
         worth=worth,
@@ -244,7 +245,11 @@ def compare(
     Its mean must be higher, since a tie is no evidence; with ``notes_only``, it must not be lower.
     """
     ours, theirs, record = scores(candidate, current, best, evaluation)
-    told = _told(ours, theirs, len(_shared(candidate, current, best)))
+    tasks = plural(len(_shared(candidate, current, best)), "task")
+    told = f"{float(ours):.4f} is the same as the current skill's score on {tasks}"
+    if ours != theirs:
+        change = f"{abs(float(ours - theirs)):.4g} {'above' if ours > theirs else 'below'}"
+        told = f"{float(ours):.4f} is {change} the current skill's {float(theirs):.4f} on {tasks}"
 
     def decision(action: Action, more: str = "", *, beats_best: bool = False) -> Decision:
         return Decision(
@@ -304,16 +309,6 @@ def _bonus(density: float, evaluation: Evaluation) -> Fraction:
     if not evaluation.use_semantic_density:
         return Fraction()
     return exact(evaluation.semantic_density_weight) * exact(density)
-
-
-def _told(ours: Fraction, theirs: Fraction, count: int) -> str:
-    tasks = plural(count, "task")
-    if ours == theirs:
-        return f"{float(ours):.4f} is the same as the current skill's score on {tasks}"
-    word, gain = "above" if ours > theirs else "below", abs(float(ours - theirs))
-    return (
-        f"{float(ours):.4f} is {gain:.4g} {word} the current skill's {float(theirs):.4f} on {tasks}"
-    )
 
 
 def losses(

@@ -8,7 +8,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -178,10 +178,6 @@ _RANDOM_CHARS, _RANDOM = 8, 2.5
 _SHORTEST_KEY = 8
 
 
-def secret_in(text: str, known: str, keys: Iterable[str] = ()) -> str:
-    return next((kind for kind, found in _secrets(text, keys) if found not in known), "")
-
-
 def without_secrets(text: str, keys: Iterable[str] = ()) -> str:
     for kind, found in _secrets(text, keys):
         text = text.replace(found, f"[{kind} was here]")
@@ -294,10 +290,21 @@ class GuardContext:
 
 def refuse_document(before: str, after: str, context: GuardContext) -> str | None:
     """Return why ``after`` may not replace ``before``, or None. Removing text is always allowed."""
+    rules, known = context.rules, f"{context.known}\n{before}"
     added = added_text(before, after)
-    if reason := next(_complaints(added, f"{context.known}\n{before}", context), None):
-        return reason
-    words, limit = word_count(after), context.rules.max_words
+    if added.strip():
+        for kind, secret in _secrets(added, context.keys) if rules.secrets else ():
+            if secret not in known:
+                return f"it holds {kind}"
+        if rules.invisible_characters and (name := hidden_character(added, known)):
+            return f"it holds an invisible character, {name}"
+        if rules.new_urls and (host := new_address(added, known)):
+            return f"it brings in a web address on {host} that no earlier skill had"
+        if rules.reference_answers and (task := context.answers.given_away(added, known)):
+            return f"it gives away the reference answer of task {task}"
+        if rules.optimizer_instructions and (what := order_to_the_optimizer(added, known)):
+            return f"it speaks to the optimizer: {what}"
+    words, limit = word_count(after), rules.max_words
     if not limit or words <= limit or words <= word_count(before):
         return None
     return f"the document would have {words} words, more than the {limit} allowed"
@@ -307,22 +314,6 @@ def added_text(before: str, after: str) -> str:
     """Return the lines of ``after`` that are not in ``before``, without region markers."""
     old = set(before.split("\n"))
     return strip_markers("\n".join(line for line in after.split("\n") if line not in old))
-
-
-def _complaints(added: str, known: str, context: GuardContext) -> Iterator[str]:
-    rules = context.rules
-    if not added.strip():
-        return
-    if rules.secrets and (kind := secret_in(added, known, context.keys)):
-        yield f"it holds {kind}"
-    if rules.invisible_characters and (name := hidden_character(added, known)):
-        yield f"it holds an invisible character, {name}"
-    if rules.new_urls and (host := new_address(added, known)):
-        yield f"it brings in a web address on {host} that no earlier skill had"
-    if rules.reference_answers and (task := context.answers.given_away(added, known)):
-        yield f"it gives away the reference answer of task {task}"
-    if rules.optimizer_instructions and (what := order_to_the_optimizer(added, known)):
-        yield f"it speaks to the optimizer: {what}"
 
 
 #: Matches the names of variables that hold secrets.

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 
-from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord, TaskOutcome
+from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord
 from skillopt_ci.ledger.records import Conclusion, Decision, HistoryEntry, StepRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import Note
@@ -58,7 +58,15 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
     rollout, before, after = step.proposal.rollout, decision.score_before, decision.score_after
     failed = sum(task.failed for task in rollout.tasks)
     lines = [f"### Step {step.step} — {decision.action.upper()} ({failed}/{rollout.n} failed)"]
-    for pattern in step.proposal.patterns or _reasons(rollout.tasks):
+    reasons = grouped(
+        (task.reason.partition(":")[0].strip() or "unknown", task.id)
+        for task in rollout.tasks
+        if task.failed
+    )
+    for pattern in step.proposal.patterns or [
+        PatternRecord(description=reason, count=len(ids), task_ids=tuple(dict.fromkeys(ids)))
+        for reason, ids in reasons.items()
+    ]:
         tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
         lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
     only = taken if step.merged and 0 not in taken else ()
@@ -71,18 +79,6 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
         scores = "" if after is None else f" (score {before:.4g} → {after:.4g}{more})"
         lines.append(f"Rejected edits{scores}:")
     return "\n".join([*lines, *(f"{number}. {told}" for number, told in enumerate(tried, start=1))])
-
-
-def _reasons(tasks: Iterable[TaskOutcome]) -> list[PatternRecord]:
-    groups = grouped(
-        (task.reason.partition(":")[0].strip() or "unknown", task.id)
-        for task in tasks
-        if task.failed
-    )
-    return [
-        PatternRecord(description=reason, count=len(ids), task_ids=tuple(dict.fromkeys(ids)))
-        for reason, ids in groups.items()
-    ]
 
 
 def _tried(proposal: ProposalRecord, only: Collection[int] = ()) -> Iterator[str]:

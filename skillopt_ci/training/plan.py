@@ -188,19 +188,16 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     epoch, position = divmod(step - 1, per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
     order = _order(len(tasks), seed)
-
-    def batch(k: int) -> Batch:
-        own = seed + k + 1
-        drawn = order[k * size : (k + 1) * size] or shuffled(order, own)[:size]
-        return Batch(own, tuple(tasks[place] for place in drawn))
-
-    first = position * train.accumulation
+    batches = []
+    for k in range(position * train.accumulation, (position + 1) * train.accumulation):
+        drawn = order[k * size : (k + 1) * size] or shuffled(order, seed + k + 1)[:size]
+        batches.append(Batch(seed + k + 1, tuple(tasks[place] for place in drawn)))
     return StepPlan(
         step=step,
         epoch=epoch + 1,
         step_in_epoch=position + 1,
         is_last_of_epoch=position + 1 == per_epoch,
-        batches=tuple(batch(k) for k in range(first, first + train.accumulation)),
+        batches=tuple(batches),
     )
 
 

@@ -237,14 +237,15 @@ def open_models(
 
 def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
     """The latest commits of the branch up to the last event: work on these is in no record."""
-
-    def events(commit: str) -> int:
-        history = run.folder.read_history(partial(run.ledger.read, commit))
-        return sum(one.kind != "revert" for one in history)  # which costs nothing
-
-    log = run.ledger.log(checkout.commit, first_parent=True, limit=_PEOPLES_COMMITS)
-    now = events(checkout.commit)
-    return tuple(takewhile(lambda commit: events(commit) == now, (one.sha for one in log)))
+    found, latest = list[str](), None
+    for one in run.ledger.log(checkout.commit, first_parent=True, limit=_PEOPLES_COMMITS):
+        history = run.folder.read_history(partial(run.ledger.read, one.sha))
+        events = sum(entry.kind != "revert" for entry in history)  # which costs nothing
+        if latest not in (None, events):
+            break
+        latest = events
+        found.append(one.sha)
+    return tuple(found)
 
 
 def charged(checkout: Checkout, usage: Usage, accounts: Accounts) -> dict[str, object]:

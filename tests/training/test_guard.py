@@ -1,4 +1,5 @@
 import time
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import APPENDIX, with_region
 from skillopt_ci.tasks.task import Task, TaskFile
 from skillopt_ci.training import guard
-from skillopt_ci.training.guard import order_to_the_optimizer, refuse_document, secret_in
+from skillopt_ci.training.guard import order_to_the_optimizer, refuse_document
 from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 
 TASK = Task("t1", (Message("user", "ask"),), ("Blue Heron Press 2026",))
@@ -41,6 +42,12 @@ REFUSED = {
         "it speaks to the optimizer: it addresses the optimizer by name",
     ),
 }
+
+
+def secret_in(text: str, known: str, keys: Sequence[str] = ()) -> str:
+    rules = Guard(new_urls=False, optimizer_instructions=False, invisible_characters=False)
+    context = guard.GuardContext(rules, known, keys=tuple(keys))
+    return (refuse_document("", text, context) or "").removeprefix("it holds ")
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED.values(), ids=REFUSED)
