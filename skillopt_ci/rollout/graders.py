@@ -246,12 +246,23 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
         for case in root.iter("testcase")
         if case.find("skipped") is None and (len(case) or case.get("status") != "notrun")
     ]
-    failed = [
-        case.get("name") or "a test without a name"
-        for case in cases
-        if any(case.find(tag) is not None for tag in ("failure", "error"))
+    failed = [case.get("name") or "a test without a name" for case in cases if _failing(case)]
+    # What breaks outside of a test, such as an import, may be told of its suite alone.
+    broken = [
+        suite.get("name") or "a suite without a name"
+        for suite in root.iter("testsuite")
+        if _failing(suite)
+        or (
+            suite.find("testsuite") is None
+            and any(suite.get(key, "").strip("0") for key in ("failures", "errors"))
+            and not any(map(_failing, suite.iter("testcase")))
+        )
     ]
-    return len(cases) - len(failed), failed
+    return len(cases) - len(failed), failed + broken
+
+
+def _failing(element: ET.Element) -> bool:
+    return any(element.find(tag) is not None for tag in ("failure", "error"))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -312,7 +323,7 @@ class TaskScorers:
         parts = [part for part in parts_of(spec) if isinstance(part, ComputerScorer)]
         return {
             # increment when the same files and commands grade differently
-            **({"grading": 2} if parts else {}),
+            **({"grading": 3 if any(part.report for part in parts) else 2} if parts else {}),
             "scorer": spec.model_dump(mode="json", by_alias=True),
             "files": [
                 [name, hashlib.sha256(content).hexdigest()]

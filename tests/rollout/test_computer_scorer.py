@@ -364,6 +364,22 @@ def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
     assert read_report(b"<testsuite><testcase name='a'/></testsuite>") == (1, [])
 
 
+@pytest.mark.parametrize(
+    ("broken", "named"),
+    [
+        ('<testsuite name="b" errors="1" failures="0" tests="0"/>', ["b"]),
+        ('<testsuite><error message="cannot import"/></testsuite>', ["a suite without a name"]),
+        # assertions are counted here, and the case that fails is named already
+        ('<testsuite failures="3"><testcase name="c"><failure/></testcase></testsuite>', ["c"]),
+        ('<testsuite errors="1"><testsuite name="d" errors="1"/></testsuite>', ["d"]),
+        ('<testsuite errors="0" failures="0"/>', []),
+    ],
+)
+def test_what_a_suite_alone_tells_of_has_failed(broken, named):
+    report = f'<testsuites><testsuite><testcase name="a"/></testsuite>{broken}</testsuites>'
+    assert read_report(report.encode()) == (1, named)
+
+
 def test_a_page_that_a_test_printed_is_no_document_type_of_its_report():
     printed = b"<system-out><![CDATA[<!DOCTYPE html><!ENTITY a 'b'>]]></system-out>"
     report = b"<?xml version='1.0'?><testsuite><testcase name='a'>" + printed
