@@ -471,7 +471,8 @@ def lessons(run: RunView) -> list[Lesson]:
     """What the branch has learned beyond base, largest gain first."""
     found, events = [], run.history[run.base_events :]
     taken = {(entry.step, entry.edit) for entry in events if entry.kind == "revert"}
-    for entry in events:
+    later = set[str]()  # a person removed a rule, and a later step learned it again
+    for entry in events[::-1]:
         notes = entry.kind == "notes"
         view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
         if view is None or not entry.stays or (not notes and (entry.step, 0) in taken):
@@ -489,10 +490,13 @@ def lessons(run: RunView) -> list[Lesson]:
                     number
                     for number, one in enumerate(proposal.applied_edits)
                     if one.op != "delete"
-                    and not any(
-                        collapsed(line) in skill
-                        for line in one.content.splitlines()
-                        if line.strip()
+                    and (
+                        collapsed(one.content) in later
+                        or not any(
+                            collapsed(line) in skill
+                            for line in one.content.splitlines()
+                            if line.strip()
+                        )
                     )
                 }
             rules = enumerate(say.rules(proposal, _RULE))
@@ -500,10 +504,11 @@ def lessons(run: RunView) -> list[Lesson]:
             if proposal.mode == "patch":
                 numbered = enumerate(proposal.applied_edits)
                 edits = [edit for number, edit in numbered if number not in gone]
+                later.update(collapsed(edit.content) for edit in edits)
             name += ", a rule of it taken back" if reverted else ""
         elif record.slow_update and record.slow_update.content:
             told = [say.quoted(line, _RULE) for line in record.slow_update.content.splitlines()]
         if told := [words for words in told if visible(words).strip()]:
             decision = record.decision.notes if notes and record.decision else record.decision
-            found.append(Lesson(name, told, edits, entry, view, decision))
+            found.insert(0, Lesson(name, told, edits, entry, view, decision))
     return sorted(found, key=lambda one: -one.gain)

@@ -81,6 +81,14 @@ def test_a_rule_that_a_person_removed_is_not_told_as_learned(two_steps):
     assert not lessons(seen(two_steps))
 
 
+def test_a_rule_that_was_removed_and_learned_again_is_told_once(two_steps):
+    rule = lessons(seen(two_steps))[0].rules
+    two_steps.commit(SKILL, two_steps.show("main"), branch=BRANCH)
+    two_steps.step("train.num_epochs=2")
+    (lesson,) = lessons(seen(two_steps))
+    assert (lesson.name, lesson.rules) == ("step 3", rule)
+
+
 def test_the_next_pull_request_starts_from_the_skill_that_base_has_by_then(two_steps):
     two_steps.git("merge", "--quiet", "--ff-only", BRANCH)
     two_steps.commit(SKILL, "# Fresh\n")
