@@ -178,7 +178,8 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
             if value is None:
                 raise _Unsupported(f"{name} has no value")
             hard_at = {} if threshold is None else {"hard_at": threshold}
-            return RubricScorer(type="rubric", rubric=str(value), **hard_at)
+            rubric = _dump(value) if structure else _as_text(value)
+            return RubricScorer(type="rubric", rubric=rubric, **hard_at)
         case "is-json":
             return _json((load_yaml(value) if isinstance(value, str) else value) or {})
         case "equals" if structure:
@@ -192,6 +193,8 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
         raise _Unsupported(f"{name} is not supported: no scorer turns it around")
     if value is None:
         raise _Unsupported(f"{name} has no value")
+    if structure and not plain.startswith("contains-"):
+        raise _Unsupported(f"{name} looks for a text, not for a list or mapping")
     pattern, folds = _PATTERNS[plain](assertion), plain != kind
     return RegexScorer(type="regex", pattern=pattern, ignore_case=folds, negate=kind != name)
 
@@ -216,9 +219,26 @@ def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> 
 
 def _as_text(value: Any) -> str:
     """``value`` as JavaScript writes it."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case float() if value.is_integer():
+            return str(int(value))
+        case list():
+            return ",".join(map(_as_text, value))
+        case dict():
+            return "[object Object]"
+    return str(value)
+
+
+def _dump(value: Any, indent: int | None = None) -> str:
+    """Nunjucks' filter ``dump``: ``value`` as JSON."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(
+        value, ensure_ascii=False, indent=indent, separators=separators, default=_as_text
+    )
 
 
 def rendered(value: Any, values: Mapping[str, Any]) -> Any:
@@ -229,8 +249,9 @@ def rendered(value: Any, values: Mapping[str, Any]) -> Any:
                 autoescape=False,
                 keep_trailing_newline=True,
                 undefined=ChainableUndefined,
-                finalize=lambda one: _as_text(one) if isinstance(one, bool | float | None) else one,
+                finalize=_as_text,
             )
+            engine.filters["dump"] = _dump
             with user_errors(f"the template {value[:60]!r} cannot be rendered:"):
                 return engine.from_string(value).render(values)
         case list():
@@ -290,7 +311,7 @@ def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], fi
         id=name,
         messages=messages,
         references=tuple(
-            str(one.value)
+            _as_text(one.value)
             for one in assertions
             if one.type == "equals" and not isinstance(one.value, dict | list)
         ),
@@ -341,7 +362,10 @@ def _choices(where: str, test: TestShape, folder: Path) -> Iterator[dict[str, An
             f"{_MOST_CHOICES:,}"
         )
     for values in product(*spread.values()):
-        chosen = dict(zip(spread, values, strict=True))
+        chosen = {
+            name: one.removesuffix("\n") if isinstance(one, str) else one
+            for name, one in zip(spread, values, strict=True)
+        }
         # values may name others, which may name others in turn
         for _ in range(5):
             chosen = {

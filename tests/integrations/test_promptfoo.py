@@ -129,7 +129,7 @@ def test_values_may_name_others_and_hold_what_json_escapes(tmp_path):
         "hi": "Hello {{ who }}, {{nobody}}",
         "who": "{{ name }}",
         "name": "Ann",
-        "q": 'a "b"\n',
+        "q": 'a "b"\n\n',  # promptfoo drops the last line break
     }
     test = {"vars": values, "assert": [{"type": "contains", "value": "{{hi}}"}]}
     (task,) = read_tests(write(tmp_path, prompts=[prompt], tests=[test]))
@@ -220,6 +220,7 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
         ({"assert": [{"type": "iequals", "value": "x"}]}, "the assertion 'iequals'"),
         ({"assert": [{"type": "contains-any", "value": []}]}, "names no text"),
         ({"assert": [{"type": "regex"}]}, "regex has no value"),
+        ({"assert": [{"type": "contains", "value": ["x", "y"]}]}, "contains looks for a text"),
         ({"assert": [{"type": "is-json", "value": True}]}, "must be a mapping"),
         ({"assert": [{"type": "is-json", "value": "{["}]}, "while parsing"),
         ({"assert": [{"type": "llm-rubric", "value": "x", "threshold": 2}]}, "less than or equal"),
@@ -249,6 +250,18 @@ def test_values_are_written_as_javascript_writes_them(tmp_path):
     (task,) = read_tests(write(tmp_path, prompts=[shown], tests=[test]))
     assert task.messages[0].content == "true 5 [] 0.5 2 ."
     assert graded(task, "true 5 [] 0.5 2 .").hard
+
+
+def test_lists_and_mappings_are_written_as_nunjucks_writes_them(tmp_path):
+    values = {"row": {"tags": ["a", None, True, [1, 2.5]], "more": {"ü": 1}}, "block": "line\n"}
+    shown = "{{row.tags}} {{row.more}} {{row.tags | dump}} {{row.more | dump(1)}} {{block}}"
+    checks = [{"type": "contains", "value": "{{row.tags}}"}, {"type": "equals", "value": shown}]
+    (task,) = read_tests(
+        write(tmp_path, prompts=[shown], tests=[{"vars": values, "assert": checks}])
+    )
+    asked = 'a,,true,1,2.5 [object Object] ["a",null,true,[1,2.5]] {\n "ü": 1\n} line'
+    assert task.messages[0].content == asked
+    assert graded(task, asked).hard
 
 
 def test_templates_cannot_reach_the_program(tmp_path):
