@@ -272,6 +272,12 @@ def skill_path(loaded: Loaded, repository: Path) -> str:
     )
 
 
+def seen_path(root: Path, name: str, repository: Path | None) -> Path:
+    """The path of ``name`` in the repository as agents see it, who follow no links."""
+    real = Path(os.path.realpath(root))
+    return Path(os.path.relpath(real / name, repository or real))
+
+
 def _cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
     cache = loaded.config.cache
     if not cache.enabled:

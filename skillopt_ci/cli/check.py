@@ -32,6 +32,7 @@ from skillopt_ci.confinement import current
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import toplevel
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.model.access import api_key, headers_of, required_variables, resolved_key_values
@@ -267,14 +268,16 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
             meant = "" if other is None else f"\nDid you mean {other}?"
             yield Finding("skill", "error", f"{name}: {error.strerror}{meant}")
         return
-    faults = problems(text, file)
+    seen = build.seen_path(loaded.root, name, toplevel(loaded.root))
+    faults = problems(text, seen)
     for problem in faults:
         line = "" if problem.line is None else f":{problem.line}"
         told = f"{name}{line}: {problem.message}"
         if problem.message.startswith("SKILL.md must start with YAML frontmatter"):
             told += (
                 "\nAgents load it by its first lines. Begin the file with these:\n---\n"
-                f"name: {slug(file.parent.name)}\ndescription: what for, and when\n---"
+                f"name: {slug(seen.parent.name or loaded.config.run)}\n"
+                "description: what for, and when\n---"
             )
         yield Finding("skill", problem.severity, told)
     if not faults:

@@ -22,7 +22,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.cli import scaffold
-from skillopt_ci.cli.build import opened
+from skillopt_ci.cli.build import opened, seen_path
 from skillopt_ci.cli.config import survey
 from skillopt_ci.cli.options import FILE, Globals, command, print_json
 from skillopt_ci.cli.read import open_reader
@@ -92,8 +92,16 @@ def init_command(
         usual = root.name if own_name == "skillopt" else own_name
         decide, look = decider(given, asking=asking), ask_server(settings.environ)
         choices = choose(root, decide, _free(usual, names), trained, look=look)
-        files = scaffold.scaffold(choices, config.name)
+        skill = seen_path(root, choices.skill, repository)
+        files = scaffold.scaffold(choices, config.name, skill.parent.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
+        if not os.path.lexists(root / choices.skill) and unloadable(files[choices.skill], skill):
+            better = PurePosixPath(choices.skill).parent.with_name(scaffold.slug(skill.parent.name))
+            raise UsageError(
+                f"{skill.parent.name!r} cannot be the folder of a SKILL.md: it is the skill's "
+                "name, of lower-case letters, digits and single hyphens.",
+                hint=f"Give --skill {shlex.quote(str(better / 'SKILL.md'))}",
+            )
     written = scaffold.write_new(root, files)
     steps = _next_steps(settings, choices, repository, github=github)
     if github:
@@ -128,7 +136,8 @@ def init_command(
             click.echo(f"\nFor another run: {_ANOTHER}")
         # say at once what the skill lacks; that it cannot be read is for `check`
         with suppress(OSError):
-            if reason := unloadable(read_text(root / choices.skill), Path(choices.skill)):
+            place = seen_path(root, choices.skill, repository)
+            if reason := unloadable(read_text(root / choices.skill), place):
                 click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
     return code
 

@@ -68,14 +68,17 @@ class Choices:
     optimizer: Mapping[str, object]
 
 
-def scaffold(choices: Choices, config: str) -> dict[str, str]:
-    """The text of each file to write, by its path beside ``config``, the configuration's name."""
+def scaffold(choices: Choices, config: str, folder: str) -> dict[str, str]:
+    """The text of each file to write, by its path beside ``config``, the configuration's name.
+
+    ``folder`` is the skill's in the repository; empty at the top, where agents take any name.
+    """
     values = {"run": _yaml(choices.run), "skill": _yaml(choices.skill)}
     for role, keys in (("target", choices.target), ("optimizer", choices.optimizer)):
         values[role] = "\n".join(f"    {key}: {_yaml(value)}" for key, value in keys.items())
     tasks, skill = task_folder(config, choices.run), PurePosixPath(choices.skill)
     starter = "AGENTS.md" if skill.name != "SKILL.md" else "SKILL.md"
-    name = slug(skill.parent.name or choices.run)
+    name = folder or slug(choices.run)
     return {
         config: Template(_template("skillopt.yaml")).substitute(values, tasks=tasks),
         **{f"{tasks}/{split}.jsonl": _template(f"{split}.jsonl") for split in SPLIT_NAMES},

@@ -469,7 +469,7 @@ class Lesson:
 
 def lessons(run: RunView) -> list[Lesson]:
     """What the branch has learned beyond base, largest gain first."""
-    found, events = [], run.history[run.base_events :]
+    found, events = list[Lesson](), run.history[run.base_events :]
     taken = {(entry.step, entry.edit) for entry in events if entry.kind == "revert"}
     later = set[str]()  # a person removed a rule, and a later step learned it again
     for entry in events[::-1]:

@@ -230,6 +230,13 @@ def test_independent_faults_are_all_found_in_one_look(fresh, edit):
     assert "train.jsonl:49" in errors(found)["tasks"]
 
 
+@pytest.mark.parametrize("place", ["SKILL.md", "training/../SKILL.md"])
+def test_at_the_top_of_a_repository_a_skill_has_any_name(fresh, place):
+    (fresh / "training").mkdir()
+    (fresh / "skills/ledger/SKILL.md").rename(fresh / "SKILL.md")
+    assert Finding("skill", "ok", place) in look(fresh, f"skill={place}")
+
+
 def test_a_skill_that_is_not_committed_or_has_unsaved_changes_is_told(fresh, edit):
     (fresh / "NEW.md").write_text("# New\n", encoding="utf-8")
     found = look(fresh, "skill=NEW.md")

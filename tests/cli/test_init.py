@@ -110,8 +110,21 @@ def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("folder", "skill", "name"),
+    [(".", "übersicht/SKILL.md", "übersicht"), ("pkg/train", "../SKILL.md", "pkg")],
+)
+def test_a_starter_skill_has_its_folders_name(tmp_path, git, folder, skill, name):
+    git(tmp_path, "init")
+    root = tmp_path / folder
+    root.mkdir(parents=True, exist_ok=True)
+    assert "warning" not in init(root, "--skill", skill).stderr
+    assert f"\nname: {name}\n" in (root / skill).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["-y", "--skill", "my notes/SKILL.md"], "'my notes' cannot be the folder of a SKILL.md"),
         (["--provider", "compatible"], "give --base-url"),
         (["--run", "a b"], "'a b' may hold only letters"),
         (["--provider", "opena"], "'opena' is not one of"),

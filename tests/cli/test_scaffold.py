@@ -27,20 +27,20 @@ def chosen(skill: str = "skills/notes/SKILL.md", run: str = "notes") -> scaffold
 
 
 def test_the_configuration_says_what_was_chosen(tmp_path):
-    scaffold.write_new(tmp_path, scaffold.scaffold(chosen(run="123"), "skillopt.yaml"))
+    scaffold.write_new(tmp_path, scaffold.scaffold(chosen(run="123"), "skillopt.yaml", "notes"))
     loaded = load(tmp_path / "skillopt.yaml")
     assert loaded.warnings == ()
     assert (loaded.config.run, loaded.config.skill) == ("123", "skills/notes/SKILL.md")
     assert loaded.config.model.target.model == "m: #1"
     assert (loaded.config.model.target.timeout, loaded.config.model.optimizer.model) == (900, "yes")
-    scaffold.write_new(tmp_path, scaffold.scaffold(chosen(), "skillopt.yaml"))
+    scaffold.write_new(tmp_path, scaffold.scaffold(chosen(), "skillopt.yaml", "notes"))
     splits = load_splits(load(tmp_path / "skillopt.yaml").config.tasks, tmp_path)
     assert all((splits.train, splits.selection, splits.test))
 
 
 @pytest.mark.parametrize("skill", ["skills/notes/SKILL.md", "SKILL.md", "AGENTS.md"])
 def test_the_starter_skill_has_no_problem(skill, tmp_path):
-    text = scaffold.scaffold(chosen(skill), "skillopt.yaml")[skill]
+    text = scaffold.scaffold(chosen(skill), "skillopt.yaml", Path(skill).parent.name)[skill]
     assert problems(text, tmp_path / "notes" / Path(skill).name) == ()
 
 
