@@ -24,7 +24,7 @@ _RULE = 200
 _REVIEW = """\
 - **Files changed** shows the new skill; the folder `.skillopt` holds the trainer's records, which \
 GitHub collapses. **Commits** is the training log: one commit per step, with its evidence, merged \
-if the skill scored higher on the same tasks and reverted otherwise.
+or reverted by the gate.
 - **Guide it:** comment on a line of the skill, or write `/skillopt note …` in the conversation. \
 The next step follows it. If you push a commit to this branch, training continues from it.
 - **Merge it** when the skill is worth having, with a merge commit or by squashing, not by \

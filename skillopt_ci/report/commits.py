@@ -139,10 +139,15 @@ def _measured(event: RunEvent) -> _Words:
     found = f"{score(measured.score)} on {plural(measured.n, 'task')}"
     scores = f"scores {score_text(measured.score, measured.n)} on the selection tasks"
     if entry.kind == "start":
+        basis = event.state.basis
+        gate = None if basis is None else basis.config.get("evaluation")
+        fate = "merged if it scored higher on the same tasks, reverted otherwise"
+        if isinstance(gate, dict) and gate.get("use_gate") is False:
+            fate = "merged whatever it scores, because the gate is open"
         return _said(
             f"Start training {event.state.skill}: {found}",
             f"The skill as it stands {scores}. From here on every training step is a commit: "
-            "merged if it scored higher on the same tasks, reverted otherwise.",
+            f"{fate}.",
             *say.reservations(measured),
         )
     return _said(

@@ -101,6 +101,8 @@ def _event(run: RunView, entry: HistoryEntry) -> tuple[HistoryEntry, str, str, s
     told = [entry.verdict if view is None else view.verdict, run.mark(entry)]
     if entry.kind == "confirm":
         told = [f"{entry.verdict}: {entry.reason}"]
+    elif entry.kind not in ("step", "slow_update", "notes"):  # no gate decided it
+        told = [entry.reason]
     return entry, say.event_name(entry), anchor(entry), ", ".join(filter(None, told))
 
 

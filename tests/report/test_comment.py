@@ -212,6 +212,7 @@ def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval(
         ),
     )
     assert "learned: +0.250 ± 0.100 (95 %) on 60 test tasks" in body(run, LINKS)
+    assert "scored higher" not in body(run, LINKS)  # with an open gate, merges need not
     assert title(run).endswith("+0.250 on 60 test tasks")
     assert "\n- test: 0." in pinned_comment(run, LINKS)
     assert body(run, LINKS).index("| test |") < body(run, LINKS).index("| selection |")

@@ -34,6 +34,12 @@ def test_a_start_says_what_the_skill_scores_and_a_new_measurement_why(make_entry
     assert text.subject == "Start training SKILL.md: 0.750 on 4 tasks"
     assert "0.750 [0.30, 0.95] n=4" in text.body
     assert text.trailers["Skillopt-Action"] == "start"
+    assert "merged if it scored higher" in text.body
+    basis = records.Basis(
+        config={"evaluation": {"use_gate": False}}, train_size=1, train_sha256="x"
+    )
+    ungated = state.model_copy(update={"basis": basis})
+    assert "is open" in told(make_entry(kind="start", action="start"), ungated).body
     entry = make_entry(kind="measure", action="measure", reason="the skill was changed by hand")
     text = told(entry, state)
     assert text.subject == "Measure again: 0.750 on 4 tasks, the skill was changed by hand"

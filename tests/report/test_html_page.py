@@ -11,7 +11,7 @@ from command_line import overrides, serving_report, skillopt_ci
 from hostile import HOSTILE
 from hypothesis import given, settings
 from playwright.sync_api import Browser, Page
-from run_views import altered, plain_run, runs
+from run_views import altered, entry, plain_run, runs
 
 from bench.report import LONG, QUICKSTART, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
@@ -118,6 +118,15 @@ def test_it_tells_where_training_stands_and_the_evidence_of_a_step_that_is_opene
         assert part in card.inner_text()
     assert card.locator(".diff .added mark").all_inner_texts() == ["year"]
     assert card.locator(".diff .removed mark").all_inner_texts() == ["day"]
+
+
+def test_the_numbers_tell_outcomes_in_words(show):
+    run = plain_run(1)
+    ended = entry(1, kind="finish", action="finish", reason="the best skill stands")
+    page = show(evidence(replace(run, history=(*run.history, ended))))
+    page.get_by_text("The numbers").click()
+    outcomes = page.locator("#curve tbody bdi").all_inner_texts()
+    assert outcomes == ["the best skill stands", "merged, new best", "because"]
 
 
 def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
