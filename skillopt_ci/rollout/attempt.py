@@ -133,7 +133,7 @@ class AttemptRunner:
     async def _attempt(self, request: AttemptRequest) -> Rollout:
         task, key, pool = request.task, self.key(request), self.pool
         limits = self._limits(task)
-        known = self.cache.find(key, request.stage) if self.cache and key else None
+        known = self._found(request, key)
         if known is not None:
             self._tell_end(known, key, stored=True)
             return await self._grade(request, known, key)
@@ -147,6 +147,25 @@ class AttemptRunner:
             if self.grading.keeps_computer(task):
                 return await self._grade(request, replace(attempt, computer=computer), key)
         return await self._grade(request, attempt, key)
+
+    def _found(self, request: AttemptRequest, key: str) -> Attempt | None:
+        """The stored attempt, unless it has no grade and only its own computer could give one."""
+        known = self.cache.find(key, request.stage) if self.cache and key else None
+        if self.cache is None or known is None or known.ending != "done":
+            return known
+        task = request.task
+        if self.grading.keeps_computer(task) and self._stored_grade(task, key)[1] is None:
+            self.cache.store.set_aside(key)
+            return None
+        return known
+
+    def _stored_grade(self, task: Task, key: str) -> tuple[str, Score | None]:
+        """The scorer's hash, empty if grades are not stored, and the grade that is."""
+        facts = self.grading.facts(task) if key and self.cache is not None else None
+        if self.cache is None or facts is None:
+            return "", None
+        scorer = sha256_of(facts)
+        return scorer, self.cache.store.grade(key, scorer)
 
     async def _work(
         self, request: AttemptRequest, limits: AttemptLimits, key: str, computer: Computer | None
@@ -238,10 +257,8 @@ class AttemptRunner:
         return _rollout(request, attempt, _UNGRADED[attempt.ending], score)
 
     async def _score(self, task: Task, attempt: Attempt, key: str) -> Score:
-        facts = self.grading.facts(task) if key and self.cache is not None else None
-        store = None if self.cache is None or facts is None else self.cache.store
-        scorer = "" if facts is None else sha256_of(facts)
-        if store is not None and (known := store.grade(key, scorer)) is not None:
+        scorer, known = self._stored_grade(task, key)
+        if known is not None:
             return known
         for number in range(1, self.settings.retries + 2):
             try:
@@ -253,8 +270,8 @@ class AttemptRunner:
                     raise
                 self.record(events.TryFailed(failure.message))
             await self.sleep(backoff(number, None, self.draw))
-        if store is not None:
-            store.put_grade(key, scorer, score)
+        if self.cache is not None and scorer:
+            self.cache.store.put_grade(key, scorer, score)
         return score
 
 

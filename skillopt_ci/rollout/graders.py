@@ -132,7 +132,9 @@ class ComputerGrader:
                 left, fault = await self._run_work(task, left)
             if fault:
                 return scored(False, fault, response)
-            if self.spec.same_computer and attempt.computer is not None:
+            if self.spec.same_computer:
+                if attempt.computer is None:
+                    raise GraderError("the agent's own computer is gone (scorer: same_computer)")
                 return await self._grade_on(attempt.computer, response)
             async with self.pool.open(task) as computer:
                 if left:

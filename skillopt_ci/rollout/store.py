@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -115,6 +116,10 @@ CREATE TABLE IF NOT EXISTS grades (
             " VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
             *(key, _json(_ATTEMPT, attempt), artifacts, _json(_USAGE, usage), paid_by),
         )
+
+    def set_aside(self, key: str) -> None:
+        """Keep what an attempt cost, but not under its key, so that it is made again."""
+        self._execute("UPDATE attempts SET key = ? WHERE key = ?", f"failed {uuid4()}", key)
 
     def grade(self, key: str, scorer: str) -> Score | None:
         query = "SELECT score FROM grades WHERE key = ? AND scorer = ?"

@@ -395,6 +395,25 @@ def test_a_grader_that_infrastructure_spoils_is_tried_again():
     assert (found.hard, solver.done, lab.pauses) == (1.0, ["a"], [1.0, 2.0])
 
 
+def test_work_is_made_again_if_its_own_computer_has_to_grade_it(store):
+    """A stored attempt has its workspace, and not the rest of the computer."""
+
+    async def works_at_home(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        assert place.computer is not None
+        await place.computer.write("/home/agent/result.txt", b"done\n")
+        yield Attempt((), "see there", usage=PAID)
+
+    solver, task = Solving(works_at_home), on_computer(make_task("a"))
+    marks = []
+    for mark, made in (("done", 1), ("done", 1), ("done$", 2), ("done$", 2)):
+        command = ("sh", "-c", f"grep {mark} ~/result.txt")
+        own = ComputerScorer(type="computer", command=command, same_computer=True)
+        marks.append(Lab(PLACES, store, own).attempt(solver, task).hard)
+        assert len(solver.done) == made
+    assert marks == [1.0] * 4
+    assert store.paid("step 1") == PAID + PAID
+
+
 def test_a_grade_is_kept_where_it_is_known_what_it_depends_on(store):
     known, unknown = Moody([], keep=True), Moody([])
     for grader in (known, known, unknown, unknown):

@@ -326,14 +326,15 @@ def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for():
     scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=PLACES)
     task = make_task("a")
 
-    async def work() -> tuple[float, float]:
+    async def work() -> float:
         async with PLACES.open(task) as computer:
             await computer.write("seen", b"")
-            there = await scorers.grade(task, Attempt((), "", computer=computer))
-        return there.hard, (await scorers.grade(task, Attempt((), ""))).hard
+            return (await scorers.grade(task, Attempt((), "", computer=computer))).hard
 
     assert scorers.keeps_computer(task)
-    assert asyncio.run(work()) == (1.0, 0.0)
+    assert asyncio.run(work()) == 1.0
+    with pytest.raises(GraderError, match="computer is gone"):
+        asyncio.run(scorers.grade(task, Attempt((), "")))
 
 
 def test_what_a_grade_depends_on_is_known_for_computers_only(tmp_path):
