@@ -147,7 +147,8 @@ class ComputerGrader:
 
     async def _run_work(self, task: Task, left: bytes) -> tuple[bytes, str]:
         async with self.pool.open(task) as computer:
-            await computer.load(left)
+            if left:
+                await computer.load(left)
             for command in self.spec.run_work or ():
                 result = await computer.run(command, timeout=self.limits.grading_seconds)
                 if result.timed_out or result.limit:
@@ -323,9 +324,11 @@ class TaskScorers:
         ):
             return None
         parts = [part for part in parts_of(spec) if isinstance(part, ComputerScorer)]
+        # increment when the same files and commands grade differently
+        version = 3 if any(part.report for part in parts) else 2
+        seconds = self.limits.model_dump(include={"grading_seconds"}, exclude_defaults=True)
         return {
-            # increment when the same files and commands grade differently
-            **({"grading": 3 if any(part.report for part in parts) else 2} if parts else {}),
+            **({"grading": version, **seconds} if parts else {}),
             "scorer": spec.model_dump(mode="json", by_alias=True),
             "files": [
                 [name, hashlib.sha256(content).hexdigest()]

@@ -287,6 +287,12 @@ def test_work_that_is_not_run_is_data(bench):
     assert bench.grade(f"echo '{FORGED}' > os.py", run_work=(), **check).hard == 1.0
 
 
+def test_an_answer_without_files_leaves_nothing_to_run():
+    spec = ComputerScorer(type="computer", run_work=(), command='test -z "$(ls work)"')
+    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=PLACES)
+    assert asyncio.run(scorers.grade(make_task("a"), Attempt((), "said"))).hard == 1.0
+
+
 def test_work_that_never_ends_has_failed(bench):
     found = bench.grade("true", 0.3, run_work=("sleep 60",), command="true")
     assert found.hard == 0.0
@@ -347,6 +353,16 @@ def test_what_a_grade_depends_on_is_known_for_computers_only(tmp_path):
         file.write_text(content, encoding="utf-8")
         facts.append(scorers.facts(make_task("a")))
     assert facts[0] != facts[1]
+
+
+def test_a_grade_with_other_seconds_is_another():
+    """Otherwise work whose grading took too long would keep its 0 when it gets more time."""
+    spec = ComputerScorer(type="computer", command=("true",))
+    facts = [
+        TaskScorers(spec, judge=None, root=Path(), environ={}, limits=limits).facts(make_task("a"))
+        for limits in (AttemptLimits(), AttemptLimits(steps=3), AttemptLimits(grading_seconds=1))
+    ]
+    assert facts[0] == facts[1] != facts[2]
 
 
 PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
