@@ -1,5 +1,6 @@
 """The client of one repository: token, retries and errors."""
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from github.GithubException import (
 from github.GithubRetry import GithubRetry
 from github.Repository import Repository
 from requests import RequestException
+from requests.exceptions import InvalidJSONError
 from requests.utils import parse_header_links
 from urllib3.response import BaseHTTPResponse
 
@@ -70,6 +72,12 @@ _SETTING = (
     "Tick Settings → Actions → General → "
     "“Allow GitHub Actions to create and approve pull requests”, or use the token of an app."
 )
+_RIGHT_SERVER = "Is GITHUB_API_URL the API of the server that holds the repository?"
+#: What to do about some of the exceptions of `requests`.
+_HINTS = {
+    "SSLError": "Set REQUESTS_CA_BUNDLE to a file with your certificate authority.",
+    "InvalidJSONError": f"What came is no JSON, or was cut off. {_RIGHT_SERVER}",
+}
 
 
 @contextmanager
@@ -83,15 +91,12 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
         kind = type(error).__name__
         raise AnswerLost(
             f"could not {what}: GitHub did not answer ({kind})",
-            hint="Set REQUESTS_CA_BUNDLE to a file with your certificate authority."
-            if kind == "SSLError"
-            else "",
+            hint=_HINTS.get(kind, ""),
         ) from error
     except (AssertionError, RuntimeError, BadAttributeException) as error:
         # PyGithub raises these for redirects to another server and for malformed answers.
         raise Unavailable(
-            f"could not {what}: GitHub's answer is not usable: {error}",
-            hint="Is GITHUB_API_URL the API of the server that holds the repository?",
+            f"could not {what}: GitHub's answer is not usable: {error}", hint=_RIGHT_SERVER
         ) from error
 
 
@@ -101,7 +106,10 @@ def noting(notes: list[str]) -> Iterator[None]:
     try:
         yield
     except SkilloptError as error:
-        notes.append(" ".join(str(error).split()))
+        parts = (f"{part.rstrip('.')}." for part in (error.message, error.hint) if part)
+        note = " ".join(" ".join(parts).split())
+        if note not in notes:
+            notes.append(note)
 
 
 def _translate(error: GithubException, what: str, permission: str) -> Refused | Unavailable:
@@ -332,6 +340,19 @@ def connect(
         seconds_between_writes=policy.between_writes if has_secondary_limits else 0,
         lazy=True,
     )
+    ask = hub.requester.requestJson
+
+    def ask_for_json(*args: Any, **options: Any) -> tuple[int, dict[str, Any], str]:
+        """PyGithub takes a page of a proxy's for an object, and fails at an answer cut off."""
+        status, headers, text = ask(*args, **options)
+        if text and status < HTTPStatus.BAD_REQUEST:
+            try:
+                json.loads(text)
+            except ValueError as error:
+                raise InvalidJSONError(error) from error
+        return status, headers, text
+
+    hub.requester.requestJson = ask_for_json  # type: ignore[method-assign]
     return Client(hub, hub.get_repo(access.repository), access.repository, policy, redact)
 
 

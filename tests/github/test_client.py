@@ -17,6 +17,7 @@ from skillopt_ci.github.client import (
     Unavailable,
     connect,
     from_environ,
+    noting,
     same_text,
 )
 from skillopt_ci.github.comments import keep_comment
@@ -103,6 +104,22 @@ def test_an_answer_that_leads_elsewhere_is_no_defect(scene):
     client = connect(Access("octo/skills", "job", url))
     with pytest.raises(Unavailable, match="not usable"):
         changed_paths(client, 1, "head")
+
+
+@pytest.mark.parametrize("content", [b"<html>Log in</html>", b'{"number": 1, "ti'])
+def test_an_answer_that_is_no_json_is_no_defect_and_no_object(scene, content):
+    scene.pull()
+    scene.hub.fail("GET /pulls/{pull_number}/files", 200, content=content)
+    with pytest.raises(AnswerLost, match="no JSON, or was cut off"):
+        changed_paths(scene.client(), 1, "head")
+
+
+def test_a_note_is_made_of_sentences_and_told_once():
+    notes = list[str]()
+    for _ in range(2):
+        with noting(notes):
+            raise Refused("GitHub would not show it: Not Found", hint="Grant it.")
+    assert notes == ["GitHub would not show it: Not Found. Grant it."]
 
 
 SHOW = "GET /pulls/{pull_number}"

@@ -117,7 +117,9 @@ class _Handler(Handler):
         return self.hub.tokens.get(token)
 
     def _send(self, answer: Answer) -> None:
-        content = b"" if answer.body is None else json.dumps(answer.body).encode()
+        content = answer.body
+        if not isinstance(content, bytes):
+            content = b"" if content is None else json.dumps(content).encode()
         tag = f'"{hashlib.sha256(content).hexdigest()}"'
         status = answer.status
         if status == 200 and self.headers.get("If-None-Match") == tag:
@@ -134,4 +136,5 @@ class _Handler(Handler):
 
 
 def _trouble(fault: Fault) -> Answer:
-    return Answer(fault.status, {"message": fault.message}, dict(fault.headers))
+    body = fault.content or {"message": fault.message}
+    return Answer(fault.status, body, dict(fault.headers))

@@ -24,6 +24,8 @@ class Fault:
     times: int = 1
     after: bool = False
     """The request is carried out and only its answer lost."""
+    content: bytes = b""
+    """What is sent instead of GitHub's JSON."""
 
 
 @dataclass
