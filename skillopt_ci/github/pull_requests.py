@@ -86,11 +86,16 @@ def why_paused(client: Client, head: str, base: str) -> str:
     """Why our branch must not move: a person closed its pull request, or GitHub is to merge it."""
     pulls = _of_branch(client, head, base)
     current = _open_one(pulls)
-    if current is not None and current.raw_data.get("auto_merge"):
+    if current is None:
+        return _closed(client, pulls, head)
+    if current.raw_data.get("auto_merge"):
         # GitHub would merge what is pushed meanwhile, which nobody asked for.
         why = "merges as soon as its checks allow that, and training waits"
         return f"#{current.number} {why}: disable its auto-merge to go on."
-    return _closed(client, pulls, head)
+    if _is_queued(client, current):
+        # what is pushed meanwhile would throw it out of the queue
+        return f"#{current.number} is in the merge queue, and training waits: remove it to go on."
+    return ""
 
 
 def merge_pull_request(
@@ -110,7 +115,7 @@ def merge_pull_request(
     ):
         if in_the_way:
             raise Refused(f"#{number} was not merged: {why}.")
-    if pull.raw_data.get("auto_merge"):
+    if pull.raw_data.get("auto_merge") or _is_queued(client, pull):
         return False
     try:
         with asking(f"schedule the merge of #{number}", _MERGE):
@@ -168,6 +173,15 @@ def _of_branch(client: Client, head: str, base: str) -> list[PullRequest]:
         )
         own = [pull for pull in pulls if not is_from_fork(pull)]
     return sorted(own, key=lambda pull: (pull.base.ref != base, -pull.number))
+
+
+def _is_queued(client: Client, pull: PullRequest) -> bool:
+    """Whether it waits in a merge queue, where it has no auto-merge any more."""
+    query = "query($id: ID!) {node(id: $id) {... on PullRequest {isInMergeQueue}}}"
+    with suppress(Refused), asking(f"say whether #{pull.number} is in a merge queue", _READ):
+        _, answer = client.repo.requester.graphql_query(query, {"id": pull.node_id})
+        return bool((answer["data"]["node"] or {}).get("isInMergeQueue"))
+    return False  # a server that has no merge queues
 
 
 def _open_one(pulls: list[PullRequest]) -> PullRequest | None:

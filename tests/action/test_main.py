@@ -145,7 +145,10 @@ def test_training_waits_until_what_was_applied_is_merged(world):
     assert "training waits: disable its auto-merge to go on" in waits.log
     assert world.hub.bare.tip("skillopt/quickstart") == tip
     assert world.start("schedule", SCHEDULE, command="comment").outputs["result"] == "done"
-    pull["auto_merge"] = None
+    pull |= {"auto_merge": None, "queued": True}
+    assert "in the merge queue, and training waits" in world.start("schedule", SCHEDULE).log
+    assert world.hub.bare.tip("skillopt/quickstart") == tip
+    pull["queued"] = False
     assert world.start("schedule", SCHEDULE).outputs["step"] == "2"
 
 

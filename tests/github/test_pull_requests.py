@@ -13,6 +13,7 @@ from skillopt_ci.github.pull_requests import (
     get_pull_request,
     keep_pull_request,
     merge_pull_request,
+    why_paused,
 )
 from skillopt_ci.github.types import Change, WantedCheck
 
@@ -260,8 +261,17 @@ def test_drafts_and_closed_ones_are_withheld(scene, client, head, change, why):
         merge_pull_request(client, 1, head)
 
 
+def test_what_is_in_a_merge_queue_is_to_be_merged(scene, client, head):
+    scene.hub.pulls[1]["queued"] = True
+    assert not merge_pull_request(client, 1, head)
+    assert "is in the merge queue" in why_paused(client, "skillopt/demo", "main")
+    scene.hub.pulls[1]["queued"] = False
+    scene.hub.fail("POST /graphql", 200, content=b'{"errors": [{"message": "no such field"}]}')
+    assert why_paused(client, "skillopt/demo", "main") == ""
+
+
 def test_a_missing_permission_withholds_it_and_is_named(scene, client, head):
-    scene.hub.fail("POST /graphql", 403, "Resource not accessible by integration")
+    scene.hub.fail("POST /graphql", 403, "Resource not accessible by integration", times=2)
     with pytest.raises(Refused, match="contents: write"):
         merge_pull_request(client, 1, head)
     scene.hub.fail("PUT /pulls/{pull_number}/merge", 502, after=True)

@@ -10,6 +10,9 @@ def answer(hub: Hub, login: str, query: str, variables: Json) -> Json:
     """Answer a query or mutation with data or errors."""
     if "viewer" in query:
         return {"data": {"viewer": {"login": login}}}
+    if "isInMergeQueue" in query:
+        facts = hub.pulls[int(variables["id"].removeprefix("PR_"))]
+        return {"data": {"node": {"isInMergeQueue": facts.get("queued", False)}}}
     wanted = variables["input"]
     facts = hub.pulls[int(wanted["pullRequestId"].removeprefix("PR_"))]
     if "markPullRequestReadyForReview" in query:
