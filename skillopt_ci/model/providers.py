@@ -13,12 +13,13 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import Image, Message, ToolCall, well_formed
 from skillopt_ci.model.access import NO_KEY, base_url_of, library_of, redact, signed_in
-from skillopt_ci.model.retry import TransientFailure, retry_after_seconds
+from skillopt_ci.model.retry import TransientFailure, retry_after_seconds, wait_in_words
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
     JsonObject,
     ModelRefusal,
+    RequestTooLarge,
     Usage,
     estimated_usage,
     reply_schema,
@@ -153,7 +154,9 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     if not (prompt and told.has("completion_tokens", "output_tokens", "total_tokens")):
         return estimated_usage(request.messages, text)
     said_tokens = told.number("completion_tokens", "output_tokens")
-    cached = asked.number("cached_tokens") or told.number("prompt_cache_hit_tokens") or read
+    # DeepSeek, and Moonshot and Together, say it beside the other counts.
+    beside = told.number("prompt_cache_hit_tokens", "cached_tokens")
+    cached = asked.number("cached_tokens") or beside or read
     cost = told.money("cost") or 0.0
     if told.get("is_byok") is True:  # OpenRouter's own share; the key's provider charges the rest
         cost += told.at("cost_details").money("upstream_inference_cost") or 0.0
@@ -171,7 +174,7 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
 
 #: Messages of servers that answer 400 to a wrong key.
 _BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid)|invalid api[ _]key")
-#: The model's output was no call or JSON, or (Groq, with 413) over the tokens per minute.
+#: The model's output was no call or JSON, or the account made too many calls.
 _RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
 _OVERLOADED = frozenset({429, 503, 529})
 _PASSING = frozenset({408, 409, 425, 429})
@@ -198,6 +201,8 @@ _TOO_LONG_WORDS = re.compile(
     r"|`inputs` tokens \+ `max_new_tokens` must be",
     re.IGNORECASE,
 )
+#: One request is over OpenAI's or Groq's tokens per minute; the limit of the answer counts there.
+_TOO_LARGE = "Request too large"
 _TOO_MANY_WORDS = re.compile(
     r"max_\w*tokens\b.*(?:too large|not be greater|exceed|at most|fewer|less|maximum|range)\b"
 )
@@ -207,6 +212,8 @@ _UNSUPPORTED_WORDS = re.compile(
     re.IGNORECASE,
 )
 
+#: OpenAI's words for what only its newer interface does: some models, or reasoning with tools.
+_OTHER_INTERFACE = "v1/responses"
 _END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
 
 #: For each setting, the names that servers use for it in errors.
@@ -252,6 +259,12 @@ class ServerError:
                 hint="Check plan, billing and spending limit with the provider; "
                 "waiting will not help.",
             )
+        if _TOO_LARGE in message:
+            return RequestTooLarge(
+                f"{section}: a request is over the limit of the account at {where}: {message}",
+                hint=f"Raise that limit, or lower {section}.max_output_tokens or "
+                "gradient.max_minibatch_chars.",
+            )
         if self.status in _PASSING or self.status >= 500 or self._is(_RETRIED):  # noqa: PLR2004
             busy = self.status in _OVERLOADED
             return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
@@ -261,6 +274,11 @@ class ServerError:
             return ModelRefusal(f"The prompt is too long for the model: {message}")
         if self.status in {401, 403} or _BAD_KEY_WORDS.search(message):
             return _key_refused(said, section, config)
+        if _OTHER_INTERFACE in message:
+            return ModelSetupError(
+                f"{section}: {where} does not serve {config.model!r} in this way ({said})",
+                hint=f"Set {section}.api to responses.",
+            )
         if self.status in {404, 410}:
             return ModelSetupError(
                 f"{section}: there is no model {config.model!r} at {where} ({said})",
@@ -274,7 +292,7 @@ class ServerError:
 
     def refused_setting(self, sent: Collection[str]) -> str | None:
         """The unsupported setting in ``sent``, or None. Any complaint about a schema counts."""
-        if self.status not in {400, 422}:
+        if self.status not in {400, 422} or _OTHER_INTERFACE in self.message:
             return None
         complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))
         possible = {
@@ -342,9 +360,11 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     found = error.body[0] if isinstance(error.body, list) and error.body else error.body
     fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
     fields = fields.at("error") or fields
-    message = fields.get("message") or (json.dumps(error.body, default=str) if error.body else "")
+    whole = json.dumps(error.body, default=str) if error.body else ""
+    message = fields.get("message") or whole
     if error.response.has_redirect_location:
         message = f"it redirects to {error.response.headers['Location']}"
+    wait = retry_after_seconds(error.response.headers, datetime.now(UTC))
     return ServerError(
         status=error.status_code,
         message=redact(" ".join(str(message).split()), secrets)[:LONGEST_MESSAGE],
@@ -352,7 +372,7 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
         code=fields.text("code") or fields.at("details").text("error_code"),
         type=fields.text("type"),
         param=fields.text("param"),
-        retry_after=retry_after_seconds(error.response.headers, datetime.now(UTC)),
+        retry_after=wait_in_words(whole) if wait is None else wait,
     )
 
 
@@ -463,7 +483,11 @@ class ServerClient:
             if isinstance(answer, ChatReply):
                 return answer
             if (
-                (answer.too_long or _TOO_MANY_WORDS.search(answer.message))
+                (
+                    answer.too_long
+                    or _TOO_LARGE in answer.message
+                    or _TOO_MANY_WORDS.search(answer.message)
+                )
                 and settings.keys() & _LIMITS
                 and config.preset.protocol != "messages"  # which requires a limit
             ):

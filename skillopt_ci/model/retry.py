@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import InitVar, dataclass, field, replace
@@ -111,6 +112,21 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
         return None
     # A date in "-0000" (or without a zone) parses as naive; HTTP dates are UTC by definition.
     return max(0.0, ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds())
+
+
+_WAIT = re.compile(
+    r"""(?:try again in|retry (?:in|after)|"retryDelay": ")\s*"""
+    r"(?:(?P<minutes>\d+)m)?(?P<number>\d+(?:\.\d+)?) ?(?P<unit>ms|s)",
+    re.IGNORECASE,
+)
+
+
+def wait_in_words(error: str) -> float | None:
+    """The seconds that the text of an error asks us to wait, as Gemini's does without a header."""
+    if (found := _WAIT.search(error)) is None:
+        return None
+    number = float(found["number"]) / (1000 if found["unit"].lower() == "ms" else 1)
+    return 60 * int(found["minutes"] or 0) + number
 
 
 _FIRST_BACKOFF = 1.0

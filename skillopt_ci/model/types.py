@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 from pydantic import ConfigDict, Field
 
 from skillopt_ci.config.models import ModelRole
-from skillopt_ci.errors import InfrastructureError, SkilloptError
+from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.redaction import Redact
 from skillopt_ci.util import grouped
@@ -226,6 +226,8 @@ class ModelRefusal(SkilloptError):
     ``usage`` is the usage of the refused call, with the tries before it.
     """
 
+    exit_code = ExitCode.USAGE
+
     def __init__(self, message: str, *, hint: str = "", usage: Usage = Usage(calls=1)) -> None:
         super().__init__(message, hint=hint)
         self.usage = usage
@@ -233,6 +235,10 @@ class ModelRefusal(SkilloptError):
 
 class ModelUnavailable(InfrastructureError):
     """A call kept failing for reasons other than its prompt."""
+
+
+class RequestTooLarge(ModelUnavailable):
+    """The request alone is over a rate limit of the account: no retry helps, a shorter one may."""
 
 
 def bill(end: BaseException, usage: Usage) -> None:

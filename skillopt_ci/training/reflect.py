@@ -14,7 +14,7 @@ from skillopt_ci.aio import Begun
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.environments import api
 from skillopt_ci.messages import Message, fenced
-from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, RequestTooLarge
 from skillopt_ci.progress import Note, StageAdvanced, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.environment import Environment, Reflecting
@@ -274,7 +274,10 @@ class Analysts(Generic[Item]):
             sample=minibatch.sample,
         )
         told, half = "no answer", len(rollouts) // 2
-        if isinstance(reply, Lost) and isinstance(reply.error, ModelRefusal) and half:
+        refused = isinstance(reply, Lost) and isinstance(
+            reply.error, ModelRefusal | RequestTooLarge
+        )
+        if refused and half:
             # the prompt is too long, or a filter objects to one trajectory
             return [
                 one

@@ -119,7 +119,12 @@ def test_a_key_from_a_file_is_used_and_not_told(cli, checkout, server, monkeypat
 
 @pytest.mark.parametrize(
     ("status", "code", "words"),
-    [(401, 2, "refused the key in DEMO_KEY"), (404, 2, "there is no model 'm'"), (503, 5, "503")],
+    [
+        (401, 2, "refused the key in DEMO_KEY"),
+        (404, 2, "there is no model 'm'"),
+        (413, 2, "The prompt is too long"),
+        (503, 5, "503"),
+    ],
 )
 def test_a_servers_objection_is_told_without_the_key(cli, checkout, server, status, code, words):
     server.trouble = lambda prompt: (status, f"no: {KEY}")

@@ -15,7 +15,14 @@ from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model import types
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
-from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.types import (
+    ChatReply,
+    ChatRequest,
+    ModelRefusal,
+    ModelUnavailable,
+    RequestTooLarge,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -317,6 +324,7 @@ def test_errors_mean_the_same_in_every_protocol(api, family, status, kind, messa
         "max_tokens is too large: 9000. This model supports at most 4096 completion tokens",
         "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
         "`max_completion_tokens` must be less than or equal to `8192`",
+        "Request too large for model `m` on tokens per minute (TPM): Limit 8000, Requested 9100",
     ],
 )
 def test_a_limit_that_the_server_has_no_room_for_is_left_out_of_that_request(api, family, said):
@@ -324,7 +332,7 @@ def test_a_limit_that_the_server_has_no_room_for_is_left_out_of_that_request(api
     long = request(max_output_tokens=9000)
     config = role(api, family, max_output_tokens=9001)
     if family.name == "messages":  # which requires a limit
-        with pytest.raises((ModelRefusal, ModelSetupError)):
+        with pytest.raises((ModelRefusal, ModelSetupError, RequestTooLarge)):
             ask(config, long)
         assert len(api.bodies) == 1
         return
@@ -332,6 +340,16 @@ def test_a_limit_that_the_server_has_no_room_for_is_left_out_of_that_request(api
     assert [reply.text for reply in replies] == ["hello"] * 2
     limits = [[value for key, value in one.items() if "max_" in key] for one in api.bodies]
     assert limits == [[9000], [], [80]]
+
+
+@pytest.mark.parametrize("status", [413, 429])
+def test_a_request_over_the_account_s_limit_is_not_sent_again(api, family, status):
+    said = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 40000."
+    api.will({"error": {"code": "rate_limit_exceeded", "message": said}}, status)
+    with pytest.raises(RequestTooLarge, match="Limit 30000") as caught:
+        ask(role(api, family, retries=3), request())
+    assert "lower model.target.max_output_tokens or gradient." in str(caught.value)
+    assert len(api.bodies) == 1
 
 
 def test_a_server_that_needs_no_key_by_itself_may_yet_ask_for_one(api):
@@ -359,6 +377,15 @@ def test_a_server_is_asked_again_when_it_wishes(api, family):
     api.will(error, 429, headers={"retry-after-ms": "1"})
     (reply,) = ask(role(api, family, retries=1), request())
     assert (reply.text, len(api.bodies)) == ("hello", 2)
+
+
+def test_a_wish_in_the_body_of_an_error_is_heard(api):
+    wish = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}
+    api.will([{"error": {"code": 429, "message": "Quota exceeded.", "details": [wish]}}], 429)
+    with pytest.raises(ModelUnavailable) as caught:
+        ask(role(api, FAMILIES[0]), request())
+    assert isinstance(caught.value.__cause__, TransientFailure)
+    assert caught.value.__cause__.retry_after == 34
 
 
 @pytest.mark.parametrize("broken", [{"cut": 5}, {"body": b"<html>"}, {"body": b'{"a": 1}'}])

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from skillopt_ci.aio import TimeUp, siblings, working_time
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.model import retry
-from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure, retry_after_seconds
+from skillopt_ci.model.retry import (
+    RetryingClient,
+    Throttle,
+    TransientFailure,
+    retry_after_seconds,
+    wait_in_words,
+)
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import Event, Note
 
@@ -177,6 +183,21 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 )
 def test_seconds_are_read(headers, seconds):
     assert retry_after_seconds(headers, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        ('{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}', 34),
+        ("You exceeded your current quota. Please retry in 34.07s.", 34.07),
+        ("Rate limit reached for gpt-x. Limit 3 / min. Please try again in 86ms.", 0.086),
+        ("Limit 100000, Used 99999. Please try again in 1m26.4s. Need more tokens?", 86.4),
+        ("exceeded token rate limit. Please retry after 26 seconds.", 26),
+        ("Resource exhausted. Please try again later.", None),
+    ],
+)
+def test_a_wait_that_only_the_error_s_text_tells_is_read(error, seconds):
+    assert wait_in_words(error) == seconds
 
 
 @given(st.integers(-(10**6), 10**6))

@@ -86,6 +86,23 @@ def test_a_missing_model_names_model_and_server(status):
     assert "'gpt-x' at https://llm.example/v1" in str(outcome)
 
 
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (404, "This model is only supported in v1/responses and not in v1/chat/completions."),
+        (
+            400,
+            "Function tools with reasoning_effort are not supported for m. Use /v1/responses.",
+        ),
+    ],
+)
+def test_what_only_the_newer_interface_does_is_said_to_need_it(status, message):
+    error = ServerError(status, message, param="reasoning_effort")
+    # without its effort the model would think less than was asked for
+    assert error.refused_setting(("reasoning_effort",)) is None
+    assert "Set model.target.api to responses." in str(meaning(status, message))
+
+
 def test_any_other_refusal_stops_the_run_with_the_server_s_words():
     outcome = meaning(400, "top_k must be positive", code="invalid_value")
     assert isinstance(outcome, ModelSetupError)
@@ -238,6 +255,7 @@ def test_usage_is_read_in_full(ask):
     ("more", "tokens", "cached", "cost"),
     [
         ({"prompt_cache_hit_tokens": 60}, 150, 60, None),
+        ({"cached_tokens": 60}, 150, 60, None),
         ({"prompt_tokens_details": None, "prompt_cache_hit_tokens": None}, 150, 0, None),
         ({"cost": 0.0125}, 150, 0, 0.0125),
         ({"cost": 0}, 150, 0, None),

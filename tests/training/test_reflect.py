@@ -16,7 +16,7 @@ from update_modes import FULL_REWRITE, PATCH, REWRITE
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, RequestTooLarge
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.environment import Environment, Reflecting
@@ -169,9 +169,10 @@ def test_a_bad_reply_costs_its_minibatch_only(scripted, reflected, events):
 
 
 @pytest.mark.parametrize("fit", [1, 2, 4])
-def test_a_minibatch_whose_prompt_is_refused_is_read_in_halves(scripted, reflected, fit):
+@pytest.mark.parametrize("refusal", [ModelRefusal, RequestTooLarge])
+def test_a_minibatch_whose_prompt_is_refused_is_read_in_halves(scripted, reflected, fit, refusal):
     def script(request: ChatRequest) -> str | Exception:
-        return ModelRefusal("too long") if len(shown_ids(request)) > fit else proposing("x")
+        return refusal("too long") if len(shown_ids(request)) > fit else proposing("x")
 
     model = scripted(script)
     found = reflected(model, size=9)
