@@ -45,9 +45,10 @@ def redacted_values(value: object, redact: Redact) -> object:
 
 def redacted_line(line: str, redact: Redact) -> str:
     """JSON from ``json.dumps`` with secrets removed from each text in it separately."""
-    if redact is unchanged or (isinstance(redact, Redactor) and redact.needless(line)):
-        return line
-    return json.dumps(redacted_values(json.loads(line), redact))
+    needless = redact is unchanged or (
+        isinstance(redact, Redactor) and not any(one in line for one in redact.in_json)
+    )
+    return line if needless else json.dumps(redacted_values(json.loads(line), redact))
 
 
 def named_secrets(environ: Mapping[str, str]) -> Iterator[str]:
@@ -68,17 +69,19 @@ class Redactor:
         self._spellings: tuple[str, ...] = ()
         self._pattern = re.compile(r"(?!)")
         self._cuttable: tuple[tuple[str, str, str], ...] = ()
-        self._in_json: tuple[str, ...] = ()
+        #: How secrets, and the ends of those that may be cut off, stand in JSON.
+        self.in_json: tuple[str, ...] = ()
         self._shortest = _SHORTEST_PART
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        found = {part for secret in secrets for part in _parts(secret)}
+        parts = (part.strip() for secret in secrets for part in (secret, *secret.splitlines()))
+        found = set(filter(can_be_hidden, parts))
         if found <= self._secrets:
             return
         self._secrets |= found
         spellings = {spelling for one in self._secrets for spelling in _spellings(one)}
-        self._spellings = tuple(sorted(spellings, key=lambda one: (-len(one), one)))
+        self._spellings = tuple(sorted(sorted(spellings), key=len, reverse=True))
         self._pattern = re.compile("|".join(map(re.escape, self._spellings)))
         self._cuttable = tuple(
             (one, one[:_SHORTEST_PART], one[-_SHORTEST_PART:])
@@ -86,7 +89,7 @@ class Redactor:
             if len(one) > _SHORTEST_PART
         )
         ends = {end for _, *both in self._cuttable for end in both}
-        self._in_json = tuple(json.dumps(one)[1:-1] for one in sorted(spellings | ends))
+        self.in_json = tuple(json.dumps(one)[1:-1] for one in sorted(spellings | ends))
         self._shortest = min(_SHORTEST_PART, *map(len, spellings))
 
     def __call__(self, text: str) -> str:
@@ -109,10 +112,6 @@ class Redactor:
             ):
                 text = HIDDEN + text[size:]
         return text
-
-    def needless(self, line: str) -> bool:
-        """Whether no text in ``line``, from ``json.dumps``, can have a secret, whole or cut off."""
-        return not any(one in line for one in self._in_json)
 
 
 class RedactedStream(io.TextIOBase):
@@ -144,12 +143,6 @@ class RedactedStream(io.TextIOBase):
         return self._stream.fileno()
 
 
-def _parts(secret: str) -> Iterator[str]:
-    for part in (secret, *secret.splitlines()):
-        if can_be_hidden(part.strip()):
-            yield part.strip()
-
-
 def _spellings(secret: str) -> Iterator[str]:
     yield secret
     yield repr(secret)[1:-1]
@@ -160,14 +153,11 @@ def _spellings(secret: str) -> Iterator[str]:
         yield json.dumps(repr(secret)[1:-1], ensure_ascii=ascii_only)[1:-1]
     yield from (quote(secret), quote(secret, safe=""), quote_plus(secret))
     yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quote(secret, safe=""))
-    yield from _base64(secret.encode("utf-8", "surrogatepass"))
-
-
-def _base64(secret: bytes) -> Iterator[str]:
+    content = secret.encode("utf-8", "surrogatepass")
     for shift in range(3):
-        encoded = base64.b64encode(b"\0" * shift + secret).decode().rstrip("=")
+        encoded = base64.b64encode(b"\0" * shift + content).decode().rstrip("=")
         # the first and the last letter may also hold bits of their neighbours
-        inner = encoded[(shift * 8 + 5) // 6 : (shift + len(secret)) * 8 // 6]
+        inner = encoded[(shift * 8 + 5) // 6 : (shift + len(content)) * 8 // 6]
         if len(inner) >= SHORTEST:
             yield inner
             yield inner.translate(str.maketrans("+/", "-_"))

@@ -33,28 +33,24 @@ _LFS_POINTER = "version https://git-lfs.github.com/spec/"
 
 def read_file(file: Path) -> bytes:
     """The content of a regular file; OSError for a pipe or device, which may never end."""
-    _refuse_endless(file)
-    return file.read_bytes()
-
-
-def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """Like :func:`read_file`, but decoded; also raises OSError if it is not text."""
-    _refuse_endless(file)
-    try:
-        return file.read_text(encoding=encoding)
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        said = f"Line {line} is not UTF-8 text: save the file in that encoding"
-        raise OSError(errno.EILSEQ, said, str(file)) from error
-
-
-def _refuse_endless(file: Path) -> None:
     try:
         mode = file.stat().st_mode
     except ValueError as error:  # a null byte in its name
         raise OSError(errno.EINVAL, str(error), str(file)) from error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "It is a pipe or a device, not a file", str(file))
+    return file.read_bytes()
+
+
+def read_text(file: Path, encoding: str = "utf-8") -> str:
+    """Like :func:`read_file`, but with line feeds only; also OSError if it is not text."""
+    try:
+        text = read_file(file).decode(encoding)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        said = f"Line {line} is not UTF-8 text: save the file in that encoding"
+        raise OSError(errno.EILSEQ, said, str(file)) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def is_lfs_pointer(text: str) -> bool:

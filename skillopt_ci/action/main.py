@@ -15,7 +15,6 @@ from skillopt_ci.action.inputs import Inputs, read_inputs
 from skillopt_ci.action.job import Ended, Host, Job, JobOutcome, announce
 from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs, append_summary
 from skillopt_ci.action.perform import perform, tell_failed
-from skillopt_ci.cli.build import learn_secrets
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.errors import UsageError
@@ -26,6 +25,7 @@ from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
 from skillopt_ci.report.comment import marker
 from skillopt_ci.report.markdown import inline, join
+from skillopt_ci.training.fingerprint import run_secrets
 
 _new_token = partial(secrets.token_hex, 16)
 
@@ -61,7 +61,8 @@ def run(job: Job) -> int:
     if job.configured is not None:
         for name in required_variables(job.configured.config.model):
             job.log.mask(job.environ.get(name, ""))
-        learn_secrets(job.redact, job.configured, job.environ)
+        config, root = job.configured.config, job.configured.root
+        job.redact.learn(run_secrets(config, root, job.environ))
     event = read_event(job.runner.event_name, job.runner.event_path)
     try:
         outcome = perform(job, decide(event, job.inputs, gather(job, event)))

@@ -1,7 +1,8 @@
 """Perform the chosen activity and report its outcome."""
 
 import asyncio
-from contextlib import redirect_stderr, redirect_stdout, suppress
+import sys
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, command_lin
 from skillopt_ci.action.outputs import UNPUBLISHED, Level, Outputs, Printed, fold
 from skillopt_ci.cli import build
 from skillopt_ci.cli.comment import links_of, note_id, publish_run, task_places
-from skillopt_ci.cli.console import build_observer
+from skillopt_ci.cli.console import ProgressDisplay
 from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.errors import (
     BudgetExhausted,
@@ -51,6 +52,7 @@ from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import unified_diff
+from skillopt_ci.training.fingerprint import run_secrets
 from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate_skills
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 from skillopt_ci.training.run_context import Run
@@ -350,7 +352,7 @@ def leave_notes(job: Job, client: Client, file: Path) -> int:
     number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base, or_merged=True)
     path = build.skill_path(loaded, ledger.git.folder)
     said = () if number is None else review_notes(client, number, path)
-    build.learn_secrets(job.redact, loaded, job.environ)
+    job.redact.learn(run_secrets(loaded.config, loaded.root, job.environ))
     notes = (
         ReviewerNote(
             id=note_id(one),
@@ -400,7 +402,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
     Raises UsageError if the checkout cannot be evaluated at all.
     """
     head, settings = pull.head_sha, job.settings
-    with build_observer(settings) as observer:
+    with closing(ProgressDisplay(sys.stderr, settings)) as observer:
         run = build.open_run(settings, observer)
         _refuse_unconfined(run)
         after, missing = _merged(client, run, head)

@@ -192,8 +192,8 @@ class AgentSolver:
     def identity(self) -> Mapping[str, object]:
         return {
             **self.settings.model_dump(mode="json"),
-            "prompt": self.prompts.text("agent"),
-            "reminder": self.prompts.text("agent_reminder"),
+            "prompt": self.prompts.texts["agent"],
+            "reminder": self.prompts.texts["agent_reminder"],
         }
 
     async def solve(
@@ -217,7 +217,7 @@ class AgentSolver:
             yield talk.add(ModelSaid(said, reply.usage))
             if not reply.tool_calls and reminders:
                 reminders -= 1
-                yield talk.add(Nudged(self.prompts.text("agent_reminder")))
+                yield talk.add(Nudged(self.prompts.texts["agent_reminder"]))
                 continue
             work, ending = _until_submission(reply.tool_calls)
             for call in work:

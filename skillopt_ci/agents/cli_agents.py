@@ -264,7 +264,7 @@ class ExternalSolver:
     def identity(self) -> Mapping[str, object]:
         return {
             **self.settings.model_dump(mode="json", exclude={"price"}),
-            "prompt": self.prompts.text("external"),
+            "prompt": self.prompts.texts["external"],
             "folder": self.folder.sha256,
         }
 

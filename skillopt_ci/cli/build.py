@@ -2,15 +2,16 @@
 
 import atexit
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from glob import escape
 from pathlib import Path
 
-from skillopt_ci.cli.console import build_observer
+from skillopt_ci.cli.console import ProgressDisplay
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load, read_layers
@@ -22,13 +23,11 @@ from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.redaction import Redactor
 from skillopt_ci.report import commits
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.scorers.build import NEEDS_COMPUTER, check_scorers, parts_of
-from skillopt_ci.tasks.files import refuse
-from skillopt_ci.tasks.loading import SPLIT_NAMES, clashes, load_splits
+from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, refuse_clashes
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.plan import planned
@@ -51,12 +50,6 @@ def load_configured(settings: Globals) -> Loaded:
     raise ConfigError("there is no such file", file=file, hint=hint)
 
 
-def learn_secrets(
-    redact: Redactor, loaded: Loaded, environ: Mapping[str, str], tasks: Iterable[Task] = ()
-) -> None:
-    redact.learn(run_secrets(loaded.config, loaded.root, environ, tasks))
-
-
 def read_tasks(
     loaded: Loaded, environ: Mapping[str, str], loading_seconds: float = 600.0
 ) -> tuple[Splits, Environment | None]:
@@ -74,7 +67,7 @@ def read_tasks(
         environment = open_environment(config.environment, root, environ)
         atexit.register(environment.close)
         named = {split: split_tasks(environment, split) for split in SPLIT_NAMES}
-    refuse([*clashes(named)])
+    refuse_clashes(named)
     for name in SPLIT_NAMES[:2]:
         if not named[name]:
             raise UsageError(f"environment: there are no {name} tasks")
@@ -149,7 +142,7 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
 
     ``notes`` is a file of review comments to train with. Raises LostRace if the lock is taken.
     """
-    with build_observer(settings) as observer:
+    with closing(ProgressDisplay(sys.stderr, settings)) as observer:
         run = open_run(settings, observer)
         if notes is not None:
             run = replace(run, notes=read_notes(settings.cwd / notes))
@@ -204,9 +197,9 @@ def _texts(value: object) -> Iterator[str]:
 def open_run(settings: Globals, observer: Observer) -> Run:
     loaded, environ, redact = load_configured(settings), settings.environ, settings.redact
     config, root = loaded.config, loaded.root
-    learn_secrets(redact, loaded, environ)
+    redact.learn(run_secrets(config, root, environ))
     splits, environment = read_tasks(loaded, environ)
-    learn_secrets(redact, loaded, environ, splits.all)
+    redact.learn(run_secrets(config, root, environ, splits.all))
     prompts = Prompts.load(
         None if config.prompts is None else root / config.prompts,
         {} if environment is None else environment.prompts(),
@@ -224,6 +217,9 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         redact=redact,
         tell=lambda text: observer(Note(text, level="warning")),
     )
+    cache_path = ledger.common_dir / "skillopt-ci" / "calls.sqlite"
+    if config.cache.path is not None:
+        cache_path = root / config.cache.path
     return Run(
         config=config,
         root=root,
@@ -231,7 +227,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         splits=splits,
         prompts=prompts,
         ledger=ledger,
-        cache_path=_cache_path(loaded, ledger),
+        cache_path=cache_path if config.cache.enabled else None,
         environ=environ,
         observer=observer,
         render=commits,
@@ -276,15 +272,6 @@ def seen_path(root: Path, name: str, repository: Path | None) -> Path:
     """The path of ``name`` in the repository as agents see it, who follow no links."""
     real = Path(os.path.realpath(root))
     return Path(os.path.relpath(real / name, repository or real))
-
-
-def _cache_path(loaded: Loaded, ledger: Ledger) -> Path | None:
-    cache = loaded.config.cache
-    if not cache.enabled:
-        return None
-    if cache.path is not None:
-        return loaded.root / cache.path
-    return ledger.common_dir / "skillopt-ci" / "calls.sqlite"
 
 
 def events_path(ledger: Ledger, run: str) -> Path:

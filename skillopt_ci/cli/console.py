@@ -1,9 +1,8 @@
 """What people see while and after a command works: progress, and tables that fit 80 columns."""
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, TextIO
 
@@ -62,15 +61,15 @@ class ProgressDisplay:
         self._step: progress.StepStarted | None = None
         self._calls, self._tokens = 0, 0
         self._cost: float | None = 0.0
-        self._console = build_console(stream, settings.environ)
+        self.console = build_console(stream, settings.environ)
         self._stages = _Bars(
-            lambda: self.run_line(self._console.width),
+            self,
             SpinnerColumn(style="cyan", finished_text=" "),
             TextColumn("{task.description}", "bold", markup=False, table_column=_NAME),
             BarColumn(18, "bright_black", "cyan", "cyan", "bright_black"),
             _Figures(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[detail]}", "bright_black", markup=False, table_column=_DETAIL),
-            console=self._console,
+            console=self.console,
             transient=True,
             expand=True,
             redirect_stdout=False,
@@ -146,7 +145,7 @@ class ProgressDisplay:
 
     def _write(self, line: Text) -> None:
         if self._live:
-            self._console.print(line)
+            self.console.print(line)
             return
         # a log that nobody takes any more is no reason to stop training
         with suppress(OSError):
@@ -186,13 +185,13 @@ _DETAIL = Column(no_wrap=True, overflow="ellipsis", ratio=1)
 
 
 class _Bars(Progress):
-    def __init__(self, text: Callable[[], str], *columns: ProgressColumn, **how: Any) -> None:
-        self._text = text
+    def __init__(self, display: ProgressDisplay, *columns: ProgressColumn, **how: Any) -> None:
+        self._display = display
         super().__init__(*columns, **how)
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield self.make_tasks_table(self.tasks)
-        if text := self._text():
+        if text := self._display.run_line(self._display.console.width):
             yield Text(text, "bright_black", no_wrap=True, overflow="ellipsis")
 
 
@@ -201,10 +200,6 @@ class _Figures(ProgressColumn):
         done, seconds = int(task.completed), task.elapsed or 0.0
         count = f"{done}/{task.total:.0f}" if task.total else f"{done}"
         return Text(f"{count:>7} {rate_text(done, seconds):>8} {time_text(seconds):>11}")
-
-
-def build_observer(settings: Globals) -> AbstractContextManager[ProgressDisplay]:
-    return closing(ProgressDisplay(sys.stderr, settings))
 
 
 # Tables, with and without colour.

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, cast
@@ -228,7 +228,10 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
         return ExitCode.USAGE
     if shell := settings.environ.get(_COMPLETION):
         return shell_complete(group, {"obj": settings}, "skillopt-ci", _COMPLETION, shell)
-    with redacted_streams(settings.redact):
+    with (
+        redirect_stdout(RedactedStream(sys.stdout, settings.redact)),
+        redirect_stderr(RedactedStream(sys.stderr, settings.redact)),
+    ):
         try:
             with terminate_is_interrupt():
                 return invoke(words, settings, group)
@@ -270,15 +273,6 @@ def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int
         result = done.exit_code
     sys.stdout.flush()
     return int(result or ExitCode.DONE)
-
-
-@contextmanager
-def redacted_streams(redact: Redact) -> Iterator[None]:
-    """Let nothing be written to the standard streams that ``redact`` would hide."""
-    with ExitStack() as streams:
-        for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
-            streams.enter_context(redirect(RedactedStream(stream, redact)))
-        yield
 
 
 @contextmanager

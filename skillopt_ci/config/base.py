@@ -1,8 +1,6 @@
 """The common base of every configuration section."""
 
 import os
-from collections.abc import Mapping, Sequence
-from difflib import SequenceMatcher
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -59,22 +57,3 @@ def meanings(section: type[BaseModel]) -> dict[str, str]:
     """What is said of the section's keys, by the names that users write."""
     fields, texts = section.model_fields, attribute_docs(section)
     return {fields[name].alias or name: words for name, words in texts.items() if name in fields}
-
-
-def choose_alternative(value: object, shapes: Sequence[type[Section]]) -> str | None:
-    """Name the shape whose keys are closest to those of ``value``, misspelt ones included.
-
-    Among equals the first wins; None if ``value`` is neither a mapping nor one of the shapes.
-    """
-    if isinstance(value, Section):
-        return type(value).__name__
-    if not isinstance(value, Mapping):
-        return None
-
-    def resemblance(shape: type[Section]) -> float:
-        return sum(
-            max(SequenceMatcher(None, key, field).ratio() for field in shape.model_fields)
-            for key in value
-        )
-
-    return max(shapes, key=resemblance).__name__

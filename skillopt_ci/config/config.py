@@ -1,11 +1,13 @@
 """The configuration of a run, section by section, under SkillOpt's key names where it has them."""
 
+from collections.abc import Mapping
+from difflib import SequenceMatcher
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
 from pydantic_core import PydanticKnownError
 
-from skillopt_ci.config.base import Argument, FileName, Section, choose_alternative
+from skillopt_ci.config.base import Argument, FileName, Section
 from skillopt_ci.config.models import Models
 from skillopt_ci.config.rollout import ExternalConfig, RolloutConfig
 from skillopt_ci.config.scorers import ScorerSpec
@@ -98,11 +100,30 @@ class SplitDir(Section):
     """Use only the first N tasks of each split; 0 means all."""
 
 
+def choose_shape_of_tasks(value: object) -> str | None:
+    """Name the shape whose keys are closest to those of ``value``, misspelt ones included.
+
+    Among equals the first wins; None if ``value`` is neither a mapping nor one of the shapes.
+    """
+    if isinstance(value, Section):
+        return type(value).__name__
+    if not isinstance(value, Mapping):
+        return None
+    resemblance = {
+        shape.__name__: sum(
+            max(SequenceMatcher(None, key, field).ratio() for field in shape.model_fields)
+            for key in value
+        )
+        for shape in (GivenSplits, RatioSplit, SplitDir)
+    }
+    return max(resemblance, key=resemblance.__getitem__)
+
+
 TasksSpec = Annotated[
     Annotated[GivenSplits, Tag("GivenSplits")]
     | Annotated[RatioSplit, Tag("RatioSplit")]
     | Annotated[SplitDir, Tag("SplitDir")],
-    Discriminator(lambda value: choose_alternative(value, (GivenSplits, RatioSplit, SplitDir))),
+    Discriminator(choose_shape_of_tasks),
 ]
 
 

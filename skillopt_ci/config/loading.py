@@ -44,7 +44,15 @@ def read_layers(file: Path) -> tuple[Node, ...]:
             names = " → ".join(map(str, [*chain, file]))
             raise _invalid_base(mark, f"these files build on each other in a circle: {names}")
         chain.append(file)
-        tree = _read(file, mark)
+        try:
+            text = read_text(file, "utf-8-sig")
+        except OSError as error:
+            name = f"{file} " if mark.line else ""
+            raise _invalid_base(mark, f"{name}cannot be read: {error.strerror}") from error
+        tree = parse_yaml(text, Mark(file, 1))
+        if not isinstance(tree.value, dict):
+            text = "expected a mapping of sections, such as `run:` and `skill:`"
+            raise _invalid_base(tree.mark, text)
         layers.insert(0, without(tree, BASE))
         if BASE not in tree.entries:
             return tuple(layers)
@@ -56,19 +64,6 @@ def read_layers(file: Path) -> tuple[Node, ...]:
         if not isinstance(base.value, str) or not base.value:
             raise _invalid_base(mark, "expected the name of one file")
         file = Path(os.path.normpath(file.parent / base.value))
-
-
-def _read(file: Path, asked: Mark) -> Node:
-    try:
-        text = read_text(file, "utf-8-sig")
-    except OSError as error:
-        name = f"{file} " if asked.line else ""
-        raise _invalid_base(asked, f"{name}cannot be read: {error.strerror}") from error
-    tree = parse_yaml(text, Mark(file, 1))
-    if not isinstance(tree.value, dict):
-        text = "expected a mapping of sections, such as `run:` and `skill:`"
-        raise _invalid_base(Mark(file, 1), text)
-    return tree
 
 
 def _invalid_base(mark: Mark, text: str) -> InvalidConfigError:
@@ -135,23 +130,6 @@ def parse_override(text: str) -> Node:
         )
     mark = Mark(override=".".join(path))
     return nested(path, parse_yaml(value, mark) if value.strip() else Node(None, mark))
-
-
-def with_skill_file(config: Config, file: Path, root: Path) -> Config:
-    """``config`` with the path of the skill document, where it names its folder.
-
-    A file need not exist: it may be in git alone.
-    """
-    place = root / config.skill
-    if not place.is_dir():
-        return config
-    if (place / "SKILL.md").is_file():
-        return config.model_copy(update={"skill": f"{PurePosixPath(config.skill) / 'SKILL.md'}"})
-    found, hint = sorted(place.glob("*/SKILL.md")), "Name the Markdown file to train."
-    if found:
-        inner = found[0].relative_to(place).as_posix()
-        hint = f"Did you mean {PurePosixPath(config.skill) / inner}?"
-    raise ConfigError(f"skill: {config.skill} is a folder without a SKILL.md", file=file, hint=hint)
 
 
 KeyPath = tuple[str | int, ...]
@@ -346,20 +324,29 @@ def load(
     Of ``environ`` only SkillOpt's variables count, for its form, whose paths start in ``cwd``.
     Raises ConfigError with a line for every problem.
     """
-    layers, above = list(read_layers(file)), [parse_override(text) for text in overrides]
+    layers = list(read_layers(file))
+    above = [parse_override(text) for text in overrides]
     if found := _translated(layers, above, environ, cwd):
         found = replace(found, tree=choose_run(found.tree, run))
     else:
         chosen = choose_run(reduce(merge, map(with_long_roles, layers)), run)
         tree, retired = without_retired(reduce(merge, map(with_long_roles, [chosen, *above])))
         found = Translation(tree, warnings=retired)
+    config = validate(found.tree, found.problems)
     root = found.root or file.absolute().parent
-    return Loaded(
-        with_skill_file(validate(found.tree, found.problems), file, root),
-        file=file,
-        root=root,
-        warnings=tuple(w.with_place() for w in sorted(set(found.warnings), key=reading_order)),
-    )
+    folder = root / config.skill
+    if folder.is_dir():  # else it is the document, which may be in git alone
+        if not (folder / "SKILL.md").is_file():
+            hint = "Name the Markdown file to train."
+            if inner := sorted(folder.glob("*/SKILL.md")):
+                path = PurePosixPath(config.skill) / inner[0].relative_to(folder).as_posix()
+                hint = f"Did you mean {path}?"
+            told = f"skill: {config.skill} is a folder without a SKILL.md"
+            raise ConfigError(told, file=file, hint=hint)
+        skill = str(PurePosixPath(config.skill) / "SKILL.md")
+        config = config.model_copy(update={"skill": skill})
+    warnings = sorted(set(found.warnings), key=reading_order)
+    return Loaded(config, file, root, tuple(one.with_place() for one in warnings))
 
 
 def run_names(file: Path, cwd: Path | None = None) -> tuple[str, ...]:

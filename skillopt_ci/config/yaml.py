@@ -6,7 +6,7 @@ a key that stands twice in a mapping is an error.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -219,15 +219,12 @@ class _Composer:
     _flattened: set[int] = field(default_factory=set)
 
     def node(self, raw: yaml.Node, mark: Mark) -> Node:
-        if isinstance(raw, yaml.MappingNode) and raw.tag == _TAG + "map":
-            return Node(dict(self._entries(raw)), mark)
-        if isinstance(raw, yaml.SequenceNode) and raw.tag == _TAG + "seq":
-            return Node(tuple(self.node(item, self._mark(item)) for item in raw.value), mark)
         if isinstance(raw, yaml.ScalarNode) and raw.tag in _SCALARS:
             return Node(cast("Scalar", self._loader.construct_object(raw)), mark)
-        raise self._error(raw, f"the tag {raw.tag} is not allowed: only plain data is")
-
-    def _entries(self, raw: yaml.MappingNode) -> Iterator[tuple[str, Node]]:
+        if isinstance(raw, yaml.SequenceNode) and raw.tag == _TAG + "seq":
+            return Node(tuple(self.node(item, self._mark(item)) for item in raw.value), mark)
+        if not isinstance(raw, yaml.MappingNode) or raw.tag != _TAG + "map":
+            raise self._error(raw, f"the tag {raw.tag} is not allowed: only plain data is")
         if id(raw) not in self._flattened:
             self._flattened.add(id(raw))
             lines: dict[str, int] = {}
@@ -239,8 +236,8 @@ class _Composer:
                     raise self._error(key, f"the key {key.value!r} is repeated from line {first}")
                 lines[key.value] = key.start_mark.line + 1
             self._loader.flatten_mapping(raw)
-        for key, value in raw.value:
-            yield key.value, self.node(value, self._mark(key))
+        entries = {key.value: self.node(value, self._mark(key)) for key, value in raw.value}
+        return Node(entries, mark)
 
     def _mark(self, raw: yaml.Node) -> Mark:
         if self._origin.file is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -322,7 +323,7 @@ class ProposalRecord(Record):
     """Why the guard refused the rewritten document, if it did."""
     screened: tuple[str, ...] = ()
     """Why the guard dropped suggestions and documents of single analysts."""
-    unusable: UnusableReplies | None = Field(None, exclude_if=lambda one: one is None)
+    unusable: UnusableReplies | None = Field(None, exclude_if=not_)
     """The analysts' replies that could not be used, if there were any."""
     diff: str = ""
     """What the update did to the document, as a unified diff."""

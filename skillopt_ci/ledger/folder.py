@@ -28,14 +28,6 @@ It is written by the trainer; edit the skill itself instead.
 """
 
 
-def _validated(model: type[BaseModel], text: str) -> BaseModel:
-    return model.model_validate_json(text)
-
-
-# each step reads the whole history and the documents of the latest steps
-_read_line, _read_document = lru_cache(4096)(_validated), lru_cache(128)(_validated)
-
-
 class RunFolder:
     def __init__(self, run: str) -> None:
         self.run = run
@@ -92,21 +84,21 @@ class RunFolder:
         return self._read(read, self.summary, records.Summary)
 
     def read_history(self, read: Reader) -> tuple[records.HistoryEntry, ...]:
-        return tuple(
-            _record(_read_line, records.HistoryEntry, line, f"{self.history}:{number}")
-            for number, line in enumerate(filter(None, (read(self.history) or "").split("\n")), 1)
+        lines = filter(None, (read(self.history) or "").split("\n"))
+        found = (
+            _line(records.HistoryEntry, text, f"{self.history}:{number}")
+            for number, text in enumerate(lines, start=1)
         )
+        return cast("tuple[records.HistoryEntry, ...]", tuple(found))
 
     def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:
         text = read(path)
-        return None if text is None else _record(_read_document, model, text, path)
+        return None if text is None else cast("_Model", _document(model, text, path))
 
 
-def _record(
-    read: Callable[[type[BaseModel], str], BaseModel], model: type[_Model], text: str, where: str
-) -> _Model:
+def _validated(model: type[BaseModel], text: str, where: str) -> BaseModel:
     try:
-        return cast("_Model", read(model, text))
+        return model.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -116,6 +108,11 @@ def _record(
             hint="It may come from a newer version (upgrade), or from an edit by hand (undo "
             f"it: `git log -- {where.partition(':')[0]}` shows who changed it).",
         ) from error
+
+
+# each step reads the whole history and the documents of the latest steps
+_line = lru_cache(4096)(_validated)
+_document = lru_cache(128)(_validated)
 
 
 def standing_files(

@@ -4,6 +4,7 @@ The files are validated when they are read back. Nothing in them depends on the 
 an interrupted step and an uninterrupted one write the same bytes.
 """
 
+from operator import not_
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field, JsonValue
@@ -374,7 +375,7 @@ class HistoryEntry(_Decided, Record):
     best_score: float | None = None
     tasks: int = 0
     edits: int = 0
-    edit: int = Field(0, exclude_if=lambda one: one == 0)
+    edit: int = Field(0, exclude_if=not_)
     """Which of the step's applied edits a person took back, from 1; 0 is the whole step."""
     skill_sha256: str = ""
     """The current skill after this entry."""
@@ -429,7 +430,7 @@ class State(Record):
     """What the last step was proposed under."""
     heard_notes: tuple[str, ...] = ()
     """Ids of the reviewers' notes that some step was given: none is given twice."""
-    confirmed: Confirmed | None = Field(None, exclude_if=lambda one: one is None)
+    confirmed: Confirmed | None = Field(None, exclude_if=not_)
     """None in a run that began without confirmation."""
     usage: Usage = Usage()
     accounts: AccountsField = Field(default_factory=dict)

@@ -43,12 +43,9 @@ class Prompts:
         built_in = {name: _FOLDER / f"{name}.md" for name in NAMES}
         return cls({k: given.get(k) or v.read_text("utf-8").strip() for k, v in built_in.items()})
 
-    def text(self, name: str) -> str:
-        return self.texts[name]
-
     def with_skill(self, name: str, skill: str) -> str:
         """The prompt called ``name`` with ``skill`` in it; a blank one leaves its section out."""
-        template = self.text(name)
+        template = self.texts[name]
         if skill.strip():
             return template.replace(PLACEHOLDER, skill.strip())
         sections = _SECTION_START.split(template)

@@ -72,7 +72,7 @@ class ChatSolver:
     needs_computer: ClassVar = False
 
     def identity(self) -> Mapping[str, object]:
-        return {"type": self.name, "prompt": self.prompts.text("target")}
+        return {"type": self.name, "prompt": self.prompts.texts["target"]}
 
     async def solve(
         self, task: Task, skill: str, place: Workplace

@@ -1,6 +1,6 @@
 """Loads a run's tasks from files into three disjoint splits, or reports every problem."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
@@ -36,7 +36,7 @@ def load_splits(spec: TasksSpec, root: Path) -> Splits:
         case SplitDir():
             folder = root / spec.split_dir
             splits = _read_splits({name: _split_file(folder, name) for name in SPLIT_NAMES})
-    refuse([*clashes(splits)])
+    refuse_clashes(splits)
     kept = {name: tuple(tasks[: spec.limit or None]) for name, tasks in splits.items()}
     return Splits(kept["train"], kept["selection"], kept.get("test", ()))
 
@@ -115,26 +115,22 @@ def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def clashes(splits: NamedSplits) -> Iterator[TaskProblem]:
-    for _, task, _, first in _repeats(splits, lambda task: task.id):
-        where = location(first.file, first.line)
-        yield TaskProblem(task.file, task.line, f"id {task.id!r} is already used at {where}")
-    for name, task, first_name, first in _repeats(splits, content_key):
-        if name != first_name:
-            yield TaskProblem(
-                task.file,
-                task.line,
-                f"task {task.id!r} of the {name} split asks the same as task {first.id!r} of the "
-                f"{first_name} split at {location(first.file, first.line)}",
-            )
-
-
-def _repeats(
-    splits: NamedSplits, key_of: Callable[[Task], str]
-) -> Iterator[tuple[str, Task, str, Task]]:
-    first_with: dict[str, tuple[str, Task]] = {}
+def refuse_clashes(splits: NamedSplits) -> None:
+    """Raise TaskFileError if two tasks have the same id, or two splits the same question."""
+    same_id, same_question = list[TaskProblem](), list[TaskProblem]()
+    with_id = dict[str, Task]()
+    with_question = dict[str, tuple[str, Task]]()
     for name, tasks in splits.items():
         for task in tasks:
-            first = first_with.setdefault(key_of(task), (name, task))
-            if first[1] is not task:
-                yield name, task, *first
+            first = with_id.setdefault(task.id, task)
+            if first is not task:
+                text = f"id {task.id!r} is already used at {location(first.file, first.line)}"
+                same_id.append(TaskProblem(task.file, task.line, text))
+            other, first = with_question.setdefault(content_key(task), (name, task))
+            if other != name:
+                text = (
+                    f"task {task.id!r} of the {name} split asks the same as task {first.id!r} of "
+                    f"the {other} split at {location(first.file, first.line)}"
+                )
+                same_question.append(TaskProblem(task.file, task.line, text))
+    refuse([*same_id, *same_question])

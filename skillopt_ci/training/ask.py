@@ -65,7 +65,7 @@ class OptimizerChat:
         bad reply, a refusal or an outage is noted and returned as :class:`Lost`, except that a
         ``vital`` question raises the outage. A wrong setup or an exhausted budget is always raised.
         """
-        system = "\n\n".join(self.prompts.text(name) for name in (prompt, supplement) if name)
+        system = "\n\n".join(self.prompts.texts[name] for name in (prompt, supplement) if name)
         messages = (Message("system", system), Message("user", user))
         request = ChatRequest(
             Role.OPTIMIZER, stage or prompt, messages, tokens, sample, reply_schema=schema

@@ -52,7 +52,7 @@ def measurement_fingerprint(
         "judge": model_facts(config.model.judge or config.model.optimizer)
         if any("rubric" in spec.model_dump_json() for spec in specs)
         else None,
-        "prompt": prompts.text("target"),
+        "prompt": prompts.texts["target"],
         "scorer": None if config.scorer is None else config.scorer.model_dump(mode="json"),
         "tasks": [task_sha256(task) for task in selection],
         "metric": [evaluation.gate_metric, evaluation.gate_mixed_weight],

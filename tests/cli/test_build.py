@@ -1,4 +1,5 @@
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from skillopt_ci.cli.build import as_begun, check_computers, learn_secrets, open_run
+from skillopt_ci.cli.build import as_begun, check_computers, open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import find_skill
 from skillopt_ci.config.config import Config
@@ -18,6 +19,7 @@ from skillopt_ci.progress import Event, Note, silent
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.tasks.task import ComputerTask, Splits, Task
+from skillopt_ci.training.fingerprint import run_secrets
 
 
 @pytest.fixture
@@ -130,6 +132,10 @@ def loaded(root: Path, **sections: Any) -> Loaded:
     return Loaded(Config.model_validate(settings), root / "skillopt.yaml", root)
 
 
+def secrets(found: Loaded, environ: Mapping[str, str]) -> Iterator[str]:
+    return run_secrets(found.config, found.root, environ)
+
+
 def command(name: str) -> dict[str, Any]:
     return {"type": "command", "command": ["grade"], "env": [name, "LANGUAGE"]}
 
@@ -138,17 +144,17 @@ def test_keys_files_and_what_programs_are_given_are_learnt(tmp_path):
     (tmp_path / "key").write_text("of-the-file-0123\n", encoding="utf-8")
     parts = {"type": "all", "of": [command("PART_PASSWORD"), {"type": "exact"}]}
     redact = Redactor()
-    learn_secrets(redact, loaded(tmp_path, scorer=parts), ENVIRON)
+    redact.learn(secrets(loaded(tmp_path, scorer=parts), ENVIRON))
     for secret in ("of-the-model-0123", "of-the-agent-0123", "of-the-file-0123", "of-a-part-0123"):
         assert redact(f"<{secret}>") == f"<{HIDDEN}>"
     assert redact("not-a-secret-0123 of-the-grader-0123") == "not-a-secret-0123 of-the-grader-0123"
-    learn_secrets(redact, loaded(tmp_path, scorer=command("GRADER_SECRET")), ENVIRON)
+    redact.learn(secrets(loaded(tmp_path, scorer=command("GRADER_SECRET")), ENVIRON))
     assert redact("of-the-grader-0123") == HIDDEN
 
 
 def test_what_is_not_there_is_no_error(tmp_path):
     redact = Redactor()
-    learn_secrets(redact, loaded(tmp_path), {})
+    redact.learn(secrets(loaded(tmp_path), {}))
     assert redact("anything") == "anything"
 
 

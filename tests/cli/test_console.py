@@ -1,7 +1,8 @@
 import io
 import re
+import sys
 from collections.abc import Iterable
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,7 +145,8 @@ def test_a_log_that_nobody_takes_stops_nothing():
     ],
 )
 def test_options_say_how_much_is_told(changes, told, capsys):
-    with console.build_observer(replace(Globals({}, Path()), **changes)) as observer:
+    settings = replace(Globals({}, Path()), **changes)
+    with closing(console.ProgressDisplay(sys.stderr, settings)) as observer:
         for event in (
             *(StageStarted("rollout", 2), Note("hello"), Note("careful", "warning")),
             StageFinished("rollout", "0.5"),

@@ -8,8 +8,7 @@ from skillopt_ci.agents.cli_agents import AGENTS
 from skillopt_ci.agents.streams import READERS
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.config import rollout
-from skillopt_ci.config.base import choose_alternative
-from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
+from skillopt_ci.config.config import SplitDir, choose_shape_of_tasks
 from skillopt_ci.config.rollout import ChatConfig, ComputerConfig, ExternalConfig, ScriptedConfig
 from skillopt_ci.rollout.computer_pool import computers, spec
 
@@ -172,4 +171,4 @@ def test_every_agent_of_the_settings_is_known():
     ],
 )
 def test_the_shape_whose_keys_are_closest_is_meant(value, chosen):
-    assert choose_alternative(value, (GivenSplits, RatioSplit, SplitDir)) == chosen
+    assert choose_shape_of_tasks(value) == chosen

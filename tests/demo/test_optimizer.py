@@ -111,7 +111,7 @@ def test_lapse_is_a_broken_rule_that_the_skill_states():
 @pytest.mark.parametrize("wanted", [True, False])
 def test_reminders_are_written_only_where_they_are_asked_for(wanted, dice):
     parts = ["analyst_error", *(["analyst_error_skill_aware"] if wanted else [])]
-    system = "\n\n".join(map(PROMPTS.text, parts))
+    system = "\n\n".join(PROMPTS.texts[one] for one in parts)
     told = optimizer.propose(asked(system, "### Trajectory 1 (id=a)\n"), dice)
     assert ("appendix_notes" in told) == wanted
 
@@ -215,7 +215,7 @@ def test_guidance_keeps_what_it_said(failures, guidance):
 
 @pytest.mark.parametrize("name", ["slow_update", "meta_skill", "appendix_consolidate"])
 def test_real_prompts_name_their_stage(name, failures, dice):
-    reply = optimizer.propose(asked(PROMPTS.text(name), comparison(failures)), dice)
+    reply = optimizer.propose(asked(PROMPTS.texts[name], comparison(failures)), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
 
 

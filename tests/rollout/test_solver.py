@@ -22,7 +22,7 @@ def test_the_skill_stands_in_the_one_system_message():
 
 @pytest.mark.parametrize("prompt", FOR_THE_TARGET)
 def test_without_a_skill_the_prompt_speaks_of_the_work_alone(prompt):
-    work, _, about_the_skill = PROMPTS.text(prompt).partition("\n\n# Your skill\n")
+    work, _, about_the_skill = PROMPTS.texts[prompt].partition("\n\n# Your skill\n")
     assert "{skill}" in about_the_skill
     task = make_task("2 + 2?")
     for nothing in ("", "\n<!-- APPENDIX_START -->\n<!-- APPENDIX_END -->\n"):

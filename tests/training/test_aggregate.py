@@ -178,7 +178,7 @@ def test_suggestions_are_merged_under_their_own_key_and_prompts(scripted, merged
     patches = (Patch((Suggestion("add_rule", name, f"write {name}"),)) for name in "ab")
     patch = merged(client, [Reflection("failure", patch) for patch in patches], mode=REWRITE)
     assert patch.edits == (Suggestion("add_rule", "t", "both", merge_level=1),)
-    assert client.requests[0].messages[0].content == prompts.text("merge_failure_rewrite")
+    assert client.requests[0].messages[0].content == prompts.texts["merge_failure_rewrite"]
     assert '"revise_suggestions": [' in client.prompts[0]
 
 
@@ -285,7 +285,7 @@ def test_the_stage_and_the_prompt_are_the_ranking_s(scripted, selected, prompts,
     client = scripted(ranking(0))
     selected(client, 1, meta_skill="be brief")
     assert client.requests[0].stage == "ranking"
-    assert client.requests[0].messages[0].content == prompts.text("ranking")
+    assert client.requests[0].messages[0].content == prompts.texts["ranking"]
     assert client.prompts[0].startswith("## Optimizer Meta Skill")
     assert events == [StageStarted("select"), StageFinished("select", "1 edit of at most 1")]
 
@@ -295,6 +295,6 @@ def test_suggestions_are_ranked_under_a_prompt_of_their_own(scripted, selected, 
     client = scripted(ranking(2, 0))
     result = selected(client, 2, pool, mode=REWRITE)
     assert [suggestion.title for suggestion in result.patch.edits] == ["c", "a"]
-    assert client.requests[0].messages[0].content == prompts.text("ranking_rewrite")
+    assert client.requests[0].messages[0].content == prompts.texts["ranking_rewrite"]
     assert "## Suggestion pool (3 suggestions)" in client.prompts[0]
     assert client.prompts[0].endswith("Select at most 2 suggestions.")

@@ -408,7 +408,7 @@ def test_the_optimizer_is_shown_evidence_items_and_memory(scripted, decided, pro
     client = scripted(choosing(2))
     decided(client)
     assert client.requests[0].stage == "lr_autonomous"
-    assert client.requests[0].messages[0].content == prompts.text("lr_autonomous")
+    assert client.requests[0].messages[0].content == prompts.texts["lr_autonomous"]
     headings = [line[3:] for line in client.prompts[0].splitlines() if line.startswith("## ")]
     assert headings == [
         "Optimizer Meta Skill",

@@ -153,7 +153,7 @@ def test_each_kind_has_its_own_prompt(scripted, reflected, prompts):
     client = scripted(lambda request: proposing())
     reflected(client, size=8)
     systems = [request.messages[0].content for request in client.requests]
-    assert systems == [prompts.text("analyst_error"), prompts.text("analyst_success")]
+    assert systems == [prompts.texts["analyst_error"], prompts.texts["analyst_success"]]
     assert "## Successful Trajectories (3 total)" in client.prompts[1]
     assert {request.stage for request in client.requests} == {"analyst"}
 
@@ -218,7 +218,7 @@ def test_suggestions_are_asked_for_and_limited(scripted, reflected, prompts):
     assert {tuple(one.title for one in each.patch.edits) for each in found} == {("a", "b")}
     asked = {request.messages[0].content for request in client.requests}
     names = ("analyst_error_rewrite", "analyst_success_rewrite")
-    assert asked == {prompts.text(name) for name in names}
+    assert asked == {prompts.texts[name] for name in names}
 
 
 def test_whole_documents_are_asked_for_with_room_for_them(scripted, reflected):
@@ -240,7 +240,7 @@ def test_notes_are_asked_of_the_chosen_minibatches_only(scripted, reflected, pro
     found = reflected(model, size=8, notes_from=("failure",))
     assert [bool(one.notes) for one in found] == [True, False]
     systems = [request.messages[0].content for request in model.requests]
-    supplement = prompts.text("analyst_error_skill_aware")
+    supplement = prompts.texts["analyst_error_skill_aware"]
     assert [system.endswith(supplement) for system in systems] == [True, False]
 
 

@@ -28,7 +28,7 @@ def example(*prompts: str) -> Any:
     """The reply that prompts show, with the first of several words where they offer a choice."""
     found: dict[str, object] = {}
     for prompt in prompts:
-        block = re.search(r"```json\n(.*?)```", PROMPTS.text(prompt), re.DOTALL)
+        block = re.search(r"```json\n(.*?)```", PROMPTS.texts[prompt], re.DOTALL)
         assert block is not None
         found |= json.loads(re.sub(r'"([^" |]+) \|[^"]*"', r'"\1"', block[1]))
     return found
@@ -129,7 +129,7 @@ def test_a_good_reply_is_parsed(scripted, asked, prompts):
     assert asked(client) == 7
     (request,) = client.requests
     assert (request.stage, request.max_output_tokens) == ("ranking", 16_384)
-    system = Message("system", prompts.text("ranking"))
+    system = Message("system", prompts.texts["ranking"])
     assert request.messages == (system, Message("user", "how many?"))
 
 

@@ -135,7 +135,7 @@ def test_the_rewriter_is_shown_skill_suggestions_and_earlier_steps(scripted, upd
     updated(REWRITE, client, *EDITS)
     (request,) = client.requests
     assert (request.stage, request.max_output_tokens) == ("rewrite", 9_000)
-    assert request.messages[0].content == prompts.text("rewrite")
+    assert request.messages[0].content == prompts.texts["rewrite"]
     headings = [line for line in client.prompts[0].splitlines() if line.startswith("## ")]
     assert headings == [
         "## Current Skill",
@@ -175,7 +175,7 @@ class Rewriter:
         self.document = document
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        assert request.messages[0] == Message("system", PROMPTS.text("rewrite"))
+        assert request.messages[0] == Message("system", PROMPTS.texts["rewrite"])
         return ChatReply(json.dumps({"new_skill": self.document}), "stop", "m", Usage(calls=1))
 
 
