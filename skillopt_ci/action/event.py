@@ -272,7 +272,10 @@ def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
         return _evaluation(pull, facts)
     # The label is a reviewer's consent to exactly this head; it does not cover later pushes.
     if event.action != "labeled" or event.label.casefold() != inputs.label.casefold():
-        why = f"waiting for the label {inputs.label!r}, which somebody with write access can add"
+        why = (
+            f"waiting for somebody with write access to add the label {inputs.label!r}: remove it "
+            "first if it is there from before this commit"
+        )
         if pull.from_fork and event.action in ("opened", "synchronize", "rebased"):
             return Conclude(pull.head_sha, None, why, again=event.action == "rebased")
         return Nothing(why)
