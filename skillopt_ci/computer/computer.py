@@ -51,7 +51,8 @@ mkdir -p -- "$2" || exit 74
 trap 'rm -f -- "$4"' EXIT
 cat > "$4" && chmod "$3" "$4" && mv -f -- "$4" "$1" || exit 74
 """
-_LIST = "exec find . -mindepth 1 '(' -type f -o -type d -o -type l ')' -print0"
+#: Status 1: the agent left a folder that it cannot read.
+_LIST = "find . -mindepth 1 '(' -type f -o -type d -o -type l ')' -print0; [ $? -le 1 ]"
 _PACK = 'limit=$1; shift; tar -cf - --no-recursion -- "$@" | head -c "$limit"'
 _UNPACK = "exec tar -xmf -"
 

@@ -155,8 +155,8 @@ async def run_solver(
             unannounced.usage += step.usage
         told(so_far.add(step))
         if grade_every_step and isinstance(step, ToolUsed):
-            # ignore a grader's error: the final grading will report it
-            with off_the_clock(), suppress(GraderError):
+            # ignore a grader's or judge's error: the final grading will report it
+            with off_the_clock(), suppress(GraderError, ModelRefusal, ModelUnavailable):
                 if (score := await place.grade_now()) is not None:
                     told(so_far.add(StepGraded(score)))
 

@@ -112,6 +112,15 @@ def test_an_export_that_is_too_large_is_refused(any_desk):
         any_desk.export("hole", max_bytes=100_000)
 
 
+def test_what_the_agent_cannot_read_is_left_out(any_desk):
+    made = any_desk.sh("mkdir shut && touch shut/inside file secret && chmod 0 shut secret; id -u")
+    others = ["secret", "shut", "shut/inside"] if made.stdout == "0\n" else []
+    try:
+        assert names(any_desk.export(".")) == ["file", *others]
+    finally:
+        any_desk.sh("chmod 700 shut")
+
+
 def test_only_links_that_stay_inside_are_exported(any_desk):
     any_desk.sh(
         "mkdir d; touch d/f; ln -s f d/good; ln -s ../d/f d/up; ln -s /etc/passwd absolute;"

@@ -215,9 +215,13 @@ def test_every_tool_use_is_graded_off_the_clock():
     assert sum(isinstance(step, StepGraded) for step in told) == 3
 
 
-def test_a_grader_that_fails_on_the_way_does_not_end_the_work():
+@pytest.mark.parametrize(
+    "failure",
+    [GraderError("no report"), types.ModelRefusal("a filter"), types.ModelUnavailable("down")],
+)
+def test_a_grader_that_fails_on_the_way_does_not_end_the_work(failure):
     async def grade() -> Score:
-        raise GraderError("no report")
+        raise failure
 
     worked, _ = do(endless, AttemptLimits(steps=2), grade_now=grade)
     assert (worked.progress, worked.n_turns) == ((), 2)
