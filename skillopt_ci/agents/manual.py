@@ -164,7 +164,7 @@ class ScriptedSolver:
             if place.computer is None:
                 raise UsageError(
                     f"task {task.id!r}: its script has commands, and there is no computer for them",
-                    hint="Set `rollout.computer`.",
+                    hint="Set `rollout.computer`, and give the task a `computer` block, even `{}`.",
                 )
             argv = ("sh", "-c", command) if isinstance(command, str) else command
             call = ToolCall(f"script_{number}", "shell", json.dumps({"command": list(argv)}))

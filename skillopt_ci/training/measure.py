@@ -125,7 +125,8 @@ async def measure(
         async for one in rollouts:
             scores.add(one)
             seen(one)
-            if one.status is Status.SCORED and one.messages:
+            tools = any(message.role == "tool" for message in one.messages)
+            if one.status is Status.SCORED and one.messages and not tools:  # else files may answer
                 empty[not one.messages[-1].content.strip()] += 1
             refused.update([one.reason] * (one.status is Status.REFUSED))
             run.observer(StageAdvanced(stage, one.task_id))

@@ -255,6 +255,17 @@ def test_the_end_of_a_retried_attempt_belongs_to_its_last_try(checkout):
     assert [event["retry"] for event in events if event["type"] == "attempt_ended"] == [1]
 
 
+def test_work_with_tools_needs_no_answer(checkout):
+    settings = overrides(
+        'rollout.solver={type: scripted, commands: ["true"]}',
+        "rollout.computer={type: unconfined}",
+        'scorer={type: computer, command: "true"}',
+    )
+    done = in_process(checkout.folder, "eval", "skills/SKILL.md", *settings)
+    assert done.returncode == 0
+    assert "were empty" not in done.stderr
+
+
 def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout):
     optimizer = "model.optimizer=simulated/simulated-optimizer"
     done = in_process(checkout.folder, "eval", "skills/SKILL.md", "-o", optimizer)

@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from computer_kinds import is_running
+from computer_kinds import desk, is_running
 from programs import write_program
 from solver_play import play
 
@@ -14,6 +14,7 @@ from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, Limit, ModelSaid, ToolUsed
 from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 
@@ -288,6 +289,21 @@ FAILURES = [
 def test_a_failure_is_told_apart(body, kind, told):
     with pytest.raises(kind, match=told):
         play(external("claude-code", {"ANTHROPIC_API_KEY": "key-1"}), script=f"#!/bin/sh\n{body}\n")
+
+
+def test_a_limit_of_its_computer_that_ended_it_is_named():
+    task = Task("t", (Message("user", "x"),))
+    with desk("sandbox") as opened:
+        opened.write("agent", b"#!/bin/sh\nexec python3 -c 'bytearray(10**9)'\n", executable=True)
+        place = Workplace("s", computer=opened.computer)
+
+        async def work() -> None:
+            solver = external("claude-code", {"ANTHROPIC_API_KEY": "key-1"})
+            async for _ in solver.solve(task, SKILL, place):
+                pass
+
+        with pytest.raises(ModelUnavailable, match="It reached the computer's limit of memory"):
+            opened.do(work())
 
 
 def test_an_agent_that_reports_an_error_failed_whatever_its_status():

@@ -143,8 +143,9 @@ def test_an_answer_needs_no_computer():
     assert play(solver, computer=False).attempt.response == "4"
     solver = scripted(commands=["ls"])
     assert solver.needs_computer
-    with pytest.raises(UsageError, match="no computer"):
+    with pytest.raises(UsageError, match="no computer") as refused:
         play(solver, computer=False)
+    assert "`computer` block" in refused.value.hint
 
 
 # Lines of a person: from a terminal, a pipe, a file, a text.
