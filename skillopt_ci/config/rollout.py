@@ -298,7 +298,7 @@ class RolloutConfig(Section):
     nudges: int = Field(default=0, ge=0)
     """How often an agent may continue after an invalid submission."""
     grade_every_step: bool = False
-    """Also grade the work after every tool call, to see its progress."""
+    """Also grade the work after every tool call, to see its progress. Not for external agents."""
     retries: int = Field(default=2, ge=0)
     """Retries of an attempt after an infrastructure error, with growing pauses."""
     limits: AttemptLimits = AttemptLimits()
@@ -310,3 +310,11 @@ class RolloutConfig(Section):
     confined; where that is impossible, pull requests are not evaluated."""
     events: bool = True
     """Record each attempt's events in the repository's `.git`, for `trace` and the report."""
+
+    @model_validator(mode="after")
+    def _steps_are_seen(self) -> "RolloutConfig":
+        if self.grade_every_step and self.solver.type == "external":
+            raise ValueError(
+                "`grade_every_step`: an external agent's steps are known only when it has ended"
+            )
+        return self

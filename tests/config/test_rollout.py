@@ -127,6 +127,12 @@ def test_a_chat_answer_is_the_default():
     assert rollout.RolloutConfig().solver == ChatConfig()
 
 
+def test_steps_that_are_not_seen_cannot_be_graded():
+    solver = {"type": "external", "agent": "codex"}
+    with pytest.raises(ValidationError, match=r"grade_every_step.*only when it has ended"):
+        rollout.RolloutConfig.model_validate({"solver": solver, "grade_every_step": True})
+
+
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
