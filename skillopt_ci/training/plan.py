@@ -152,17 +152,24 @@ def calls_left(
         if limit is None or (name != "calls" and not used):
             continue
         each = 1.0 if name == "calls" else used / max(1, spent.calls)
-        tests = final_test_calls(config, sizes, history)
+        tests = final_test_calls(config, sizes, history, state)
         kept = tests if tests * each < limit else 0
         left = min(left, (limit - used) / each - kept)
     return left
 
 
-def final_test_calls(config: Config, sizes: Sizes, history: Sequence[HistoryEntry] = ()) -> float:
-    """The calls that testing the first and the best skill takes, at one for an attempt."""
+def final_test_calls(
+    config: Config, sizes: Sizes, history: Sequence[HistoryEntry] = (), state: State | None = None
+) -> float:
+    """The calls that testing the first, the best and the last skill takes, at one for an attempt.
+
+    The last skill is the best one unless a gate is open or a person's change scored lower.
+    """
     first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks]
     each = max(calls_of_task(config, sizes), *first, 0)
-    return 2 * sizes.test * each * config.evaluation.eval_test
+    gated = config.evaluation.use_gate and config.optimizer.slow_update_gate_with_selection
+    fell = state and state.current.measurement.score < state.best.measurement.score
+    return (3 if fell or not gated else 2) * sizes.test * each * config.evaluation.eval_test
 
 
 def _end_calls(config: Config, sizes: Sizes) -> float:

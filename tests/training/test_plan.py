@@ -184,6 +184,18 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     assert final_test_calls(config, Sizes(48, 40, 10, judged=1)) == 2 * 10 * 2
     first = HistoryEntry(kind="start", step=0, epoch=0, action="start", usage=Usage(120), tasks=40)
     assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10 * 3
+    # the last skill is tested, too, where it may not be the best one
+    lower = stands(4)
+    best = lower.best.model_copy(update={"measurement": Measurement(hard=0.6, soft=0.6, score=0.6)})
+    lower = lower.model_copy(update={"best": best})
+    assert final_test_calls(config, Sizes(48, 40, 10), [first], stands(4)) == 2 * 10 * 3
+    assert final_test_calls(config, Sizes(48, 40, 10), [first], lower) == 3 * 10 * 3
+    for section, key in (
+        ("evaluation", "use_gate"),
+        ("optimizer", "slow_update_gate_with_selection"),
+    ):
+        opened = configured(budget={"run": {"calls": 220}}, **{section: {key: False}})
+        assert calls_left(opened, Sizes(48, 40, 60), None) == 220 - 3 * 60
     config, sizes = configured(budget={"run": {"calls": 800}}), Sizes(48, 40, 60)
     assert completed_epoch(config, sizes, stands(6, calls=450), [first]) is None
     assert completed_epoch(config, sizes, stands(6, calls=450)) is not None
