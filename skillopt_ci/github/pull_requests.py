@@ -233,12 +233,16 @@ def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
 
 
 def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
-    if pull.title == wanted.title and same_text(pull.body, wanted.body):
-        return _finish(client, pull, wanted, Change.UNCHANGED)
-    notes = list[str]()  # comments and checks say the same, so the rest goes on
-    with noting(notes), asking(f"edit pull request #{pull.number}", _WRITE):
-        pull.edit(title=wanted.title, body=wanted.body)
-    kept = _finish(client, pull, wanted, Change.UNCHANGED if notes else Change.UPDATED)
+    notes, change = list[str](), Change.UNCHANGED
+    if pull.base.ref != wanted.base:  # a person may have chosen it
+        told = f"#{pull.number} asks to merge into {pull.base.ref}, but training follows "
+        notes.append(f"{told}{wanted.base}: change the pull request's base, or `git.base`.")
+    if pull.title != wanted.title or not same_text(pull.body, wanted.body):
+        # comments and checks say the same, so the rest goes on
+        with noting(notes), asking(f"edit pull request #{pull.number}", _WRITE):
+            pull.edit(title=wanted.title, body=wanted.body)
+            change = Change.UPDATED
+    kept = _finish(client, pull, wanted, change)
     return replace(kept, notes=(*notes, *kept.notes))
 
 

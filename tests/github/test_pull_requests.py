@@ -177,11 +177,15 @@ def test_a_branch_that_is_not_there_is_named_in_the_refusal(client):
         get_pull_request(client, 7)
 
 
-def test_one_that_was_retargeted_is_kept_where_it_is(scene, client):
+def test_one_that_was_retargeted_is_kept_where_it_is_and_told(scene, client):
     scene.pull()
     scene.hub.bare.save("release", SKILL, "# Other\n")
     scene.hub.pulls[1]["base"] = "release"
-    assert keep_pull_request(client, replace(WANTED, title="On")).change == Change.UPDATED
+    wanted = replace(WANTED, title="On")
+    for change in (Change.UPDATED, Change.UNCHANGED):
+        kept = keep_pull_request(client, wanted)
+        assert kept.change == change
+        assert "#1 asks to merge into release, but training follows main" in kept.notes[0]
     assert scene.hub.pulls[1]["base"] == "release"
 
 
