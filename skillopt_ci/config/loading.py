@@ -137,6 +137,7 @@ KeyPath = tuple[str | int, ...]
 _SECRET = re.compile(r"(?i)(^|[_-])(key|token|secret|password|auth|cookie|headers)(_env)?$")
 _ADDRESS_WITH_SECRET = re.compile("://.*[@?#]")
 _LONGEST_SHOWN = 60
+_WRONG_SHAPE = ("union_tag_invalid", "union_tag_not_found", "model_attributes_type", "dict_type")
 _EXPECTED = {
     "string_type": "text",
     **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
@@ -173,7 +174,7 @@ def _explained(
     place, value = locate(error["loc"], root), error["input"]
     annotation = place.field.annotation if place.field else None
     shapes = list(sections(annotation))
-    if shapes and error["type"] in ("union_tag_invalid", "union_tag_not_found", "dict_type"):
+    if shapes and error["type"] in _WRONG_SHAPE:
         return _wrong_shape(place.path, shapes, value)
     found = shown(place.path, value)
     key = next((step for step in reversed(place.path) if isinstance(step, str)), "")
@@ -204,7 +205,7 @@ def _wrong_shape(path: KeyPath, shapes: list[type[Section]], value: object) -> t
     kinds = (shape.model_fields.get("type") for shape in shapes)
     known = tuple(c for kind in kinds if kind for c in choices(kind.annotation))
     if not isinstance(value, dict):
-        example = "{type: exact}" if known else "{path: tasks.jsonl}"
+        example = f"{{type: {known[0]}}}" if known else "{path: tasks.jsonl}"
         return path, f"expected a mapping such as {example}, found {shown(path, value)}"
     if "type" in value:
         return (*path, "type"), _not_among(value["type"], known)

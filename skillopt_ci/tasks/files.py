@@ -122,7 +122,11 @@ def _jsonl_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
 
 def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
     csv.field_size_limit(len(text))  # no cell is too long
-    rows, line = csv.reader(io.StringIO(text, newline=""), strict=True), 1
+    header_line = text.partition("\n")[0]
+    # spreadsheets write semicolons where a comma is the decimal point
+    delimiter = max(",;\t", key=header_line.count)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    line = 1
     try:
         header = next(rows, [])
         named = [*filter(None, header)]  # spreadsheets write empty columns, too

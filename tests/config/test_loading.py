@@ -135,6 +135,11 @@ def test_a_limit_on_cost_needs_to_know_what_the_agent_costs(complaint_with, load
         load_with(limited % agent)
 
 
+def test_the_example_of_a_mapping_is_one_of_that_section(complaint_with):
+    complaint = complaint_with("rollout: {solver: chat}")
+    assert "rollout.solver: expected a mapping such as {type: chat}, found 'chat'" in complaint
+
+
 @pytest.mark.parametrize(
     ("scorer", "message"),
     [

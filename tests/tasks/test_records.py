@@ -85,6 +85,7 @@ def test_name_of_the_record_is_its_id_unless_it_has_one():
         ({"references": [None]}, "references[0]: expected text, found nothing"),
         ({"references": {"a": 1}}, "references[0]: expected text, found a mapping"),
         ({"metadata": [1]}, "metadata: expected a mapping, found a list"),
+        ({"scorer": "f1"}, "scorer: expected a mapping such as {type: exact}, found 'f1'"),
         ({"files": 3}, "files: expected a list of paths, or a mapping from names to their text"),
         ({"files": ["../x"]}, "files: '../x' is not a relative path"),
         ({"scorer": {"type": "exat"}}, "scorer.type: 'exat' is not one of exact, "),
