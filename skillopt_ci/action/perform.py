@@ -249,9 +249,17 @@ def _command(job: Job, command: Command) -> JobOutcome:
     found = meaning(ended.exit_code)
     if (failed := ended.failure) is not None and ended.error is not None:
         announce(job.log, failed, ended.error, job.runner.workspace)
-    for one in (finding for result in ended.results for finding in result.get("findings", ())):
-        if one["level"] != "ok":
-            job.log.annotate(one["level"], harmless(one["text"]), title=one["part"])
+    remarks = [
+        *(one for result in ended.results for one in result.get("findings", ())),
+        *(
+            {"level": "error", "text": text, "part": "configuration"}
+            for result in ended.results
+            for text in result.get("problems", ())
+        ),
+    ]
+    remarks = [one for one in remarks if one["level"] != "ok"]
+    for one in remarks:
+        job.log.annotate(one["level"], harmless(one["text"]), title=one["part"])
     # What ends a run is no result of `run`.
     always = command in (Command.COMMENT, Command.RUN)
     # Who was first shows what they did; this clone does not know it.
@@ -270,10 +278,11 @@ def _command(job: Job, command: Command) -> JobOutcome:
         pull_request=last.outputs.pull_request,
     )
     rows = [(name, code(value, 1_000)) for name, value in outputs.by_name().items() if value]
+    listed = "\n".join(f"- {one['part']}: {inline(one['text'], 1_000)}" for one in remarks)
     return replace(
         last,
         outputs=outputs,
-        report=last.report or join(ended.told, table(("output", "value"), rows)) + "\n",
+        report=last.report or join(ended.told, listed, table(("output", "value"), rows)) + "\n",
         ending=ended.told if last.report and ended.exit_code else waits,
         exit_code=ended.exit_code,
     )

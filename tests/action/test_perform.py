@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -167,8 +168,16 @@ def test_a_mistake_fails_the_job_where_it_is(job, log):
     outcome = perform(job, Perform(Command.CHECK))
     assert (outcome.outputs.result, outcome.exit_code) == ("failed", 2)
     assert ("::error title=tasks::" in log.getvalue(), outcome.outputs.cost_usd) == (True, "")
+    assert "\n- tasks: " in outcome.report
     assert perform(job, Perform(Command.STEP)).exit_code == 2
     assert ",file=tasks/train.jsonl,line=1::" in log.getvalue()
+
+
+def test_discover_says_what_is_wrong(job, log):
+    file = job.folder / "skillopt.yaml"
+    shutil.copy(file, job.folder / "b.skillopt.yaml")
+    assert perform(job, Perform(Command.DISCOVER)).exit_code == 2
+    assert "::error title=configuration::several runs" in log.getvalue()
 
 
 @pytest.mark.parametrize("trouble", [InfrastructureError("GitHub is down"), KeyError("defect")])
