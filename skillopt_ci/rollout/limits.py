@@ -1,13 +1,14 @@
 """Run a solver on a task and enforce its limits."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
 from skillopt_ci.config.rollout import AttemptLimits
+from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import (
     ChatClient,
@@ -34,6 +35,7 @@ from skillopt_ci.rollout.types import (
 )
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
+from skillopt_ci.util import last_line
 
 Kind = TypeVar("Kind", bound=Step)
 
@@ -163,7 +165,8 @@ async def run_solver(
     token = _TRACKER.set(tracker)
     try:
         async with working_time(None if limits is None else limits.rollout_seconds):
-            found = await _followed(solver.solve(task, skill, place), take, so_far)
+            with _defects_named(solver):
+                found = await _followed(solver.solve(task, skill, place), take, so_far)
         # fill gaps in the result from the steps
         known = so_far.attempt(limit=found.limit)
         usage = tracker.usage if known.usage == Usage() else known.usage
@@ -185,6 +188,19 @@ async def run_solver(
     finally:
         _TRACKER.reset(token)
     return replace(attempt, progress=tuple(so_far.progress))
+
+
+@contextmanager
+def _defects_named(solver: Solver) -> Iterator[None]:
+    """Turn unexpected errors of an environment's own solver into UsageError."""
+    try:
+        yield
+    except Exception as error:
+        known = isinstance(error, SkilloptError | AgentError | LimitReached)
+        if known or type(solver).__module__.startswith("skillopt_ci."):
+            raise
+        told = f"environment: the solver {solver.name} raised {last_line(error)}"
+        raise UsageError(told) from error
 
 
 async def _followed(

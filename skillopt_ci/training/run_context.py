@@ -43,6 +43,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Splits, Task, task_sha256
 from skillopt_ci.training.fingerprint import Unasked, measurement_fingerprint, model_facts
 from skillopt_ci.training.review_comments import ReviewerNote
+from skillopt_ci.util import user_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +264,8 @@ def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple
         grade=scorers.grade,
     )
     grading = EnvironmentGrading(environment, parts, scorers) if environment.grades else scorers
-    return environment.solver(parts), grading
+    with user_errors(f"environment: {type(environment).__name__}.solver raised"):
+        return environment.solver(parts), grading
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from command_line import in_process
 
-from skillopt_ci.errors import TooManyErrors
+from skillopt_ci.errors import TooManyErrors, UsageError
 from tests.conftest import HARMFUL, RULES, Checkout, ModelServer, Workshop
 
 QUESTION = re.compile(r"Item (\d+) of kind (\w)")
@@ -96,6 +96,14 @@ def test_a_broken_environment_is_never_scored(workshop):
     with pytest.raises(TooManyErrors, match=r"Items\.grade raised KeyError: 'nothing' \("):
         checkout.step()
     assert not checkout.ref("skillopt/demo")
+
+
+def test_a_solver_that_cannot_be_made_is_the_environments(workshop):
+    checkout = workshop.checkout()
+    broken = f"{CLASS}\n    def solver(self, parts):\n        return parts.nothing\n"
+    configure(checkout, "items.py:Items", {"items.py": broken})
+    with pytest.raises(UsageError, match=r"Items\.solver raised AttributeError: .*items\.py:\d+"):
+        checkout.step()
 
 
 def test_promptfoos_tests(workshop):

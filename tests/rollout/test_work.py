@@ -10,6 +10,7 @@ import virtual_time
 from rollout_values import Solving, Work, make_task
 
 from skillopt_ci.config.rollout import AttemptLimits
+from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model import types
 from skillopt_ci.rollout.limits import LimitedClient, Transcript, run_solver
@@ -178,14 +179,24 @@ def test_a_refusal_is_one_too():
     assert (worked.ending, worked.reason) == ("refused", "content filter")
 
 
-@pytest.mark.parametrize("failure", [types.ModelUnavailable("down"), RuntimeError("a bug")])
-def test_any_other_failure_is_raised(failure):
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (types.ModelUnavailable("down"), types.ModelUnavailable),
+        (RuntimeError("a bug"), UsageError),
+        (TimeoutError("of its own"), UsageError),
+    ],
+)
+def test_any_other_failure_ends_the_run_and_names_the_solver(failure, kind):
     async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield said("hello")
         raise failure
 
-    with pytest.raises(type(failure)):
+    with pytest.raises(kind, match=str(failure)) as raised:
         do(fails)
+    if kind is UsageError:
+        assert "environment: the solver test raised" in str(raised.value)
+        assert f"({__file__}:" in str(raised.value)
 
 
 def test_a_solver_that_is_cut_off_can_clean_up():
