@@ -268,12 +268,6 @@ def skill_path(loaded: Loaded, repository: Path) -> str:
     )
 
 
-def seen_path(root: Path, name: str, repository: Path | None) -> Path:
-    """The path of ``name`` in the repository as agents see it, who follow no links."""
-    real = Path(os.path.realpath(root))
-    return Path(os.path.relpath(real / name, repository or real))
-
-
 def events_path(ledger: Ledger, run: str) -> Path:
     """The folder of the run's events: inside `.git`, so that no checkout shows them."""
     return ledger.common_dir / "skillopt-ci" / "events" / run

@@ -45,7 +45,7 @@ from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.build import check_scorers
 from skillopt_ci.scorers.code import Functions
-from skillopt_ci.skill.validation import LFS_REMEDY, problems
+from skillopt_ci.skill.validation import LFS_REMEDY, problems, seen_path
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
@@ -269,7 +269,7 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
             meant = "" if other is None else f"\nDid you mean {other}?"
             yield Finding("skill", "error", f"{name}: {error.strerror}{meant}")
         return
-    seen = build.seen_path(loaded.root, name, toplevel(loaded.root))
+    seen = seen_path(loaded.root, name, toplevel(loaded.root))
     faults = problems(text, seen)
     for problem in faults:
         line = "" if problem.line is None else f":{problem.line}"

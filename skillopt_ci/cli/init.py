@@ -22,7 +22,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.cli import scaffold
-from skillopt_ci.cli.build import opened, seen_path
+from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.config import survey
 from skillopt_ci.cli.options import FILE, Globals, command, print_json
 from skillopt_ci.cli.read import open_reader
@@ -39,7 +39,7 @@ from skillopt_ci.git.refs import toplevel
 from skillopt_ci.model.access import required_variables
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.sanitize import harmless_line
-from skillopt_ci.skill.validation import unloadable
+from skillopt_ci.skill.validation import seen_path, unloadable
 from skillopt_ci.text import plural
 from skillopt_ci.util import nearest, read_text, write_atomically
 

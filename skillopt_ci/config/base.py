@@ -1,6 +1,7 @@
 """The common base of every configuration section."""
 
 import os
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -23,7 +24,9 @@ def _possible(name: str) -> str:
     longest = max(len(os.fsencode(part)) for part in name.split("/"))
     if longest > _LONGEST_NAME:
         raise ValueError(f"a name of {longest} bytes is too long for a file: at most 255 are")
-    return _without_zero(name)
+    if re.search(r"[\\\x00-\x1f]", name):  # YAML reads a tab in "a\tasks"
+        raise ValueError(f"{name!r} is no path: write / between folders, on every system")
+    return name
 
 
 def _inside(name: str) -> str:

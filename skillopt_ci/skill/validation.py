@@ -1,5 +1,6 @@
 """Checks whether a document can be trained and loaded; problems have line numbers."""
 
+import os
 import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
@@ -35,8 +36,15 @@ class SkillProblem:
 #: Longer front matter is not checked: the library's time is quadratic in the length.
 _MOST_CHECKED = 10_000
 _UNKNOWN_FIELDS = "Unexpected fields"
+_BYTE_ORDER_MARK = "A byte order mark (U+FEFF) precedes the front matter: save the file without it"
 #: Problems for which agents skip a skill, though it can be trained.
-_MISSING = ("Missing required field", "SKILL.md must start with YAML frontmatter")
+_MISSING = ("Missing required field", "SKILL.md must start with YAML frontmatter", _BYTE_ORDER_MARK)
+
+
+def seen_path(root: Path, name: str, repository: Path | None) -> Path:
+    """The path of ``name`` in the repository as agents see it, who follow no links."""
+    real = Path(os.path.realpath(root))
+    return Path(os.path.relpath(real / name, repository or real))
 
 
 def format_problems(text: str, path: Path) -> Iterator[SkillProblem]:
@@ -54,8 +62,10 @@ def format_problems(text: str, path: Path) -> Iterator[SkillProblem]:
         told = f"The front matter has more than {_MOST_CHECKED:,} characters and was not checked."
         yield SkillProblem("warning", told, 1)
         return
+    if text.startswith("\ufeff"):
+        yield SkillProblem("warning", _BYTE_ORDER_MARK, 1)
     try:
-        metadata, _ = parse_frontmatter(text)
+        metadata, _ = parse_frontmatter(text.removeprefix("\ufeff"))
     except RecursionError:
         yield SkillProblem("error", "The front matter is nested too deeply to be read.", 1)
         return
@@ -85,8 +95,10 @@ def unloadable(text: str, path: Path) -> str:
     ]
     if not messages:
         return ""
-    wanted = "It has to begin with `---`, `name: …`, `description: …`, `---`, a line each."
-    return f"Agents will skip {path}: {'; '.join(messages)}. {wanted}"
+    told = f"Agents will skip {path}: {'; '.join(messages)}."
+    if any(one.startswith(_MISSING[:2]) for one in messages):
+        told += " It has to begin with `---`, `name: …`, `description: …`, `---`, a line each."
+    return told
 
 
 #: Recommended by the Agent Skills standard, since agents load the whole document into context.

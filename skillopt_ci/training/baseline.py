@@ -5,7 +5,6 @@ person changed it, and after a change to anything that scores depend on.
 """
 
 import shlex
-from pathlib import Path
 from typing import Literal
 
 from skillopt_ci.config.config import Config
@@ -14,7 +13,7 @@ from skillopt_ci.ledger.evidence import Measurement, as_recorded
 from skillopt_ci.ledger.records import Confirmed, Snapshot, State
 from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.skill.validation import unloadable
+from skillopt_ci.skill.validation import seen_path, unloadable
 from skillopt_ci.text import score
 from skillopt_ci.training.measure import MEASURED_ANEW, measure
 from skillopt_ci.training.memory import measured_before, warn_of_trained
@@ -94,7 +93,8 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
     why, before, taken = unscored(run, checkout), checkout.state, taken_back(checkout.history)
     if not why and before is not None:
         return as_scored(checkout, before)
-    if before is None and (reason := unloadable(checkout.skill, Path(run.skill_path))):
+    seen = seen_path(run.root, run.config.skill, run.ledger.git.folder.resolve())
+    if before is None and (reason := unloadable(checkout.skill, seen)):
         # the skill can be trained, but agents would not load it
         run.observer(Note(reason, level="warning"))
     warn_of_trained(run, checkout, run.selection, "selection")

@@ -140,6 +140,13 @@ def test_the_example_of_a_mapping_is_one_of_that_section(complaint_with):
     assert "rollout.solver: expected a mapping such as {type: chat}, found 'chat'" in complaint
 
 
+@pytest.mark.parametrize("path", [r"'skills\a\SKILL.md'", r'"skills\table\\SKILL.md"', r"a\b.md"])
+def test_a_path_with_backslashes_is_explained(complaint_with, path):
+    told = complaint_with(f"prompts: {path}")
+    assert "prompts: " in told
+    assert "write / between folders" in told
+
+
 @pytest.mark.parametrize(
     ("scorer", "message"),
     [

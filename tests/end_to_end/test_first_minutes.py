@@ -224,6 +224,16 @@ def test_a_skill_without_front_matter_is_told_how_to_begin(checkout, command):
     assert warning not in command(checkout, "step").stderr
 
 
+def test_a_skill_is_known_by_the_link_that_leads_to_it(checkout, command):
+    checkout.write("skills/SKILL.md", FRONT_MATTER)
+    checkout.git("mv", "skills", "shared")
+    (checkout.folder / "skills").symlink_to("shared")
+    checkout.git("add", "--all")
+    checkout.git("commit", "--quiet", "--message", "Link")
+    done = command(checkout, "step", "-q")
+    assert (done.returncode, "will skip" in done.stderr) == (0, False), done.stderr
+
+
 def test_init_tells_at_once_what_a_skill_lacks(checkout, command):
     (checkout.folder / "skillopt.yaml").unlink()
     done = command(checkout, "init", "--yes", "--skill", "skills")

@@ -63,6 +63,14 @@ def test_what_is_not_there_yet_is_a_warning(text, words):
     assert words in told
 
 
+def test_a_byte_order_mark_is_named_and_what_follows_it_is_checked():
+    told = unloadable("\ufeff" + GOOD, SKILL)
+    assert "byte order mark" in told
+    assert "begin with" not in told
+    wrong = problems("\ufeff" + GOOD.replace("name: pdf", "name: PDF"), SKILL)
+    assert "must be lowercase" in wrong[0].message
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [
