@@ -214,11 +214,21 @@ def cli(ctx: click.Context, _settings: Globals) -> None:
         ctx.exit(ExitCode.USAGE)
 
 
+#: How a stream treats characters that its encoding lacks; the latter in a C locale.
+_REFUSING = ("strict", "surrogateescape")
+
+
 def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     """Run the command line ``args`` (the process's own by default); return the exit code."""
     if args is None:
         close_process()
-    open_streams()
+    # no stream is closed: its number would go to the next file, and that to programs that we start
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors in _REFUSING:
+            stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if args is None else args)
     try:
         settings = Globals.of_process()
@@ -247,21 +257,6 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
             except OSError:
                 _abandon_stdout()
             return failure.exit_code
-
-
-#: How a stream treats characters that its encoding lacks; the latter in a C locale.
-_REFUSING = ("strict", "surrogateescape")
-
-
-def open_streams() -> None:
-    """Make the standard streams writable: none is closed, and none refuses a character."""
-    # a closed one would also give its number to the next file, and that to programs that we start
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-        elif isinstance(stream, io.TextIOWrapper) and stream.errors in _REFUSING:
-            stream.reconfigure(errors="replace")
 
 
 def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int:

@@ -80,10 +80,6 @@ def toplevel(folder: Path) -> Path | None:
     return Path(top.text).resolve() if top.status == 0 else None
 
 
-def choose_remote(git: Git, name: str | None) -> str | None:
-    return name if name in git.run("remote").text.splitlines() else None
-
-
 class RunRefs(NamedTuple):
     """Full names of a run's refs."""
 

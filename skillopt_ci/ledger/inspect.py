@@ -47,14 +47,14 @@ def resolve(ledger: Ledger, name: str) -> str | None:
 
 def runs(start: Path) -> tuple[str, ...]:
     """Runs with a branch or folder here, or else on the remote; may raise InfrastructureError."""
-    git, _ = refs.find(start, Git())
+    settings = Git()
+    git, _ = refs.find(start, settings)
     branches = git.run("for-each-ref", "--format=%(refname)", *_SKILLS_BRANCHES).text
     # after a merge, the branch may be gone, but the folder stays
     folders = git.run("ls-tree", "-d", "--full-tree", "--name-only", "HEAD", ".skillopt/").text
     found = [*branches.splitlines(), *folders.splitlines()]
-    remote_name = refs.choose_remote(git, Git().remote)
-    if not found and remote_name is not None:
-        found = list(remote.heads(git, remote_name, _SKILLS_BRANCHES[0]))
+    if not found and settings.remote in git.run("remote").text.splitlines():
+        found = list(remote.heads(git, settings.remote, _SKILLS_BRANCHES[0]))
     return tuple(sorted({line.rpartition("/")[2] for line in found}))
 
 

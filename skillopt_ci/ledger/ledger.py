@@ -81,7 +81,8 @@ class Ledger:
     ) -> "Ledger":
         """Open the run in the repository around ``start``; ``read_only`` guesses base offline."""
         git, common_dir = refs.find(start, settings)
-        remote_name = refs.choose_remote(git, settings.remote)
+        remotes = git.run("remote").text.splitlines()
+        remote_name = settings.remote if settings.remote in remotes else None
         base = remote.choose_base(git, remote_name, settings.base, guess=read_only)
         ledger = cls(git, common_dir, run, base, remote_name)
         # If one of the run's own branches has a valid name, the other has too; a base that is not

@@ -21,8 +21,8 @@ from skillopt_ci.training.state import RunEvent
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
 _MOST_NAMES = 12
 
-#: A message's subject and paragraphs; empty paragraphs are left out.
-_Words = tuple[str, Iterable[str]]
+#: A message's subject and its paragraphs, of which empty ones are left out.
+_Words = tuple[str, ...]
 
 
 def event(event: RunEvent, candidate: str | None) -> CommitText:
@@ -48,7 +48,7 @@ def event(event: RunEvent, candidate: str | None) -> CommitText:
     elif entry.kind == "revert":
         proposal, number = record.proposal, entry.edit
         rule = say.gist(proposal.applied_edits[number - 1 : number]) if number else ""
-        words = _said(
+        words = (
             f"Take back {entry.reason}: {rule or say.headline(proposal)}",
             f"This reverts {f'edit {number} of ' if number else ''}commit {event.work}.",
             "The skill is measured again before the next step, if its text was not measured yet.",
@@ -65,16 +65,18 @@ def event(event: RunEvent, candidate: str | None) -> CommitText:
 def candidate(record: StepRecord | BoundaryRecord) -> CommitText:
     facts = {"Skillopt-Action": "proposed"}
     if isinstance(record, BoundaryRecord):
-        words = _said(f"End of epoch {record.epoch}: {record.gist}", *_evidence(record))
+        words = (f"End of epoch {record.epoch}: {record.gist}", *_evidence(record))
         facts = {"Skillopt-Epoch-End": "true", **facts}
         return _text(record, words, facts, record.skill_after, record.config_sha256)
     proposal = record.proposal
     when = "One version earlier" if proposal.skill_attempted else "Before this change"
     edits = map(say.edit_text, proposal.applied_edits)
-    words = _said(
+    words = (
         f"Step {record.step}: {say.headline(proposal)}",
-        f"{when} the model scored {score(proposal.rollout.hard)} on "
-        f"{plural(proposal.rollout.measured, 'training task')}.",
+        (
+            f"{when} the model scored {score(proposal.rollout.hard)} on "
+            f"{plural(proposal.rollout.measured, 'training task')}."
+        ),
         _list("", edits if proposal.mode == "patch" else say.rewriting(proposal)),
         _list("", say.reminders(proposal)),
         f"Why: {one_line(proposal.reasoning, 600)}" if proposal.reasoning else "",
@@ -102,7 +104,7 @@ def _text(
     config: str,
     last: Mapping[str, str] | None = None,
 ) -> CommitText:
-    subject, paragraphs = words
+    subject, *paragraphs = words
     cost = record.usage.cost_usd
     trailers = {
         "Skillopt-Step": str(record.step),
@@ -118,23 +120,21 @@ def _text(
             "Skillopt-Cost-Usd": "unknown" if cost is None else f"{cost:.6f}",
         }
     if record.simulated:
-        paragraphs = (*paragraphs, _SIMULATED)
+        paragraphs.append(_SIMULATED)
         trailers["Skillopt-Simulated"] = "true"
     return CommitText(subject, "\n\n".join(filter(None, paragraphs)), {**trailers, **(last or {})})
-
-
-def _said(subject: str, *paragraphs: str) -> _Words:
-    return subject, paragraphs
 
 
 def _measured(event: RunEvent) -> _Words:
     measured, entry = event.state.current.measurement, event.entry
     why = entry.reason
     if entry.kind == "set_aside":
-        return _said(
+        return (
             f"Set aside the candidate of {event.work}: {why}",
-            "The candidate stays reachable as this commit's second parent. "
-            "The work is redone from the current skill.",
+            (
+                "The candidate stays reachable as this commit's second parent. "
+                "The work is redone from the current skill."
+            ),
         )
     found = f"{score(measured.score)} on {plural(measured.n, 'task')}"
     scores = f"scores {score_text(measured.score, measured.n)} on the selection tasks"
@@ -144,13 +144,15 @@ def _measured(event: RunEvent) -> _Words:
         fate = "merged if it scored higher on the same tasks, reverted otherwise"
         if isinstance(gate, dict) and gate.get("use_gate") is False:
             fate = "merged whatever it scores, because the gate is open"
-        return _said(
+        return (
             f"Start training {event.state.skill}: {found}",
-            f"The skill as it stands {scores}. From here on every training step is a commit: "
-            f"{fate}.",
+            (
+                f"The skill as it stands {scores}. From here on every training step is a commit: "
+                f"{fate}."
+            ),
             *say.reservations(measured),
         )
-    return _said(
+    return (
         f"Measure again: {found}, {why}",
         f"Reason: {why}. The current skill {scores}; the next candidates are compared with that.",
         *say.reservations(measured),
@@ -166,10 +168,12 @@ def _confirmation(entry: HistoryEntry) -> _Words:
     }
     verb, meaning = told[entry.action]
     gain, _, changed = entry.reason.partition("; ")
-    return _said(
+    return (
         f"{verb}: {gain}",
-        f"The skill was compared on selection tasks drawn at random, by attempts that no decision "
-        f"had seen. {meaning}",
+        (
+            "The skill was compared on selection tasks drawn at random, by attempts that no "
+            f"decision had seen. {meaning}"
+        ),
         _sentence(changed) if changed else "",
         f"Used {say.usage_text(entry.usage)}.",
     )
@@ -183,7 +187,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
     subject = f"{did} step {record.step} ({say.arrow(decision)}): {say.headline(proposal)}"
     if candidate is None:
         subject = f"Step {record.step}: {decision.reason}"
-    return _said(
+    return (
         subject,
         "" if candidate is None or decision.stays else f"This reverts commit {candidate}.",
         f"Verdict: {decision.verdict}. {_sentence(decision.reason)}",
@@ -203,10 +207,12 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
 def _notes(record: StepRecord) -> _Words:
     decision = record.decision and (record.decision.notes or record.decision)
     assert decision is not None  # noqa: S101 - see above
-    return _said(
+    return (
         f"Step {record.step} ({say.arrow(decision)}): {say.notes_gist(record.proposal)}",
-        f"The edits of step {record.step} did not stay, its reminders do. "
-        f"{_sentence(decision.reason)}",
+        (
+            f"The edits of step {record.step} did not stay, its reminders do. "
+            f"{_sentence(decision.reason)}"
+        ),
         _list("", say.reminders(record.proposal)),
         _flips(decision),
     )
@@ -224,7 +230,7 @@ def _epoch_end(record: BoundaryRecord, candidate: str | None) -> _Words:
             "" if decision.measurement is None else _flips(decision),
             say.arithmetic(decision),
         )
-    return _said(subject, *verdict, *_evidence(record), f"Used {say.usage_text(record.usage)}.")
+    return (subject, *verdict, *_evidence(record), f"Used {say.usage_text(record.usage)}.")
 
 
 def _evidence(record: BoundaryRecord) -> Iterator[str]:
@@ -261,7 +267,7 @@ def _finished(summary: Summary, seconds: float) -> tuple[_Words, dict[str, str]]
         name = label.lstrip()
         lines.append(f"{label[: -len(name)]}- {name}: {told}")
     subject = f"Finish training: {score(initial)} → {score(best)} on {on}"
-    return _said(subject, "\n".join(lines)), _scores(initial, best, tasks)
+    return (subject, "\n".join(lines)), _scores(initial, best, tasks)
 
 
 def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
@@ -312,13 +318,12 @@ def _sentence(text: str) -> str:
 
 
 def _flips(decision: Decision) -> str:
-    return f"Fixed: {_names(decision.fixed)}. Broken: {_names(decision.broken)}."
-
-
-def _names(tasks: Sequence[str]) -> str:
-    shown = ", ".join(one_line(task, 40) for task in tasks[:_MOST_NAMES]) or "none"
-    rest = len(tasks) - _MOST_NAMES
-    return f"{shown} and {rest} more" if rest > 0 else shown
+    flips = []
+    for kind, tasks in (("Fixed", decision.fixed), ("Broken", decision.broken)):
+        shown = ", ".join(one_line(task, 40) for task in tasks[:_MOST_NAMES]) or "none"
+        rest = len(tasks) - _MOST_NAMES
+        flips.append(f"{kind}: {shown}{f' and {rest} more' if rest > 0 else ''}.")
+    return " ".join(flips)
 
 
 def _guidance(record: StepRecord) -> str:

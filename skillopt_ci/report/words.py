@@ -15,7 +15,6 @@ from skillopt_ci.ledger.evidence import (
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
-    GateRecord,
     HistoryEntry,
     StepRecord,
 )
@@ -112,25 +111,25 @@ def training_score(proposal: ProposalRecord) -> str:
 
 def arithmetic(decision: Decision) -> str:
     """How the verdict was reached, in sentences; empty for records without this."""
-    return "" if decision.gate is None else " ".join(_sentences(decision, decision.gate))
-
-
-def _sentences(decision: Decision, gate: GateRecord) -> Iterator[str]:
+    gate = decision.gate
+    if gate is None:
+        return ""
     difference = difference_text(gate.difference, gate.standard_error, gate.compared)
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"
     if decision.partial and decision.score_after is not None:
         # what headlines show: without it, the step would have two different gains
         gain = difference_text(decision.score_after - decision.score_before, None, 0)
         over += f", so {gain} overall if the rest score as before"
-    yield f"Difference: {difference} on {over}."
+    told = [f"Difference: {difference} on {over}."]
     if gate.candidate_attempts:
         saved = f", {gate.saved} saved: {_ENDS.get(gate.end, '')}" if gate.saved else ""
-        yield f"It took {plural(gate.candidate_attempts, 'attempt')}{saved}."
+        told.append(f"It took {plural(gate.candidate_attempts, 'attempt')}{saved}.")
     else:
-        yield "No attempt was needed."
+        told.append("No attempt was needed.")
     if gate.losses:
         lost = ", ".join(f"{one_line(kind, 40)} -{loss:.3f}" for kind, loss in gate.losses.items())
-        yield f"Types of task that lost too much: {lost}."
+        told.append(f"Types of task that lost too much: {lost}.")
+    return " ".join(told)
 
 
 def reservations(measurement: Measurement | None) -> Iterator[str]:
