@@ -34,6 +34,13 @@ class SkilloptError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
+    @property
+    def sentences(self) -> str:
+        """Message and hint in a line, for texts that keep no line ends."""
+        parts = (part for part in (self.message, self.hint) if part)
+        ended = (part if part.endswith((".", "?", "!")) else f"{part}." for part in parts)
+        return " ".join(" ".join(ended).split())
+
 
 class UsageError(SkilloptError):
     """Wrong command line, or a request that cannot work."""

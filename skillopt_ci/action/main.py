@@ -110,7 +110,8 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
             into_default=pull.base.ref == pull.base.repo.default_branch,
             notes_read=ours and not pull_requests.is_from_fork(pull),
         )
-    configured = job.settings.config_file.is_file()
+    # without a checkout, nobody knows
+    configured = job.settings.config_file.is_file() or not job.keep.parent.exists()
     if event.pull is None or not configured:
         return Facts(configured=configured)
     labelled = event.action == "labeled" and event.label.casefold() == job.inputs.label.casefold()

@@ -60,6 +60,11 @@ from skillopt_ci.training.run_context import Run
 
 def perform(job: Job, activity: Activity) -> JobOutcome:
     """Raises UsageError if ``activity`` needs a token and there is none."""
+    if not (isinstance(activity, Nothing) or job.keep.parent.exists()):
+        raise UsageError(
+            f"there is no checkout in {job.folder}",
+            hint="Let a step with actions/checkout run before this one.",
+        )
     comment = None if isinstance(activity, Conclude) else activity.comment
     _react(job, comment, activity.reaction if isinstance(activity, Nothing) else "eyes")
     match activity:
@@ -137,8 +142,8 @@ def _reply(job: Job, asked: Reply) -> JobOutcome:
     except InfrastructureError:
         raise  # it may work when tried again
     except SkilloptError as error:
-        text = inline(f"Nothing was done: {error}", 1_000)
-        return _answer(job, comment, text, _skipped(job, str(error)), by=by)
+        text = inline(f"Nothing was done: {error.sentences}", 1_000)
+        return _answer(job, comment, text, _skipped(job, error.sentences), by=by)
     outcome = JobOutcome(Outputs(result="done", page=page), f"{text}\n", notes=notes)
     return _answer(job, comment, text, outcome, by=by)
 
@@ -210,7 +215,9 @@ def _with_check(
     except LostRace as newer:
         return replace(outcome, notes=(*outcome.notes, str(newer)))
     except SkilloptError as error:
-        note = f"{error}\nOnce that works, re-run this job: a merge may wait for the check."
+        note = (
+            f"{error.sentences} Once that works, re-run this job: a merge may wait for the check."
+        )
         return replace(outcome, exit_code=error.exit_code, notes=(*outcome.notes, note))
     return outcome
 
@@ -229,7 +236,7 @@ def _command(job: Job, command: Command) -> JobOutcome:
             try:
                 why = _paused(job)
             except InfrastructureError as error:
-                why = str(error)  # no failure: the step is done
+                why = error.sentences  # no failure: the step is done
             if why:
                 raise _Paused(why)
 
@@ -320,7 +327,7 @@ def _publish(job: Job, inconclusive: str) -> JobOutcome:
         shown = publish_run(job.settings, job.client, inconclusive)
     except SkilloptError as error:
         # What ended the command was told, and it may be this.
-        return JobOutcome(notes=() if inconclusive else (str(error),))
+        return JobOutcome(notes=() if inconclusive else (error.sentences,))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
         return JobOutcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
     return JobOutcome(

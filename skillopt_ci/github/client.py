@@ -106,10 +106,8 @@ def noting(notes: list[str]) -> Iterator[None]:
     try:
         yield
     except SkilloptError as error:
-        parts = (f"{part.rstrip('.')}." for part in (error.message, error.hint) if part)
-        note = " ".join(" ".join(parts).split())
-        if note not in notes:
-            notes.append(note)
+        if error.sentences not in notes:
+            notes.append(error.sentences)
 
 
 def _translate(error: GithubException, what: str, permission: str) -> Refused | Unavailable:

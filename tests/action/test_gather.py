@@ -22,6 +22,7 @@ PULL = Pull(1, "head", "better", from_fork=False)
 @pytest.fixture
 def job(github_hub: Hub, tmp_path: Path) -> Job:
     write_example(tmp_path)
+    (tmp_path / ".git").mkdir()
     return make_job(tmp_path, client=Scene(github_hub).client())
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from typing import Any
 
 import pytest
@@ -285,6 +286,16 @@ def test_a_fork_that_changes_the_skill_waits_for_the_label(world):
     done = world.start("pull_request_target", propose(world, head, FORK))
     assert (done.code, check["conclusion"]) == (0, "failure")
     assert "could be published:** the check skillopt-ci / quickstart evaluation" in done.summary
+
+
+def test_a_job_without_a_checkout_is_told_so(world):
+    payload = propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))
+    shutil.rmtree(world.workspace)
+    world.workspace.mkdir()
+    for event, given in (("schedule", SCHEDULE), ("pull_request", payload)):
+        done = world.start(event, given)
+        assert (done.code, done.outputs) == (2, {"result": "failed"})
+        assert "Let a step with actions/checkout run before this one" in done.summary
 
 
 def test_a_mistake_in_the_configuration_is_shown_where_it_is(world):
