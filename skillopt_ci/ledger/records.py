@@ -51,7 +51,7 @@ class GateRecord(Record):
     current_attempts: int = 0
     baseline_attempts: int = 0
     saved: int = 0
-    """Attempts at planned tasks that were not needed."""
+    """Planned tasks that it did not need to attempt."""
     losses: dict[str, float] = Field(default_factory=dict)
     """Types of task whose mean score fell by more than is allowed, and by how much."""
 

@@ -121,9 +121,10 @@ def arithmetic(decision: Decision) -> str:
         gain = difference_text(decision.score_after - decision.score_before, None, 0)
         over += f", so {gain} overall if the rest score as before"
     told = [f"Difference: {difference} on {over}."]
+    each = 1 if decision.measurement is None else decision.measurement.attempts_each
     if gate.candidate_attempts:
-        saved = f", {gate.saved} saved: {_ENDS.get(gate.end, '')}" if gate.saved else ""
-        told.append(f"It took {plural(gate.candidate_attempts, 'attempt')}{saved}.")
+        saved = f", {gate.saved * each} saved: {_ENDS.get(gate.end, '')}" if gate.saved else ""
+        told.append(f"It took {plural(gate.candidate_attempts * each, 'attempt')}{saved}.")
     else:
         told.append("No attempt was needed.")
     if gate.losses:
@@ -157,10 +158,10 @@ def reservations(measurement: Measurement | None) -> Iterator[str]:
 
 
 def with_pessimistic(text: str, measurement: Measurement) -> str:
-    """A score's ``text``, followed by the pessimistic score if it differs."""
+    """A score's ``text`` in any metric, then the share solved in the worst case if it differs."""
     if measurement.pessimistic_hard is None:
         return text
-    return f"{text}, {score(measurement.pessimistic_hard)} if errors count as failed"
+    return f"{text}, {score(measurement.pessimistic_hard)} solved if errors count as failed"
 
 
 # Edits, rewritten documents, reminders.

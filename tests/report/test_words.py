@@ -74,6 +74,12 @@ def test_arithmetic_tells_difference_and_effort():
     )
 
 
+def test_all_attempts_at_each_task_count_as_effort(measurement):
+    gate = GATE.model_copy(update={"saved": 24, "end": "certain", "candidate_attempts": 16})
+    thrice = measurement.model_copy(update={"attempts_each": 3})
+    assert "It took 48 attempts, 72 saved" in words.arithmetic(decision(thrice, gate))
+
+
 def test_a_partial_difference_names_the_gain_that_headlines_show():
     told = words.arithmetic(decision(PARTIAL, GATE))
     assert "+0.100 ± 0.142" in told
@@ -197,7 +203,7 @@ def test_both_numbers_and_the_commonest_reasons_are_told(measurement):
     assert [*words.reservations(measurement), *words.reservations(None)] == []
     assert words.with_pessimistic("0.750", measurement) == "0.750"
     lost = measurement.model_copy(update=LOST)
-    assert words.with_pessimistic("0.750", lost) == "0.750, 0.500 if errors count as failed"
+    assert words.with_pessimistic("0.750", lost) == "0.750, 0.500 solved if errors count as failed"
     (sentence,) = words.reservations(lost)
     assert "3 attempts could not be measured" in sentence
     assert "0.500 solved and 0.625 with partial credit" in sentence
