@@ -93,13 +93,19 @@ def fold(results: Sequence[Printed]) -> Outputs:
         cost = sum(costs, 0.0) if costs and None not in costs else None
         said = {"commit": last.get("commit"), "cost_usd": cost}
         if steps := [result for result in results if "score_before" in result]:
-            actions = (str(step.get("action")) for step in steps)
             said |= {
                 **{name: steps[-1].get(name) for name in ("action", "step", "score_after")},
                 "score_before": steps[0]["score_before"],
-                "improved": any(action.startswith("accept") for action in actions),
+                "improved": any(map(_is_better, steps)),
             }
     return Outputs.of(**said)
+
+
+def _is_better(step: Printed) -> bool:
+    """Whether its candidate was merged for its score, or scored higher at an open gate."""
+    before, after = step["score_before"], step.get("score_after")
+    opened = step.get("action") == "force_accept" and None not in (before, after)
+    return str(step.get("action")).startswith("accept") or (opened and after > before)
 
 
 def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], str]) -> None:

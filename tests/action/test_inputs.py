@@ -104,6 +104,9 @@ def test_steps_are_told_from_the_first_score_to_the_last():
 
 def test_a_reverted_step_did_not_improve():
     assert fold([step(action="reject")]).improved == "false"
+    # at an open gate, merged is not better
+    assert fold([step(action="force_accept", score_after=0.0)]).improved == "false"
+    assert fold([step(action="force_accept", score_after=1.0)]).improved == "true"
     assert fold([step(action="skip_no_patches", score_after=None)]).score_after == ""
     assert fold([STEP, step(cost_usd=None)]).cost_usd == ""
 
