@@ -32,7 +32,12 @@ def one_line(text: str, limit: int) -> str:
     line = " ".join(visible(text).split())[: limit + 100]
     for pattern, replacement in _ACTING:
         line = pattern.sub(replacement, line)
-    return line if len(line) <= limit else _shortened(line, limit)
+    if len(line) <= limit:
+        return line
+    room = limit - len(_ELLIPSIS)
+    word_end = line.rfind(" ", 0, room + 1)
+    end = word_end if word_end >= room - _LONGEST_TORN_WORD else room
+    return line[: max(end, 0)].rstrip(_LOOSE_ENDS) + _ELLIPSIS
 
 
 def visible(text: str) -> str:
@@ -45,13 +50,6 @@ def visible(text: str) -> str:
     odd = {one for one in set(text) if not one.isprintable() and one not in "\n\t"}
     unseen = {one for one in odd if unicodedata.category(one) in _UNSEEN}
     return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text
-
-
-def _shortened(line: str, limit: int) -> str:
-    room = limit - len(_ELLIPSIS)
-    word_end = line.rfind(" ", 0, room + 1)
-    end = word_end if word_end >= room - _LONGEST_TORN_WORD else room
-    return line[: max(end, 0)].rstrip(_LOOSE_ENDS) + _ELLIPSIS
 
 
 # GitHub's runner obeys `::` at the start of a line and `##[` anywhere in it

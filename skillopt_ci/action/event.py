@@ -95,29 +95,26 @@ class GitHubEvent:
 def read_event(name: str, file: Path) -> GitHubEvent:
     """Raises UsageError if the payload is not what GitHub sends."""
     try:
-        return _event(name, json.loads(file.read_text(encoding="utf-8")))
+        payload = json.loads(file.read_text(encoding="utf-8"))
+        sender, label = payload.get("sender") or {}, payload.get("label") or {}
+        pull, issue, comment = map(payload.get, ("pull_request", "issue", "comment"))
+        # what a pull request changes depends on its base
+        rebased = "base" in (payload.get("changes") or {})
+        return GitHubEvent(
+            name=name,
+            action="rebased" if rebased else payload.get("action") or "",
+            ref=payload.get("ref") or "",
+            deleted=bool(payload.get("deleted")),
+            actor=sender.get("login") or "",
+            actor_is_bot=sender.get("type") == "Bot",
+            label=label.get("name") or "",
+            pull=_pull(pull) if pull else None,
+            comment=_comment(issue, comment) if issue and comment else None,
+            group_sha=(payload.get("merge_group") or {}).get("head_sha") or "",
+        )
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"the payload of the event {name!r} cannot be read: {why}") from error
-
-
-def _event(name: str, payload: dict[str, Any]) -> GitHubEvent:
-    sender, label = payload.get("sender") or {}, payload.get("label") or {}
-    pull, issue, comment = map(payload.get, ("pull_request", "issue", "comment"))
-    # what a pull request changes depends on its base
-    rebased = "base" in (payload.get("changes") or {})
-    return GitHubEvent(
-        name=name,
-        action="rebased" if rebased else payload.get("action") or "",
-        ref=payload.get("ref") or "",
-        deleted=bool(payload.get("deleted")),
-        actor=sender.get("login") or "",
-        actor_is_bot=sender.get("type") == "Bot",
-        label=label.get("name") or "",
-        pull=_pull(pull) if pull else None,
-        comment=_comment(issue, comment) if issue and comment else None,
-        group_sha=(payload.get("merge_group") or {}).get("head_sha") or "",
-    )
 
 
 def _pull(pull: dict[str, Any]) -> Pull:

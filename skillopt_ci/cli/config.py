@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,7 +94,10 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     for path in dict.fromkeys((*filter(reader_of, files), *names)):
         real = os.path.realpath(top / path)  # often CLAUDE.md is a link to AGENTS.md
         trained = tuple(one.run for one in runs if os.path.realpath(top / one.skill) == real)
-        there.append(FoundDocument(path, reader_of(path), _count_words(top / path), trained))
+        words = None
+        with suppress(OSError):
+            words = word_count(read_text(top / path))
+        there.append(FoundDocument(path, reader_of(path), words, trained))
     return there, runs, wrong
 
 
@@ -102,13 +106,6 @@ def _read_run(top: Path, config: str, name: str, cwd: Path) -> FoundRun:
     skill = Path(os.path.realpath(loaded.root / loaded.config.skill))
     inside = skill.is_relative_to(top)
     return FoundRun(name, config, skill.relative_to(top).as_posix() if inside else str(skill))
-
-
-def _count_words(file: Path) -> int | None:
-    try:
-        return word_count(read_text(file))
-    except OSError:
-        return None
 
 
 @command()

@@ -54,21 +54,20 @@ def print_findings(findings: Sequence[Finding], settings: Globals, *, files: boo
             mark = click.style(f"{finding.level:<7}", fg=_COLOURS[finding.level])
             text = wrapped(harmless(finding.text), sys.stdout, _TEXT_STARTS)
             click.echo(f"{mark}  {finding.part:<15}  {text}", color=colour)
-    if settings.verbosity >= 0:
-        ready, then = "The files are in order", "."
-        if not files:
-            told = (finding.then for finding in findings if finding.then is not None)
-            ready, command = next(told, ("Ready to train", "step"))
-            then = f": skillopt-ci {command}{settings.same_run}"
-        click.echo(f"\n{_conclusion(findings, ready, then)}")
-
-
-def _conclusion(findings: Sequence[Finding], ready: str, then: str) -> str:
+    if settings.verbosity < 0:
+        return
+    ready, then = "The files are in order", "."
+    if not files:
+        told = (finding.then for finding in findings if finding.then is not None)
+        ready, command = next(told, ("Ready to train", "step"))
+        then = f": skillopt-ci {command}{settings.same_run}"
     levels = [finding.level for finding in findings]
     errors, warnings = levels.count("error"), plural(levels.count("warning"), "warning")
-    if errors:
-        return f"{plural(errors, 'error')}, {warnings}."
     besides = f" ({warnings})" if "warning" in levels else ""
-    if blocking := dict.fromkeys(finding.part for finding in findings if finding.blocks):
-        return f"Nothing else to fix{besides}, but no step can start: see {', '.join(blocking)}."
-    return f"{ready}{besides}{then}"
+    blocking = dict.fromkeys(finding.part for finding in findings if finding.blocks)
+    said = f"{ready}{besides}{then}"
+    if errors:
+        said = f"{plural(errors, 'error')}, {warnings}."
+    elif blocking:
+        said = f"Nothing else to fix{besides}, but no step can start: see {', '.join(blocking)}."
+    click.echo(f"\n{said}")

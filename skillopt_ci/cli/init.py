@@ -13,6 +13,7 @@ import webbrowser
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, cast
@@ -90,8 +91,9 @@ def init_command(
     else:
         own_name = config.name.partition(".")[0]
         usual = root.name if own_name == "skillopt" else own_name
-        decide, look = decider(given, asking=asking), ask_server(settings.environ)
-        choices = choose(root, decide, _free(usual, names), trained, look=look)
+        asked = partial(decide, given, asking=asking)
+        look = partial(ask_server, settings.environ)
+        choices = choose(root, asked, _free(usual, names), trained, look=look)
         skill = seen_path(root, choices.skill, repository)
         files = scaffold.scaffold(choices, config.name, skill.parent.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
@@ -186,57 +188,57 @@ def document(root: Path, skill: str) -> str:
     return (PurePosixPath(skill) / "SKILL.md").as_posix() if (root / skill).is_dir() else skill
 
 
+def decide(
+    given: Mapping[str, str | None],
+    key: str,
+    question: str,
+    default: str,
+    kind: Any = None,
+    *,
+    asking: bool,
+) -> str:
+    value = given[key]
+    if value is None and asking:
+        value = click.prompt(question, default=default or None, type=kind, err=True)
+    value = (value or default).strip()
+    if not value:
+        raise click.UsageError(f"There is no safe default here: give --{key.replace('_', '-')}.")
+    return value
+
+
 #: Decides one thing, by key, question and default: by option, by question or by default.
 Decide = Callable[..., str]
-
-
-def decider(given: Mapping[str, str | None], *, asking: bool) -> Decide:
-    def decide(key: str, question: str, default: str, kind: Any = None) -> str:
-        value = given[key]
-        if value is None and asking:
-            value = click.prompt(question, default=default or None, type=kind, err=True)
-        value = (value or default).strip()
-        if not value:
-            raise click.UsageError(
-                f"There is no safe default here: give --{key.replace('_', '-')}."
-            )
-        return value
-
-    return decide
-
-
 #: Says which models are at an address, by preset, address and variable of the key; none if unknown.
 Look = Callable[[Preset, str, str], Collection[str]]
 
 
-def ask_server(environ: Mapping[str, str]) -> Look:
-    def look(preset: Preset, address: str, variable: str) -> Collection[str]:
-        key = environ.get(variable, "")
-        if variable != _NO_KEY and not key:
-            click.echo(f"  {variable} is not set, so the models' names are not checked", err=True)
-            return ()
-        root = address.rstrip("/")
-        url, headers = f"{root}/models", {"Authorization": f"Bearer {key}"} if key else {}
-        if preset.protocol == "messages":
-            url = f"{root.removesuffix('/v1')}/v1/models?limit=1000"
-            headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
-        try:
-            with urlopen(Request(url, headers=headers), timeout=_PATIENCE) as answer:  # noqa: S310 - the user's own address
-                listing = json.load(answer)
-            rows = listing if isinstance(listing, list) else listing["data"]  # Together's is bare
-            names = [harmless_line(str(one["id"])).removeprefix("models/") for one in rows]
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            if isinstance(error, HTTPError):
-                error.close()
-            click.echo(
-                harmless_line(f"! warning: {address} did not list its models: {error}"), err=True
-            )
-            return ()
-        shown = f"{', '.join(names[:_MOST_SHOWN])}{', …' * (len(names) > _MOST_SHOWN)}"
-        click.echo(f"  {plural(len(names), 'model')} there: {shown}", err=True)
-        return names
-
-    return look
+def ask_server(
+    environ: Mapping[str, str], preset: Preset, address: str, variable: str
+) -> Collection[str]:
+    key = environ.get(variable, "")
+    if variable != _NO_KEY and not key:
+        click.echo(f"  {variable} is not set, so the models' names are not checked", err=True)
+        return ()
+    root = address.rstrip("/")
+    url, headers = f"{root}/models", {"Authorization": f"Bearer {key}"} if key else {}
+    if preset.protocol == "messages":
+        url = f"{root.removesuffix('/v1')}/v1/models?limit=1000"
+        headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
+    try:
+        with urlopen(Request(url, headers=headers), timeout=_PATIENCE) as answer:  # noqa: S310 - the user's own address
+            listing = json.load(answer)
+        rows = listing if isinstance(listing, list) else listing["data"]  # Together's is bare
+        names = [harmless_line(str(one["id"])).removeprefix("models/") for one in rows]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        if isinstance(error, HTTPError):
+            error.close()
+        click.echo(
+            harmless_line(f"! warning: {address} did not list its models: {error}"), err=True
+        )
+        return ()
+    shown = f"{', '.join(names[:_MOST_SHOWN])}{', …' * (len(names) > _MOST_SHOWN)}"
+    click.echo(f"  {plural(len(names), 'model')} there: {shown}", err=True)
+    return names
 
 
 def choose(

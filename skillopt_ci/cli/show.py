@@ -19,7 +19,7 @@ from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, S
 from skillopt_ci.report import terminal
 from skillopt_ci.report.view import RunView, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
-from skillopt_ci.skill.diff import DiffRow, diff_rows, unified_diff
+from skillopt_ci.skill.diff import diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import plural
@@ -196,19 +196,20 @@ def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
         click.echo(f"The skill is the same in {' and '.join(names)}.", file=settings.people)
         return
     before, after = (plural(word_count(one.text), "word") for one in (old, new))
-    lines = [("removed", f"− {names[0]}, {before}"), ("added", f"+ {names[1]}, {after}\n")]
+    lines: list[tuple[str, str]] = [
+        ("removed", f"− {names[0]}, {before}"),
+        ("added", f"+ {names[1]}, {after}\n"),
+    ]
     colour = wants_colour(settings.people, settings.environ)
-    for kind, line in lines + [(row.kind, _line(row)) for row in rows]:
+    for row in rows:
+        # brackets tell a part of a line; a line that changed as a whole has its sign
+        partly = any(not span.changed for span in row.spans)
+        opening, closing = _BRACKETS.get(row.kind, ("", "")) if partly else ("", "")
+        spans = (f"{opening}{one.text}{closing}" if one.changed else one.text for one in row.spans)
+        lines.append((row.kind, f"{row.sign} {harmless(''.join(spans))}"))
+    for kind, line in lines:
         shown = click.style(line, fg=_COLOURS.get(kind)) if colour else line
         click.echo(shown, file=settings.people)
-
-
-def _line(row: DiffRow) -> str:
-    # brackets tell a part of a line; a line that changed as a whole has its sign
-    partly = any(not span.changed for span in row.spans)
-    opening, closing = _BRACKETS.get(row.kind, ("", "")) if partly else ("", "")
-    spans = (f"{opening}{one.text}{closing}" if one.changed else one.text for one in row.spans)
-    return f"{row.sign} {harmless(''.join(spans))}"
 
 
 @command()

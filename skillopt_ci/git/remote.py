@@ -162,15 +162,13 @@ def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
             break
         sleep(seconds)
         result = git.attempt(*command)
-    if result.status != 0 and not _arrived(git, remote, moves):
-        raise push_error(remote, result)
-
-
-def _arrived(git: Git, remote: str, moves: Sequence[Move]) -> bool:
-    """Whether the push was carried out: its answer may be lost, and curl sends it again then."""
+    if result.status == 0:
+        return
+    # it may have arrived all the same: if the answer is lost, curl sends it again
     listed = _listed(git, remote, *(move.ref for move in moves))
     there = {name: oid for oid, name in (line.split("\t") for line in listed.text.splitlines())}
-    return listed.status == 0 and all(there.get(move.ref) == move.new for move in moves)
+    if listed.status != 0 or any(there.get(move.ref) != move.new for move in moves):
+        raise push_error(remote, result)
 
 
 def push_error(remote: str, result: Exited) -> LostRace | PushRefused:

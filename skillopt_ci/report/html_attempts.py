@@ -85,12 +85,16 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
 
 def newest(run: RunView) -> list[EventView]:
     """The steps and ends of epochs that have evidence, newest first."""
-    flying = () if run.flight is None else (run.flight,)
-
-    def moment(view: EventView) -> tuple[int, bool, int]:
-        return view.record.epoch, isinstance(view.record, BoundaryRecord), view.record.step
-
-    return sorted((*run.views.values(), *flying), key=moment, reverse=True)
+    views = [*run.views.values(), *filter(None, [run.flight])]
+    return sorted(
+        views,
+        key=lambda one: (
+            one.record.epoch,
+            isinstance(one.record, BoundaryRecord),
+            one.record.step,
+        ),
+        reverse=True,
+    )
 
 
 # The limited choice of attempts that the report shows, and the links to them.

@@ -187,18 +187,18 @@ class OutcomeMap:
 def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
     """Draw ``columns`` side by side, with the tasks solved least often at the top."""
     names = dict.fromkeys(task for column in columns for task in column.measurement.tasks)
-    rows = sorted((_row(name, columns) for name in names), key=lambda row: (row.solved, row.task))
+    rows = []
+    for name in names:
+        scores = (column.measurement.tasks.get(name) for column in columns)
+        outcomes = ["unknown" if one is None else grade_of(*one) for one in scores]
+        known = [float(one == "solved") for one in outcomes if one != "unknown"]
+        letters = "".join(one[0] for one in outcomes)
+        rows.append(Row(name, fmean(known) if known else 0.0, letters))
+    rows.sort(key=lambda row: (row.solved, row.task))
     cell = max(4, min(18, 860 // max(len(columns), 1)))
     paths = {kind: _path(kind, rows, cell) for kind in _GRADES}
     width, height = cell * len(columns), _ROW * len(rows)
     return OutcomeMap(tuple(rows), tuple(columns), paths, cell, width, height)
-
-
-def _row(task: str, columns: Sequence[Column]) -> Row:
-    scores = (column.measurement.tasks.get(task) for column in columns)
-    outcomes = ["unknown" if one is None else grade_of(*one) for one in scores]
-    known = [float(one == "solved") for one in outcomes if one != "unknown"]
-    return Row(task, fmean(known) if known else 0.0, "".join(one[0] for one in outcomes))
 
 
 def grade_of(hard: float, soft: float) -> TaskGrade:

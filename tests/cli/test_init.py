@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from skillopt_ci.cli.init import (
     Look,
     ask_server,
     choose,
-    decider,
+    decide,
     init_command,
     make_repository,
 )
@@ -144,7 +145,9 @@ def test_what_cannot_be_written_down_is_refused(words, message, tmp_path):
 def answered(folder: Path, text: str, look: Look | None = None) -> Result:
     @click.command()
     def ask() -> None:
-        choices = choose(folder, decider(dict.fromkeys(KEYS), asking=True), "usual", look=look)
+        choices = choose(
+            folder, partial(decide, dict.fromkeys(KEYS), asking=True), "usual", look=look
+        )
         click.echo(f"{choices.run} {choices.skill} {json.dumps(choices.target)}")
 
     return CliRunner().invoke(ask, input=text)
@@ -178,7 +181,7 @@ class Models(Handler):
 def test_models_are_asked_of_the_address_and_checked(tmp_path):
     with http_server(Models) as url:
         words = ("notes", "", "compatible", f"{url}/v1", "MY_KEY", "smal", "small", "large")
-        done = answered(tmp_path, "\n".join(words) + "\n", ask_server({"MY_KEY": "sk-1"}))
+        done = answered(tmp_path, "\n".join(words) + "\n", partial(ask_server, {"MY_KEY": "sk-1"}))
     assert "2 models there: small, large" in done.stderr
     assert "lists no model 'smal'. Did you mean 'small'?" in done.stderr
     assert '"model": "small"' in done.stdout.splitlines()[-1]
@@ -198,7 +201,7 @@ def test_servers_list_their_models_in_many_ways(tmp_path, provider, listing, mod
     wanted = ("/v1/models?limit=1000", "sk-1") if provider == "anthropic" else Models.wanted
     with http_server(type("Other", (Models,), {"listing": listing, "wanted": wanted})) as url:
         words = ("notes", "", provider, f"{url}/v1", "MY_KEY", "", "")
-        done = answered(tmp_path, "\n".join(words) + "\n", ask_server({"MY_KEY": "sk-1"}))
+        done = answered(tmp_path, "\n".join(words) + "\n", partial(ask_server, {"MY_KEY": "sk-1"}))
     assert "warning" not in done.stderr
     assert json.loads(done.stdout.splitlines()[-1].split(" ", 2)[2])["model"] == model
 
@@ -210,7 +213,7 @@ def test_servers_list_their_models_in_many_ways(tmp_path, provider, listing, mod
 def test_where_models_cannot_be_checked_none_is_offered(tmp_path, environ, said):
     with http_server(Models) as url:
         words = ("notes", "", "ollama", f"{url}/v1", "MY_KEY", "", "own", "", "other")
-        done = answered(tmp_path, "\n".join(words) + "\n", ask_server(environ))
+        done = answered(tmp_path, "\n".join(words) + "\n", partial(ask_server, environ))
     assert said in done.stderr
     assert '"model": "own"' in done.stdout.splitlines()[-1]
 
