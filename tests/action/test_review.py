@@ -102,6 +102,17 @@ def test_the_same_skill_is_not_paid_for(desk, model_server):
     assert (desk.conclusion(), model_server.prompts) == ((head, "neutral"), [])
 
 
+def test_a_skill_that_base_does_not_have_is_compared_with_nothing(desk, model_server):
+    desk.checkout.git("rm", "--quiet", SKILL)
+    desk.checkout.git("commit", "--quiet", "--message", "Delete")
+    desk.checkout.git("push", "--quiet", desk.hub.bare.folder.as_uri(), "main")
+    head = desk.propose(KNOWN)
+    shown = desk.evaluate(head)
+    assert (shown.exit_code, shown.outputs.finding) == (0, "inconclusive")
+    assert "base has no skills/SKILL.md to compare with" in shown.report
+    assert (desk.conclusion(), model_server.prompts) == ((head, "neutral"), [])
+
+
 def test_a_smaller_change_than_the_threshold_is_not_clear(desk):
     head = desk.propose("# Items\n\n- Kind a: a number begins with a.\n")
     assert "no clear difference" in desk.evaluate(head, "github.threshold=0.5").report
