@@ -65,10 +65,10 @@ for name do
     esac
 done
 """
-#: Runs a command with safe Python imports, set up by the folder in HOME that is the first argument.
+#: Runs a command with safe Python imports, set up by the folder that is the first argument.
 #: Bytecode that the agent left is never read.
 _IN_ORDER = """
-PYTHONPATH=$HOME/$1${PYTHONPATH:+:$PYTHONPATH} PYTHONPYCACHEPREFIX=$HOME/$1/compiled
+PYTHONPATH=$1${PYTHONPATH:+:$PYTHONPATH} PYTHONPYCACHEPREFIX=$1/compiled
 export PYTHONPATH PYTHONPYCACHEPREFIX
 shift
 exec "$@"
@@ -171,13 +171,13 @@ class ComputerGrader:
         for name, content in files.items():
             await computer.write(name, content)
         # a name that the agent cannot have guessed, even if this is its own computer
-        folder = f".grading-{secrets.token_hex(8)}"
+        folder = f"{HOME}/.grading-{secrets.token_hex(8)}"
         modules = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
         site = f"OWN = {sorted(modules)!r}\n{_SITE}"
-        await computer.write(f"{HOME}/{folder}/sitecustomize.py", site.encode())
+        await computer.write(f"{folder}/sitecustomize.py", site.encode())
 
         async def run(command: Sequence[str]) -> CommandResult:
-            in_order = ["sh", "-c", _IN_ORDER, "sh", folder, *command]
+            in_order = ["sh", "-c", _IN_ORDER, "sh", computer.locate(folder), *command]
             return await computer.run(in_order, timeout=seconds)
 
         return run

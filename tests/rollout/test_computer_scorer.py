@@ -2,17 +2,21 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from computer_kinds import SPEC, computers
 from hypothesis import given
 from hypothesis import strategies as st
 from rollout_values import PLACES, make_task
 
+from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import AllScorer, ComputerScorer, ExactScorer, F1Scorer, ScorerSpec
 from skillopt_ci.errors import UsageError
+from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.graders import TaskScorers, read_report
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import GraderError, Score
@@ -177,6 +181,12 @@ def test_the_works_modules_do_not_take_the_place_of_others(bench, left):
     check = python("import json, unittest, pluggy, checks", "raise SystemExit(1)")
     files = {**check["files"], "checks.py": ""}
     assert bench.grade(left, **{**check, "files": files}).hard == 0.0
+
+
+def test_they_do_not_either_where_a_task_has_another_home(bench):
+    bench.places = replace(PLACES, base=ComputerSpec(environ={"HOME": "/nowhere"}))
+    check = python("import json", "raise SystemExit(1)")
+    assert bench.grade(f"echo '{FORGED}' > json.py", **check).hard == 0.0
 
 
 def test_a_module_that_python_runs_is_not_the_works(bench):
