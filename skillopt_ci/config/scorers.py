@@ -216,8 +216,8 @@ class ComputerScorer(Section):
     hard_at: float = Field(default=1.0, ge=0, le=1)
     """With `last_line`: soft score from which the task counts as solved."""
     error_status: tuple[int, ...] = (126, 127)
-    """Exit statuses that mean the grader failed. If it can grade an empty submission, the work
-    broke it and scores 0."""
+    """Exit statuses that mean the grader failed, as do signals and the computer's limits. If it can
+    grade an empty submission, the work broke it and scores 0."""
     on_timeout: Literal["failure", "error"] = "failure"
     """If the command exceeds `grading_seconds`: `failure` scores the work 0, `error` blames the
     grader and leaves the work without a score."""

@@ -195,9 +195,10 @@ class ComputerGrader:
         how = f"the grading command {how_it_ended(result, seconds)}"
         if result.timed_out and self.spec.on_timeout == "error":
             raise GraderError(how)
-        if result.timed_out or result.limit:
+        if result.timed_out:
             return scored(False, how, response)
-        if result.exit_code in self.spec.error_status or result.exit_code in _SIGNALLED:
+        broke = result.exit_code in self.spec.error_status or result.exit_code in _SIGNALLED
+        if broke or result.limit:
             raise GraderBroke(how)
         if report is not None:
             try:
@@ -300,6 +301,8 @@ class TaskScorers:
 
     async def try_out(self, part: ScorerSpec, task: Task) -> None:
         """Grade an empty submission with one of :meth:`programs`; raises :class:`GraderError`."""
+        if isinstance(part, ComputerScorer):  # one that has no time for nothing has none for work
+            part = part.model_copy(update={"on_timeout": "error"})
         scorer = self._build(part, Attempt((), ""), task)
         assert isinstance(scorer, ComputerGrader | FallibleScorer)  # noqa: S101
         await scorer.score_empty(task)

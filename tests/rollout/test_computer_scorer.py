@@ -153,6 +153,24 @@ def test_a_grader_that_does_not_work_leaves_the_attempt_unmeasured(bench, spec, 
         bench.grade("true", seconds, **spec)
 
 
+def test_a_limit_of_its_computer_is_the_works_only_if_nothing_else_reaches_it(bench):
+    bench.places = ComputerPool(computers("sandbox"), SPEC)
+    memory = "exec python3 -c 'bytearray(10**9)'"
+    with pytest.raises(GraderError, match=r"limit of memory.*on an empty submission.* of memory"):
+        bench.grade("true", command=memory)
+    found = bench.grade("touch large", command=f"test ! -e large || {memory}")
+    assert found.hard == 0.0
+    assert "the computer's limit of memory" in found.reason
+
+
+def test_a_grader_without_time_for_an_empty_submission_is_told_before_the_run():
+    spec = ComputerScorer(type="computer", command="sleep 60")
+    limits = AttemptLimits(grading_seconds=0.3)
+    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=PLACES, limits=limits)
+    with pytest.raises(GraderError, match=r"longer than 0\.3 s"):
+        asyncio.run(scorers.try_out(spec, make_task("a")))
+
+
 def python(*lines: str) -> dict[str, Any]:
     return {"command": (sys.executable, "check.py"), "files": {"check.py": "\n".join(lines)}}
 
