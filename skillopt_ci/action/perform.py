@@ -491,8 +491,8 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
     base = resolve(run.ledger, "HEAD")
     before = None if base is None else run.ledger.read(base, run.skill_path)
     if base is None or before is None:
-        new = replace(view, why=f"base has no {run.skill_path} to compare with")
-        return new, Outputs(), ExitCode.DONE
+        alone = replace(view, why=f"base has no {run.skill_path} to compare with")
+        return alone, Outputs(), ExitCode.DONE
     if missing:
         gone = replace(view, finding=Finding.REGRESSION, why=missing)
         return gone, Outputs(improved="false"), ExitCode.DONE
