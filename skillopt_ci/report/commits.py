@@ -299,7 +299,7 @@ def _final_scores(skill: FinalSkill) -> str:
 
 def _gain(gain: DifferenceRecord) -> str:
     return (
-        f"{difference_text(gain.mean, gain.standard_error, gain.n)} on "
+        f"{difference_text(gain.mean, gain.standard_error, gain.clusters or gain.n)} on "
         f"{plural(gain.n, 'test task')}, "
         f"{len(gain.fixed)} fixed, {len(gain.broken)} broken"
     )

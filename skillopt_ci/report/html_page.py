@@ -123,7 +123,8 @@ def _results(run: RunView, *, edited: bool) -> Iterator[ScoreRow]:
         if skill.sha256 != run.state.current.sha256:
             told.append(f"the skill of {skill.origin}, not the current one")
         if gain is not None:
-            difference = difference_text(gain.mean, gain.standard_error, gain.n)
+            count = gain.clusters or gain.n
+            difference = difference_text(gain.mean, gain.standard_error, count)
             told.append(f"{difference}, {len(gain.fixed)} fixed, {len(gain.broken)} broken")
         if run.state.step > found.step:
             told.append(f"measured after step {found.step}; training has gone on since")

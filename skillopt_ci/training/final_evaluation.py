@@ -16,7 +16,7 @@ from skillopt_ci.rollout.metrics import OTHER, paired
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.measure import measure
+from skillopt_ci.training.measure import clusters_of, measure
 from skillopt_ci.training.memory import conclusion_of, warn_of_trained
 from skillopt_ci.training.plan import last_step, sizes_of
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -68,10 +68,12 @@ def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, record
     }
 
 
-def gain(initial: FinalSkill, other: FinalSkill) -> records.DifferenceRecord | None:
+def gain(
+    initial: FinalSkill, other: FinalSkill, tasks: Sequence[Task]
+) -> records.DifferenceRecord | None:
     if initial.test is None or other.test is None:
         return None
-    found = paired(initial.test.hard_scores, other.test.hard_scores)
+    found = paired(initial.test.hard_scores, other.test.hard_scores, clusters_of(tasks))
     return records.DifferenceRecord.model_validate(found, from_attributes=True)
 
 
@@ -204,8 +206,8 @@ def _summary(
         best=best,
         last=last,
         promoted=entry.action == "promote",
-        best_gain=gain(initial, best),
-        last_gain=gain(initial, last),
+        best_gain=gain(initial, best, run.test),
+        last_gain=gain(initial, last, run.test),
         epochs=tuple(epoch_summaries(history)),
         stages={stage: as_recorded(used) for stage, used in totals.items()},
         tested_under=tested_under(run),

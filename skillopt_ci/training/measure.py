@@ -94,6 +94,14 @@ def worth_in(evaluation: Evaluation) -> Worth:
     return lambda scores: gate_score(exact(scores[0]), exact(scores[1]), metric, weight)
 
 
+def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
+    """The cluster of each task from its metadata; None unless all tasks have one."""
+    named = {task.id: task.metadata.get("cluster") for task in tasks}
+    if any(name is None for name in named.values()):
+        return None
+    return {task: str(name) for task, name in named.items()}
+
+
 def text_of(skill: str, evaluation: Evaluation) -> tuple[float, int]:
     """The density of leading words (0 if unused) and the length in words of a skill as read."""
     read, dense = as_read(skill), evaluation.use_semantic_density

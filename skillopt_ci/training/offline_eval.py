@@ -20,7 +20,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
 from skillopt_ci.training.gate import compare
-from skillopt_ci.training.measure import measure
+from skillopt_ci.training.measure import clusters_of, measure
 from skillopt_ci.training.run_context import OpenModels, Run
 
 
@@ -119,14 +119,6 @@ def tasks_of(run: Run, split: str) -> tuple[Task, ...]:
     splits = {"train": run.splits.train, "selection": run.selection, "test": run.test}
     named = [splits[split]] if split in splits else splits.values()
     return tuple(task for part in named for task in part)
-
-
-def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
-    """The cluster of each task from its metadata; None unless all tasks have one."""
-    named = {task.id: task.metadata.get("cluster") for task in tasks}
-    if any(name is None for name in named.values()):
-        return None
-    return {task: str(name) for task, name in named.items()}
 
 
 #: Attempts with these statuses left something to grade.

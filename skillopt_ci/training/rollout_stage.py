@@ -83,8 +83,9 @@ async def learn(
                     made.append(came.pop(turns.popleft()))
                     yield made[-1]
         refuse_too_many_errors(made, config.evaluation.max_error_rate, "training")
-        means = mean_of(made)
-        observer(progress.StageFinished("rollout", score_text(means.hard, means.n)))
+        measured = {one.task_id for one in made if one.status.measured}
+        told = score_text(mean_of(made).hard, len(measured))  # attempts at a task are one task
+        observer(progress.StageFinished("rollout", told))
 
     tasks = {task.id: task for task in run.splits.train}
     most, noted = analyst_budget(config.optimizer), notes_from(config.optimizer)

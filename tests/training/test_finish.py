@@ -1,4 +1,6 @@
 import asyncio
+import json
+import math
 
 import pytest
 
@@ -9,6 +11,7 @@ from skillopt_ci.ledger.records import Snapshot, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
+from skillopt_ci.stats import t_quantile
 from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
 from tests.conftest import BRANCH, Checkout, ModelServer, tasks
 
@@ -103,6 +106,20 @@ def test_three_skills_are_tested_and_compared(checkout, model_server):
     again = ended(checkout, "evaluation.test_env_num=4").summary
     assert again.best.test is not None
     assert again.best.test.n == 4
+
+
+def test_the_gain_s_error_is_over_clusters_where_test_tasks_have_them(checkout):
+    rows = [json.loads(line) for line in tasks(200).splitlines()]
+    rows = [{**one, "metadata": {"cluster": one["id"][0]}} for one in rows]
+    checkout.write("tasks/test.jsonl", "\n".join(map(json.dumps, rows)))
+    checkout.run(*PLAIN)
+    found = ended(checkout).summary.best_gain
+    assert found is not None
+    # two of four kinds are solved: their deviations from 1/2 sum up to 1, 1, -1 and -1
+    assert (found.mean, found.n, found.clusters) == (0.5, 8, 4)
+    assert found.standard_error == pytest.approx(math.sqrt(4 / 3 * 4) / 8)
+    half = t_quantile(0.95, 3) * math.sqrt(4 / 3 * 4) / 8
+    assert f"+0.500 ± {half:.3f} (95 %) on 8 test tasks" in checkout.git("log", "-1", BRANCH)
 
 
 def test_equal_texts_are_tested_once(checkout, model_server):

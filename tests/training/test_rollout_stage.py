@@ -91,6 +91,13 @@ def test_a_task_drawn_twice_in_a_step_is_attempted_twice(checkout):
     assert len({(one.task.id, one.attempt) for one in outlook.attempts}) == 16
 
 
+def test_progress_counts_tasks_as_the_record_does(checkout, events):
+    checkout.step(*PLAIN, "rollout.attempts=3", observer=events.append)
+    ends = [one for one in events if isinstance(one, StageFinished)]
+    assert checkout.record(1).proposal.rollout.measured == 4
+    assert [one.summary for one in ends if one.stage == "rollout"] == ["0.000 [0.00, 0.49] n=4"]
+
+
 def test_one_task_that_can_never_be_measured_ends_no_run(checkout, model_server):
     """Where a text is proposed again, only the attempt that failed is made again."""
     model_server.trouble = lambda prompt: (500, "down") if "Item 107 of" in prompt else None
