@@ -193,7 +193,8 @@ def parse_yaml(text: str, mark: Mark, loading: type[BoundedLoader] = _Loader) ->
     try:
         loader = loading(text)
         root = loader.get_single_node()
-        return _Composer(loader, mark).node(root, mark) if root else Node({}, mark)
+        tree = _Composer(loader, mark).node(root, root) if root else Node({}, mark)
+        return replace(tree, mark=mark)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         what = ", ".join(part for part in (error.context, error.problem) if part)
@@ -218,11 +219,15 @@ class _Composer:
     _origin: Mark
     _flattened: set[int] = field(default_factory=set)
 
-    def node(self, raw: yaml.Node, mark: Mark) -> Node:
+    def node(self, raw: yaml.Node, place: yaml.Node) -> Node:
+        """The tree of ``raw``, which is marked with the line of ``place``, its key."""
+        mark = self._origin
+        if mark.file is not None:
+            mark = Mark(mark.file, place.start_mark.line + 1)
         if isinstance(raw, yaml.ScalarNode) and raw.tag in _SCALARS:
             return Node(cast("Scalar", self._loader.construct_object(raw)), mark)
         if isinstance(raw, yaml.SequenceNode) and raw.tag == _TAG + "seq":
-            return Node(tuple(self.node(item, self._mark(item)) for item in raw.value), mark)
+            return Node(tuple(self.node(item, item) for item in raw.value), mark)
         if not isinstance(raw, yaml.MappingNode) or raw.tag != _TAG + "map":
             raise self._error(raw, f"the tag {raw.tag} is not allowed: only plain data is")
         if id(raw) not in self._flattened:
@@ -236,13 +241,7 @@ class _Composer:
                     raise self._error(key, f"the key {key.value!r} is repeated from line {first}")
                 lines[key.value] = key.start_mark.line + 1
             self._loader.flatten_mapping(raw)
-        entries = {key.value: self.node(value, self._mark(key)) for key, value in raw.value}
-        return Node(entries, mark)
-
-    def _mark(self, raw: yaml.Node) -> Mark:
-        if self._origin.file is None:
-            return self._origin
-        return Mark(self._origin.file, raw.start_mark.line + 1)
+        return Node({key.value: self.node(value, key) for key, value in raw.value}, mark)
 
     def _error(self, raw: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
         return yaml.MarkedYAMLError(problem=problem, problem_mark=raw.start_mark)

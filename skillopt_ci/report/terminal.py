@@ -317,9 +317,10 @@ def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
         usage, count = one.size.usage, one.calls
         size = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,}"
         cost = None if one.cost_usd is None else one.cost_usd * count.likely
+        apart = "" if count.low == count.high else f" ({count.low:,}–{count.high:,})"
         yield (
             *one.account,
-            spread_text(count),
+            f"{count.likely:,}{apart}",
             f"{'' if one.size.measured else 'about '}{size}",
             f"{one.tokens().likely:,}",
             cost_text(cost),
@@ -330,11 +331,6 @@ def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
     made, used = min(calls.high, left[0]), min(tokens.high, left[1])
     paid = None if dollars is None else min(dollars.high, left[2])
     yield "at most", "", f"{made:,}", "", f"{used:,}", cost_text(paid)
-
-
-def spread_text(count: Range) -> str:
-    apart = "" if count.low == count.high else f" ({count.low:,}–{count.high:,})"
-    return f"{count.likely:,}{apart}"
 
 
 def estimate_json(found: Estimate) -> dict[str, object]:
