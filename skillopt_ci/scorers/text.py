@@ -7,6 +7,8 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -32,8 +34,12 @@ async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> S
     grader = GRADERS[type(spec)]
     if fault := grader.check(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
-    return grader.grade(spec, task, extract(response, spec.answer, spec.tag))
+    task = replace(task, references=tuple(map(composed, task.references)))
+    return grader.grade(spec, task, composed(extract(response, spec.answer, spec.tag)))
 
+
+#: Accents joined with their letters (NFC): models write "é" as one character, macOS as two.
+composed = partial(unicodedata.normalize, "NFC")
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -60,10 +66,11 @@ def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> Score:
 def normalized(text: str) -> str:
     """SQuAD's form: lower case without ASCII punctuation, English articles and extra space.
 
-    If nothing would be left (the answer "A", the operator "+"), the text is kept.
+    What would leave nothing is not dropped: the article of the answer "A.", the operator "+".
     """
-    bare = _ARTICLE.sub(" ", text.lower().translate(_DROP_PUNCTUATION))
-    return " ".join(bare.split()) or text.strip().lower()
+    bare = text.lower().translate(_DROP_PUNCTUATION)
+    left = (" ".join(one.split()) for one in (_ARTICLE.sub(" ", bare), bare, text.lower()))
+    return next(filter(None, left), "")
 
 
 def token_f1(answer: str, reference: str) -> float:
@@ -100,6 +107,7 @@ def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score
         return scored(False, "the answer is empty", answer)
 
     def holds(text: str) -> bool:
+        text = composed(text)
         return text.casefold() in answer.casefold() if spec.ignore_case else text in answer
 
     wanted = {text: holds(text) for text in spec.contains or task.references}
@@ -164,7 +172,7 @@ _LATEX_BOX = re.compile(r"\\(?:boxed|text(?:bf)?|mathrm)\{([^{}]*)\}")
 
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 #: "A good reason …", "I think …": an ordinary word, not a label.
-_ARTICLE_FIRST = re.compile(r"\s*[AI]\s+[^\W\d]", re.IGNORECASE)
+_ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w+[*_]*[.):\]}\n]")
 _WORD = re.compile(r"\b(?!A\s+[a-z])\w+\b")
@@ -207,12 +215,12 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
 
 
 def _named(said: str, choices: Mapping[str, str]) -> str:
-    label, text = _label(said), " ".join(said.casefold().split())
+    label, text = _label(said), " ".join(composed(said).casefold().split())
     if label in choices:
         return label
     for given in filter(None, (text, text.strip(_EMPHASIS).rstrip(f".{_EMPHASIS}"))):
         for key, choice in choices.items():
-            meaning = " ".join(choice.casefold().split())
+            meaning = " ".join(composed(choice).casefold().split())
             if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
                 return key
     labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
@@ -240,7 +248,7 @@ def _label(text: str) -> str:
 _NUMBER = re.compile(
     r"""
     (?<![\w.])                                    # not inside a word or another number
-    (?P<sign>[-+−–]?)
+    (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
     (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
     (?P<inner_sign>[-+−–]?)
     (?:(?P<whole>\d+)\s(?=\d{1,2}/\d{1,2}\b))?    # 1 3/4
@@ -273,7 +281,7 @@ _SCALES = {
     **dict.fromkeys(("b", "bn", "billion"), 1e9),
     **dict.fromkeys(("t", "trillion"), 1e12),
 }
-_MINUS = re.compile("[−–]")
+_MINUS = re.compile(r"[−–]|(?i:minus|negative)\s+")
 #: Between groups of three digits: 1{,}234 and 1,\!234 and 1\,234.
 _LATEX_GROUPS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!])(?=\d{3})")
 _SUPERSCRIPT = re.compile("⁻?[⁰¹²³⁴-⁹]+")

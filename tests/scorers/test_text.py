@@ -1,5 +1,6 @@
 import json
 import time
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -225,6 +226,7 @@ def test_any_text_can_be_searched(text):
         ("\u20115 or 2½ or ½, and ４２ or 3．5", [-5, 2.5, 0.5, 42, 3.5]),
         (r"\frac12 or \frac{-1}{2}", [0.5, -0.5]),
         ("-½, −¾, 1 ½; 答案1：42, 共3，500, 3\u3000500", [-0.5, -0.75, 1.5, 1, 42, 3, 500, 3, 500]),
+        ("minus 3 °C, negative $1,200.50, 10 minus 3 and aminus 5", [-3, -1200.5, 10, -3, 5]),
         ("none, x_1 and H2O", []),
         ("GPT-4", [4]),
         ("答案是42", [42]),
@@ -305,6 +307,8 @@ def test_f1(answer, reference, f1):
         ("normalized", {}, "cats", ["cat"], 0),
         ("normalized", {}, "", ["A"], 0),
         ("normalized", {}, "a", ["A"], 1),
+        ("normalized", {}, "A.", ["A"], 1),
+        ("normalized", {}, "+", ["-"], 0),
         ("f1", {}, "the cat", ["Cat"], 1),
         ("f1", {}, "", ["cat"], 0),
         ("anls", {}, "abc", ["xyz", "abc"], 1),
@@ -314,6 +318,7 @@ def test_f1(answer, reference, f1):
         ("choice", {}, "It is clear.\nAnswer: E", ["D"], 0),
         ("choice", {}, "d)", ["D"], 1),
         ("choice", {"choices": CHOICES}, "A", ["paris"], 1),
+        ("choice", {"choices": CHOICES}, "A\n\nIt has a tower.", ["A"], 1),
         ("choice", {"choices": {"yes": "", "no": ""}}, "", ["yes"], 0),
         ("json", {}, '{"a": 1, "b": [2]}', ['{"b": [2], "a": 1}'], 1),
         ("json", {}, "[1, 2]", ["[2, 1]"], 0),
@@ -375,6 +380,19 @@ def test_hard_score(grade, kind, keys, response, references, hard):
 def test_contains(grade, keys, response, hard, soft):
     score = grade("contains", response, **keys)
     assert (score.hard, score.soft) == (hard, soft)
+
+
+@pytest.mark.parametrize(
+    "kind", ["exact", "normalized", "f1", "anls", "contains", "choice", "json", "number"]
+)
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_an_accent_may_be_a_character_of_its_own(grade, kind, forms):
+    text = {"json": '"Café"', "number": "3 Cafés"}.get(kind, "Café")
+    answer, reference = (unicodedata.normalize(form, text) for form in forms)
+    keys = {"choices": {"A": reference, "B": "Bar"}} if kind == "choice" else {}
+    if kind == "contains":
+        keys = {"contains": [reference]}
+    assert grade(kind, answer, reference, **keys).hard
 
 
 FENCED = {"schema": SCHEMA, "answer": "fence"}
