@@ -89,11 +89,15 @@ class OptimizerChat:
 
 
 def _with_complaint(request: ChatRequest, reply: ChatReply, error: WireError) -> ChatRequest:
-    cut_off = " It was cut off at the token limit: be briefer." * (reply.finish_reason == "length")
+    cut_off, limit = "", request.max_output_tokens
+    if reply.finish_reason == "length":
+        cut_off = " It was cut off at the token limit: be briefer."
+        limit = limit and 2 * limit  # most of it may have gone into thoughts
     complaint = (
         f"Your reply could not be used.{cut_off} {error.message}\n\n"
         "Reply again, with the complete JSON object and nothing else."
     )
     # Some servers refuse an empty assistant message.
     bad = Message("assistant", reply.text.strip() or "(empty reply)")
-    return replace(request, messages=(*request.messages, bad, Message("user", complaint)))
+    messages = (*request.messages, bad, Message("user", complaint))
+    return replace(request, messages=messages, max_output_tokens=limit)
