@@ -123,8 +123,8 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
             f"{count} questions in a row got no usable reply from the optimizer. "
             f"{reply.reason}{began}",
             hint="Check that model.optimizer names a model that follows instructions, that "
-            "max_output_tokens and reasoning_effort let it finish, and that its context has room for "
-            "the prompt, which gradient.max_minibatch_chars limits; then rerun the command.",
+            "max_output_tokens and reasoning_effort let it finish, and that its context has room "
+            "for the prompt, which gradient.max_minibatch_chars limits; then rerun the command.",
         )
 
 
