@@ -1,8 +1,6 @@
 """Perform the chosen activity and report its outcome."""
 
-import asyncio
-import sys
-from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,40 +8,29 @@ from skillopt_ci.action.event import Activity, Conclude, Evaluate, Nothing, Perf
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, command_line, execute, meaning
 from skillopt_ci.action.outputs import UNPUBLISHED, Level, Outputs, Printed, fold
+from skillopt_ci.action.review import review_pull_request, with_check
 from skillopt_ci.cli import build
-from skillopt_ci.cli.comment import links_of, note_id, publish_run, task_places
-from skillopt_ci.cli.console import ProgressDisplay
+from skillopt_ci.cli.comment import links_of, note_id, publish_run
 from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.errors import (
-    BudgetExhausted,
     ExitCode,
     InfrastructureError,
-    LostRace,
     SkilloptError,
     UsageError,
 )
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
 from skillopt_ci.github.pull_requests import (
-    file_at,
     find_open,
-    merge_base,
     merge_pull_request,
     why_paused,
 )
-from skillopt_ci.github.types import Reaction, WantedCheck
-from skillopt_ci.ledger.inspect import base_commit, resolve
+from skillopt_ci.github.types import Reaction
+from skillopt_ci.ledger.inspect import base_commit
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
 from skillopt_ci.report.evaluation import (
-    EvaluationView,
-    Finding,
-    evaluation_check,
-    evaluation_comment,
-    judge,
     unevaluated_check,
 )
 from skillopt_ci.report.markdown import COMMENT_BYTES, Links, block, code, cut, inline, join, table
@@ -52,9 +39,7 @@ from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.training.fingerprint import run_secrets
-from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate_skills
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
-from skillopt_ci.training.run_context import Run
 
 
 def perform(job: Job, activity: Activity) -> JobOutcome:
@@ -202,23 +187,7 @@ def _conclude(job: Job, asked: Conclude) -> JobOutcome:
     outcome = _skipped(job, asked.reason)
     if job.client is None:
         return outcome
-    return _with_check(job.client, check, outcome, again=asked.again)
-
-
-def _with_check(
-    client: Client, check: WantedCheck, outcome: JobOutcome, *, again: bool = False
-) -> JobOutcome:
-    """Post an evaluation's check. If that fails, the job fails: a merge may wait for it."""
-    try:
-        keep_check(client, check, again=again)
-    except LostRace as newer:
-        return replace(outcome, notes=(*outcome.notes, str(newer)))
-    except SkilloptError as error:
-        note = (
-            f"{error.sentences} Once that works, re-run this job: a merge may wait for the check."
-        )
-        return replace(outcome, exit_code=error.exit_code, notes=(*outcome.notes, note))
-    return outcome
+    return with_check(job.client, check, outcome, again=asked.again)
 
 
 def _command(job: Job, command: Command) -> JobOutcome:
@@ -402,124 +371,3 @@ def _evaluate(job: Job, pull: Evaluate) -> JobOutcome:
         redirect_stdout(stream),
     ):
         return review_pull_request(job, job.client, pull)
-
-
-# Evaluate a person's change of the skill, base against head. Configuration, tasks, scorers and code
-# are those of base, the checkout. Of head, only the skill's text is read, as data from the API.
-
-#: A longer document is no skill, and every task would pay for all of its bytes.
-_MOST_BYTES = 500_000
-
-
-def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
-    """Compare base with head on the selection tasks; publish a comment and a check.
-
-    Raises UsageError if the checkout cannot be evaluated at all.
-    """
-    head, settings = pull.head_sha, job.settings
-    with closing(ProgressDisplay(sys.stderr, settings)) as observer:
-        run = build.open_run(settings, observer)
-        _refuse_unconfined(run)
-        after, missing = _merged(client, run, head)
-        view, outputs, exit_code = _compare(run, head, after, missing)
-    links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
-    report, loaded = evaluation_comment(view, links), job.configured
-    tasks = {} if loaded is None else task_places(loaded, run.ledger.git.folder)
-    check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
-    if wishes.comments != "off":
-        with noting(notes):
-            keep_comment(client, pull.number, report)
-    outputs = replace(outputs, finding=str(view.finding), pull_request=str(pull.number))
-    return _with_check(client, check, JobOutcome(outputs, report, exit_code, tuple(notes)))
-
-
-def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
-    content = file_at(client, path, head)
-    if content is None:
-        return "", f"The head of this pull request has no file {path}"
-    if len(content) > _MOST_BYTES:
-        return "", f"At head, {path} has {len(content):,} bytes; a skill has up to {_MOST_BYTES:,}"
-    try:
-        return content.decode("utf-8"), ""
-    except UnicodeDecodeError as error:
-        return "", f"At head, {path} is not UTF-8 text (byte {error.start})"
-
-
-def _merged(client: Client, run: Run, head: str) -> tuple[str, str]:
-    """The skill of ``head``, with what base has changed since head left it, as a merge keeps it."""
-    base = resolve(run.ledger, "HEAD") or ""
-    (after, missing), left = _skill_of(client, run.skill_path, head), merge_base(client, base, head)
-    if missing or left is None:
-        return after, missing
-    then, now = _skill_of(client, run.skill_path, left)[0], run.ledger.read(base, run.skill_path)
-    texts = {"base": now or "", "then": then, "head": after}
-    with scratch_folder("merge") as place:
-        for name, text in texts.items():
-            Path(place, name).write_bytes(text.encode())
-        done = run.ledger.git.attempt(
-            "merge-file", "-p", *(str(Path(place, name)) for name in texts)
-        )
-    return (
-        done.stdout.decode(),
-        f"{run.skill_path} conflicts with base: update the branch" if done.status else "",
-    )
-
-
-def _refuse_unconfined(run: Run) -> None:
-    """Refuse to run programs that an untrusted change controls if they could read our secrets."""
-    _, left = build.unconfined_programs(run.config, run.splits.all, run.environment)
-    if left and not run.config.rollout.programs_can_read_secrets:
-        raise UsageError(
-            "a change of the skill is not evaluated where programs that it steers could read this "
-            f"job's keys and token: {'; '.join(left)}",
-            hint="Use the Docker action or a Linux runner with bubblewrap (apt-get install "
-            "bubblewrap). If everybody whose change is evaluated may read them, set "
-            "`rollout.programs_can_read_secrets: true`.",
-        )
-
-
-def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationView, Outputs, int]:
-    """Compare base with the text ``after``; if head has no skill, ``missing`` says why."""
-    wishes = run.config.github
-    view = EvaluationView(
-        run=run.config.run,
-        skill=run.skill_path,
-        finding=Finding.INCONCLUSIVE,
-        confidence=wishes.confidence,
-        simulated=run.simulated,
-    )
-    base = resolve(run.ledger, "HEAD")
-    before = None if base is None else run.ledger.read(base, run.skill_path)
-    if base is None or before is None:
-        alone = replace(view, why=f"base has no {run.skill_path} to compare with")
-        return alone, Outputs(), ExitCode.DONE
-    if missing:
-        gone = replace(view, finding=Finding.REGRESSION, why=missing)
-        return gone, Outputs(improved="false"), ExitCode.DONE
-    if after == before:
-        return replace(view, why="the skill is the same as at base"), Outputs(), ExitCode.DONE
-    skills = (NamedSkill("base", before), NamedSkill("head", after))
-    try:
-        baseline = NO_SKILL if wishes.baseline else None
-        result = asyncio.run(evaluate_skills(run, skills, "selection", baseline))
-    except (BudgetExhausted, InfrastructureError) as failure:
-        return replace(view, why=failure.message), Outputs(), failure.exit_code
-    old, new = (one.measurement for one in result.skills)
-    difference = result.difference
-    assert difference is not None  # noqa: S101 - it is left out for a single skill only
-    view = replace(
-        view,
-        finding=judge(difference, confidence=wishes.confidence, threshold=wishes.threshold),
-        sides=((base, old), (head, new)),
-        difference=difference,
-        baseline=None if result.baseline is None else result.baseline.measurement,
-        worth=result.worth,
-        usage=result.usage,
-    )
-    outputs = Outputs.of(
-        score_before=old.hard,
-        score_after=new.hard,
-        improved=difference.mean > 0,
-        cost_usd=result.usage.cost_usd,
-    )
-    return view, outputs, ExitCode.DONE

@@ -11,7 +11,7 @@ from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.job import JobOutcome
 from skillopt_ci.action.outputs import Outputs
-from skillopt_ci.action.perform import review_pull_request
+from skillopt_ci.action.review import review_pull_request
 from skillopt_ci.errors import ExitCode
 from tests.conftest import SKILL, Checkout, Workshop
 
