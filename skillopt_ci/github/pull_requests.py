@@ -8,7 +8,13 @@ from github.GithubObject import NotSet
 from github.PullRequest import PullRequest
 
 from skillopt_ci.github.client import Client, NotFound, Refused, asking, noting, same_text
-from skillopt_ci.github.types import Change, KeptPullRequest, MergeMethod, WantedPullRequest
+from skillopt_ci.github.types import (
+    CONFIRMED,
+    Change,
+    KeptPullRequest,
+    MergeMethod,
+    WantedPullRequest,
+)
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _MERGE = "contents: write` and `pull-requests: write"
@@ -89,6 +95,8 @@ def why_paused(client: Client, head: str, base: str) -> str:
     if current is None:
         return _closed(client, pulls, head)
     if current.raw_data.get("auto_merge"):
+        if _awaits_confirmation(client, current):
+            return ""
         # GitHub would merge what is pushed meanwhile, which nobody asked for.
         why = "merges as soon as its checks allow that, and training waits"
         return f"#{current.number} {why}: disable its auto-merge to go on."
@@ -182,6 +190,24 @@ def _is_queued(client: Client, pull: PullRequest) -> bool:
         _, answer = client.repo.requester.graphql_query(query, {"id": pull.node_id})
         return bool((answer["data"]["node"] or {}).get("isInMergeQueue"))
     return False  # a server that has no merge queues
+
+
+def _awaits_confirmation(client: Client, pull: PullRequest) -> bool:
+    """Whether a rule holds it back for a check that only more training can conclude."""
+    query = (
+        "query($id: ID!) {node(id: $id) {... on PullRequest {commits(last: 1) {nodes {commit "
+        "{statusCheckRollup {contexts(first: 100) {nodes {... on CheckRun "
+        "{name status isRequired(pullRequestId: $id)}}}}}}}}}}"
+    )
+    with suppress(Refused), asking(f"list the required checks of #{pull.number}", _READ):
+        _, answer = client.repo.requester.graphql_query(query, {"id": pull.node_id})
+        (newest,) = answer["data"]["node"]["commits"]["nodes"]
+        checks = (newest["commit"]["statusCheckRollup"] or {"contexts": {"nodes": ()}})["contexts"]
+        return any(
+            one.get("name") == CONFIRMED and one["isRequired"] and one["status"] != "COMPLETED"
+            for one in checks["nodes"]
+        )
+    return False
 
 
 def _open_one(pulls: list[PullRequest]) -> PullRequest | None:

@@ -76,6 +76,8 @@ class Annotation:
     title: str
 
 
+#: The check that says whether fresh attempts confirm the skill.
+CONFIRMED = "skillopt/confirmed"
 #: The title of a check on a commit that needs no evaluation.
 NOTHING_TO_DO = "Nothing to evaluate"
 

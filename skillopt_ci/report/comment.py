@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote as parse_quote
 
-from skillopt_ci.github.types import Annotation, Conclusion, WantedCheck
+from skillopt_ci.github.types import CONFIRMED, Annotation, Conclusion, WantedCheck
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
@@ -253,7 +253,7 @@ def confirmation_check(run: RunView, links: md.Links) -> WantedCheck | None:
     pending = run.state.provisional or run.unscored
     conclusion: Conclusion | None = None if pending else "success"
     return WantedCheck(
-        name="skillopt/confirmed",
+        name=CONFIRMED,
         head_sha=run.commit,
         title=f"The skill is {_UNSCORED}"
         if run.unscored

@@ -265,6 +265,16 @@ def test_drafts_and_closed_ones_are_withheld(scene, client, head, change, why):
         merge_pull_request(client, 1, head)
 
 
+def test_training_goes_on_while_only_it_can_conclude_what_a_merge_waits_for(scene, client, head):
+    scene.hub.required_check = "skillopt/confirmed"
+    assert not merge_pull_request(client, 1, head)
+    assert "disable its auto-merge" in why_paused(client, "skillopt/demo", "main")
+    keep_check(client, WantedCheck("skillopt/confirmed", head, "Not yet", "Not yet"))
+    assert why_paused(client, "skillopt/demo", "main") == ""
+    scene.hub.required_check = "build"
+    assert "disable its auto-merge" in why_paused(client, "skillopt/demo", "main")
+
+
 def test_what_is_in_a_merge_queue_is_to_be_merged(scene, client, head):
     scene.hub.pulls[1]["queued"] = True
     assert not merge_pull_request(client, 1, head)

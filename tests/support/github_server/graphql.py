@@ -13,6 +13,20 @@ def answer(hub: Hub, login: str, query: str, variables: Json) -> Json:
     if "isInMergeQueue" in query:
         facts = hub.pulls[int(variables["id"].removeprefix("PR_"))]
         return {"data": {"node": {"isInMergeQueue": facts.get("queued", False)}}}
+    if "statusCheckRollup" in query:
+        facts = hub.pulls[int(variables["id"].removeprefix("PR_"))]
+        nodes = [
+            {
+                "name": each["name"],
+                "status": "COMPLETED" if each.get("conclusion") else "IN_PROGRESS",
+                "isRequired": each["name"] == hub.required_check,
+            }
+            for each in hub.checks.values()
+            if each["head_sha"] == facts["sha"]
+        ]
+        rollup = {"contexts": {"nodes": nodes}} if nodes else None
+        commits = {"nodes": [{"commit": {"statusCheckRollup": rollup}}]}
+        return {"data": {"node": {"commits": commits}}}
     wanted = variables["input"]
     facts = hub.pulls[int(wanted["pullRequestId"].removeprefix("PR_"))]
     if "markPullRequestReadyForReview" in query:
