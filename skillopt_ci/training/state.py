@@ -236,15 +236,17 @@ def open_models(
 
 
 def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
-    """The latest commits of the branch up to the last event: work on these is in no record."""
-    found, latest = list[str](), None
-    for one in run.ledger.log(checkout.commit, first_parent=True, limit=_PEOPLES_COMMITS):
+    """The latest commits up to the last event, on merged branches too: work there is unrecorded."""
+    found, latest, below = list[str](), None, {checkout.commit}
+    for one in run.ledger.log(checkout.commit, limit=_PEOPLES_COMMITS):
+        if one.sha not in below:
+            continue
         history = run.folder.read_history(partial(run.ledger.read, one.sha))
         events = sum(entry.kind != "revert" for entry in history)  # which costs nothing
-        if latest not in (None, events):
-            break
-        latest = events
-        found.append(one.sha)
+        if latest in (None, events):
+            latest = events
+            found.append(one.sha)
+            below.update(one.parents)
     return tuple(found)
 
 

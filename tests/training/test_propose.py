@@ -42,6 +42,19 @@ def test_a_used_up_budget_stays_used_up_and_is_counted_whatever_people_change(
     assert checkout.state().usage == total(checkout.state().accounts.values())
 
 
+def test_what_was_stopped_is_counted_after_its_branch_was_merged_and_deleted(
+    checkout, model_server
+):
+    with pytest.raises(BudgetExhausted):
+        checkout.step(f"budget.run.calls={IN_ROLLOUT}")
+    tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
+    merge = checkout.git("commit-tree", tree, "-p", "main", "-p", BRANCH, "-m", "Merge")
+    checkout.git("update-ref", "refs/heads/main", merge)
+    checkout.git("branch", "-D", BRANCH)
+    checkout.done("model.optimizer.temperature=1", "rollout.attempts=2")
+    assert checkout.state().usage.calls == model_server.answered.total()
+
+
 def test_used_up_budget_stays_used_up(checkout, model_server):
     for _ in range(2):
         with pytest.raises(BudgetExhausted, match=r"budget\.step\.calls"):
