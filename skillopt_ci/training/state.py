@@ -471,11 +471,15 @@ async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredC
     usage, work = Usage(), f"step {state.step + 1}"
     if found is not None:
         record, parent = found.record, parents(run.ledger.git, commit)[0]
-        name = str(record.step) if isinstance(record, StepRecord) else f"epoch-{record.epoch}"
+        if isinstance(record, StepRecord):
+            name, done = str(record.step), record.step <= state.step
+        else:
+            name, done = f"epoch-{record.epoch}", record.epoch <= state.boundary
         async with equipped(run) as ready:
             assert ready.equipment is not None  # noqa: S101 - ensured by `equipped`
             paid, _ = await ready.equipment.paid(run.scope(name, parent), tuple)
-        evaluation = paid.beyond(record.usage)  # as far as the caches here know
+        # as far as the caches here know; what was done meanwhile is on record with its cost
+        evaluation = Usage() if done else paid.beyond(record.usage)
         usage, work = as_recorded(record.usage + evaluation), found.work
         accounts = record.accounts
         if evaluation.calls:

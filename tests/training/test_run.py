@@ -160,6 +160,16 @@ def test_next_command_is_charged_once_for_what_lost_the_race(two, model_server, 
     assert mine.state().usage == total(mine.state().accounts.values())
 
 
+def test_a_candidate_that_comes_too_late_is_set_aside_at_its_own_cost(two, model_server):
+    mine, theirs = two
+    with pytest.raises(LostRace):
+        mine.step(observer=meanwhile("update", lambda: theirs.step("train.seed=7")))
+    theirs.step()
+    mine.step()
+    assert mine.kinds() == ["start", "step", "step", "set_aside", "step", "step"]
+    assert mine.state().usage.calls == len(model_server.prompts)
+
+
 def test_run_reloads_after_a_lost_race(two, model_server):
     mine, theirs = two
     outcomes = mine.run(observer=meanwhile("candidate", theirs.step))
