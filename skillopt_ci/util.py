@@ -10,12 +10,13 @@ import importlib.util
 import inspect
 import json
 import os
+import resource
 import stat
 import sys
 import traceback
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +28,8 @@ from skillopt_ci.errors import SkilloptError, UsageError
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
+#: More than a run needs, and few enough for programs that close all that could be open.
+_OPEN_FILES = 65_536
 #: The start of a Git LFS pointer, which a file is until its content is fetched.
 _LFS_POINTER = "version https://git-lfs.github.com/spec/"
 
@@ -182,6 +185,15 @@ def user_module(source: str, root: Path) -> ModuleType:
             raise
         return module
     return importlib.import_module(source)
+
+
+def allow_open_files() -> None:
+    """Raise the usual limit of 1024 open files, which some 70 attempts on computers reach."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):  # macOS may have a lower limit that it does not tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @contextmanager

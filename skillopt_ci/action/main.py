@@ -26,6 +26,7 @@ from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
 from skillopt_ci.report.comment import marker
 from skillopt_ci.report.markdown import inline, join
 from skillopt_ci.training.fingerprint import run_secrets
+from skillopt_ci.util import allow_open_files
 
 _new_token = partial(secrets.token_hex, 16)
 
@@ -33,6 +34,7 @@ _new_token = partial(secrets.token_hex, 16)
 def main() -> int:
     log = JobLog(sys.stdout, _new_token)
     close_process()
+    allow_open_files()
     environ = whole_environment()
     redact = Redactor(named_secrets(environ))
     try:

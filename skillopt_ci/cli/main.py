@@ -23,7 +23,7 @@ from skillopt_ci.confinement import close_process
 from skillopt_ci.errors import ExitCode, SkilloptError, UsageError
 from skillopt_ci.redaction import Redact, RedactedStream, unchanged
 from skillopt_ci.sanitize import harmless
-from skillopt_ci.util import lasting_import, nearest
+from skillopt_ci.util import allow_open_files, lasting_import, nearest
 
 #: The variable by which a shell asks for completions.
 _COMPLETION = "_SKILLOPT_CI_COMPLETE"
@@ -222,6 +222,7 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     """Run the command line ``args`` (the process's own by default); return the exit code."""
     if args is None:
         close_process()
+        allow_open_files()
     # no stream is closed: its number would go to the next file, and that to programs that we start
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

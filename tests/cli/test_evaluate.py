@@ -1,5 +1,8 @@
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -253,6 +256,25 @@ def test_the_end_of_a_retried_attempt_belongs_to_its_last_try(checkout):
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     assert [event["retry"] for event in events if event["type"] == "work_ended"] == [1]
     assert [event["retry"] for event in events if event["type"] == "attempt_ended"] == [1]
+
+
+def test_more_files_may_be_open_than_usual(checkout):
+    settings = overrides(
+        'rollout.solver={type: scripted, commands: ["ulimit -n > limit"]}',
+        "rollout.computer={type: unconfined}",
+        'scorer={type: computer, command: "test $(cat limit) -gt 64"}',
+        "evaluation.test_env_num=1",
+    )
+    program = [sys.executable, "-m", "skillopt_ci", "eval", "skills/SKILL.md", "--json", *settings]
+    done = subprocess.run(
+        ["prlimit", "--nofile=64:4096", *program],
+        check=False,
+        cwd=checkout.folder,
+        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout)["skills"][0]["hard"] == 1.0, done.stderr
 
 
 def test_work_with_tools_needs_no_answer(checkout):
