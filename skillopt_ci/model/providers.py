@@ -212,8 +212,8 @@ _UNSUPPORTED_WORDS = re.compile(
     re.IGNORECASE,
 )
 
-#: OpenAI's words for what only its newer interface does: some models, or reasoning with tools.
-_OTHER_INTERFACE = "v1/responses"
+#: What OpenAI and Azure say of what only the newer interface does: a model, reasoning with tools.
+_OTHER_INTERFACE = re.compile("v1/responses|chatCompletion operation does not work")
 _END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
 
 #: For each setting, the names that servers use for it in errors.
@@ -225,7 +225,7 @@ _SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
         *("reasoning_effort", "reasoning.effort", "output_config.effort", "effort"),
     ),
     "response_format": (
-        *("response_format", "json_schema", "structured output", "text.format"),
+        *("response_format", "json_schema", "structured output", "json mode", "text.format"),
         *("output_config.format", "output_format"),
     ),
 }
@@ -274,7 +274,7 @@ class ServerError:
             return ModelRefusal(f"The prompt is too long for the model: {message}")
         if self.status in {401, 403} or _BAD_KEY_WORDS.search(message):
             return _key_refused(said, section, config)
-        if _OTHER_INTERFACE in message:
+        if _OTHER_INTERFACE.search(message):
             return ModelSetupError(
                 f"{section}: {where} does not serve {config.model!r} in this way ({said})",
                 hint=f"Set {section}.api to responses.",
@@ -292,7 +292,7 @@ class ServerError:
 
     def refused_setting(self, sent: Collection[str]) -> str | None:
         """The unsupported setting in ``sent``, or None. Any complaint about a schema counts."""
-        if self.status not in {400, 422} or _OTHER_INTERFACE in self.message:
+        if self.status not in {400, 422} or _OTHER_INTERFACE.search(self.message):
             return None
         complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))
         possible = {

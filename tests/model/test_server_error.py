@@ -90,6 +90,7 @@ def test_a_missing_model_names_model_and_server(status):
     ("status", "message"),
     [
         (404, "This model is only supported in v1/responses and not in v1/chat/completions."),
+        (400, "The chatCompletion operation does not work with the specified model, gpt-x-codex."),
         (
             400,
             "Function tools with reasoning_effort are not supported for m. Use /v1/responses.",
@@ -202,6 +203,7 @@ def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fiel
         ("'response_format.type' json_schema is not supported", {}, "response_format"),
         ("Invalid schema for response_format 'answer'", {}, "response_format"),
         ("This model does not support structured outputs", {}, "response_format"),
+        ("Json mode response is not supported when enable_thinking is true", {}, "response_format"),
     ],
 )
 def test_the_refused_setting_is_recognised(message, fields, refused):
