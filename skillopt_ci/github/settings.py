@@ -11,7 +11,11 @@ from skillopt_ci.github.client import Client, Refused, asking
 
 _PLACE = ".github/workflows"
 #: Rules that keep Actions from pushing to a branch, unless it may bypass them.
-_STOPPING = {"creation", "update", "pull_request", "required_signatures", "required_linear_history"}
+_STOPPING = {
+    *("creation", "update", "pull_request", "merge_queue", "workflows", "code_scanning"),
+    *("required_signatures", "required_linear_history"),
+    *("required_status_checks", "required_deployments"),
+}
 Line = tuple[Literal["ok", "warning", "error"], str]
 
 

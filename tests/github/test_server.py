@@ -76,10 +76,10 @@ def test_a_renamed_workflow_is_recognized_by_the_action_that_it_uses(github_hub)
 
 def test_a_rule_that_stops_actions_is_told(github_hub):
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
-    github_hub.rules = ["pull_request", "deletion", "required_linear_history"]
+    github_hub.rules = ["pull_request", "deletion", "required_status_checks"]
     (level, text), (_, candidate) = told(github_hub)[-2:]
     assert level == "warning"
-    assert f"rules guard {BRANCH} (pull_request, required_linear_history): let GitHub" in text
+    assert f"rules guard {BRANCH} (pull_request, required_status_checks): let GitHub" in text
     assert "rules guard skillopt-candidate/demo (deletion, pull_request, " in candidate
 
 
