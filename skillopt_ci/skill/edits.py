@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, StringConstraints
 
 from skillopt_ci.skill import regions
-from skillopt_ci.skill.document import ended, line_ending
+from skillopt_ci.skill.document import ended, frontmatter_end, line_ending
 
 _LINE_BREAK = re.compile(r"\r\n?")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -105,27 +105,20 @@ def apply_edits(
     current = text.replace(ending, "\n")
     reports: list[EditReport] = []
     for index, edit in enumerate(edits, start=1):
-        changed, status = _apply(current, edit)
-        reason = refuse(current, changed) if status.applied else None
-        if reason is None:
-            current = changed
-            reports.append(EditReport(index, edit, status))
-        else:
-            reports.append(EditReport(index, edit, EditStatus.REFUSED, reason))
+        changed, status, reason = current, EditStatus.UNKNOWN_OP, ""
+        if (change := _CHANGES.get(edit.op.strip().lower())) is not None:
+            content = regions.strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
+            changed, status = change(current, edit.target.replace("\r\n", "\n"), content)
+        if status.applied:
+            changed = ended(changed)
+            if regions.protected_parts(changed) != regions.protected_parts(current):
+                status = EditStatus.PROTECTED
+            elif (objection := refuse(current, changed)) is not None:
+                status, reason = EditStatus.REFUSED, objection
+            else:
+                current = changed
+        reports.append(EditReport(index, edit, status, reason))
     return current.replace("\n", ending), tuple(reports)
-
-
-def _apply(text: str, edit: Edit) -> _Outcome:
-    if (change := _CHANGES.get(edit.op.strip().lower())) is None:
-        return text, EditStatus.UNKNOWN_OP
-    content = regions.strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
-    changed, status = change(text, edit.target.replace("\r\n", "\n"), content)
-    if not status.applied:
-        return text, status
-    changed = ended(changed)
-    if regions.protected_parts(changed) != regions.protected_parts(text):
-        return text, EditStatus.PROTECTED
-    return changed, status
 
 
 def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
@@ -140,8 +133,10 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
         point = len(text) if newline < 0 else newline + 1
         return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
     # Append as a separate paragraph, before the first marked region if there is one.
-    start = regions.tail_start(text)
-    before, region = (text, "") if start is None else (text[:start], text[start:])
+    end = frontmatter_end(text)
+    starts = [text.find(region.start, end) for region in regions.REGIONS]
+    start = min((one for one in starts if one >= 0), default=len(text))
+    before, region = text[:start], text[start:]
     added = "\n\n".join(filter(None, (before.rstrip(), content, region)))
     if at_end:
         return added, EditStatus.APPENDED_BEFORE_REGION if region else EditStatus.APPENDED

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from skillopt_ci.skill.document import ended, frontmatter_end, line_ending, sha256
@@ -35,10 +36,8 @@ class Span:
 class Markers:
     blocks: tuple[Span, ...]
     orphans: tuple[Span, ...]
-
-    @property
-    def spans(self) -> list[Span]:
-        return sorted((*self.blocks, *self.orphans), key=lambda span: span.start)
+    #: Both, in the order of the text.
+    spans: list[Span]
 
 
 def markers(text: str, region: Region) -> Markers:
@@ -55,7 +54,9 @@ def markers(text: str, region: Region) -> Markers:
             starts = []
         else:
             orphans.append(span)
-    return Markers(tuple(blocks), (*orphans, *starts))
+    orphans += starts
+    spans = sorted((*blocks, *orphans), key=attrgetter("start"))
+    return Markers(tuple(blocks), tuple(orphans), spans)
 
 
 def protected_spans(text: str) -> tuple[Span, ...]:
@@ -74,12 +75,6 @@ def protected_spans(text: str) -> tuple[Span, ...]:
 
 def protected_parts(text: str) -> list[str]:
     return [text[span.start : span.end] for span in protected_spans(text)]
-
-
-def tail_start(text: str) -> int | None:
-    """The offset of the first start marker; text is appended before it."""
-    starts = [text.find(region.start, frontmatter_end(text)) for region in REGIONS]
-    return min((start for start in starts if start >= 0), default=None)
 
 
 # Cached, since every attempt at every task calls this for the same few texts.

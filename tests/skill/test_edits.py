@@ -10,6 +10,7 @@ S, E = SLOW_UPDATE.start, SLOW_UPDATE.end
 BLOCK = f"{S}\nhint\n{E}\n"
 FRONT = "---\nname: x\n---\n"
 NOTES = APPENDIX.start
+MARKED = f"---\nname: '{S}'\n---\nbody\n"
 BEFORE_REGION = EditStatus.APPENDED_BEFORE_REGION
 PIECES = [
     *(mark for region in REGIONS for mark in (region.start, region.end)),
@@ -37,6 +38,14 @@ def applied(text: str, edit: Edit) -> tuple[str, EditStatus]:
         (FRONT, Edit("append", content="a"), f"{FRONT}\na\n", EditStatus.APPENDED),
         ("a\n", Edit("append", content=f"{S}b{E}"), "a\n\nb\n", EditStatus.APPENDED),
         (f"a\n\n{BLOCK}", Edit("append", content="b"), f"a\n\nb\n\n{BLOCK}", BEFORE_REGION),
+        (
+            f"ab{NOTES}{S}{E}",
+            Edit("append", content="x"),
+            f"ab\n\nx\n\n{NOTES}{S}{E}\n",
+            BEFORE_REGION,
+        ),
+        (f"ab{E}", Edit("append", content="x"), f"ab{E}\n\nx\n", EditStatus.APPENDED),
+        (MARKED, Edit("append", content="x"), f"{MARKED}\nx\n", EditStatus.APPENDED),
         (f"a\n{NOTES}\n", Edit("append", content="b"), f"a\n\nb\n\n{NOTES}\n", BEFORE_REGION),
         # inserting: below the target's line, else at the end
         ("a", Edit("insert_after", "a", "b"), "a\nb\n", EditStatus.INSERTED),

@@ -53,14 +53,6 @@ def test_protected_spans_are_sorted_disjoint_and_hold_every_marker(text):
     assert regions.strip_markers(open_text) == open_text
 
 
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [(f"ab{APPENDIX.start}{S}{E}", 2), (f"ab{E}", None), (f"---\na: '{S}'\n---\nbody\n", None)],
-)
-def test_appended_text_belongs_before_the_first_start_marker(text, start):
-    assert regions.tail_start(text) == start
-
-
 @given(texts)
 def test_no_marker_survives_stripping(text):
     stripped = regions.strip_markers(text)
