@@ -31,6 +31,7 @@ from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, conversation
 from skillopt_ci.rollout.types import Attempt, AttemptRequest
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import Scores
 
@@ -57,7 +58,9 @@ def task(number: int) -> Task:
 
 async def layer(tasks: int, concurrency: int, size: int, events: Path | None) -> float:
     """The rollout layer as measuring uses it."""
-    scorers = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
+    scorers = TaskScorers(
+        ExactScorer(type="exact"), judge=None, root=Path(), functions=Functions({})
+    )
     solver = ChatSolver(Model(size), Prompts.load())
     log = None if events is None else EventLog(events, "bench")
     try:
@@ -79,7 +82,9 @@ async def layer(tasks: int, concurrency: int, size: int, events: Path | None) ->
 async def plain(tasks: int, concurrency: int, size: int) -> float:
     """What anybody writes first: one coroutine for each task, a semaphore, gather."""
     model, prompts, slots = Model(size), Prompts.load(), asyncio.Semaphore(concurrency)
-    scorers = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
+    scorers = TaskScorers(
+        ExactScorer(type="exact"), judge=None, root=Path(), functions=Functions({})
+    )
 
     async def one(number: int) -> tuple[float, tuple[Message, ...]]:
         async with slots:

@@ -35,29 +35,25 @@ class Begun(Generic[Item, Result]):
     does it finish, since it is paid for.
     """
 
-    _work: Callable[[Item], Awaitable[Result]]
-    _tasks: dict[Item, asyncio.Future[Result]] = field(default_factory=dict)
+    work: Callable[[Item], Awaitable[Result]]
+    tasks: dict[Item, asyncio.Future[Result]] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if not isinstance(error, BudgetExhausted | TooManyErrors):
-            for task in self._tasks.values():
+            for task in self.tasks.values():
                 task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-    @property
-    def any(self) -> bool:
-        return bool(self._tasks)
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
     def begin(self, item: Item) -> None:
-        if item not in self._tasks:
-            self._tasks[item] = asyncio.ensure_future(self._work(item))
+        if item not in self.tasks:
+            self.tasks[item] = asyncio.ensure_future(self.work(item))
 
     async def result(self, item: Item) -> Result:
         self.begin(item)
-        return await asyncio.shield(self._tasks[item])
+        return await asyncio.shield(self.tasks[item])
 
 
 async def map_ordered(

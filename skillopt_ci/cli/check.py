@@ -374,10 +374,9 @@ def _try_graders(
             loaded.config.scorer,
             judge=None,
             root=loaded.root,
-            environ=environ,
+            functions=functions,
             pool=pool,
             limits=loaded.config.rollout.limits,
-            functions=functions,
         )
         graders = scorers.programs(splits.all)
         tried = map_ordered(fault, graders[:_MOST_TRIED], limit=_TRIED_AT_A_TIME)

@@ -38,6 +38,7 @@ from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, Rollout
 from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.files import TaskRecord
 from skillopt_ci.tasks.loading import divide, read_entries
 from skillopt_ci.tasks.records import to_task
@@ -207,7 +208,7 @@ def try_solutions(
         loaded.config.scorer,
         judge=None,
         root=loaded.root,
-        environ=environ,
+        functions=Functions(environ),
         pool=places,
         limits=settings.limits,
     )

@@ -25,9 +25,9 @@ from skillopt_ci.model.types import (
     bill,
     billed,
     redacted_message,
-    redacted_reply,
     total,
 )
+from skillopt_ci.progress import CallPaid, Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
 
 # The price of calls: from the configuration, else from the genai-prices table, else unknown.
@@ -58,32 +58,6 @@ def tariff_of(config: ModelRole) -> Tariff:
     if (price := config.price) is not None:
         text = f"${price.input:g} in, ${price.output:g} out per million tokens (configured)"
         return Tariff("configuration", text, lambda usage: cost_usd(usage, price))
-    return _from_table(config) or Tariff("unknown", "no price known", lambda _: None)
-
-
-def tariffs(models: Models) -> dict[str, Tariff]:
-    """The tariff of every role; without a judge model, the optimizer's model judges."""
-    roles = {**models.roles, "judge": models.judge or models.optimizer}
-    return {name: tariff_of(config) for name, config in roles.items()}
-
-
-def cost_usd(usage: Usage, price: Price) -> float:
-    cached, written = _cached(usage)
-    parts = (
-        (usage.prompt_tokens - cached - written, price.input),
-        (cached, price.input if price.cached_input is None else price.cached_input),
-        (written, price.input if price.cache_write is None else price.cache_write),
-        (usage.completion_tokens, price.output),
-    )
-    return sum(tokens * dollars for tokens, dollars in parts) / 1e6
-
-
-def _cached(usage: Usage) -> tuple[int, int]:
-    cached = min(usage.cached_tokens, usage.prompt_tokens)
-    return cached, min(usage.cache_write_tokens, usage.prompt_tokens - cached)
-
-
-def _from_table(config: ModelRole) -> Tariff | None:
     # Imported late: offline commands do not need the table.
     import genai_prices  # noqa: PLC0415
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
@@ -117,7 +91,29 @@ def _from_table(config: ModelRole) -> Tariff | None:
         if cost(Usage(calls=1, prompt_tokens=1, completion_tokens=1)) is not None:
             version = genai_prices.__version__
             return Tariff("table", f"{provider.id}/{model.id} in genai-prices {version}", cost)
-    return None
+    return Tariff("unknown", "no price known", lambda _: None)
+
+
+def tariffs(models: Models) -> dict[str, Tariff]:
+    """The tariff of every role; without a judge model, the optimizer's model judges."""
+    roles = {**models.roles, "judge": models.judge or models.optimizer}
+    return {name: tariff_of(config) for name, config in roles.items()}
+
+
+def cost_usd(usage: Usage, price: Price) -> float:
+    cached, written = _cached(usage)
+    parts = (
+        (usage.prompt_tokens - cached - written, price.input),
+        (cached, price.input if price.cached_input is None else price.cached_input),
+        (written, price.input if price.cache_write is None else price.cache_write),
+        (usage.completion_tokens, price.output),
+    )
+    return sum(tokens * dollars for tokens, dollars in parts) / 1e6
+
+
+def _cached(usage: Usage) -> tuple[int, int]:
+    cached = min(usage.cached_tokens, usage.prompt_tokens)
+    return cached, min(usage.cache_write_tokens, usage.prompt_tokens - cached)
 
 
 @dataclass(slots=True)
@@ -136,8 +132,8 @@ class Meter:
     """Counts the calls of one step and stops it before a call that would exceed a budget.
 
     ``spent`` is the run's usage before this step. The run's minutes start at ``command_started``
-    (seconds on ``clock``). ``told`` is called with the usage of every paid call. ``paid_before`` is
-    what stopped commands paid for this work: it counts before it is booked.
+    (seconds on ``clock``). ``observe`` hears of every paid call. ``paid_before`` is what stopped
+    commands paid for this work: it counts before it is booked.
     """
 
     def __init__(
@@ -148,7 +144,7 @@ class Meter:
         spent: Usage | None = None,
         clock: Callable[[], float] = time.monotonic,
         command_started: float | None = None,
-        told: Callable[[Usage], object] = lambda _: None,
+        observe: Observer = silent,
         paid_before: Usage | None = None,
     ) -> None:
         self._limits = {"step": step or Limits(), "run": run or Limits()}
@@ -164,7 +160,7 @@ class Meter:
         self._in_flight: list[Usage] = []
         self._lent: list[Usage] = []
         self._changed = asyncio.Event()
-        self._told = told
+        self.observe = observe
 
     async def reserve(self, expected: Usage = _ONE_CALL) -> None:
         """Reserve budget for a call that is expected to consume at most ``expected``.
@@ -182,10 +178,6 @@ class Meter:
         self._in_flight.remove(expected)
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def pay(self, account: Account, usage: Usage) -> None:
-        self.charge(account, usage)
-        self._told(usage)
 
     def charge(self, account: Account, usage: Usage) -> None:
         self._accounts[account] = self._accounts.get(account, Usage()) + usage
@@ -372,8 +364,17 @@ class BudgetedClient:
             expected = self._priced(request, self._expectation.expect(request))
             await self.meter.reserve(expected)
             try:
-                reply = redacted_reply(await self.clients[request.role].complete(asked), redact)
-                return replace(reply, usage=self._book(request, reply.usage))
+                reply = await self.clients[request.role].complete(asked)
+                calls = (replace(one, arguments=redact(one.arguments)) for one in reply.tool_calls)
+                return replace(
+                    reply,
+                    text=redact(reply.text),
+                    trace=redact(reply.trace),
+                    model=redact(reply.model),
+                    finish_reason=redact(reply.finish_reason),
+                    tool_calls=tuple(calls),
+                    usage=self._book(request, reply.usage),
+                )
             except (SkilloptError, asyncio.CancelledError) as end:
                 if isinstance(end, SkilloptError):
                     end.message, end.hint = redact(end.message), redact(end.hint)
@@ -387,7 +388,8 @@ class BudgetedClient:
     def _book(self, request: ChatRequest, reported: Usage) -> Usage:
         usage = self._priced(request, reported)
         self._expectation.learn(request, usage)
-        self.meter.pay(Account(request.role, request.stage), usage)
+        self.meter.charge(Account(request.role, request.stage), usage)
+        self.meter.observe(CallPaid(usage.tokens, usage.cost_usd))
         return usage
 
     def _priced(self, request: ChatRequest, usage: Usage) -> Usage:

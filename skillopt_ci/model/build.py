@@ -19,11 +19,11 @@ from skillopt_ci.model.cache import CachedClient, CallCache, call_key
 from skillopt_ci.model.command import CommandClient
 from skillopt_ci.model.openai_provider import CHAT, RESPONSES
 from skillopt_ci.model.providers import ServerClient, Wire
-from skillopt_ci.model.retry import RetryingClient
+from skillopt_ci.model.retry import RetryingClient, Throttle
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.scorers.base import GRADING, Judge
+from skillopt_ci.scorers.base import GRADING
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ModelRouter:
         self,
         scope: str,
         meter: Meter,
-        used: Callable[[str], object] = lambda _: None,
+        used: Callable[[str], object] = silent,
         questions: Slots | None = None,
     ) -> ChatClient:
         """A client limited by the budgets of ``meter``; the cache records ``scope`` as the payer.
@@ -107,9 +107,8 @@ async def open_router(
                         headers=headers,
                         observe=observe,
                     )
-            clients[role] = RetryingClient(
-                client, one.retries, one.max_concurrency, section, observe
-            )
+            throttle = Throttle(one.max_concurrency)
+            clients[role] = RetryingClient(client, one.retries, throttle, section, observe)
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
         cache = None
         if cache_path is not None:
@@ -117,13 +116,11 @@ async def open_router(
         yield ModelRouter(models, tariffs(models), clients, cache, redact)
 
 
-def judge_with(client: ChatClient) -> Judge:
-    async def ask(prompt: str) -> str:
-        asked = (Message("user", prompt),)
-        request = ChatRequest(Role.JUDGE, "judge", asked, attempt=GRADING.get())
-        return (await client.complete(request)).text
-
-    return ask
+async def ask_judge(client: ChatClient, prompt: str) -> str:
+    """Put a question to the judge model; a :data:`Judge`, once the client is given."""
+    asked = (Message("user", prompt),)
+    request = ChatRequest(Role.JUDGE, "judge", asked, attempt=GRADING.get())
+    return (await client.complete(request)).text
 
 
 def wire_of(config: ModelRole) -> Wire:

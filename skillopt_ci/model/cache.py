@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_ci.config.models import PROVIDERS, ModelRole
 from skillopt_ci.errors import InfrastructureError, SkilloptError, UsageError
-from skillopt_ci.messages import Message, ToolCall
+from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.access import base_url_of, uses_responses
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import (
@@ -41,12 +41,23 @@ from skillopt_ci.util import read_text, write_atomically
 
 def call_key(config: ModelRole, request: ChatRequest) -> str:
     """Hex SHA-256 of all that determines the answer (not role, stage, API key or timeout)."""
+    messages = []
+    for message in request.messages:
+        told: list[object] = [message.role, message.content]
+        if message.images or message.tool_calls or message.tool_call_id:
+            images = [[image.media_type, image.data] for image in message.images]
+            calls = [
+                [call.id, call.name, call.arguments, *filter(None, [call.state])]
+                for call in message.tool_calls
+            ]
+            told += [images, calls, message.tool_call_id]
+        messages.append(told)
     content: dict[str, object] = {
         "provider": config.provider,
         # Roles without a URL have always used this one in their keys.
         "base_url": base_url_of(config) or PROVIDERS["openai"].base_url,
         "model": config.model,
-        "messages": [_keyed(message) for message in request.messages],
+        "messages": messages,
         "max_output_tokens": token_limit(config, request),
         "temperature": config.temperature,
         "reasoning_effort": config.reasoning_effort,
@@ -75,18 +86,6 @@ def sha256_of(facts: Mapping[str, object]) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def _keyed(message: Message) -> list[object]:
-    content: list[object] = [message.role, message.content]
-    if message.images or message.tool_calls or message.tool_call_id:
-        images = [[image.media_type, image.data] for image in message.images]
-        calls = [
-            [call.id, call.name, call.arguments, *filter(None, [call.state])]
-            for call in message.tool_calls
-        ]
-        content += [images, calls, message.tool_call_id]
-    return content
-
-
 # SQLite files of paid results, opened even if damaged, outdated or locked.
 
 _SCHEMA = 1
@@ -101,48 +100,6 @@ class _UnusableFile(Exception):
 
 class _LockedFile(InfrastructureError):
     """Another process is opening the file."""
-
-
-def _opened(path: Path, observe: Observer, tables: str, patience: float) -> sqlite3.Connection:
-    """Open the cache at ``path``; create it and its folder if missing.
-
-    A damaged file, or one of another schema, is moved to ``<name>.aside`` and reported to
-    ``observe``. Raises :class:`UsageError`, or :class:`_LockedFile` after ``patience`` seconds.
-    """
-
-    def refused(why: object) -> UsageError:
-        return UsageError(
-            f"The call cache {path} cannot be opened: {why}",
-            hint="Point cache.path at a writable file, or set cache.enabled to false.",
-        )
-
-    if path.is_fifo():
-        raise refused("it is a pipe")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = Path(f"{path}.lock")
-        # FileLock would retry forever if the lock file cannot be created.
-        lock.touch()
-        # Two processes must not switch to WAL or move a damaged file at the same time.
-        with FileLock(lock, timeout=patience):
-            try:
-                return _open(path, tables)
-            except _UnusableFile as unusable:
-                aside = path.with_name(f"{path.name}.aside")
-                for suffix in ("", "-wal", "-shm"):
-                    if (part := Path(f"{path}{suffix}")).exists():
-                        part.replace(f"{aside}{suffix}")
-                moved = f"it was moved to {aside} and a new one begun."
-                observe(Note(f"The call cache {path} {unusable}; {moved}", level="warning"))
-                return _open(path, tables)
-    except Timeout as error:
-        raise _LockedFile(
-            f"The call cache {path} stayed locked by another process",
-            hint=f"The process that holds {path}.lock may be suspended: resume or end it, then "
-            "rerun, or point cache.path at another file.",
-        ) from error
-    except (OSError, sqlite3.Error) as error:
-        raise refused(error) from error
 
 
 def _open(path: Path, tables: str) -> sqlite3.Connection:
@@ -183,8 +140,46 @@ class CacheFile:
     def __init__(
         self, path: Path, observe: Observer = silent, *, patience: float = _BUSY_SECONDS
     ) -> None:
+        """Open the file; create it and its folder if missing.
+
+        A damaged file, or one of another schema, is moved to ``<name>.aside`` and reported to
+        ``observe``. Raises :class:`UsageError`, or :class:`_LockedFile` after ``patience`` seconds.
+        """
         self._path = path
-        self._connection = _opened(path, observe, self._tables, patience)
+
+        def refused(why: object) -> UsageError:
+            return UsageError(
+                f"The call cache {path} cannot be opened: {why}",
+                hint="Point cache.path at a writable file, or set cache.enabled to false.",
+            )
+
+        if path.is_fifo():
+            raise refused("it is a pipe")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = Path(f"{path}.lock")
+            # FileLock would retry forever if the lock file cannot be created.
+            lock.touch()
+            # Two processes must not switch to WAL or move a damaged file at the same time.
+            with FileLock(lock, timeout=patience):
+                try:
+                    self._connection = _open(path, self._tables)
+                except _UnusableFile as unusable:
+                    aside = path.with_name(f"{path.name}.aside")
+                    for suffix in ("", "-wal", "-shm"):
+                        if (part := Path(f"{path}{suffix}")).exists():
+                            part.replace(f"{aside}{suffix}")
+                    moved = f"it was moved to {aside} and a new one begun."
+                    observe(Note(f"The call cache {path} {unusable}; {moved}", level="warning"))
+                    self._connection = _open(path, self._tables)
+        except Timeout as error:
+            raise _LockedFile(
+                f"The call cache {path} stayed locked by another process",
+                hint=f"The process that holds {path}.lock may be suspended: resume or end it, then "
+                "rerun, or point cache.path at another file.",
+            ) from error
+        except (OSError, sqlite3.Error) as error:
+            raise refused(error) from error
 
     @classmethod
     async def opened(cls, path: Path, observe: Observer = silent) -> Self:
@@ -336,7 +331,7 @@ class CachedClient:
     key_of: Callable[[ChatRequest], str]
     scope: str
     meter: Meter
-    used: Callable[[str], object] = lambda _: None
+    used: Callable[[str], object] = silent
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _accounted: set[str] = field(default_factory=set, init=False)
 

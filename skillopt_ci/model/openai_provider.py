@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall, well_formed
@@ -91,25 +91,23 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         why = choice.at("error").text("message") or finish
         billed = None if usage.estimated else usage
         raise TransientFailure(f"the server broke its answer off: {why}", usage=billed)
-    calls = _tool_calls(message, config.preset.carried)
+    # The first call's state holds what must be sent back with all of them.
+    state = {name: message[name] for name in config.preset.carried if message.get(name)}
+    made = []
+    for call in message.each("tool_calls"):
+        function = call.at("function")
+        if extra := call.at("extra_content"):
+            state["extra_content"] = extra
+        kept = json.dumps(state) if state else ""
+        name, arguments = function.text("name"), function.text("arguments")
+        made.append(ToolCall(call.text("id"), name, arguments, kept))
+        state = {}
+    calls = providers.distinct(made)
     model = completion.text("model") or config.model
     reply = ChatReply(text, finish, model, usage, tool_calls=calls)
     if message.get("content") is None and finish != "length" and not (text or calls):
         raise providers.no_answer(reply)
     return reply
-
-
-def _tool_calls(message: JsonObject, carried: Collection[str]) -> tuple[ToolCall, ...]:
-    """The tool calls; the first one's state holds what must be sent back with all of them."""
-    state, calls = {name: message[name] for name in carried if message.get(name)}, []
-    for call in message.each("tool_calls"):
-        if extra := call.at("extra_content"):
-            state["extra_content"] = extra
-        kept, function = json.dumps(state) if state else "", call.at("function")
-        name, arguments = map(function.text, ("name", "arguments"))
-        calls.append(ToolCall(call.text("id"), name, arguments, kept))
-        state = {}
-    return providers.distinct(calls)
 
 
 CHAT = Wire("/chat/completions", chat_body, read_reply)

@@ -151,7 +151,8 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     read, written = map(told.number, ("cache_read_input_tokens", "cache_creation_input_tokens"))
     # Anthropic does not include these in the prompt's tokens; LiteLLM does, in `prompt_tokens`.
     prompt = told.number("prompt_tokens") or told.number("input_tokens") + read + written
-    if not (prompt and told.has("completion_tokens", "output_tokens", "total_tokens")):
+    counts = map(told.money, ("completion_tokens", "output_tokens", "total_tokens"))
+    if not prompt or all(count is None for count in counts):
         return estimated_usage(request.messages, text)
     said_tokens = told.number("completion_tokens", "output_tokens")
     # DeepSeek, and Moonshot and Together, say it beside the other counts.

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -153,17 +153,13 @@ class RetryingClient:
 
     inner: ChatClient
     retries: int
-    max_concurrency: InitVar[int]
+    throttle: Throttle
     section: str = "model"
     observe: Observer = silent
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
-    _throttle: Throttle = field(init=False)
     _reached: bool = field(init=False, default=False)
     _told: set[str] = field(init=False, default_factory=set)
-
-    def __post_init__(self, max_concurrency: int) -> None:
-        self._throttle = Throttle(max_concurrency)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Raises ModelUnavailable if retries run out, InfrastructureError if never reached."""
@@ -205,7 +201,7 @@ class RetryingClient:
     async def _try(self, request: ChatRequest) -> ChatReply:
         async with AsyncExitStack() as place:
             with off_the_clock():
-                since = await place.enter_async_context(self._throttle.slot())
+                since = await place.enter_async_context(self.throttle.slot())
             started = _now()
             try:
                 reply = await self.inner.complete(request)
@@ -214,8 +210,8 @@ class RetryingClient:
                 if failure.overloaded:
                     wish = failure.retry_after
                     bearable = None if wish is None else min(_LONGEST_RETRY_AFTER, wish)
-                    self._throttle.overloaded(since, bearable)
+                    self.throttle.overloaded(since, bearable)
                 raise
-            self._throttle.answered()
+            self.throttle.answered()
             self._reached = True
             return reply

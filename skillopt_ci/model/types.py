@@ -140,9 +140,6 @@ class JsonObject(dict[str, object]):
             return between.join(one.text("text") for one in blocks)
         return self.text(key)
 
-    def has(self, *keys: str) -> bool:
-        return any(self.money(key) is not None for key in keys)
-
     def money(self, key: str) -> float | None:
         value = self.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -151,7 +148,7 @@ class JsonObject(dict[str, object]):
 
     def number(self, *keys: str) -> int:
         """The first of ``keys`` with a valid number, as an integer; 0 if there is none."""
-        return next((int(self.money(key) or 0) for key in keys if self.has(key)), 0)
+        return next((int(one) for one in map(self.money, keys) if one is not None), 0)
 
 
 def as_text(value: object) -> str:
@@ -270,20 +267,5 @@ def token_limit(config: ModelRole, request: ChatRequest) -> int | None:
 
 
 def redacted_message(message: Message, redact: Redact) -> Message:
-    calls = _redacted_calls(message.tool_calls, redact)
-    return replace(message, content=redact(message.content), tool_calls=calls)
-
-
-def redacted_reply(reply: ChatReply, redact: Redact) -> ChatReply:
-    return replace(
-        reply,
-        text=redact(reply.text),
-        trace=redact(reply.trace),
-        model=redact(reply.model),
-        finish_reason=redact(reply.finish_reason),
-        tool_calls=_redacted_calls(reply.tool_calls, redact),
-    )
-
-
-def _redacted_calls(calls: Iterable[ToolCall], redact: Redact) -> tuple[ToolCall, ...]:
-    return tuple(replace(call, arguments=redact(call.arguments)) for call in calls)
+    calls = (replace(call, arguments=redact(call.arguments)) for call in message.tool_calls)
+    return replace(message, content=redact(message.content), tool_calls=tuple(calls))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -90,7 +91,7 @@ class EventLog:
     run: str
     redact: Redact = unchanged
     observe: Observer = silent
-    now: Callable[[], float] = lambda: datetime.now(UTC).timestamp()
+    now: Callable[[], float] = time.time
     _numbers: Iterator[int] = field(default_factory=count, init=False)
     _stream: FileIO | None = field(default=None, init=False)
     _known: set[str] = field(default_factory=set, init=False)
@@ -99,7 +100,33 @@ class EventLog:
     def __call__(self, event: RolloutEvent) -> None:
         if self._failure:
             return
-        rest = memoryview(self._line(event).encode())
+        content = {
+            "v": EVENTS_VERSION,
+            "seq": next(self._numbers),
+            "ts": datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="microseconds"),
+            "run": self.run,
+            **attempt_context(),
+            "type": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
+            **_shallow(event),
+        }
+        messages = content.get("messages")
+        if isinstance(messages, tuple | list):
+            shown = [_shallow(message) for message in messages]
+            content["messages"] = shown
+            for message in shown:
+                if message["role"] == "system":
+                    text = str(message["content"]).encode("utf-8", "surrogatepass")
+                    message["sha256"] = name = hashlib.sha256(text).hexdigest()
+                    if name in self._known:
+                        message["content"] = None
+                    self._known.add(name)
+        try:
+            # ASCII, since a model's text may not be valid UTF-8
+            line = json.dumps(content, allow_nan=False, default=_shallow)
+        except ValueError:  # NaN and infinities become null
+            written = json.dumps(content, default=_shallow)
+            line = json.dumps(json.loads(written, parse_constant=lambda _: None))
+        rest = memoryview(f"{redacted_line(line, self.redact)}\n".encode())
         try:
             if self._stream is None:  # work without attempts leaves no file
                 self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -114,35 +141,6 @@ class EventLog:
             self._stream.close()
         if self._failure:
             self.observe(Note(f"The record of events is incomplete: {self._failure}", "warning"))
-
-    def _line(self, event: RolloutEvent) -> str:
-        content = {
-            "v": EVENTS_VERSION,
-            "seq": next(self._numbers),
-            "ts": datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="microseconds"),
-            "run": self.run,
-            **attempt_context(),
-            "type": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
-            **_shallow(event),
-        }
-        messages = content.get("messages")
-        if isinstance(messages, tuple | list):
-            content["messages"] = [self._short(_shallow(message)) for message in messages]
-        try:
-            # ASCII, since a model's text may not be valid UTF-8
-            line = json.dumps(content, allow_nan=False, default=_shallow)
-        except ValueError:  # NaN and infinities become null
-            written = json.dumps(content, default=_shallow)
-            line = json.dumps(json.loads(written, parse_constant=lambda _: None))
-        return redacted_line(line, self.redact) + "\n"
-
-    def _short(self, message: dict[str, object]) -> dict[str, object]:
-        if message["role"] != "system":
-            return message
-        name = hashlib.sha256(str(message["content"]).encode("utf-8", "surrogatepass")).hexdigest()
-        known = name in self._known
-        self._known.add(name)
-        return {**message, "sha256": name, **({"content": None} if known else {})}
 
 
 def _shallow(value: object) -> dict[str, object]:

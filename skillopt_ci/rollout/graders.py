@@ -5,6 +5,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
 
@@ -12,6 +13,7 @@ from skillopt_ci.computer.archive import Member, pack, unpack
 from skillopt_ci.computer.computer import HOME, Computer
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.config.scorers import (
+    Combination,
     CommandScorer,
     ComputerScorer,
     PythonScorer,
@@ -36,8 +38,9 @@ from skillopt_ci.scorers.base import (
     program_score,
     scored,
 )
-from skillopt_ci.scorers.build import NEEDS_COMPUTER, build_scorer, parts_of
-from skillopt_ci.scorers.code import Functions
+from skillopt_ci.scorers.build import NEEDS_COMPUTER, grade_parts, parts_of
+from skillopt_ci.scorers.code import Functions, ask_judge, call_function, run_command
+from skillopt_ci.scorers.text import grade_answer
 from skillopt_ci.tasks.task import Task
 
 _REPORT_BYTES = 10_000_000
@@ -271,18 +274,17 @@ def _failing(element: ET.Element) -> bool:
 
 @dataclass(kw_only=True, eq=False)
 class TaskScorers:
-    """Grades with each task's scorer, or else the default; the caller closes ``functions``."""
+    """Grades with each task's scorer, or else the default.
+
+    Commands run in ``root`` and see the variables of ``functions``, which the caller closes.
+    """
 
     default: ScorerSpec | None = field(kw_only=False)
     judge: Judge | None
     root: Path
-    environ: Mapping[str, str]
+    functions: Functions
     pool: ComputerPool | None = None
     limits: AttemptLimits = field(default_factory=AttemptLimits)
-    functions: Functions | None = None
-
-    def __post_init__(self) -> None:
-        self._functions = self.functions or Functions(self.environ)
 
     async def grade(self, task: Task, attempt: Attempt) -> Score:
         return await self._build(self.spec(task), attempt, task)(task, attempt.response)
@@ -341,17 +343,26 @@ class TaskScorers:
         }
 
     def _build(self, spec: ScorerSpec, attempt: Attempt, task: Task) -> Scorer:
-        def on_computer(part: ComputerScorer) -> Scorer:
-            if self.pool is None:
-                raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
-            limits = self.limits.changed(self.pool.block(task).limits)
-            return ComputerGrader(part, attempt, self.pool, self.root, limits)
-
-        return build_scorer(
-            spec,
-            judge=self.judge,
-            root=self.root,
-            environ=self.environ,
-            on_computer=on_computer,
-            functions=self._functions,
-        )
+        """The scorer that ``spec`` describes; raises UsageError if it needs what is missing."""
+        functions, root = self.functions, self.root
+        match spec:
+            case Combination():
+                parts = [self._build(part, attempt, task) for part in spec.of]
+                return partial(grade_parts, spec, parts)
+            case CommandScorer():
+                return FallibleScorer(spec, partial(run_command, spec, root, functions.environ))
+            case PythonScorer():
+                return FallibleScorer(spec, partial(call_function, spec, root, functions))
+            case RubricScorer():
+                if self.judge is None:
+                    raise UsageError(
+                        "a rubric scorer needs a judge model", hint="Set `model.judge`."
+                    )
+                return FallibleScorer(spec, partial(ask_judge, spec, self.judge))
+            case ComputerScorer():
+                if self.pool is None:
+                    raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
+                limits = self.limits.changed(self.pool.block(task).limits)
+                return ComputerGrader(spec, attempt, self.pool, root, limits)
+            case _:
+                return partial(grade_answer, spec)

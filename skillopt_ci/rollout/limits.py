@@ -1,7 +1,7 @@
 """Run a solver on a task and enforce its limits."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -148,25 +148,11 @@ async def run_solver(
 ) -> Attempt:
     """Run ``solver``; ``so_far`` has what it did, even if this raises. None: no limits."""
     tracker = LimitTracker(limits or AttemptLimits(steps=None))
-    unannounced = LimitTracker(place.limits)
-
-    async def take(step: Step) -> None:
-        if isinstance(step, ModelSaid):
-            if not tracker.steps:  # the model was called outside of our client
-                unannounced.admit()
-            unannounced.usage += step.usage
-        told(so_far.add(step))
-        if grade_every_step and isinstance(step, ToolUsed):
-            # ignore a grader's or judge's error: the final grading will report it
-            with off_the_clock(), suppress(GraderError, ModelRefusal, ModelUnavailable):
-                if (score := await place.grade_now()) is not None:
-                    told(so_far.add(StepGraded(score)))
-
     token = _TRACKER.set(tracker)
     try:
         async with working_time(None if limits is None else limits.rollout_seconds):
-            with _defects_named(solver):
-                found = await _followed(solver.solve(task, skill, place), take, so_far)
+            steps = solver.solve(task, skill, place)
+            found = await _followed(steps, place, tracker, grade_every_step, told, so_far)
         # fill gaps in the result from the steps
         known = so_far.attempt(limit=found.limit)
         usage = tracker.usage if known.usage == Usage() else known.usage
@@ -185,30 +171,28 @@ async def run_solver(
             attempt = replace(attempt, messages=task.messages)
     except AgentError as error:
         attempt = so_far.attempt(ending="agent_error", reason=str(error))
+    except SkilloptError:
+        raise
+    except Exception as error:
+        if type(solver).__module__.startswith("skillopt_ci."):
+            raise
+        why = f"environment: the solver {solver.name} raised {last_line(error)}"
+        raise UsageError(why) from error
     finally:
         _TRACKER.reset(token)
     return replace(attempt, progress=tuple(so_far.progress))
 
 
-@contextmanager
-def _defects_named(solver: Solver) -> Iterator[None]:
-    """Turn unexpected errors of an environment's own solver into UsageError."""
-    try:
-        yield
-    except Exception as error:
-        known = isinstance(error, SkilloptError | AgentError | LimitReached)
-        if known or type(solver).__module__.startswith("skillopt_ci."):
-            raise
-        told = f"environment: the solver {solver.name} raised {last_line(error)}"
-        raise UsageError(told) from error
-
-
 async def _followed(
     steps: AsyncIterator[Step | Attempt],
-    take: Callable[[Step], Awaitable[None]],
+    place: Workplace,
+    tracker: LimitTracker,
+    grade_every_step: bool,
+    told: Callable[[Step], object],
     so_far: Transcript,
 ) -> Attempt:
     result: Attempt | None = None
+    unannounced = LimitTracker(place.limits)
     async with aclosing(steps) as followed:  # type: ignore[type-var]  # solvers are generators
         async for step in followed:
             if result is not None:
@@ -217,8 +201,17 @@ async def _followed(
                 result = step
                 if step.usage != Usage():  # paid for, even if it fails after all
                     so_far.usage = step.usage
-            else:
-                await take(step)
+                continue
+            if isinstance(step, ModelSaid):
+                if not tracker.steps:  # the model was called outside of our client
+                    unannounced.admit()
+                unannounced.usage += step.usage
+            told(so_far.add(step))
+            if grade_every_step and isinstance(step, ToolUsed):
+                # ignore a grader's or judge's error: the final grading will report it
+                with off_the_clock(), suppress(GraderError, ModelRefusal, ModelUnavailable):
+                    if (score := await place.grade_now()) is not None:
+                        told(so_far.add(StepGraded(score)))
     if result is None:
         raise AgentError("The solver ended without a result.")
     return result

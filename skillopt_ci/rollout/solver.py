@@ -79,14 +79,11 @@ class ChatSolver:
     ) -> AsyncIterator[Step | Attempt]:
         messages = conversation(task, skill, self.prompts)
         yield Asked(messages)
-        reply = await self.client.complete(chat_request(messages, place.stage, place.attempt))
+        request = ChatRequest(Role.TARGET, place.stage, messages, attempt=place.attempt)
+        reply = await self.client.complete(request)
         said = Message("assistant", reply.text)
         yield ModelSaid(said, reply.usage)
         yield Attempt((*messages, said), reply.text, trace=reply.trace, usage=reply.usage)
-
-
-def chat_request(messages: tuple[Message, ...], stage: str, attempt: int) -> ChatRequest:
-    return ChatRequest(Role.TARGET, stage, messages, attempt=attempt)
 
 
 def conversation(

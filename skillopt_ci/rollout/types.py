@@ -192,10 +192,6 @@ MakeAttempt = Callable[[AttemptRequest], Awaitable[Rollout]]
 Executor = Callable[[AttemptRequest, MakeAttempt], Awaitable[Rollout]]
 
 
-async def run_locally(request: AttemptRequest, here: MakeAttempt) -> Rollout:
-    return await here(request)
-
-
 #: The context of work outside any attempt; ``retry`` counts earlier tries.
 _OUTSIDE = {"stage": "", "task": "", "attempt": 0, "retry": 0}
 _CONTEXT: ContextVar[Mapping[str, object]] = ContextVar("attempt_context", default=_OUTSIDE)

@@ -1,9 +1,8 @@
-"""Builds scorers from their configuration, and checks them before any paid call."""
+"""Combines scores, and checks scorers before any paid call."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 from skillopt_ci.aio import siblings
@@ -12,15 +11,13 @@ from skillopt_ci.confinement import current
 from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers import code
 from skillopt_ci.scorers.base import (
-    FallibleScorer,
-    Judge,
     Score,
     Scorer,
     reaches,
     scored,
     sentence,
 )
-from skillopt_ci.scorers.text import GRADERS, grade_answer
+from skillopt_ci.scorers.text import GRADERS
 from skillopt_ci.tasks.files import TaskProblem, refuse
 from skillopt_ci.tasks.task import Splits, Task
 
@@ -33,42 +30,6 @@ def parts_of(spec: specs.ScorerSpec) -> Iterator[specs.ScorerSpec]:
             yield from parts_of(part)
     else:
         yield spec
-
-
-def build_scorer(
-    spec: specs.ScorerSpec,
-    *,
-    judge: Judge | None,
-    root: Path,
-    environ: Mapping[str, str],
-    functions: code.Functions,
-    on_computer: Callable[[specs.ComputerScorer], Scorer],
-) -> Scorer:
-    """The scorer that ``spec`` describes; its commands run in ``root``.
-
-    ``on_computer`` makes a scorer of one attempt's artifacts. Raises :class:`UsageError`.
-    """
-
-    def build(part: specs.ScorerSpec) -> Scorer:
-        match part:
-            case specs.Combination():
-                return partial(grade_parts, part, [build(one) for one in part.of])
-            case specs.CommandScorer():
-                return FallibleScorer(part, partial(code.run_command, part, root, environ))
-            case specs.PythonScorer():
-                return FallibleScorer(part, partial(code.call_function, part, root, functions))
-            case specs.RubricScorer():
-                if judge is None:
-                    raise UsageError(
-                        "a rubric scorer needs a judge model", hint="Set `model.judge`."
-                    )
-                return FallibleScorer(part, partial(code.ask_judge, part, judge))
-            case specs.ComputerScorer():
-                return on_computer(part)
-            case _:
-                return partial(grade_answer, part)
-
-    return build(spec)
 
 
 async def grade_parts(
@@ -105,7 +66,10 @@ def check_scorers(
 ) -> None:
     """Raise UsageError, or TaskFileError naming the tasks, if a scorer cannot grade its tasks."""
 
-    def problems() -> Iterator[TaskProblem]:
+    problems = []
+    with closing(code.Functions(environ)) as functions:
+        if default is not None and (fault := check_spec(default, root, functions)):
+            raise UsageError(f"scorer: {fault}")
         for task in splits.all:
             if task.scorer is not None:
                 fault = check_spec(task.scorer, root, functions) or check_task(task.scorer, task)
@@ -114,12 +78,9 @@ def check_scorers(
             else:
                 fault = "the task has no scorer, and the configuration has none for all"
             if fault:
-                yield TaskProblem(task.file, task.line, f"task {task.id!r}: {fault}")
-
-    with closing(code.Functions(environ)) as functions:
-        if default is not None and (fault := check_spec(default, root, functions)):
-            raise UsageError(f"scorer: {fault}")
-        refuse([*problems()])
+                told = f"task {task.id!r}: {fault}"
+                problems.append(TaskProblem(task.file, task.line, told))
+    refuse(problems)
 
 
 def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) -> str | None:

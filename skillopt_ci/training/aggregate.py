@@ -1,7 +1,7 @@
 """Aggregate and select: merge the analysts' patches into one and keep its best edits."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Literal
@@ -40,9 +40,25 @@ async def merge(
     failures = [one.patch for one in found if one.source_type == "failure"]
     successes = [one.patch for one in found if one.source_type == "success"]
     async with siblings() as sides:
-        failure = sides.create_task(merger.side(failures, "failure"))
-        success = sides.create_task(merger.side(successes, "success"))
-    merged = await merger.final(failure.result(), success.result())
+        failing = sides.create_task(merger.side(failures, "failure"))
+        succeeding = sides.create_task(merger.side(successes, "success"))
+    failure, success = failing.result(), succeeding.result()
+    merged = failure if failure.edits else success
+    if failure.edits and success.edits:
+        both = failure.edits + success.edits
+        named = {
+            "1 (failure-driven, HIGH priority)": failure,
+            "2 (success-driven, lower priority)": success,
+        }
+        groups = (
+            library.section(
+                f"Group {title}: {len(patch.edits)} {mode.noun}s",
+                _as_json([replies.as_json(edit) for edit in patch.edits]),
+            )
+            for title, patch in named.items()
+        )
+        patch = await merger.merged(_FINAL, both, *groups, what="final merge", source="failure")
+        merged = patch or Patch(both, "fallback: failure first, then success")
     chat.observer(StageFinished("aggregate", f"{plural(len(merged.edits), mode.noun)} left"))
     return merged
 
@@ -67,13 +83,13 @@ class _Merger(Generic[Item]):
     async def _chunk(self, source: Source, level: int, chunk: Sequence[Patch[Item]]) -> Patch[Item]:
         if len(chunk) == 1:
             return chunk[0]
-        edits, key = _all_edits(chunk), self.mode.payload.key
+        edits, key = [edit for patch in chunk for edit in patch.edits], self.mode.payload.key
         heading = f"Patches to merge ({len(chunk)} total, merge level {level})"
         shown = [
             {key: list(map(replies.as_json, one.edits)), "reasoning": one.reasoning}
             for one in chunk
         ]
-        patch = await self._merged(
+        patch = await self.merged(
             _PROMPT[source],
             edits,
             library.section(heading, _as_json(shown)),
@@ -86,26 +102,7 @@ class _Merger(Generic[Item]):
         merged = (replace(edit, merge_level=level, source_type=source) for edit in patch.edits)
         return replace(patch, edits=tuple(merged))
 
-    async def final(self, failure: Patch[Item], success: Patch[Item]) -> Patch[Item]:
-        """Merge the two sides, failures first; if one side is empty, return the other unchanged."""
-        if not (failure.edits and success.edits):
-            return failure if failure.edits else success
-        both, noun = _all_edits((failure, success)), self.mode.noun
-        named = {
-            "1 (failure-driven, HIGH priority)": failure,
-            "2 (success-driven, lower priority)": success,
-        }
-        groups = (
-            library.section(
-                f"Group {title}: {len(patch.edits)} {noun}s",
-                _as_json([replies.as_json(edit) for edit in patch.edits]),
-            )
-            for title, patch in named.items()
-        )
-        patch = await self._merged(_FINAL, both, *groups, what="final merge", source="failure")
-        return patch or Patch(both, "fallback: failure first, then success")
-
-    async def _merged(
+    async def merged(
         self, prompt: str, edits: Sequence[Item], *parts: str, what: str, source: Source
     ) -> Patch[Item] | None:
         chat, followed = self.chat, any(edit.note_ids for edit in edits)
@@ -128,10 +125,6 @@ class _Merger(Generic[Item]):
             replace(one, note_ids=one.note_ids or notes.get(bare(one), ())) for one in reply.edits
         )
         return Patch(tuple(found), reply.reasoning, ordered=True)
-
-
-def _all_edits(patches: Iterable[Patch[Item]]) -> tuple[Item, ...]:
-    return tuple(edit for patch in patches for edit in patch.edits)
 
 
 def _as_json(value: object) -> str:

@@ -23,7 +23,6 @@ from skillopt_ci.training.state import (
     Checkout,
     RunEvent,
     ScoredCheckout,
-    basis_of,
     changes_since,
     charged,
     history_entry,
@@ -127,7 +126,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         "simulated": run.simulated,
         **charged(checkout, models.meter.total(), models.meter.accounts()),
     }
-    basis, changes, score_before = basis_of(run), tuple[str, ...](), None
+    basis, changes, score_before = run.basis, tuple[str, ...](), None
     files: dict[str, str | None] = {**run.folder.fixed_files(), run.folder.best_skill: best_skill}
     if before is None:
         start: dict[str, object] = {"run": run.config.run, "skill": run.skill_path}

@@ -26,7 +26,7 @@ from skillopt_ci.skill.regions import reading
 from skillopt_ci.stats import sign_test, wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
-from skillopt_ci.training.measure import MEASURED_ANEW, Scores, worth_in
+from skillopt_ci.training.measure import MEASURED_ANEW, Scores, worth
 from skillopt_ci.training.plan import (
     boundary_due,
     calls_left,
@@ -338,10 +338,10 @@ async def _tested(
 def _pairs(
     run: Run, drawn: Sequence[tuple[Task, int]], rollouts: Sequence[Rollout]
 ) -> Iterable[FreshPair]:
-    worth = worth_in(run.config.evaluation)
+    evaluation = run.config.evaluation
     for (task, draw), *attempts in zip(drawn, rollouts[::2], rollouts[1::2], strict=True):
         if all(one.status.measured for one in attempts):
             current, confirmed = (
-                round(float(worth((one.hard, one.soft))), _DIGITS) for one in attempts
+                round(float(worth(evaluation, (one.hard, one.soft))), _DIGITS) for one in attempts
             )
             yield FreshPair(id=task.id, draw=draw, current=current, confirmed=confirmed)

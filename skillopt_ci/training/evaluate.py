@@ -195,25 +195,22 @@ async def _roll_out(
         run.observer(StageAdvanced(STAGE, rollout.task_id))
         arrived.add(rollout)
         means.update(arrived.means(each, [rollout.task_id]))
-        look()
+        # looking is expensive: do it each time the number of missing tasks has halved
+        missing, count = sum(arrived.made[task] < each for task in ask.tasks), len(ask.tasks)
+        if missing in {count >> n for n in range(1, count.bit_length())}:
+            for one in ask.sure(means):
+                under_way.begin(one)
 
     async def put(asked: Ask) -> tuple[Rollout, ...]:
         requests = rounds(((tasks[name], 0) for name in asked.tasks), skill, STAGE, each)
         return await models.runner.carry_out(requests, done)
 
-    def look(*, first: bool = False) -> None:
-        # looking is expensive: do it each time the number of missing tasks has halved
-        missing, count = sum(arrived.made[task] < each for task in ask.tasks), len(ask.tasks)
-        if first or missing in {count >> n for n in range(1, count.bit_length())}:
-            for one in ask.sure(means):
-                under_way.begin(one)
-
     async with Begun(put) as under_way:
         try:
             ask = next(test)
             while True:
-                under_way.begin(ask)
-                look(first=True)
+                for one in (ask, *ask.sure(means)):
+                    under_way.begin(one)
                 rollouts = await under_way.result(ask)
                 for rollout in rollouts:
                     made.add(rollout)

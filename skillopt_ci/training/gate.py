@@ -18,7 +18,7 @@ from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Action, Decision, GateRecord, State
 from skillopt_ci.text import plural
-from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth_in
+from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth
 from skillopt_ci.util import grouped
 
 #: Why a test ended: all tasks were measured, or rejection was certain.
@@ -143,21 +143,21 @@ def setup(
     far come first, because they show soonest that a candidate gains nothing. With ``notes_only``, a
     tie is enough. Without a gate, all tasks are measured.
     """
-    worth = worth_in(evaluation)
     known = current.tasks
     density, words = text
-    mean = float(sum(map(worth, known.values())) / max(1, len(known)))
+    worth_in = partial(worth, evaluation)
+    mean = float(sum(map(worth_in, known.values())) / max(1, len(known)))
     eligible = frozenset(task for task in planned if task in known and task in best.tasks)
     ranks = {}
     for task in planned:
-        found = [float(worth(one[task])) for one in (known, *past) if task in one]
+        found = [float(worth_in(one[task])) for one in (known, *past) if task in one]
         # the mean of all tasks counts as one more measurement
         ranks[task] = task not in eligible, (sum(found) + mean) / (len(found) + 1)
     return Setup(
         order=tuple(sorted(planned, key=ranks.__getitem__)),
         eligible=eligible,
         current=known,
-        worth=worth,
+        worth=worth_in,
         look_every=evaluation.gate.look_every,
         stop=evaluation.gate.early_stop and evaluation.use_gate,
         bonus=_bonus(density, evaluation) - _bonus(current.density, evaluation),

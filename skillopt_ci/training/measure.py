@@ -9,11 +9,10 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import Evaluation
-from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.errors import ModelSetupError, TooManyErrors
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import StepRecord
-from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.rollout.runner import refuse_errors
+from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted, silent
 from skillopt_ci.rollout.types import AttemptRequest, Rollout, Status
 from skillopt_ci.scorers.base import brief
 from skillopt_ci.skill.document import word_count
@@ -89,9 +88,9 @@ TaskScores = Mapping[str, tuple[float, float]]
 Worth = Callable[[tuple[float, float]], Fraction]
 
 
-def worth_in(evaluation: Evaluation) -> Worth:
-    metric, weight = evaluation.gate_metric, exact(evaluation.gate_mixed_weight)
-    return lambda scores: gate_score(exact(scores[0]), exact(scores[1]), metric, weight)
+def worth(evaluation: Evaluation, scores: tuple[float, float]) -> Fraction:
+    weight = exact(evaluation.gate_mixed_weight)
+    return gate_score(exact(scores[0]), exact(scores[1]), evaluation.gate_metric, weight)
 
 
 def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
@@ -116,7 +115,7 @@ async def measure(
     *,
     stage: str = "selection",
     attempt: int = 0,
-    seen: Callable[[Rollout], object] = lambda _: None,
+    seen: Callable[[Rollout], object] = silent,
     baseline: bool = False,
 ) -> Measurement:
     """Roll out ``tasks`` under ``skill`` and return the scores per task and their mean.
@@ -126,9 +125,10 @@ async def measure(
     ModelSetupError if the target refused every task of a ``baseline``, which would compare as 0.
     """
     runner, evaluation = models.runner, run.config.evaluation
-    run.observer(StageStarted(stage, len(tasks) * runner.attempts))
+    each = run.config.rollout.attempts
+    run.observer(StageStarted(stage, len(tasks) * each))
     scores, empty, refused = Scores(task.id for task in tasks), Counter[bool](), Counter[str]()
-    requests = rounds(((task, attempt) for task in tasks), skill, stage, runner.attempts)
+    requests = rounds(((task, attempt) for task in tasks), skill, stage, each)
     async with aclosing(runner.stream(requests)) as rollouts:
         async for one in rollouts:
             scores.add(one)
@@ -181,8 +181,16 @@ class Scores:
             self._limits[rollout.limit.value] += 1
 
     def refuse_errors(self, limit: float, stage: str) -> None:
+        """Raise TooManyErrors if a share above ``limit``, or everything, is unmeasured."""
+        errors, made = self.failed.total(), self.made.total()
+        if not errors or (errors <= limit * made and errors < made):
+            return
         reasons = Counter(reason for _, reason in self.failed.elements())
-        refuse_errors(reasons, self.made.total(), limit, stage)
+        raise TooManyErrors(
+            f"{errors} of {made} {stage} tasks could not be measured "
+            f"(evaluation.max_error_rate is {limit:g}). Most often: {reasons.most_common(1)[0][0]}",
+            hint="Nothing was committed, and every paid answer is kept: fix the cause, then rerun.",
+        )
 
     def means(self, each: int = 1, tasks: Iterable[str] = ()) -> dict[str, tuple[float, float]]:
         """Mean (hard, soft) of ``tasks``, or all, that were measured with ``each`` attempts."""

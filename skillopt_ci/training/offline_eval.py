@@ -109,7 +109,7 @@ async def _evaluate(
         part = {"name": skill.name, "sha256": skill.sha256, **counts}
         error.details = {"split": split, "skills": [part]}
         raise
-    due = dict.fromkeys((task.id for task in tasks), models.runner.attempts)
+    due = dict.fromkeys((task.id for task in tasks), run.config.rollout.attempts)
     return Evaluated(
         skill, found, metrics.summarise(outcomes, expected=due, clusters=clusters_of(tasks))
     )

@@ -58,11 +58,10 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
         async def make(request: AttemptRequest) -> None:
             async with opening:
                 if not opened:
-                    meter = Meter(clock=run.clock, told=run.tell_paid)
+                    meter = Meter(clock=run.clock, observe=run.observer)
                     models = maker.models(UNCLAIMED, meter=meter)
                     opened.append(await resources.enter_async_context(models))
-            runner = opened[0].runner
-            await runner.executor(request, runner.attempting)
+            await opened[0].runner.attempting(request)
 
         prefetcher, patient = Prefetcher(make, equipment.attempts), False
         try:

@@ -107,11 +107,21 @@ def render_trajectories(
     """
     blocks = []
     for number, rollout in enumerate(rollouts, start=1):
-        task = tasks[rollout.task_id]
-        parts = [
-            f"### Trajectory {number} (id={collapsed(rollout.task_id)})",
-            fenced("\n".join(_facts(rollout, max_chars))),
-        ]
+        task, facts = tasks[rollout.task_id], list[str]()
+        if rollout.task_type:
+            facts.append(f"Task type: {collapsed(rollout.task_type)}")
+        if rollout.failed and rollout.reason:
+            reason = keep_ends([collapsed(rollout.reason)], max_chars)[0]
+            facts.append(f"Failure reason: {reason}")
+        facts.append(f"Steps: {rollout.n_turns}")
+        if rollout.limit is not None:
+            cut = f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
+            facts.append(cut)
+        if rollout.progress:
+            scores = ", ".join(f"{score.soft:.2f}" for score in rollout.progress)
+            facts.append(f"Score after each tool use: {scores}")
+        heading = f"### Trajectory {number} (id={collapsed(rollout.task_id)})"
+        parts = [heading, fenced("\n".join(facts))]
         answers = "\n".join("- " + one.replace("\n", "\n  ") for one in task.references)
         if hidden := list(filter(None, (answers, task.reference_text))):
             told = filter(None, keep_ends(hidden, max_chars))
@@ -139,19 +149,6 @@ def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
     return kept
 
 
-def _facts(rollout: Rollout, max_chars: int) -> Iterator[str]:
-    if rollout.task_type:
-        yield f"Task type: {collapsed(rollout.task_type)}"
-    if rollout.failed and rollout.reason:
-        yield f"Failure reason: {keep_ends([collapsed(rollout.reason)], max_chars)[0]}"
-    yield f"Steps: {rollout.n_turns}"
-    if rollout.limit is not None:
-        yield f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
-    if rollout.progress:
-        scores = ", ".join(f"{score.soft:.2f}" for score in rollout.progress)
-        yield f"Score after each tool use: {scores}"
-
-
 def conversation_entries(
     messages: Sequence[Message], shown: Mapping[str, str], max_chars: int
 ) -> Iterable[str]:
@@ -159,27 +156,26 @@ def conversation_entries(
 
     Names replace skills already ``shown``; all together keep at most ``max_chars``, from both ends.
     """
-    documents = [(as_read(text).strip(), name) for text, name in shown.items()]
-    # replace longer texts first, since they may contain shorter ones
-    documents.sort(key=lambda one: -len(one[0]))
-    texts = [_said(message, documents) for message in messages]
+    documents = {as_read(text).strip(): name for text, name in shown.items()}
+    texts = []
+    for message in messages:
+        text = message.content
+        if message.role == "system":
+            # replace longer texts first, since they may contain shorter ones
+            for document in sorted(documents, key=len, reverse=True):
+                if len(document) > len(documents[document]):
+                    text = text.replace(document, documents[document])
+        for image in message.images:
+            digest = hashlib.sha256(b64decode(image.data)).hexdigest()
+            text += f"\n[a picture, {image.media_type}, sha256 {digest[:12]}]"
+        calls = [f"→ {collapsed(call.name)} {call.arguments}" for call in message.tool_calls]
+        texts.append("\n".join(filter(None, (text, *calls))) if calls else text)
     tools = {call.id: call.name for message in messages for call in message.tool_calls}
     for message, text, kept in zip(messages, texts, keep_ends(texts, max_chars), strict=True):
         tool = tools.get(message.tool_call_id) if message.role == "tool" else None
         if kept or not text:
             who = f"{message.role} {collapsed(tool)}" if tool else message.role
             yield f"[{who}] {kept}"
-
-
-def _said(message: Message, documents: Sequence[tuple[str, str]]) -> str:
-    text = message.content
-    for document, name in documents if message.role == "system" else ():
-        text = text.replace(document, name) if len(document) > len(name) else text
-    for image in message.images:
-        digest = hashlib.sha256(b64decode(image.data)).hexdigest()
-        text += f"\n[a picture, {image.media_type}, sha256 {digest[:12]}]"
-    calls = [f"→ {collapsed(call.name)} {call.arguments}" for call in message.tool_calls]
-    return "\n".join(filter(None, (text, *calls))) if calls else text
 
 
 _PROMPT: Mapping[Source, str] = {"failure": "analyst_error", "success": "analyst_success"}
@@ -219,7 +215,7 @@ class Analysts(Generic[Item]):
                 seen.append(rollout)
                 sound = sound and rollout.status.measured
                 work += dealer.deal(rollout)
-                if work and sound and not reading.any:
+                if work and sound and not reading.tasks:
                     observer(StageStarted("reflect"))
                 for minibatch in work if sound else ():
                     reading.begin(minibatch)
@@ -229,7 +225,7 @@ class Analysts(Generic[Item]):
                 both = self.gradient.model_copy(update={"failure_only": False})
                 work = minibatches(seen, both)[:1]
             work = work if asks else []
-            if not reading.any:
+            if not reading.tasks:
                 observer(StageStarted("reflect", len(work)))
             for minibatch in work:
                 reading.begin(minibatch)

@@ -114,18 +114,13 @@ _DICTIONARY = re.compile(r"(?:valid )?dictionary(?: or an instance of \w+)?$")
 
 
 def whole_number(value: object) -> int | None:
-    """Read a non-negative whole number from a number or text; None for others and booleans."""
+    """Read a whole number from 0, capped, from a number or text; None for others and booleans."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, int):
-        return value if value >= 0 else None
+        return min(value, MAX_COUNT) if value >= 0 else None
     match = _WHOLE_NUMBER.fullmatch(str(value))
-    return int(match[1]) if match else None
-
-
-def _count(value: object) -> int | None:
-    number = whole_number(value)
-    return None if number is None else min(number, MAX_COUNT)
+    return min(int(match[1]), MAX_COUNT) if match else None
 
 
 def _text_or_nothing(value: object) -> str:
@@ -301,14 +296,14 @@ class Payload(Generic[Item]):
     def read(self, entry: object, source: Source, default_support: int, most: int) -> Item:
         """Return the item, its support clamped to 1..``most``; raises pydantic's error."""
         if isinstance(entry, dict):
-            stated, support = entry.get("source_type"), _count(entry.get("support_count"))
+            stated, support = entry.get("source_type"), whole_number(entry.get("support_count"))
             entry = {
                 "type": "",  # a suggestion needs nothing but its instruction
                 "title": "",
                 **entry,
                 "source_type": stated if stated in get_args(Source) else source,
                 "support_count": max(1, min(support or default_support, most)),
-                "merge_level": _count(entry.get("merge_level")) or 0,
+                "merge_level": whole_number(entry.get("merge_level")) or 0,
                 "note_ids": _notes(entry.get("note_ids")),
             }
         return self.item.validate_python(entry)
@@ -362,7 +357,7 @@ def parse_analyst(
 
 def _pattern(entry: Mapping[str, object], shown: int) -> PatternRecord:
     named = (_text_or_nothing(entry.get(key)) for key in ("failure_type", "description"))
-    count = min(_count(entry.get("count")) or 1, shown)
+    count = min(whole_number(entry.get("count")) or 1, shown)
     return PatternRecord(description=": ".join(filter(None, named)), count=count)
 
 

@@ -16,18 +16,17 @@ from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.evidence import BatchRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate as mean_of
-from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import screened
-from skillopt_ci.training.measure import made_under, next_rounds, rounds
+from skillopt_ci.training.measure import Scores, made_under, next_rounds, rounds
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import Batch, StepPlan, analyst_budget, shuffled
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import OpenModels, Run
-from skillopt_ci.training.state import Checkout, basis_of, basis_sha256
+from skillopt_ci.training.state import Checkout, basis_sha256
 from skillopt_ci.training.update import UpdateMode, notes_from
 from skillopt_ci.util import pick
 
@@ -82,7 +81,7 @@ async def learn(
                 while turns and turns[0] in came:
                     made.append(came.pop(turns.popleft()))
                     yield made[-1]
-        refuse_too_many_errors(made, config.evaluation.max_error_rate, "training")
+        Scores(rollouts=made).refuse_errors(config.evaluation.max_error_rate, "training")
         measured = {one.task_id for one in made if one.status.measured}
         told = score_text(mean_of(made).hard, len(measured))  # attempts at a task are one task
         observer(progress.StageFinished("rollout", told))
@@ -125,7 +124,7 @@ def _attempts(
     if before or room <= 0 or not config.cache.enabled:
         return (), attempts
     tasks = {task.id: task for task in run.splits.train}
-    comparable = made_under(sha256, basis_sha256(basis_of(run)), records)
+    comparable = made_under(sha256, basis_sha256(run.basis), records)
     made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
     latest = [(tasks[name], number) for name, number in made][-room:]
     return rounds(latest, skill, "rollout", each), attempts

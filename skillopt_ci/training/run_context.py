@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
@@ -13,18 +13,18 @@ from typing import Any, Protocol
 from skillopt_ci.agents.build import build_solver
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.reference import config_sha256
+from skillopt_ci.config.reference import config_sha256, recordable
 from skillopt_ci.config.rollout import ChatConfig, ExternalConfig, LocalExecutor
 from skillopt_ci.environments.api import grade
 from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.ledger.records import BoundaryRecord, StepRecord
+from skillopt_ci.ledger.records import Basis, BoundaryRecord, StepRecord
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import ModelRouter, judge_with, open_router
+from skillopt_ci.model.build import ModelRouter, ask_judge, open_router
 from skillopt_ci.model.cache import CacheFile
 from skillopt_ci.model.types import Account, ChatClient, Role, Usage, total
-from skillopt_ci.progress import CallPaid, Note, Observer, silent
+from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.attempt import AttemptRunner, Grading
@@ -36,7 +36,7 @@ from skillopt_ci.rollout.limits import LimitedClient
 from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.rollout.store import AttemptCache, AttemptStore
-from skillopt_ci.rollout.types import Attempt, AttemptRequest, Executor, run_locally
+from skillopt_ci.rollout.types import Attempt, AttemptRequest, Executor
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.skill.document import sha256
@@ -103,20 +103,22 @@ class Equipment:
     """Resources shared by all work of a run, opened on first use, closed with ``resources``."""
 
     def __init__(self, parts: RunnerParts, resources: AsyncExitStack) -> None:
-        model, gradient = parts.config.model, parts.config.gradient
-        self.attempts = Slots(model.target.max_concurrency)
-        self.questions = Slots(gradient.analyst_workers)
+        self.attempts = Slots(parts.config.model.target.max_concurrency)
+        self.questions = Slots(parts.config.gradient.analyst_workers)
+        self.functions = resources.enter_context(closing(Functions(parts.environ)))
         self._parts = parts
         self._resources = resources
         self._models: ModelRouter | None = None
-        #: The store of attempts, once opened.
+        #: The store of attempts, and all files that know what calls have cost, once opened.
         self.store: AttemptStore | None = None
+        self._caches: list[CacheFile] = []
         #: The meter of work that nothing records yet, and the scopes whose cost it has.
         self.unrecorded: tuple[Meter, tuple[str, ...]] | None = None
         self._opening = asyncio.Lock()
         self._elsewhere: Callable[[AttemptRunner], Executor] | None = None
 
     async def router(self) -> ModelRouter:
+        """The models, opened on first use together with the store of attempts."""
         parts = self._parts
         async with self._opening:
             if self._models is None:
@@ -129,25 +131,29 @@ class Equipment:
                     redact=parts.redact,
                 )
                 self._models = await self._resources.enter_async_context(opened)
+                if parts.attempts_path is not None:
+                    store = await AttemptStore.opened(parts.attempts_path, parts.observer)
+                    self.store = self._resources.enter_context(closing(store))
+                # external programs' calls do not go through ours
+                external = isinstance(parts.config.rollout.solver, ExternalConfig)
+                both = (self._models.cache, self.store if external else None)
+                self._caches += filter(None, both)
             return self._models
-
-    @cached_property
-    def functions(self) -> Functions:
-        return self._resources.enter_context(closing(Functions(self._parts.environ)))
 
     async def paid(
         self, scope: str, commits: Callable[[], Collection[str]]
     ) -> tuple[Usage, dict[str, Usage]]:
         """What ``scope`` paid for, and each other scope of its run on one of ``commits``."""
-        run, opened = self._parts.config.run, await self._caches()
-        found = {name for one in opened for name in one.scopes(run)}
+        await self.router()
+        run = self._parts.config.run
+        found = {name for one in self._caches for name in one.scopes(run)}
         below = commits() if found - {scope} else ()
         if below:  # from here on, what lost a race is like work that was stopped on this commit
             lost = f"{run}/lost@{scope.rpartition('@')[2]}"
-            opened[0].rename(f"{run}/lost", lost)
+            self._caches[0].rename(f"{run}/lost", lost)
             found.add(lost)
         each = {
-            name: total(one.paid(name) for one in opened)
+            name: total(one.paid(name) for one in self._caches)
             for name in found
             if name == scope or name.rpartition("@")[2] in below
         }
@@ -159,23 +165,9 @@ class Equipment:
         if cache is not None and self.unrecorded is not None:
             (meter, scopes), self.unrecorded = self.unrecorded, None
             cache.put_unanswered(meter.unrecorded(), f"{self._parts.config.run}/lost")
-            for one in await self._caches():
+            for one in self._caches:
                 for scope in scopes:
                     one.rename(scope, "counted as lost")
-
-    async def _caches(self) -> list[CacheFile]:
-        # external programs' calls do not go through ours
-        external = isinstance(self._parts.config.rollout.solver, ExternalConfig)
-        both = (await self.router()).cache, await self._open_store() if external else None
-        return [one for one in both if one is not None]
-
-    async def _open_store(self) -> AttemptStore | None:
-        path = self._parts.attempts_path
-        async with self._opening:
-            if self.store is None and path is not None:
-                opened = await AttemptStore.opened(path, self._parts.observer)
-                self.store = self._resources.enter_context(closing(opened))
-            return self.store
 
     @asynccontextmanager
     async def models(
@@ -183,7 +175,7 @@ class Equipment:
         run: RunnerParts,
         scope: str,
         meter: Meter,
-        used: Callable[[str], object] = lambda _: None,
+        used: Callable[[str], object] = silent,
         begun: Callable[[AttemptRequest], Awaitable[None]] | None = None,
     ) -> AsyncIterator["OpenModels"]:
         """See :meth:`Run.models`; raises ComputerUnavailable before anything is paid for."""
@@ -196,7 +188,7 @@ class Equipment:
         async with AsyncExitStack() as resources:
             solver, grading = _solver(run, LimitedClient(client), self.functions)
             cache = None
-            if (store := await self._open_store()) is not None:
+            if self.store is not None:
                 # what determines attempts, besides task, skill, number and limits
                 facts = {
                     **run.rollout_facts,
@@ -207,7 +199,12 @@ class Equipment:
                 facts.pop("attempts", None)
                 if "task" in facts:  # the key has the task itself under that name
                     facts["common"] = facts.pop("task")
-                cache = AttemptCache(store, facts, scope, meter, used)
+                cache = AttemptCache(self.store, facts, scope, meter, used)
+            record: Recorder = silent
+            if run.events is not None and run.config.rollout.events:
+                file = event_file(run.events, scope, datetime.now(UTC))
+                log = EventLog(file, run.config.run, redact=run.redact, observe=run.observer)
+                record = resources.enter_context(closing(log))
             attempting = AttemptRunner(
                 solver,
                 grading,
@@ -215,11 +212,11 @@ class Equipment:
                 pool=run.places,
                 cache=cache,
                 meter=meter,
-                record=_recorder(run, scope, resources),
+                record=record,
                 evidence=("rollout",) if run.environment and run.environment.reflects else (),
                 redact=run.redact,
             )
-            executor: Executor = run_locally
+            executor: Executor | None = None
             settings = run.config.rollout.executor
             if not isinstance(settings, LocalExecutor):
                 if self._elsewhere is None:
@@ -238,16 +235,15 @@ class OpenModels:
 
 
 def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple[Solver, Grading]:
-    config, judge = run.config, judge_with(client)
+    config, judge = run.config, partial(ask_judge, client)
     solver = build_solver(config, client, run.prompts, run.root, run.environ)
     scorers = TaskScorers(
         default=config.scorer,
         judge=judge,
         root=run.root,
-        environ=run.environ,
+        functions=functions,
         pool=run.places,
         limits=config.rollout.limits,
-        functions=functions,
     )
     environment = run.environment
     if environment is None:
@@ -288,19 +284,6 @@ class EnvironmentGrading:
 _EXECUTORS = {"ray": "skillopt_ci.integrations.ray_executor:ray_executor"}
 
 
-def _recorder(run: RunnerParts, scope: str, resources: AsyncExitStack) -> Recorder:
-    if run.events is None or not run.config.rollout.events:
-        return silent
-    log = EventLog(
-        event_file(run.events, scope, datetime.now(UTC)),
-        run.config.run,
-        redact=run.redact,
-        observe=run.observer,
-    )
-    resources.enter_context(closing(log))
-    return log
-
-
 class Render(Protocol):
     """Commit messages: the command line passes in their wording, which training does not know."""
 
@@ -325,7 +308,7 @@ class Run(RunnerParts):
     clock: Callable[[], float]
     command_started: float
     notes: tuple[ReviewerNote, ...] = ()
-    listen: Callable[[object], None] = lambda _: None
+    listen: Callable[[object], None] = silent
     begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
     equipment: Equipment | None = None
 
@@ -354,10 +337,12 @@ class Run(RunnerParts):
         return measurement_fingerprint(self.config, self.selection, self.prompts, facts, self.root)
 
     @cached_property
-    def train_sha256(self) -> str:
-        """Hash of everything in the training tasks that can change what is learned."""
-        lessons = (task_sha256(task) + task.reference_text for task in self.splits.train)
-        return sha256("\n".join(lessons))
+    def basis(self) -> Basis:
+        """What candidates are made under; the hash covers what can change what is learned."""
+        train = self.splits.train
+        lessons = "\n".join(task_sha256(task) + task.reference_text for task in train)
+        tasks = {"train_size": len(train), "train_sha256": sha256(lessons)}
+        return Basis.model_validate({"config": recordable(self.config), **tasks})
 
     @property
     def simulated(self) -> bool:
@@ -366,13 +351,6 @@ class Run(RunnerParts):
     def scope(self, work: str, commit: str) -> str:
         """The name under which the caches keep what ``work`` on top of ``commit`` paid for."""
         return f"{self.config.run}/{work}@{commit}"
-
-    def recorded(self) -> None:
-        if self.equipment is not None:
-            self.equipment.unrecorded = None
-
-    def tell_paid(self, usage: Usage) -> None:
-        self.observer(CallPaid(usage.tokens, usage.cost_usd))
 
     @asynccontextmanager
     async def models(
@@ -383,7 +361,7 @@ class Run(RunnerParts):
         commits: Callable[[], Collection[str]] = tuple,
         limited: bool = True,
         meter: Meter | None = None,
-        used: Callable[[str], object] = lambda _: None,
+        used: Callable[[str], object] = silent,
     ) -> AsyncIterator["OpenModels"]:
         """Open models for one durable piece of work, on the run's equipment if it has any.
 
@@ -405,7 +383,7 @@ class Run(RunnerParts):
                     spent=total([spent or Usage(), *others.values()]),
                     clock=self.clock,
                     command_started=self.command_started,
-                    told=self.tell_paid,
+                    observe=self.observer,
                     paid_before=own,
                 )
                 run.equipment.unrecorded = (meter, (scope, *others))

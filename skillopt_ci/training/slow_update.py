@@ -1,7 +1,7 @@
 """Slow update and meta skill at an epoch's end (SkillOpt, reference 1.11 and 1.12)."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -17,7 +17,6 @@ from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairReco
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts import library
-from skillopt_ci.rollout.runner import refuse_too_many_errors
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.edits import clean
@@ -26,7 +25,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import collapsed, plural
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
-from skillopt_ci.training.measure import rounds
+from skillopt_ci.training.measure import Scores, rounds
 from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE, shuffled
 from skillopt_ci.training.reflect import conversation_entries, keep_ends
@@ -156,13 +155,23 @@ def render_pairs(
 
 def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
     limit = gradient.max_trajectory_chars
-    parts = [f"#### Task {collapsed(pair.task.id)}", fenced("\n".join(_facts(pair, limit)))]
+    sides, facts = (("previous", pair.previous), ("current", pair.current)), list[str]()
+    for name, side in sides:
+        shown, solved, made = side.telling, side.solved, len(side.attempts)
+        verdict = "PASS" if solved else "FAIL"
+        if 0 < solved < 1:
+            verdict = f"PASS in {solved * made} of {made} attempts"
+        answer = keep_ends([collapsed(shown.answer) or "(none)"], limit)[0]
+        facts.append(f"{name}: {verdict}, soft {side.soft:.2f}, answer {answer}")
+        if shown.failed and shown.reason:
+            reason = keep_ends([collapsed(shown.reason)], limit)[0]
+            facts.append(f"{name} failure reason: {reason}")
+    parts = [f"#### Task {collapsed(pair.task.id)}", fenced("\n".join(facts))]
     if pair.category is not Category.STABLE_SUCCESS:
         listed = "\n".join(f"- {reference}" for reference in pair.task.references)
         hidden = keep_ends(list(filter(None, (listed, pair.task.reference_text))), limit)
         if any(hidden):
             parts += ["##### Hidden Reference", *map(fenced, filter(None, hidden))]
-        sides = (("previous", pair.previous), ("current", pair.current))
         for (name, side), skill in zip(sides, skills, strict=True):
             rollout = side.telling
             if gradient.trace_to_optimizer and rollout.trace:
@@ -173,18 +182,6 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
             )
             parts += [f"##### Conversation under the {name} skill", *map(fenced, entries)]
     return "\n\n".join(parts)
-
-
-def _facts(pair: Pair, max_chars: int) -> Iterator[str]:
-    for name, side in (("previous", pair.previous), ("current", pair.current)):
-        shown, solved, made = side.telling, side.solved, len(side.attempts)
-        verdict = "PASS" if solved else "FAIL"
-        if 0 < solved < 1:
-            verdict = f"PASS in {solved * made} of {made} attempts"
-        answer = keep_ends([collapsed(shown.answer) or "(none)"], max_chars)[0]
-        yield f"{name}: {verdict}, soft {side.soft:.2f}, answer {answer}"
-        if shown.failed and shown.reason:
-            yield f"{name} failure reason: {keep_ends([collapsed(shown.reason)], max_chars)[0]}"
 
 
 Stage = Literal["slow_update", "meta_skill"]
@@ -298,13 +295,13 @@ async def compare_epochs(
     """Roll out a sample of training tasks under both skills; may raise TooManyErrors."""
     optimizer, train = run.config.optimizer, run.splits.train
     observer, limit = run.observer, run.config.evaluation.max_error_rate
-    sample = min(optimizer.slow_update_samples, len(train))
-    observer(StageStarted("compare", 2 * sample * models.runner.attempts))
+    sample, each = min(optimizer.slow_update_samples, len(train)), run.config.rollout.attempts
+    observer(StageStarted("compare", 2 * sample * each))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
         async def roll_out(skill: str) -> tuple[Rollout, ...]:
             first = ((task, 0) for task in tasks)
-            requests = rounds(first, skill, "slow_rollout", models.runner.attempts)
+            requests = rounds(first, skill, "slow_rollout", each)
             return await models.runner.carry_out(
                 requests, lambda one: observer(StageAdvanced("compare", one.task_id))
             )
@@ -312,7 +309,7 @@ async def compare_epochs(
         async with siblings() as sides:
             before = sides.create_task(roll_out(earlier))
             after = sides.create_task(roll_out(current))
-        refuse_too_many_errors((*before.result(), *after.result()), limit, "comparison")
+        Scores(rollouts=(*before.result(), *after.result())).refuse_errors(limit, "comparison")
         return before.result(), after.result()
 
     seed, policy = sampling_seed(run, epoch), optimizer.longitudinal_pair_policy

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Literal
 
-from skillopt_ci.config.reference import changed_keys, recordable
+from skillopt_ci.config.reference import changed_keys
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
 from skillopt_ci.ledger.evidence import as_recorded, booked
@@ -203,11 +203,6 @@ def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
     return merged.tree
 
 
-def basis_of(run: Run) -> Basis:
-    tasks = {"train_size": len(run.splits.train), "train_sha256": run.train_sha256}
-    return Basis.model_validate({"config": recordable(run.config), **tasks})
-
-
 def basis_sha256(basis: Basis) -> str:
     return hashlib.sha256(basis.model_dump_json().encode("utf-8")).hexdigest()
 
@@ -376,7 +371,8 @@ def record_events(
         tip = tree = ledger.commit(parents, tree, files, message(*run.render.event(event, decided)))
         parents = (tip,)
     ledger.advance(checkout.branch, tip, drop_candidate=candidate)
-    run.recorded()
+    if run.equipment is not None:
+        run.equipment.unrecorded = None
     return ScoredCheckout(tip, tip, events[-1].skill, events[-1].state, history)
 
 

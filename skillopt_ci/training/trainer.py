@@ -41,7 +41,6 @@ from skillopt_ci.training.state import (
     Candidate,
     RunEvent,
     ScoredCheckout,
-    basis_of,
     basis_sha256,
     changes_since,
     charged,
@@ -269,7 +268,7 @@ async def _candidate(
         return candidate
     record: StepRecord | BoundaryRecord
     if isinstance(work, StepPlan):
-        basis = basis_of(run)
+        basis = run.basis
         if changes := changes_since(checkout.state.basis, basis):
             run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
         skill, proposal = await propose(run, checkout, work, last_step_of(run, checkout), models)
@@ -316,7 +315,7 @@ def commit_decision(
     }
     facts = pick(record, "step epoch usage simulated")
     if isinstance(record, StepRecord):
-        basis, before = basis_of(run), checkout.state
+        basis, before = run.basis, checkout.state
         # a resumed candidate may be older than a change of the configuration
         changes["basis"] = basis if record.basis_sha256 == basis_sha256(basis) else before.basis
         heard = (note.id for note in record.proposal.reviewer_notes)

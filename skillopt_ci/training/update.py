@@ -133,20 +133,18 @@ async def update(
     document = restore_regions(skill, updated.skill)
     reason = chat.refuse(skill, document)
     updated = replace(updated, skill=document if reason is None else skill, refused=reason or "")
-    chat.observer(StageFinished("update", _told(updated)))
-    return updated
-
-
-def _told(updated: Updated) -> str:
+    told = "nothing to apply"
     if updated.refused:
-        return f"refused: {updated.refused}"
-    if updated.outcome == "skip_no_rewrite":
-        return "no usable document"
-    if not updated.reports:
-        changes = len(updated.change_summary)
-        return f"{plural(changes, 'change')} by a rewrite" if changes else "nothing to apply"
-    applied = sum(1 for report in updated.reports if report.status.applied)
-    return f"{applied} of {plural(len(updated.reports), 'edit')} applied"
+        told = f"refused: {updated.refused}"
+    elif updated.outcome == "skip_no_rewrite":
+        told = "no usable document"
+    elif updated.reports:
+        applied = sum(report.status.applied for report in updated.reports)
+        told = f"{applied} of {plural(len(updated.reports), 'edit')} applied"
+    elif updated.change_summary:
+        told = f"{plural(len(updated.change_summary), 'change')} by a rewrite"
+    chat.observer(StageFinished("update", told))
+    return updated
 
 
 # Notes: reminders, for the appendix, of rules that the skill has but the target did not follow.

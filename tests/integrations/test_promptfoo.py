@@ -14,6 +14,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import Score
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
 #: Answers with assertions, and what promptfoo 0.123.1 said of them (its echo provider).
@@ -34,7 +35,7 @@ def graded(task: Task, answer: str, says: str = "") -> Score:
         assert answer in prompt
         return says
 
-    scorers = TaskScorers(None, judge=judge, root=Path(), environ={})
+    scorers = TaskScorers(None, judge=judge, root=Path(), functions=Functions({}))
     return asyncio.run(scorers.grade(task, Attempt((), answer)))
 
 

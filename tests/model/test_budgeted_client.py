@@ -14,7 +14,7 @@ from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model import types
 from skillopt_ci.model.budget import BudgetedClient, Meter, Tariff
 from skillopt_ci.model.build import open_router
-from skillopt_ci.model.retry import RetryingClient, TransientFailure
+from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, Role, Usage, by_stage
 from skillopt_ci.redaction import HIDDEN, Redactor
 
@@ -57,7 +57,7 @@ def test_a_failed_call_gives_its_reservation_back(ask, reply):
 def test_a_cancelled_call_gives_its_reservation_back_and_books_failed_tries(ask, scripted, reply):
     meter = Meter(step=Limits(calls=2))
     inner = scripted(TransientFailure("no answer", reply=reply("")), asyncio.CancelledError())
-    client = budgeted(RetryingClient(inner, 3, 1, draw=lambda: 0.0), meter)
+    client = budgeted(RetryingClient(inner, 3, Throttle(1), draw=lambda: 0.0), meter)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(client.complete(ask()))
     assert by_stage(meter.accounts()) == {"rollout": reply("").usage}

@@ -9,7 +9,7 @@ import pytest
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.budget import BudgetedClient, Meter
 from skillopt_ci.model.cache import UNCLAIMED, CachedClient, CallCache
-from skillopt_ci.model.retry import RetryingClient, TransientFailure
+from skillopt_ci.model.retry import RetryingClient, Throttle, TransientFailure
 from skillopt_ci.model.types import (
     ChatRequest,
     ModelRefusal,
@@ -92,7 +92,7 @@ def test_another_step_reuses_at_no_cost(cache, scripted, ask, reply):
 )
 def test_a_try_that_was_billed_before_a_failure_stays_paid(cache, scripted, ask, reply, end, calls):
     inner = scripted(TransientFailure("no answer", reply=reply("")), end)
-    process = Process(RetryingClient(inner, 1, 1, draw=lambda: 0.0), cache)
+    process = Process(RetryingClient(inner, 1, Throttle(1), draw=lambda: 0.0), cache)
     with suppress(ModelSetupError, asyncio.CancelledError, ModelUnavailable, ModelRefusal):
         process.ask(ask("a"))
     paid = cache.paid("step 1")

@@ -37,7 +37,7 @@ class Naps:
 
 def client(inner: Any, naps: Naps, retries: int = 3, at_once: int = 4) -> RetryingClient:
     return RetryingClient(
-        inner, retries=retries, max_concurrency=at_once, sleep=naps, draw=lambda: 0.5
+        inner, retries=retries, throttle=Throttle(at_once), sleep=naps, draw=lambda: 0.5
     )
 
 
@@ -65,7 +65,7 @@ def test_a_server_that_was_never_reached_is_given_up_within_seconds(scripted, as
 
     async def work() -> float:
         began, told = asyncio.get_running_loop().time(), list[Event]()
-        never = RetryingClient(inner, 20, 4, "model.judge", told.append, draw=lambda: 1.0)
+        never = RetryingClient(inner, 20, Throttle(4), "model.judge", told.append, draw=lambda: 1.0)
         with pytest.raises(InfrastructureError, match="cannot be reached: refused") as caught:
             await never.complete(ask())
         assert not isinstance(caught.value, ModelUnavailable)  # which costs one attempt only
@@ -83,7 +83,7 @@ def test_a_server_that_was_reached_gets_all_tries(scripted, ask, reply):
     inner = scripted(reply(), *gone, reply("back"))
 
     async def work() -> str:
-        late = RetryingClient(inner, 9, 4, draw=lambda: 1.0)
+        late = RetryingClient(inner, 9, Throttle(4), draw=lambda: 1.0)
         await late.complete(ask())
         return (await late.complete(ask())).text
 
@@ -121,7 +121,7 @@ def test_a_call_that_backs_off_leaves_its_slot_to_others(scripted, ask, reply):
         async def sleep(seconds: float) -> None:
             await woken.wait()
 
-        bounded = RetryingClient(inner, retries=1, max_concurrency=1, sleep=sleep)
+        bounded = RetryingClient(inner, retries=1, throttle=Throttle(1), sleep=sleep)
         first = asyncio.create_task(bounded.complete(ask("first")))
         second = (await asyncio.create_task(bounded.complete(ask("second")))).text
         woken.set()
@@ -151,7 +151,7 @@ def test_waiting_and_failed_tries_take_no_working_time(reply, ask):
                 raise TransientFailure("timeout")
             return reply("at last")
 
-    slow = RetryingClient(Slow(), retries=5, max_concurrency=1, draw=lambda: 1.0)
+    slow = RetryingClient(Slow(), retries=5, throttle=Throttle(1), draw=lambda: 1.0)
 
     async def work(times: int) -> str:
         async with working_time(150):
@@ -251,13 +251,9 @@ class Fixed(Throttle):
         pass
 
 
-def worked_off(
-    server: Limited, throttle: type[Throttle], count: int, monkeypatch: pytest.MonkeyPatch, ask: Any
-) -> float:
-    monkeypatch.setattr("skillopt_ci.model.retry.Throttle", throttle)
-
+def worked_off(server: Limited, throttle: Throttle, count: int, ask: Any) -> float:
     async def work() -> None:
-        client = RetryingClient(server, retries=100, max_concurrency=32, draw=lambda: 0.5)
+        client = RetryingClient(server, retries=100, throttle=throttle, draw=lambda: 0.5)
         async with siblings() as group:
             for number in range(count):
                 group.create_task(client.complete(ask(str(number))))
@@ -265,10 +261,10 @@ def worked_off(
     return simulated(work)[1]
 
 
-def test_less_is_refused_and_more_is_done_than_with_a_fixed_number(monkeypatch, ask, reply):
+def test_less_is_refused_and_more_is_done_than_with_a_fixed_number(ask, reply):
     learning, fixed = (Limited(4, reply()) for _ in range(2))
-    fast = worked_off(learning, Throttle, 200, monkeypatch, ask)
-    slow = worked_off(fixed, Fixed, 200, monkeypatch, ask)
+    fast = worked_off(learning, Throttle(32), 200, ask)
+    slow = worked_off(fixed, Fixed(32), 200, ask)
     assert (learning.answered, fixed.answered) == (200, 200)
     assert learning.refused < fixed.refused / 3
     assert fast < slow
@@ -303,7 +299,7 @@ def test_nobody_begins_before_the_time_that_the_server_asks_for(ask, reply):
     server = Limited(2, reply(), retry_after=30.0)
 
     async def work() -> None:
-        client = RetryingClient(server, retries=9, max_concurrency=3, draw=lambda: 0.0)
+        client = RetryingClient(server, retries=9, throttle=Throttle(3), draw=lambda: 0.0)
         async with siblings() as group:
             for number in range(9):
                 group.create_task(client.complete(ask(str(number))))

@@ -26,6 +26,7 @@ from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache, AttemptStore
 from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, ModelSaid, Status, Step
 from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
 JUDGE = Account(Role.JUDGE, "judge")
@@ -51,7 +52,9 @@ class Lab:
         async def sleep(seconds: float) -> None:
             self.pauses.append(seconds)
 
-        scorers = TaskScorers(self.scorer, judge=None, root=Path(), environ={}, pool=self.places)
+        scorers = TaskScorers(
+            self.scorer, judge=None, root=Path(), functions=Functions({}), pool=self.places
+        )
         shelf = None
         if self.store is not None:
             shelf = AttemptCache(self.store, {"solver": solver.identity()}, self.scope, self.meter)

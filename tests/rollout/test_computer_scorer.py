@@ -20,6 +20,7 @@ from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.graders import TaskScorers, read_report
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.code import Functions
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +46,7 @@ class Bench:
             spec,
             judge=None,
             root=self.root,
-            environ={},
+            functions=Functions({}),
             pool=self.places,
             limits=AttemptLimits(grading_seconds=seconds),
         )
@@ -166,7 +167,9 @@ def test_a_limit_of_its_computer_is_the_works_only_if_nothing_else_reaches_it(be
 def test_a_grader_without_time_for_an_empty_submission_is_told_before_the_run():
     spec = ComputerScorer(type="computer", command="sleep 60")
     limits = AttemptLimits(grading_seconds=0.3)
-    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=PLACES, limits=limits)
+    scorers = TaskScorers(
+        spec, judge=None, root=Path(), functions=Functions({}), pool=PLACES, limits=limits
+    )
     with pytest.raises(GraderError, match=r"longer than 0\.3 s"):
         asyncio.run(scorers.try_out(spec, make_task("a")))
 
@@ -317,7 +320,7 @@ def test_work_that_is_not_run_is_data(bench):
 
 def test_an_answer_without_files_leaves_nothing_to_run():
     spec = ComputerScorer(type="computer", run_work=(), command='test -z "$(ls work)"')
-    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=PLACES)
+    scorers = TaskScorers(spec, judge=None, root=Path(), functions=Functions({}), pool=PLACES)
     assert asyncio.run(scorers.grade(make_task("a"), Attempt((), "said"))).hard == 1.0
 
 
@@ -350,14 +353,14 @@ def test_it_combines_with_other_scorers(bench):
 
 def test_without_computers_the_configuration_is_at_fault():
     spec = ComputerScorer(type="computer", command=("true",))
-    scorers = TaskScorers(spec, judge=None, root=Path(), environ={})
+    scorers = TaskScorers(spec, judge=None, root=Path(), functions=Functions({}))
     with pytest.raises(UsageError, match="computer"):
         asyncio.run(scorers.grade(make_task("a"), Attempt((), "")))
 
 
 def test_the_agents_own_computer_is_graded_on_where_that_is_asked_for():
     spec = ComputerScorer(type="computer", command=("test", "-e", "seen"), same_computer=True)
-    scorers = TaskScorers(spec, judge=None, root=Path(), environ={}, pool=PLACES)
+    scorers = TaskScorers(spec, judge=None, root=Path(), functions=Functions({}), pool=PLACES)
     task = make_task("a")
 
     async def work() -> float:
@@ -375,7 +378,7 @@ def test_what_a_grade_depends_on_is_known_for_computers_only(tmp_path):
     (tmp_path / "grader").mkdir()
     file = tmp_path / "grader/check.sh"
     spec = ComputerScorer(type="computer", command=("sh", "check.sh"), folder="grader")
-    scorers = TaskScorers(spec, judge=None, root=tmp_path, environ={}, pool=PLACES)
+    scorers = TaskScorers(spec, judge=None, root=tmp_path, functions=Functions({}), pool=PLACES)
     facts = []
     for content in ("exit 0", "exit 1"):
         file.write_text(content, encoding="utf-8")
@@ -387,7 +390,9 @@ def test_a_grade_with_other_seconds_is_another():
     """Otherwise work whose grading took too long would keep its 0 when it gets more time."""
     spec = ComputerScorer(type="computer", command=("true",))
     facts = [
-        TaskScorers(spec, judge=None, root=Path(), environ={}, limits=limits).facts(make_task("a"))
+        TaskScorers(spec, judge=None, root=Path(), functions=Functions({}), limits=limits).facts(
+            make_task("a")
+        )
         for limits in (AttemptLimits(), AttemptLimits(steps=3), AttemptLimits(grading_seconds=1))
     ]
     assert facts[0] == facts[1] != facts[2]
@@ -459,7 +464,7 @@ def test_any_bytes_are_a_report_or_a_grader_error(content):
 
 
 def scorers(default: ScorerSpec | None) -> TaskScorers:
-    return TaskScorers(default, judge=None, root=Path(), environ={})
+    return TaskScorers(default, judge=None, root=Path(), functions=Functions({}))
 
 
 def test_the_task_s_own_scorer_goes_before_the_run_s():

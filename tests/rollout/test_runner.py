@@ -1,26 +1,28 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 import virtual_time
-from rollout_values import ScriptedModel, Solving, make_rollout, make_task
+from rollout_values import ScriptedModel, Solving, make_task
 
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.rollout import RolloutConfig
 from skillopt_ci.config.scorers import CommandScorer, ExactScorer
-from skillopt_ci.errors import BudgetExhausted, ModelSetupError, TooManyErrors
+from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
+from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.graders import TaskScorers
-from skillopt_ci.rollout.runner import Runner, refuse_too_many_errors
+from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, MakeAttempt, Rollout, Status
+from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
-SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), environ={})
+SCORERS = TaskScorers(ExactScorer(type="exact"), judge=None, root=Path(), functions=Functions({}))
 
 
 def runner(solver: Solver, concurrency: int = 3, **settings: int) -> Runner:
@@ -31,7 +33,7 @@ def roll_out(
     model: ScriptedModel,
     *tasks: Task,
     numbers: Iterable[int] = (0,),
-    done: Callable[[Rollout], None] | None = None,
+    done: Callable[[Rollout], None] = silent,
 ) -> tuple[Rollout, ...]:
     chat = runner(ChatSolver(model, Prompts.load()))
     requests = [AttemptRequest(task, "Skill.", "rollout", n) for task in tasks for n in numbers]
@@ -95,22 +97,6 @@ def test_a_scorer_that_fails_leaves_the_answer_ungraded():
     assert (found.status, found.hard, found.answer) == (Status.GRADER_ERROR, 0.0, "a")
     assert found.messages[-1].content == "a"
     assert found.reason
-
-
-@pytest.mark.parametrize("refused", [False, True])
-@pytest.mark.parametrize(("most", "limit"), [(0, 0.0), (1, 0.25), (2, 0.5), (3, 0.75), (3, 1.0)])
-def test_more_errors_than_allowed_are_refused_with_the_commonest_reason(most, limit, refused):
-    errors = most + refused
-    failed = [make_rollout(0.0, Status.ERROR, reason="no route")] * errors
-    told = f"{errors} of 4 selection tasks.*no route"
-    with pytest.raises(TooManyErrors, match=told) if refused else nullcontext():
-        refuse_too_many_errors([*failed, *[make_rollout(1.0)] * (4 - errors)], limit, "selection")
-
-
-def test_no_attempts_are_no_errors():
-    refuse_too_many_errors([], 0.0, "selection")
-    with pytest.raises(TooManyErrors, match="1 of 1"):
-        refuse_too_many_errors([make_rollout(0.0, Status.ERROR)], 1.0, "selection")
 
 
 def test_every_attempt_at_a_task_is_made_and_they_stand_together():

@@ -8,8 +8,9 @@ from pydantic import TypeAdapter
 from task_files import make_task, write
 
 from skillopt_ci.config.scorers import ScorerSpec
+from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import Judge, Score
-from skillopt_ci.scorers.build import build_scorer
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
@@ -41,15 +42,14 @@ def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Iterator[Grade]:
         environ: Mapping[str, str] = os.environ,
         **keys: object,
     ) -> Score:
-        scorer = build_scorer(
+        scorers = TaskScorers(
             SPECS.validate_python({"type": kind, **keys}),
             judge=judge,
             root=tmp_path,
-            environ=environ,
             functions=kept.setdefault(id(environ), Functions(environ)),
-            on_computer=pytest.fail,
         )
-        return asyncio.run(scorer(task or make_task(*references), response))
+        graded = scorers.grade(task or make_task(*references), Attempt((), response))
+        return asyncio.run(graded)
 
     yield run
     for functions in kept.values():

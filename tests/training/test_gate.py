@@ -1,4 +1,5 @@
 from fractions import Fraction
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Decision
 from skillopt_ci.training.gate import Setup, compare, losses, setup
-from skillopt_ci.training.measure import gate_score, worth_in
+from skillopt_ci.training.measure import gate_score, worth
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")
@@ -166,7 +167,9 @@ def test_types_that_lost_more_than_allowed_are_named(allowed, lost):
     before, after = (
         {task: (score, score) for task, score in side.items()} for side in (BEFORE, AFTER)
     )
-    terms = Setup(tuple(BEFORE), frozenset(BEFORE), before, worth_in(Evaluation()), look_every=16)
+    terms = Setup(
+        tuple(BEFORE), frozenset(BEFORE), before, partial(worth, Evaluation()), look_every=16
+    )
     assert losses(after, terms, TYPES, allowed) == lost
 
 

@@ -1,6 +1,9 @@
+from contextlib import nullcontext
+
 import pytest
 
 from skillopt_ci.config.config import Evaluation
+from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.training.measure import Scores, next_rounds, rounds
@@ -22,6 +25,23 @@ def test_errors_are_named_and_not_averaged(make_rollout):
     assert found.tasks == {"right": (1.0, 1.0), "wrong": (0.0, 0.0)}
     rollouts = [make_rollout("right", 1.0), make_rollout("refused", status=Status.REFUSED)]
     assert measurement(rollouts, Evaluation()).score == 0.5
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize(("most", "limit"), [(0, 0.0), (1, 0.25), (2, 0.5), (3, 0.75), (3, 1.0)])
+def test_more_errors_than_allowed_are_refused(make_rollout, most, limit, refused):
+    errors = most + refused
+    failed = [make_rollout("a", status=Status.ERROR, reason="no route")] * errors
+    scores = Scores(rollouts=[*failed, *[make_rollout("a", 1.0)] * (4 - errors)])
+    told = f"{errors} of 4 selection tasks.*no route"
+    with pytest.raises(TooManyErrors, match=told) if refused else nullcontext():
+        scores.refuse_errors(limit, "selection")
+
+
+def test_no_attempts_are_no_errors(make_rollout):
+    Scores().refuse_errors(0.0, "selection")
+    with pytest.raises(TooManyErrors, match="1 of 1"):
+        Scores(rollouts=[make_rollout("a", status=Status.ERROR)]).refuse_errors(1.0, "selection")
 
 
 @pytest.mark.parametrize(("metric", "score"), [("hard", 0.0), ("soft", 0.8), ("mixed", 0.2)])

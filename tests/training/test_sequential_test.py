@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Snapshot, State
 from skillopt_ci.training import gate
 from skillopt_ci.training.gate import Ask, Ending, Setup, compare, decide, replay, sequential_test
-from skillopt_ci.training.measure import measurement_of, worth_in
+from skillopt_ci.training.measure import measurement_of, worth
 from skillopt_ci.training.offline_eval import accepted_share, lifted
 
 Scores = dict[str, float | None]
@@ -28,7 +29,7 @@ def terms(current: Mapping[str, float], **changes: object) -> Setup:
         "order": tuple(current),
         "eligible": frozenset(current),
         "current": {task: (one, one) for task, one in current.items()},
-        "worth": worth_in(HARD),
+        "worth": partial(worth, HARD),
         "look_every": 3,
     }
     return Setup(**(values | changes))
@@ -198,8 +199,7 @@ def test_the_gate_takes_chance_for_a_gain_and_finds_gains_more_often():
 def test_looking_ahead_compares_each_task_about_once():
     """However many looks there are, and however often it is asked what is certain by now."""
     compared: list[object] = []
-    worth = worth_in(HARD)
-    about = terms(named([0.0] * 300), worth=lambda one: compared.append(one) or worth(one))
+    about = terms(named([0.0] * 300), worth=lambda one: compared.append(one) or worth(HARD, one))
     _, asked = run_test(about, lambda _: 1.0)
     for ask in asked:
         ask.sure({})
