@@ -48,6 +48,7 @@ _READ = '[ -e "$1" ] || exit 71; [ -f "$1" ] || exit 72; exec head -c "$2" -- "$
 _WRITE = """\
 [ ! -d "$1" ] || exit 73
 mkdir -p -- "$2" || exit 74
+[ ! -x "$1" ] || set -- "$1" "$2" 755 "$4"
 trap 'rm -f -- "$4"' EXIT
 cat > "$4" && chmod "$3" "$4" && mv -f -- "$4" "$1" || exit 74
 """
@@ -127,7 +128,10 @@ class Computer:
         return _complete(done.out, path, max_bytes)
 
     async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
-        """Write a file atomically and create its folders. Raises :class:`FileRefused`."""
+        """Write a file atomically and create its folders. Raises :class:`FileRefused`.
+
+        An executable file stays one.
+        """
         file = self._file(path)
         mode = "755" if executable else "644"
         script = (_WRITE, file, posixpath.dirname(file), mode, f"{file}.{secrets.token_hex(8)}")

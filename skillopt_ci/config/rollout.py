@@ -212,7 +212,8 @@ class ComputerBlock(Section):
     """The `computer` block of a task."""
 
     files: Files = ()
-    """Initial files of the workspace: names and texts, or paths relative to the task file."""
+    """Initial files of the workspace: names and texts, or paths relative to the task file. Those
+    that begin with `#!` are executable."""
     setup: tuple[Command, ...] = ()
     """Commands that prepare the workspace, each a list or a text for `sh -c`."""
     network: Literal["none", "open"] | None = None
@@ -224,7 +225,8 @@ class ComputerBlock(Section):
     submission: Submission | None = None
     """How to check a submission."""
     artifacts: tuple[PathInside, ...] = ("**",)
-    """Files of the workspace to keep and grade, as paths and globs."""
+    """Files of the workspace to keep and grade, as paths and globs. If they have more than 100 MB,
+    the attempt scores 0."""
     limits: LimitChanges | None = None
     """Limits of this task."""
 

@@ -203,7 +203,8 @@ class ComputerScorer(Section):
     report: JUnitReport | None = None
     """Soft: the share of its tests that passed. Solved: there was a test, and all passed."""
     files: dict[PathInside, str] = Field(default_factory=dict)
-    """The grader's files: paths in the workspace, and their text."""
+    """The grader's files: paths in the workspace, and their text. Those that begin with `#!` are
+    executable, also in `folder`."""
     folder: FileName | None = None
     """A folder of the repository with the grader's files, relative to the configuration."""
     run_work: tuple[Command, ...] | None = None

@@ -54,7 +54,8 @@ class ComputerPool:
                 own = () if task.computer is None else task.computer.files
                 try:
                     for file in {file.name: file for file in (*common, *own)}.values():
-                        await computer.write(file.name, file.content.encode())
+                        script = file.content.startswith("#!")
+                        await computer.write(file.name, file.content.encode(), executable=script)
                 except FileRefused as error:
                     raise ComputerFailure(f"The files of task {task.id!r}: {error}") from error
                 for number, command in enumerate(self.block(task).setup, start=1):

@@ -172,7 +172,7 @@ class ComputerGrader:
             if cleared.exit_code or cleared.timed_out:
                 raise GraderBroke(f"making room for the grader {how_it_ended(cleared, seconds)}")
         for name, content in files.items():
-            await computer.write(name, content)
+            await computer.write(name, content, executable=content.startswith(b"#!"))
         # a name that the agent cannot have guessed, even if this is its own computer
         folder = f"{HOME}/.grading-{secrets.token_hex(8)}"
         modules = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}

@@ -18,6 +18,13 @@ def test_what_is_written_is_read(any_desk):
         assert any_desk.sh("cat a/new/folder/*").exit_code == 0
 
 
+def test_a_program_that_is_written_again_can_still_be_run(any_desk):
+    any_desk.write("run", b"#!/bin/sh\necho one\n")
+    assert any_desk.sh("test ! -x run && chmod +x run && ./run").stdout == "one\n"
+    any_desk.write("run", b"#!/bin/sh\necho two\n")
+    assert any_desk.run("./run").stdout == "two\n"
+
+
 def test_files_need_nothing_on_the_task_s_path():
     with desk("unconfined", environ={"PATH": "/nowhere"}) as lost:
         lost.write("file", b"text")

@@ -206,6 +206,19 @@ def test_files_and_setup_are_there_before_the_work():
     assert Lab(places=replace(PLACES, common=common)).attempt(Solving(looks), task).hard == 1.0
 
 
+def test_scripts_of_tasks_and_graders_can_be_run():
+    check = ComputerScorer(
+        type="computer",
+        command=("./check",),
+        files={"check": "#!/bin/sh\ngrep -q done result.txt\n"},
+    )
+    script = TaskFile("job", "#!/bin/sh\necho done > result.txt\n")
+    task = replace(
+        make_task("t"), computer=ComputerTask(ComputerBlock(setup=("./job",)), (script,))
+    )
+    assert Lab(places=PLACES, scorer=check).attempt(Solving(answering()), task).hard == 1.0
+
+
 def test_a_setup_that_fails_is_no_failure_of_the_model():
     solver, lab = Solving(writing("done")), Lab(places=PLACES, scorer=SOLVED)
     found = lab.attempt(solver, on_computer(make_task("a"), setup=("echo no disk >&2; exit 3",)))
