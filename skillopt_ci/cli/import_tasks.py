@@ -11,7 +11,7 @@ from skillopt_ci.cli.options import FILE, Globals, command
 from skillopt_ci.errors import UsageError
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.tasks.foreign import read_foreign
-from skillopt_ci.tasks.loading import SPLIT_NAMES, divide
+from skillopt_ci.tasks.loading import divide
 from skillopt_ci.text import plural
 from skillopt_ci.util import write_atomically
 
@@ -36,10 +36,11 @@ def import_command(
     found = read_foreign(settings.cwd / file, prompt, reference)
     lost = [harmless_line(one) for one in found.lost]
     try:
-        parts = divide(found.entries, "2:1:1", seed=42)
+        nothing = found.triggers and not found.entries
+        parts = {} if nothing else divide(found.entries, "2:1:1", seed=42)
     except ValueError as error:
         raise UsageError("\n- ".join([f"{file}: {error}.", *lost[:_SHOWN]])) from error
-    names = {name: f"{folder}/{name}.jsonl" for name in SPLIT_NAMES}
+    names = {name: f"{folder}/{name}.jsonl" for name in parts}
     files: dict[str, Sequence[object]] = {names[name]: part for name, part in parts.items()}
     if found.triggers:
         files[f"{folder}/trigger.jsonl"] = found.triggers
@@ -51,12 +52,14 @@ def import_command(
         write_atomically(settings.cwd / name, "".join(lines))
     root = settings.config_file.parent
     tasks = {key: os.path.relpath(settings.cwd / name, root) for key, name in names.items()}
-    keys = {"tasks": tasks, **({"scorer": found.scorer} if found.scorer else {})}
+    keys: dict[str, object] = {"tasks": tasks} if tasks else {}
+    if found.scorer:
+        keys["scorer"] = found.scorer
     told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
     if lost:
         more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []
         told += ["", "\n- ".join(["Not carried over:", *lost[:_SHOWN], *more])]
     lines = (f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items())
-    told += ["", "For skillopt.yaml:", *lines]
+    told += ["", "For skillopt.yaml:", *lines] if keys else []
     counts = {name: len(part) for name, part in files.items()}
     settings.tell({"files": counts, "lost": found.lost, **keys}, "\n".join(told))

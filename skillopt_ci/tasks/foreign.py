@@ -2,9 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import yaml
@@ -12,7 +14,7 @@ import yaml
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.tasks.files import TaskRecord, read_records, read_source, refuse
-from skillopt_ci.tasks.records import REFERENCE_KEYS, task_files, to_task
+from skillopt_ci.tasks.records import REFERENCE_KEYS, golds, labelled, task_files, to_task
 from skillopt_ci.tasks.task import Task, content_key
 
 Entry = dict[str, Any]
@@ -50,6 +52,9 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
         whole = read(read_source(file)) if suffix in (".json", ".yaml", ".yml") else None
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise TaskFileError(f"cannot be read: {error}", file=file) from error
+    if isinstance(whole, dict) and {"prompts", "tests"} <= whole.keys():
+        hint = f"Train on it as it is: `environment: {{type: promptfoo, file: {file.name}}}`."
+        raise UsageError(f"{file}: a promptfoo configuration needs no task files", hint=hint)
     cases = whole.get("evals") if isinstance(whole, dict) else whole
     dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
     if dicts and (cases is not whole or any("should_trigger" in one for one in dicts)):
@@ -92,7 +97,8 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
                 found.lost.append(f"{name}: the file {path}: {getattr(error, 'message', error)}")
         entry = {"id": name, "prompt": ask, "metadata": rest}
         if goal or points:
-            rubric = "\n- ".join([f"{goal}\n\nEach of these holds:".strip(), *map(str, points)])
+            told = [one if isinstance(one, str) else _json(one) for one in points]
+            rubric = "\n- ".join([f"{goal}\n\nEach of these holds:".strip(), *told])
             # In the guide, a pass means that every expectation is met.
             strict = {"rubric": rubric, "hard_at": 1.0} if points else {"rubric": str(goal)}
             found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **strict}})
@@ -138,12 +144,13 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             hint=f"Name it with {option}. The columns are {', '.join(columns)}.",
         )
     alpaca = not prompt and columns.keys() >= {*_ALPACA}
+    from_0 = any(str(item.get(answer)) == "0" for _, _, item in rows)
     for number, record, item in rows:
         ask = prompt or next((key for key in _ASKS if item.get(key)), usual)
         given, own = item.get("id"), record.name or f"{file.stem}-{number}"
         name, asked = str(own if given is None else given), item.get(ask)
         answers = [
-            str(one) if isinstance(one, str | float) else json.dumps(one, ensure_ascii=False)
+            str(one) if isinstance(one, str | float) else _json(one)
             for one in _listed(item.get(answer))
             if one not in ("", None)
         ]
@@ -152,27 +159,59 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             continue
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
         kind = "number" if all(map(_WOULD_CHANGE.fullmatch, answers)) else "normalized"
-        if choices := rest.get("choices"):
+        references = answers
+        if all("####" in one for one in answers):  # as in GSM8K, below the way to it
+            rest["solution"] = answers[0]
+            kind = "number"
+            references = [one.rpartition("####")[2].strip() for one in answers]
+        if choices := _choices(rest, answers):
+            rest["choices"] = choices
             kind = "choice"
-            if isinstance(choices, dict) and choices.keys() == {"text", "label"}:  # as in ARC
-                rest["choices"] = dict(zip(choices["label"], choices["text"], strict=False))
-        one = {"scorer": {"type": kind}, **item, **rest, "id": name}
-        if answer not in REFERENCE_KEYS:
-            del one[answer]
-            one["references"] = answers
+            labels = [*choices, *choices.values()]
+            references = [
+                labels[int(one)] if from_0 and one.isdecimal() and one not in labels else one
+                for one in answers
+            ]
+        one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest}
+        if answer in REFERENCE_KEYS and references is answers:
+            one[answer] = item[answer]
+        else:
+            one["references"] = references
         if alpaca:
             asked = "\n\n".join(str(item[key]) for key in _ALPACA if item.get(key))
         ours = not (prompt or reference or alpaca)
         made = to_task(TaskRecord(one, file, record.line)) if ours else None
         if not isinstance(made, Task):
+            if isinstance(asked, str) and not all(
+                re.search(rf"{re.escape(label)}\W{{1,4}}{re.escape(text)}", asked)
+                for label, text in choices.items()
+            ):
+                listed = "\n".join(f"{label}. {text}" for label, text in choices.items())
+                asked = f"{asked}\n\n{listed}"
             one = {
                 "id": name,
                 **_asked(asked, name, found),
                 "metadata": rest,
-                "references": answers,
+                "references": references,
                 "scorer": {"type": kind},
             }
         found.entries.append(one)
+
+
+def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
+    """A row's choices by label; those in columns A, B, C … are taken out of ``rest``."""
+    given = rest.get("choices")
+    given = golds(given) if isinstance(given, str) else given  # in CSV, a list as text
+    if isinstance(given, dict) and given.keys() == {"text", "label"}:  # as in ARC
+        given = dict(zip(given["label"], given["text"], strict=False))
+    columns = [*takewhile(rest.__contains__, ascii_uppercase)]
+    if given is None and len(columns) > 1 and {*answers} <= {*columns, *map(rest.get, columns)}:
+        given = {column: rest.pop(column) for column in columns}
+    return labelled(given)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _listed(value: Any) -> list[Any]:

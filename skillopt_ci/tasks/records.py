@@ -207,7 +207,7 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     headings = next((one for one in _ASKING if asking & one.keys()), None)
     if headings is None or value.keys() & {"prompt", "messages"}:
         return value
-    choices = _labelled(value.get("choices"))
+    choices = labelled(value.get("choices"))
     asked = {key: str(value.get(key) or "").strip() for key in headings}
     if "question" in headings:
         asked["context"] = _clipped(asked["context"])
@@ -218,7 +218,7 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
         entry = {"id": raw_id, **entry}
     if not value.keys().isdisjoint(_RAW):
         entry = {"task_type": kind_of(value), **entry}
-    entry["references"] = _golds(next((value[key] for key in REFERENCE_KEYS if key in value), []))
+    entry["references"] = golds(next((value[key] for key in REFERENCE_KEYS if key in value), []))
     if value.get(_IMAGE) and isinstance(value[_IMAGE], str):
         entry.setdefault("images", [value[_IMAGE]])
     metadata = entry.get("metadata", {})
@@ -234,14 +234,14 @@ def kind_of(value: Mapping[str, object]) -> str:
     return str(stated[0] if isinstance(stated, list) else stated)
 
 
-def _golds(value: object) -> object:
+def golds(value: object) -> object:
     if isinstance(value, Mapping):
         keys = ("label", "answers", "ground_truth", "answer", "text", "value")
         found = next((value[key] for key in keys if key in value), None)
-        return value if found is None or isinstance(found, Mapping) else _golds(found)
+        return value if found is None or isinstance(found, Mapping) else golds(found)
     if isinstance(value, list):
-        golds = [_golds(one) if isinstance(one, Mapping) else one for one in value]
-        return [one for gold in golds for one in (gold if isinstance(gold, list) else [gold])]
+        found = [golds(one) if isinstance(one, Mapping) else one for one in value]
+        return [one for gold in found for one in (gold if isinstance(gold, list) else [gold])]
     if isinstance(value, str) and value.lstrip().startswith("["):
         for read in (json.loads, ast.literal_eval):
             with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
@@ -251,7 +251,7 @@ def _golds(value: object) -> object:
     return value
 
 
-def _labelled(choices: object) -> dict[str, str]:
+def labelled(choices: object) -> dict[str, str]:
     if isinstance(choices, Mapping):
         return {str(label): str(text) for label, text in choices.items()}
     if not isinstance(choices, list):

@@ -42,7 +42,7 @@ EVALS = {
             "expectations": ["It names March", "It shows the sum"],
         },
         {"id": 2, "prompt": "Clean it.", "expected_output": "Clean rows.", "should_trigger": True},
-        {"id": 3, "prompt": "Sum it.", "assertions": ["It is 7"]},
+        {"id": 3, "prompt": "Sum it.", "assertions": ["It is 7", {"sum": True}]},
         {"id": 4, "prompt": "Write a poem.", "should_trigger": False},
         {"id": 5, "prompt": "And then?"},
         {"id": 6, "prompt": "sum  IT.", "expected_output": "The sum."},
@@ -66,6 +66,7 @@ def test_evals_of_an_agent_skill_are_graded_against_their_expectations(cli, tmp_
     }
     assert found["2"]["metadata"] == {"should_trigger": True}
     assert found["2"]["scorer"] == {"type": "rubric", "rubric": "Clean rows."}
+    assert found["3"]["scorer"]["rubric"].endswith('- It is 7\n- {"sum": true}')
     trigger = json.loads((tmp_path / "tasks/trigger.jsonl").read_text(encoding="utf-8"))
     assert (trigger["id"], trigger["metadata"]) == ("4", {"should_trigger": False})
     assert "- 1: the file evals/files/chart.png: " in done.out
@@ -141,6 +142,58 @@ def test_the_scorer_fits_the_answers(cli, tmp_path, row, kind, references):
     (first, *_) = tasks(tmp_path).values()
     assert first.get("choices") in (None, ["x", "y"], {"A": "x", "B": "y"})
     assert references in str(first)
+
+
+ONE_OF_TWO = "x\n\nA. up\nB. down"
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "reference"),
+    [
+        ({"question": "x", "A": "up", "B": "down", "answer": "B"}, (), "B"),
+        ({"prompt": "x", "A": "up", "B": "down", "answer": "down"}, (), "down"),
+        ({"input": "x", "choices": ["up", "down"], "target": "B"}, (), "B"),
+        ({"input": ONE_OF_TWO, "choices": ["up", "down"], "target": "B"}, (), "B"),
+        ({"question": "x", "choices": ["up", "down"], "answer": 1}, (), "B"),
+        ({"question": "x", "choices": '["up", "down"]', "answer": "1"}, (), "B"),
+        (
+            {"question": "x", "choices": {"text": ["up", "down"], "label": ["A", "B"]}, "key": "B"},
+            ("--reference", "key"),
+            "B",
+        ),
+    ],
+)
+def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, options, reference):
+    (asks,) = {"question", "prompt", "input"} & row.keys()
+    rows = [{**row, asks: f"{n}: {row[asks]}"} for n in range(8)]
+    rows[0] |= {"answer": 0} if row.get("answer") in (1, "1") else {}
+    write(tmp_path, {"rows.json": rows})
+    told = cli(tmp_path, "import", "rows.json", *options, "--json").json
+    assert (told["lost"], told["scorer"]) == ([], {"type": "choice"})
+    files = {split: f"tasks/{split}.jsonl" for split in ("train", "selection", "test")}
+    loaded = load_splits(GivenSplits.model_validate(files), tmp_path).all
+    last = next(one for one in loaded if one.id == "rows-8")
+    assert last.references == (reference,)
+    assert last.messages[0].content.endswith("A. up\nB. down")
+    assert last.messages[0].content.count("A. up") == 1
+    assert last.metadata["choices"] == {"A": "up", "B": "down"}
+
+
+def test_of_a_worked_solution_the_number_below_it_is_the_reference(cli, tmp_path):
+    rows = [{"question": f"What is {n}?", "answer": f"It is…\n#### 1,00{n}"} for n in range(8)]
+    write(tmp_path, {"gsm8k.json": rows})
+    assert cli(tmp_path, "import", "gsm8k.json", "--json").json["scorer"] == {"type": "number"}
+    found = tasks(tmp_path)["gsm8k-3"]
+    assert (found["references"], found["solution"]) == (["1,002"], "It is…\n#### 1,002")
+
+
+def test_queries_alone_and_a_promptfoo_configuration_are_no_tasks(cli, tmp_path):
+    write(tmp_path, {"queries.json": [{"query": "Say a.", "should_trigger": True}]})
+    told = cli(tmp_path, "import", "queries.json", "--json").json
+    assert told == {"files": {"tasks/trigger.jsonl": 1}, "lost": []}
+    write(tmp_path, {"promptfooconfig.yaml": "prompts: [a]\ntests: []\n"})
+    done = cli(tmp_path, "import", "promptfooconfig.yaml")
+    assert "environment: {type: promptfoo, file: promptfooconfig.yaml}" in done.err
 
 
 def test_a_row_without_an_answer_is_left_out_by_name(cli, tmp_path):
