@@ -44,18 +44,13 @@ class LazyGroup(click.Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(self.lazy)
 
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.lazy:
-            return None
-        module = lasting_import(self.lazy[cmd_name][0])
-        return cast("click.Command", getattr(module, f"{cmd_name.replace('-', '_')}_command"))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if (typed := args[0]) not in self.lazy and not typed.startswith("-"):
-            ctx.fail(f"there is no command {typed!r}. {nearest(typed, self.lazy)}".rstrip())
-        return super().resolve_command(ctx, args)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.lazy:
+            module = lasting_import(self.lazy[cmd_name][0])
+            return cast("click.Command", getattr(module, f"{cmd_name.replace('-', '_')}_command"))
+        if not cmd_name.startswith("-"):
+            ctx.fail(f"there is no command {cmd_name!r}. {nearest(cmd_name, self.lazy)}".rstrip())
+        return None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [

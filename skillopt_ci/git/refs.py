@@ -176,7 +176,8 @@ def repair(
     for name in _BROKEN.findall(git.run("for-each-ref", *names).stderr):
         if name not in names:
             continue
-        file, commit = common_dir / name, None
+        file = common_dir / name
+        commit = None
         with suppress(FileNotFoundError, NotADirectoryError):
             log: list[bytes] = _REFLOG_LINE.findall((common_dir / "logs" / name).read_bytes())
             known = (objects.find(git, f"{oid.decode()}^{{commit}}") for oid in reversed(log))

@@ -60,29 +60,25 @@ def rows_at_a_glance(view: EventView, state: State) -> Rows:
 
 def rows_in_full(view: EventView) -> Rows:
     record = view.record
+    rows: list[tuple[str, str]] = []
+    if isinstance(record, StepRecord):
+        patterns = say.failures(record.proposal.patterns)
+        rows += [("pattern", f"{one.description} (×{one.count})") for one in patterns]
+        for number, edit in enumerate(record.proposal.edits, start=1):
+            rows.append((f"edit {number}", f"{say.edit_fate(edit)}: {say.edit_text(edit)}"))
+    else:
+        if (slow := record.slow_update) is not None:
+            rows.append(("old guidance", slow.previous_content or "–"))
+            rows.append(("guidance", slow.content or "–"))
+        if record.meta_skill is not None:
+            rows.append(("meta skill", record.meta_skill.content or "–"))
     return (
         *_told(view.work),
         *(("reasoning", text) for text in view.reasoning),
-        *(_step_rows(record) if isinstance(record, StepRecord) else _epoch_rows(record)),
+        *rows,
         *_told((*view.extras, *view.gate, view.used)),
         *view.accounts,
     )
-
-
-def _step_rows(record: StepRecord) -> Iterator[tuple[str, str]]:
-    proposal = record.proposal
-    for one in say.failures(proposal.patterns):
-        yield "pattern", f"{one.description} (×{one.count})"
-    for number, edit in enumerate(proposal.edits, start=1):
-        yield f"edit {number}", f"{say.edit_fate(edit)}: {say.edit_text(edit)}"
-
-
-def _epoch_rows(record: BoundaryRecord) -> Iterator[tuple[str, str]]:
-    if record.slow_update is not None:
-        yield "old guidance", record.slow_update.previous_content or "–"
-        yield "guidance", record.slow_update.content or "–"
-    if record.meta_skill is not None:
-        yield "meta skill", record.meta_skill.content or "–"
 
 
 def _told(facts: Iterable[Fact]) -> Iterator[tuple[str, str]]:
