@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -19,9 +20,9 @@ from click.shell_completion import CompletionItem, shell_complete
 
 from skillopt_ci import __version__
 from skillopt_ci.cli.options import Globals, command, print_json, wants_colour, wrapped
-from skillopt_ci.confinement import close_process
+from skillopt_ci.confinement import close_process, whole_environment
 from skillopt_ci.errors import ExitCode, SkilloptError, UsageError
-from skillopt_ci.redaction import Redact, RedactedStream, unchanged
+from skillopt_ci.redaction import Redact, RedactedStream, Redactor, named_secrets, unchanged
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.util import allow_open_files, lasting_import, nearest
 
@@ -227,7 +228,8 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if args is None else args)
     try:
-        settings = Globals.of_process()
+        environ = whole_environment()
+        settings = Globals(environ, Path.cwd(), redact=Redactor(named_secrets(environ)))
     except FileNotFoundError:
         gone = UsageError("this folder no longer exists", hint="Change to another one.")
         tell(describe(gone, words), as_json="--json" in words, environ=os.environ)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from skillopt_ci import __version__
-from skillopt_ci.confinement import whole_environment
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.redaction import Redactor, named_secrets
+from skillopt_ci.redaction import Redactor
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,11 +66,6 @@ class Globals:
     def people(self) -> TextIO:
         """Where people read: standard output, or standard error if JSON has the former."""
         return sys.stderr if self.json else sys.stdout
-
-    @classmethod
-    def of_process(cls) -> "Globals":
-        environ = whole_environment()
-        return cls(environ, Path.cwd(), redact=Redactor(named_secrets(environ)))
 
     def tell(self, values: object, text: str) -> None:
         """Print a result: ``values`` as one JSON object on a line if asked for, else ``text``."""

@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,7 +38,7 @@ KEYS = ["run", "skill", "provider", "base_url", "target_model", "optimizer_model
 
 
 def init(folder: Path, *words: str) -> Result:
-    settings = replace(Globals.of_process(), cwd=folder)
+    settings = Globals(dict(os.environ), folder)
     return CliRunner().invoke(init_command, words, obj=settings, standalone_mode=False)
 
 

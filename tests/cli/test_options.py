@@ -67,8 +67,15 @@ def test_version_is_told_in_both_places(words, capsys):
 
 
 def test_globals_of_the_process_are_a_snapshot(monkeypatch):
-    settings = Globals.of_process()
-    monkeypatch.setenv("SKILLOPT_TEST_LATER", "1")
+    seen: list[Globals] = []
+
+    @command("look")
+    def look(settings: Globals) -> None:
+        monkeypatch.setenv("SKILLOPT_TEST_LATER", "1")
+        seen.append(settings)
+
+    assert main([], group=look) == 0
+    (settings,) = seen
     assert "SKILLOPT_TEST_LATER" not in settings.environ
     assert settings.cwd == Path.cwd()
 
