@@ -188,6 +188,8 @@ class Conclude:
     reason: str
     #: Whether a verdict on it, which was for another base, counts no more.
     again: bool = False
+    #: The pull request, if it does not change the skill: no earlier evaluation counts any more.
+    untouched: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,7 @@ def _evaluation(pull: Pull, facts: Facts) -> Activity:
         return Conclude(pull.head_sha, "success", TRAINED)
     if not facts.skill_changed:
         why = f"pull request #{pull.number} does not touch the skill"
-        return Conclude(pull.head_sha, "success", why)
+        return Conclude(pull.head_sha, "success", why, untouched=pull.number)
     if facts.keys_missing:
         names = ", ".join(facts.keys_missing)
         why = f"this job has no {names}: nothing was evaluated and nothing spent"

@@ -30,9 +30,7 @@ from skillopt_ci.github.types import Reaction
 from skillopt_ci.ledger.inspect import base_commit
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
-from skillopt_ci.report.evaluation import (
-    unevaluated_check,
-)
+from skillopt_ci.report.evaluation import unevaluated_check, untouched_comment
 from skillopt_ci.report.markdown import COMMENT_BYTES, Links, block, code, cut, inline, join, table
 from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.view import RunView
@@ -187,6 +185,11 @@ def _conclude(job: Job, asked: Conclude) -> JobOutcome:
     outcome = _skipped(job, asked.reason)
     if job.client is None:
         return outcome
+    if asked.untouched is not None:
+        with noting(notes := list[str]()):
+            text = untouched_comment(run, asked.reason, links)
+            keep_comment(job.client, asked.untouched, text, new=False)
+        outcome = replace(outcome, notes=tuple(notes))
     return with_check(job.client, check, outcome, again=asked.again)
 
 

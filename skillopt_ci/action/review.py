@@ -32,11 +32,14 @@ from skillopt_ci.github.types import WantedCheck
 from skillopt_ci.ledger.inspect import resolve
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.evaluation import (
+    UNCHANGED,
     EvaluationView,
     Finding,
     evaluation_check,
     evaluation_comment,
     judge,
+    unevaluated_check,
+    untouched_comment,
 )
 from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate_skills
 from skillopt_ci.training.run_context import Run
@@ -57,13 +60,19 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         after, missing = _merged(client, run, head)
         view, outputs, exit_code = _compare(run, head, after, missing)
     links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
-    report, loaded = evaluation_comment(view, links), job.configured
+    same, loaded = view.why == UNCHANGED, job.configured
     tasks = {} if loaded is None else task_places(loaded, run.ledger.git.folder)
-    check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
+    if same:
+        report = untouched_comment(view.run, view.why, links)
+        check = unevaluated_check(view.run, head, "success", view.why, links)
+    else:
+        report = evaluation_comment(view, links)
+        check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
+        outputs = replace(outputs, finding=str(view.finding))
     if wishes.comments != "off":
         with noting(notes):
-            keep_comment(client, pull.number, report)
-    outputs = replace(outputs, finding=str(view.finding), pull_request=str(pull.number))
+            keep_comment(client, pull.number, report, new=not same)
+    outputs = replace(outputs, pull_request=str(pull.number))
     return with_check(client, check, JobOutcome(outputs, report, exit_code, tuple(notes)))
 
 
@@ -147,7 +156,7 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
         gone = replace(view, finding=Finding.REGRESSION, why=missing)
         return gone, Outputs(improved="false"), ExitCode.DONE
     if after == before:
-        return replace(view, why="the skill is the same as at base"), Outputs(), ExitCode.DONE
+        return replace(view, why=UNCHANGED), Outputs(), ExitCode.DONE
     skills = (NamedSkill("base", before), NamedSkill("head", after))
     try:
         baseline = NO_SKILL if wishes.baseline else None

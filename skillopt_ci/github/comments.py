@@ -19,13 +19,13 @@ _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
 _RUN = re.compile(r"/actions/runs/(\d+)\)</sub>\s*$")
 
 
-def keep_comment(client: Client, number: int, body: str) -> Change:
-    """Post or edit our comment with the marker of ``body``.
+def keep_comment(client: Client, number: int, body: str, *, new: bool = True) -> Change:
+    """Post or edit our comment with the marker of ``body``; unless ``new``, only edit it.
 
     Raises LostRace if both end with a link to the workflow run that made them and ours is older.
     """
     there = f"/issues/{number}/comments"
-    return _keep(client, number, body, lambda: _listed(client, number, "issues"), there)
+    return _keep(client, number, body, lambda: _listed(client, number, "issues"), there, new=new)
 
 
 def answer_note(client: Client, number: int, note: Comment, body: str) -> Change:
@@ -66,7 +66,13 @@ def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
 
 
 def _keep(
-    client: Client, number: int, body: str, listed: Callable[[], Iterator[Comment]], place: str
+    client: Client,
+    number: int,
+    body: str,
+    listed: Callable[[], Iterator[Comment]],
+    place: str,
+    *,
+    new: bool = True,
 ) -> Change:
     text = client.redact(body)
     marker = _first_line(text)
@@ -86,6 +92,8 @@ def _keep(
             return _comment(client.send("POST", place, {"body": text}))
 
     found, change = mine(), Change.UNCHANGED
+    if not (found or new):
+        return Change.UNCHANGED
     if not found:
         made = client.create_idempotent(create, lambda: next(iter(mine()), None))
         found, change = mine() or [made], Change.CREATED

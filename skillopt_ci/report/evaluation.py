@@ -127,6 +127,8 @@ def evaluation_check(
     )
 
 
+#: Why there is nothing to compare.
+UNCHANGED = "the skill is the same as at base"
 #: Why a commit of the skills branch is not evaluated.
 TRAINED = "training gates this branch itself, and measures what people push here in its next step"
 
@@ -148,6 +150,13 @@ def unevaluated_check(
         conclusion=conclusion,
         details_url=links.workflow_run,
     )
+
+
+def untouched_comment(run: str, why: str, links: md.Links) -> str:
+    """What stands in place of an earlier head's evaluation."""
+    head = f"### ➖ {NOTHING_TO_DO}"
+    told = f"{md.inline(why[:1].upper() + why[1:], 500)}."
+    return md.join(marker(run, "evaluation"), head, told, f"<sub>{links.run('workflow run')}</sub>")
 
 
 def _check_name(run: str) -> str:

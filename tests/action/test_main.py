@@ -263,6 +263,19 @@ def test_a_change_without_the_skill_gets_the_check_too(world, event, repository)
     assert conclusions(world, head) == ["success"]
 
 
+def test_a_head_that_leaves_the_skill_alone_takes_back_an_earlier_ones_comment(world):
+    text = (world.workspace / SKILL).read_text(encoding="utf-8")
+    payload = propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))
+    world.start("pull_request", payload, overrides=TINY)
+    world.hub.bare.save("better", SKILL, text)
+    head = world.hub.bare.save("better", "README.md", "Nothing about the skill.\n")
+    payload["pull_request"]["head"]["sha"] = head
+    done = world.start("pull_request", {**payload, "action": "synchronize"})
+    assert (done.code, conclusions(world, head)) == (0, ["success"])
+    (comment,) = world.hub.own_comments()
+    assert "Nothing to evaluate" in comment
+
+
 @pytest.mark.parametrize("body", ["/skillopt finish", "/skillopt steps"])
 def test_an_unknown_command_in_a_comment_is_answered(world, body):
     propose(world, world.hub.bare.save("better", SKILL, "# Ledger\n"))

@@ -93,13 +93,19 @@ def test_what_base_has_learned_since_counts_as_in_a_merge(desk):
     assert "conflicts with base: update the branch" in desk.evaluate(same).report
     # what base has by now is not there twice
     base("# All items\n\nFirst.\n")
-    assert "the skill is the same as at base" in desk.evaluate(apart).report
+    assert "skill is the same as at base" in desk.evaluate(apart).report
 
 
-def test_the_same_skill_is_not_paid_for(desk, model_server):
+def test_the_same_skill_is_not_paid_for_and_replaces_an_earlier_heads_comment(desk, model_server):
     head = desk.propose(desk.checkout.show("main"))
-    assert "the skill is the same as at base" in desk.evaluate(head).report
-    assert (desk.conclusion(), model_server.prompts) == ((head, "neutral"), [])
+    shown = desk.evaluate(head)
+    assert (shown.exit_code, shown.outputs) == (0, Outputs(pull_request="1"))
+    assert (desk.conclusion(), model_server.prompts) == ((head, "success"), [])
+    assert desk.hub.own_comments() == []
+    desk.evaluate(desk.propose(KNOWN))
+    desk.evaluate(desk.propose(desk.checkout.show("main")))
+    (comment,) = desk.hub.own_comments()
+    assert "Nothing to evaluate\n\nThe skill is the same as at base." in comment
 
 
 def test_a_skill_that_base_does_not_have_is_compared_with_nothing(desk, model_server):
