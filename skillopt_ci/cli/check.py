@@ -36,7 +36,7 @@ from skillopt_ci.git.refs import toplevel
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.model.access import api_key, headers_of, required_variables, resolved_key_values
-from skillopt_ci.model.budget import Meter, tariff_of
+from skillopt_ci.model.budget import Meter, tariff_of, tariffs
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import can_be_hidden
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
@@ -142,7 +142,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
         grade = partial(check_scorers, tasks, config.scorer, root=root, environ=environ)
         check("scorers", _ok("scorers", "every task has one that can grade it", grade))
     meter = Meter(step=config.budget.step, run=config.budget.run)
-    check("budget", _ok("budget", "", lambda: meter.require_prices(config.model)))
+    check("budget", _ok("budget", "", lambda: meter.require_prices(tariffs(config.model))))
     check("skill", _check_skill(loaded))
 
     if files:
@@ -219,7 +219,7 @@ def _check_plan(
         told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
     if more_edits:
         told += f"; a step makes up to {plural(config.optimizer.learning_rate, 'edit')}"
-    first = plan.calls_of_task(config, sizes) * sizes.selection + plan.likely_calls(config, sizes)
+    first = sizes.calls * sizes.selection + plan.likely_calls(config, sizes)
     if state is None and plan.calls_left(config, sizes, None) < first:
         told = f"the first score and one step take about {first:.0f} calls"
         text = f"{told}, more than the budget allows\nRaise budget.run, or lower train.batch_size."

@@ -1,8 +1,9 @@
 """Anthropic's Messages API: writes requests and reads answers as JSON."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
+from typing import Any
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall, well_formed
@@ -32,9 +33,14 @@ def anthropic_body(
     system = "\n\n".join(one.content for one in request.messages if one.role == "system")
     if system.strip():
         body["system"] = [{**_text(system), **_CACHED}]
-    turns = _turns(request.messages)
+    said = [one for one in request.messages if one.role != "system" and any(_blocks(one))]
+    sides = groupby(said, lambda message: "assistant" if message.role == "assistant" else "user")
+    turns: list[dict[str, Any]] = [
+        {"role": side, "content": [block for one in group for block in _blocks(one)]}
+        for side, group in sides
+    ]
     if any(message.role == "tool" for message in request.messages):
-        turns[-1]["content"][-1] |= _CACHED  # type: ignore[index]
+        turns[-1]["content"][-1] |= _CACHED
     body["messages"] = turns
     thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
     output: dict[str, object] = {}
@@ -50,15 +56,6 @@ def anthropic_body(
     if "temperature" in settings:
         body["temperature"] = settings["temperature"]
     return {**body, **thinking, **config.extra_body}
-
-
-def _turns(messages: Iterable[Message]) -> list[dict[str, object]]:
-    said = [one for one in messages if one.role != "system" and any(_blocks(one))]
-    sides = groupby(said, lambda message: "assistant" if message.role == "assistant" else "user")
-    return [
-        {"role": side, "content": [block for one in group for block in _blocks(one)]}
-        for side, group in sides
-    ]
 
 
 def _blocks(message: Message) -> Iterator[Block]:

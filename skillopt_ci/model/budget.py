@@ -241,12 +241,12 @@ class Meter:
     def unrecorded(self) -> Usage:
         return self.total().beyond(self.recorded)
 
-    def require_prices(self, models: Models) -> None:
+    def require_prices(self, tariffs: Mapping[str, Tariff]) -> None:
         """Raise :class:`ModelSetupError` if there is a cost limit but a price is unknown."""
         limited = [scope for scope, limits in self._limits.items() if limits.cost_usd is not None]
         if not limited:
             return
-        unpriced = [name for name, tariff in tariffs(models).items() if not tariff.known]
+        unpriced = [name for name, tariff in tariffs.items() if not tariff.known]
         if unpriced:
             raise ModelSetupError(
                 f"budget.{limited[0]}.cost_usd needs model.{unpriced[0]}.price: nothing says what "

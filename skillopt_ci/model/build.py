@@ -48,7 +48,7 @@ class ModelRouter:
 
         ``used`` gets the cache key of each answer. Raises ModelSetupError for a missing price.
         """
-        meter.require_prices(self.models)
+        meter.require_prices(self.tariffs)
         client = BudgetedClient(
             self.clients, meter, self.tariffs, redact=self.redact, questions=questions
         )

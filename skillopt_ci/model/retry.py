@@ -177,7 +177,8 @@ class RetryingClient:
                 bill(end, unused + billed(end))
                 raise
             self._reached = self._reached or not last.unreachable
-            pause, spent = backoff(number, last.retry_after, self.draw), number > self.retries
+            pause = backoff(number, last.retry_after, self.draw)
+            spent = number > self.retries
             if not self._reached and (spent or _now() - began + pause > _FIRST_CONTACT):
                 raise InfrastructureError(
                     f"The {request.role} model cannot be reached: {last.message}",

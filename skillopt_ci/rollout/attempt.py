@@ -133,7 +133,17 @@ class AttemptRunner:
     async def _attempt(self, request: AttemptRequest) -> Rollout:
         task, key, pool = request.task, self.key(request), self.pool
         limits = self._limits(task)
-        known = self._found(request, key)
+        known = self.cache.find(key, request.stage) if self.cache and key else None
+        if (
+            self.cache is not None
+            and known is not None
+            and known.ending == "done"
+            and self.grading.keeps_computer(task)
+            and self._stored_grade(task, key)[1] is None
+        ):
+            # only its own computer, which is gone, could give it a grade
+            self.cache.store.set_aside(key)
+            known = None
         if known is not None:
             self._tell_end(known, key, stored=True)
             return await self._grade(request, known, key)
@@ -147,17 +157,6 @@ class AttemptRunner:
             if self.grading.keeps_computer(task):
                 return await self._grade(request, replace(attempt, computer=computer), key)
         return await self._grade(request, attempt, key)
-
-    def _found(self, request: AttemptRequest, key: str) -> Attempt | None:
-        """The stored attempt, unless it has no grade and only its own computer could give one."""
-        known = self.cache.find(key, request.stage) if self.cache and key else None
-        if self.cache is None or known is None or known.ending != "done":
-            return known
-        task = request.task
-        if self.grading.keeps_computer(task) and self._stored_grade(task, key)[1] is None:
-            self.cache.store.set_aside(key)
-            return None
-        return known
 
     def _stored_grade(self, task: Task, key: str) -> tuple[str, Score | None]:
         """The scorer's hash, empty if grades are not stored, and the grade that is."""

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import CacheFile, sha256_of
 from skillopt_ci.model.types import Account, Role, Usage
+from skillopt_ci.progress import silent
 from skillopt_ci.rollout.types import Attempt, AttemptRequest
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.skill.regions import as_read
@@ -174,7 +175,7 @@ class AttemptCache:
     facts: Mapping[str, object]
     scope: str
     meter: Meter
-    used: Callable[[str], object] = lambda _: None
+    used: Callable[[str], object] = silent
     accounted: set[str] = field(default_factory=set)
 
     def key(self, request: AttemptRequest, limits: Mapping[str, object]) -> str:

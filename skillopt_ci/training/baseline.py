@@ -89,7 +89,8 @@ def first_impression(current: Measurement) -> Note | None:
 
 async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False) -> ScoredCheckout:
     """Measure and record a skill without a score; a ``candidate`` is charged once it is decided."""
-    why, before, taken = unscored(run, checkout), checkout.state, taken_back(checkout.history)
+    why, before = unscored(run, checkout), checkout.state
+    taken = taken_back(checkout.history)
     if not why and before is not None:
         return as_scored(checkout, before)
     seen = seen_path(run.root, run.config.skill, run.ledger.git.folder.resolve())
@@ -126,16 +127,17 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         "simulated": run.simulated,
         **charged(checkout, models.meter.total(), models.meter.accounts()),
     }
-    basis, changes, score_before = run.basis, tuple[str, ...](), None
+    changes: tuple[str, ...] = ()
+    score_before = None
     files: dict[str, str | None] = {**run.folder.fixed_files(), run.folder.best_skill: best_skill}
     if before is None:
         start: dict[str, object] = {"run": run.config.run, "skill": run.skill_path}
         if run.config.evaluation.confirm:
             start["confirmed"] = Confirmed(sha256=checkout.sha256, step=0)
-        state = State.model_validate({**start, "step": 0, "epoch": 0, "basis": basis, **found})
+        state = State.model_validate({**start, "step": 0, "epoch": 0, "basis": run.basis, **found})
         files[run.folder.initial_skill] = checkout.skill
     else:
-        state, changes = before.model_copy(update=found), changes_since(before.basis, basis)
+        state, changes = before.model_copy(update=found), changes_since(before.basis, run.basis)
         score_before = before.current.measurement.score
     kind: Literal["start", "measure"] = "start" if before is None else "measure"
     entry = history_entry(

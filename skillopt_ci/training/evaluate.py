@@ -104,7 +104,8 @@ async def evaluate_text(
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
     if known is not None and known.asked >= set(terms.order):
         terms = replace(terms, stop=False)
-    planned, test = len(terms.order), sequential_test(terms, {} if known is None else known.tasks)
+    planned = len(terms.order)
+    test = sequential_test(terms, {} if known is None else known.tasks)
     outcome, scores = await _roll_out(run, models, test, skill, planned)
     asked, tallied = set(outcome.asked), outcome.candidate
     names = [task.id for task in run.selection if task.id in asked]

@@ -28,7 +28,6 @@ from skillopt_ci.training.state import (
     history_entry,
     open_models,
     record_events,
-    tested_under,
 )
 from skillopt_ci.training.trainer import prepare
 from skillopt_ci.util import grouped, pick
@@ -120,8 +119,8 @@ async def finish(run: Run) -> FinishOutcome | None:
             hint="Let `skillopt-ci step` decide it first, then finish.",
         )
     read, before = partial(run.ledger.read, checkout.commit), checkout.state
-    earlier, under = run.folder.read_summary(read), tested_under(run)
-    tested = earlier is not None and earlier.tested_under == under
+    earlier = run.folder.read_summary(read)
+    tested = earlier is not None and earlier.tested_under == run.tested_under
     if tested and finished(checkout.history):
         return None
     promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
@@ -133,7 +132,7 @@ async def finish(run: Run) -> FinishOutcome | None:
         "last": checkout.skill,
     }
     tests, used = dict[str, Measurement](), dict[Account, Usage]()
-    if under:
+    if run.tested_under:
         warn_of_trained(run, checkout, run.test, "test")
         async with open_models(run, checkout, "finish") as models:
             known = {}
@@ -210,7 +209,7 @@ def _summary(
         last_gain=gain(initial, last, run.test),
         epochs=tuple(epoch_summaries(history)),
         stages={stage: as_recorded(used) for stage, used in totals.items()},
-        tested_under=tested_under(run),
+        tested_under=run.tested_under,
     )
 
 

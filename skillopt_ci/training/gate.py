@@ -182,16 +182,17 @@ def decide(
     current, best = state.current.measurement, state.best.measurement
     if not _shared(candidate, current, best):
         raise TooManyErrors("No selection task was measured under both skills.")
+    differences = list(setup.differences(outcome.candidate).values())
+    count = len(differences)
     if candidate.partial:
         # as if the remaining tasks scored like the current skill
         counting = [task for task in setup.order if task in setup.eligible]
         before = _mean([setup.worth(setup.current[task]) for task in counting])
         before += _bonus(current.density, evaluation)
-        differences = setup.differences(outcome.candidate).values()
         total = sum(differences, Fraction())
         gain = total / max(1, len(counting)) + setup.bonus
         told = (
-            f"after {len(differences)} of {len(counting)} tasks "
+            f"after {count} of {len(counting)} tasks "
             f"({float(total):+.4g} in sum) no gain was in reach"
         )
         decision = Decision(
@@ -211,7 +212,18 @@ def decide(
         decision = decision.model_copy(
             update={"action": "reject", "reason": reason, "beats_best": False}
         )
-    return decision.model_copy(update={"gate": _gate_record(outcome, setup, lost)})
+    record = GateRecord(
+        policy="strict",
+        planned=len(setup.order),
+        compared=count,
+        difference=float(_mean(differences)),
+        standard_error=math.sqrt(variance(differences) / count) if count > 1 else None,
+        end=outcome.end,
+        candidate_attempts=outcome.attempts,
+        saved=len(setup.order) - len(outcome.asked),
+        losses=lost,
+    )
+    return decision.model_copy(update={"gate": record})
 
 
 def replay(
@@ -321,22 +333,6 @@ def losses(
     limit = Fraction(allowed).limit_denominator(1_000_000)
     lost = {kind: -_mean(gains) for kind, gains in sorted(groups.items())}
     return {kind: float(loss) for kind, loss in lost.items() if loss > limit}
-
-
-def _gate_record(outcome: Ending, setup: Setup, lost: dict[str, float]) -> GateRecord:
-    differences = list(setup.differences(outcome.candidate).values())
-    count = len(differences)
-    return GateRecord(
-        policy="strict",
-        planned=len(setup.order),
-        compared=count,
-        difference=float(_mean(differences)),
-        standard_error=math.sqrt(variance(differences) / count) if count > 1 else None,
-        end=outcome.end,
-        candidate_attempts=outcome.attempts,
-        saved=len(setup.order) - len(outcome.asked),
-        losses=lost,
-    )
 
 
 def _mean(values: Sequence[Fraction]) -> Fraction:

@@ -71,12 +71,12 @@ def total_steps(n_train: int, train: Train) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of tasks, and of questions to the judge for each attempt."""
+    """Numbers of tasks, and of the ``calls`` for one task as far as they are known beforehand."""
 
     train: int
     selection: int
     test: int
-    judged: int = 0
+    calls: int = 1
 
 
 def sizes_of(config: Config, splits: Splits) -> Sizes:
@@ -85,7 +85,7 @@ def sizes_of(config: Config, splits: Splits) -> Sizes:
         len(splits.train),
         len(splits.selection[: evaluation.sel_env_num or None]),
         len(splits.test[: evaluation.test_env_num or None]),
-        judged(config, splits.all),
+        config.rollout.attempts * (1 + judged(config, splits.all)),
     )
 
 
@@ -94,11 +94,6 @@ def judged(config: Config, tasks: Iterable[Task]) -> int:
     specs: list[Any] = [task.scorer or config.scorer for task in tasks]
     kinds = ([type(part) for part in parts_of(spec)] for spec in specs)
     return max((one.count(RubricScorer) for one in kinds), default=0)
-
-
-def calls_of_task(config: Config, sizes: Sizes) -> int:
-    """The calls for one task, as far as they are known beforehand."""
-    return config.rollout.attempts * (1 + sizes.judged)
 
 
 def last_step(
@@ -110,20 +105,24 @@ def last_step(
     step: a planned end is better than an aborted step. Confirmation uses what is then left.
     """
     last = total_steps(sizes.train, config.train)
-    done, left = 0 if state is None else state.step, calls_left(config, sizes, state, history)
+    done = 0 if state is None else state.step
+    left = calls_left(config, sizes, state, history)
     if math.isinf(left):
         return last
     made = [one.usage.calls for one in history if one.kind == "step"]
-    attempts, train = calls_of_task(config, sizes), config.train
+    attempts, train = sizes.calls, config.train
     drawn = train.accumulation * min(train.batch_size, sizes.train)
     most = max([attempts * (drawn + sizes.selection) + _MOST_QUESTIONS, *made])
     if done and left < most:
         return min(last, done)
     mean = sum(made) / len(made) if made else likely_calls(config, sizes)
     per_epoch = steps_per_epoch(sizes.train, config.train)
-    ended, end = 0 if state is None else state.boundary, _end_calls(config, sizes)
+    ended = 0 if state is None else state.boundary
+    end = _end_calls(config, sizes)
     end -= min(end, (attempts * sizes.selection + _MOST_QUESTIONS) / 2)
-    step, left = done, left - (attempts * sizes.selection if state is None else 0)
+    if state is None:
+        left -= attempts * sizes.selection
+    step = done
     while step < last:
         left -= mean
         # the end of the previous epoch, except the first, which makes no calls
@@ -138,7 +137,7 @@ def last_step(
 def likely_calls(config: Config, sizes: Sizes) -> float:
     """The calls of a step before any was made: about half of all comparisons end early."""
     drawn = config.train.accumulation * min(config.train.batch_size, sizes.train)
-    return calls_of_task(config, sizes) * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
+    return sizes.calls * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
 
 
 def calls_left(
@@ -166,7 +165,7 @@ def final_test_calls(
     The last skill is the best one unless a gate is open or a person's change scored lower.
     """
     first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks]
-    each = max(calls_of_task(config, sizes), *first, 0)
+    each = max(sizes.calls, *first, 0)
     gated = config.evaluation.use_gate and config.optimizer.slow_update_gate_with_selection
     fell = state and state.current.measurement.score < state.best.measurement.score
     return (3 if fell or not gated else 2) * sizes.test * each * config.evaluation.eval_test
@@ -174,7 +173,7 @@ def final_test_calls(
 
 def _end_calls(config: Config, sizes: Sizes) -> float:
     """The most calls that an epoch's end makes."""
-    optimizer, attempts = config.optimizer, calls_of_task(config, sizes)
+    optimizer, attempts = config.optimizer, sizes.calls
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return 0
     compared = 2 * min(optimizer.slow_update_samples, sizes.train) * optimizer.use_slow_update
@@ -248,7 +247,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
     A run that has begun keeps its recorded values. In a new run, a budget of calls sets the numbers
     of epochs, selection tasks (spread evenly over task types), analysts and edits per step.
     """
-    calls, attempts = config.budget.run.calls, calls_of_task(config, sizes_of(config, splits))
+    calls, attempts = config.budget.run.calls, sizes_of(config, splits).calls
     chosen = config
     if state is not None and state.basis is not None:
         recorded: Mapping[str, Any] = state.basis.config

@@ -1,13 +1,14 @@
 """The first half of a step: rollout, reflect, aggregate, select, update."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from skillopt_ci.ledger.evidence import (
     EditRecord,
     ProposalRecord,
+    ReviewerNoteRecord,
     RolloutRecord,
     SuggestionRecord,
     TaskOutcome,
@@ -35,7 +36,12 @@ from skillopt_ci.training.plan import (
     lr_control,
 )
 from skillopt_ci.training.replies import Reflection, Suggestion
-from skillopt_ci.training.review_comments import ReviewerNote, note_records, render_notes, unheard
+from skillopt_ci.training.review_comments import (
+    RECORDED_CHARACTERS,
+    ReviewerNote,
+    render_notes,
+    unheard,
+)
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
@@ -70,7 +76,8 @@ async def propose(
         run.observer(Note(text, level="warning"))
     reflections = [reflection for one in worked for reflection in one.reflections]
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
-    limit, rate, undecided = edit_budget(optimizer, plan.step, total), None, None
+    limit = edit_budget(optimizer, plan.step, total)
+    rate, undecided = None, None
     if lr_control(optimizer) == "autonomous" and merged.edits:
         rate, undecided = await decide_learning_rate(
             skill, merged.edits, mean_of(rollouts), mode=mode, chat=chat
@@ -161,5 +168,12 @@ def _evidence(
             if isinstance(edit, Suggestion)
         ),
         **pick(updated, "change_summary outcome refused"),
-        "reviewer_notes": note_records(read, followed, carried_out),
+        "reviewer_notes": tuple(
+            ReviewerNoteRecord(
+                **asdict(replace(note, text=note.text[:RECORDED_CHARACTERS])),
+                proposed=followed.count(note.id),
+                taken=carried_out.count(note.id),
+            )
+            for note in read
+        ),
     }

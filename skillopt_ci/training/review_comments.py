@@ -1,14 +1,13 @@
 """Reviewers' notes: people's comments on the skill, given to one step's analysts as guidance."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from skillopt_ci.errors import UsageError
-from skillopt_ci.ledger.evidence import ReviewerNoteRecord
 from skillopt_ci.ledger.records import State
 from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
@@ -18,7 +17,7 @@ from skillopt_ci.util import read_file, write_atomically
 #: Most notes given to one step; the rest wait for the next step.
 MOST_NOTES = 20
 _MOST_CHARACTERS = 4_000
-_RECORDED_CHARACTERS = 1_000
+RECORDED_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +53,6 @@ def render_notes(notes: Sequence[ReviewerNote]) -> str:
             fenced(note.text[:_MOST_CHARACTERS] + more, "text"),
         ]
     return library.reviewer_guidance(shown)
-
-
-def note_records(
-    notes: Iterable[ReviewerNote], proposed: Sequence[str], taken: Sequence[str]
-) -> tuple[ReviewerNoteRecord, ...]:
-    return tuple(
-        ReviewerNoteRecord(
-            **asdict(replace(note, text=note.text[:_RECORDED_CHARACTERS])),
-            proposed=proposed.count(note.id),
-            taken=taken.count(note.id),
-        )
-        for note in notes
-    )
 
 
 class _Notes(BaseModel):

@@ -337,6 +337,14 @@ class Run(RunnerParts):
         return measurement_fingerprint(self.config, self.selection, self.prompts, facts, self.root)
 
     @cached_property
+    def tested_under(self) -> str:
+        """The same for test scores; empty if nothing is tested."""
+        if not (self.test and self.config.evaluation.eval_test):
+            return ""
+        facts = self.rollout_facts
+        return measurement_fingerprint(self.config, self.test, self.prompts, facts, self.root)
+
+    @cached_property
     def basis(self) -> Basis:
         """What candidates are made under; the hash covers what can change what is learned."""
         train = self.splits.train

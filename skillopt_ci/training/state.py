@@ -35,7 +35,6 @@ from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
-from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.util import is_lfs_pointer
 
@@ -324,13 +323,6 @@ def history_entry(
     )
 
 
-def tested_under(run: Run) -> str:
-    """Fingerprint of what test scores depend on besides the skill; empty if nothing is tested."""
-    if not (run.test and run.config.evaluation.eval_test):
-        return ""
-    return measurement_fingerprint(run.config, run.test, run.prompts, run.rollout_facts, run.root)
-
-
 def record_events(
     run: Run,
     checkout: Checkout,
@@ -363,7 +355,7 @@ def record_events(
             # the day of the commit below, so that repeated work writes the same files
             when = day(ledger.git, candidate or checkout.commit)
             summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
-            if summary is not None and summary.tested_under != tested_under(run):
+            if summary is not None and summary.tested_under != run.tested_under:
                 summary = None  # another model or other tests: not this model's score
             model = run.config.model.target.model
             files |= standing_files(folder, event.state, summary, model, when)
@@ -438,10 +430,12 @@ def candidate_at(run: Run, checkout: ScoredCheckout, commit: str | None) -> Cand
 
 
 def _read(run: Run, commit: str) -> Candidate | None:
-    read, folder = partial(run.ledger.read, commit), run.folder
-    trailers, skill = run.ledger.log(commit, limit=1)[0].trailers, read(run.skill_path)
-    step, end = ("Skillopt-Step", folder.read_step), ("Skillopt-Epoch", folder.read_boundary)
-    key, find = end if "Skillopt-Epoch-End" in trailers else step
+    read = partial(run.ledger.read, commit)
+    trailers = run.ledger.log(commit, limit=1)[0].trailers
+    skill = read(run.skill_path)
+    ends = "Skillopt-Epoch-End" in trailers
+    key = "Skillopt-Epoch" if ends else "Skillopt-Step"
+    find = run.folder.read_boundary if ends else run.folder.read_step
     if skill is None or not trailers.get(key, "").isdecimal():
         return None
     record = find(read, int(trailers[key]))

@@ -11,7 +11,7 @@ from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import Models
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.model.budget import Expectation, Meter
+from skillopt_ci.model.budget import Expectation, Meter, tariffs
 from skillopt_ci.model.types import Account, ChatRequest, Role, Usage, by_stage
 
 CALL = Usage(calls=1, prompt_tokens=80, completion_tokens=20, cost_usd=0.5)
@@ -148,18 +148,18 @@ def test_a_cost_limit_needs_every_price_that_is_not_known(limits, target, refuse
         ModelSetupError, match=r"budget\.step\.cost_usd needs model\.target\.price"
     )
     with needs if refused else nullcontext():
-        Meter(step=limits).require_prices(models(**target))
+        Meter(step=limits).require_prices(tariffs(models(**target)))
 
 
 def test_a_run_of_unknown_cost_cannot_be_held_to_one():
     meter = Meter(run=Limits(cost_usd=1), spent=Usage(calls=1, cost_usd=None))
     with pytest.raises(ModelSetupError, match="cost of earlier steps is unknown"):
-        meter.require_prices(models())
+        meter.require_prices(tariffs(models()))
     role = {"provider": "openai", "model": "gpt-5.5"}
     unknown = {"provider": "openai", "model": "in-no-table"}
     found = Models.model_validate({"target": role, "optimizer": unknown})
     with pytest.raises(ModelSetupError, match=r"needs model\.optimizer\.price"):
-        Meter(run=Limits(cost_usd=1)).require_prices(found)
+        Meter(run=Limits(cost_usd=1)).require_prices(tariffs(found))
 
 
 def test_what_a_piece_of_work_is_charged_is_told_apart():

@@ -181,7 +181,7 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     config = configured(budget={"run": {"calls": 220}})
     assert calls_left(config, Sizes(48, 40, 60), None) == 220 - 2 * 60
     # a judge is asked besides; an agent of three turns is known by the first score
-    assert final_test_calls(config, Sizes(48, 40, 10, judged=1)) == 2 * 10 * 2
+    assert final_test_calls(config, Sizes(48, 40, 10, calls=2)) == 2 * 10 * 2
     first = HistoryEntry(kind="start", step=0, epoch=0, action="start", usage=Usage(120), tasks=40)
     assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10 * 3
     # the last skill is tested, too, where it may not be the best one

@@ -13,7 +13,6 @@ import pytest
 from programs import write_program
 
 from skillopt_ci.errors import InfrastructureError
-from skillopt_ci.training import state
 from skillopt_ci.training.run_context import equipped
 
 PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
@@ -191,7 +190,7 @@ def test_the_files_of_a_graders_folder_count(checkout):
 
     def under() -> tuple[str, str]:
         session = checkout.session(*settings)
-        return session.measured_under, state.tested_under(session)
+        return session.measured_under, session.tested_under
 
     before = under()
     assert under() == before
