@@ -212,9 +212,7 @@ _MEANINGS: Mapping[int, Meaning] = {
     ExitCode.NOTHING_TO_DO: Meaning("nothing-to-do", "notice", "Nothing left to do"),
     ExitCode.BUDGET: Meaning("inconclusive", "warning", "Inconclusive: a budget was reached"),
     ExitCode.LOST_RACE: Meaning("superseded", "notice", "Another run was first"),
-    ExitCode.INFRASTRUCTURE: Meaning(
-        "failed", "error", "Infrastructure failed: nothing was scored"
-    ),
+    ExitCode.INFRASTRUCTURE: Meaning("failed", "error", "Infrastructure failed"),
     ExitCode.INTERRUPTED: Meaning("failed", "warning", "Interrupted"),
     ExitCode.USAGE: Meaning("failed", "error", "skillopt-ci cannot start"),
 }

@@ -119,7 +119,7 @@ def merge_pull_request(
     for in_the_way, why in (
         (pull.state != "open", "it is closed"),
         (pull.draft, "it is a draft"),
-        (pull.head.sha != head_sha, "its branch moved on"),
+        (pull.head.sha != head_sha, "its branch moved on; look at what is new, then ask again"),
     ):
         if in_the_way:
             raise Refused(f"#{number} was not merged: {why}.")

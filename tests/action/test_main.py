@@ -354,6 +354,7 @@ def test_a_wrong_input_or_payload_fails_before_anything_else_and_sets_the_output
 def test_a_refused_push_fails_the_job_and_loses_nothing(world):
     done = world.start("schedule", SCHEDULE, token="")
     assert (done.code, done.outputs["result"]) == (5, "failed")
+    assert "::error title=Infrastructure failed::" in done.log
     again = world.start("schedule", SCHEDULE)
     assert (again.code, again.outputs["step"]) == (0, "1")
 

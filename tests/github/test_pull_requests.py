@@ -252,7 +252,7 @@ def test_a_conflict_withholds_it(scene, client, head):
 
 def test_a_branch_that_moved_on_withholds_it(scene, client, head):
     scene.step("later\n")
-    with pytest.raises(Refused, match="moved on"):
+    with pytest.raises(Refused, match="moved on; look at what is new"):
         merge_pull_request(client, 1, head)
 
 
