@@ -353,7 +353,12 @@ def told_error(document: JsonObject, missing: str) -> ServerError:
         raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))
     code, kind = error.text("code"), error.text("type")  # some write the status as a text
     status = int(code) if code in map(str, range(400, 600)) else _STATUS_OF_TYPE.get(kind, 502)
-    return ServerError(status, error.text("message")[:LONGEST_MESSAGE], code, kind)
+    return ServerError(status, _said(error)[:LONGEST_MESSAGE], code, kind)
+
+
+def _said(error: JsonObject) -> str:
+    """The message, with what OpenRouter quotes of the provider behind it."""
+    return ": ".join(filter(None, (error.text("message"), error.at("metadata").text("raw"))))
 
 
 def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
@@ -362,13 +367,13 @@ def _server_error(error: Any, secrets: Collection[str]) -> ServerError:
     fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
     fields = fields.at("error") or fields
     whole = json.dumps(error.body, default=str) if error.body else ""
-    message = fields.get("message") or whole
+    message = _said(fields) or whole
     if error.response.has_redirect_location:
         message = f"it redirects to {error.response.headers['Location']}"
     wait = retry_after_seconds(error.response.headers, datetime.now(UTC))
     return ServerError(
         status=error.status_code,
-        message=redact(" ".join(str(message).split()), secrets)[:LONGEST_MESSAGE],
+        message=redact(" ".join(message.split()), secrets)[:LONGEST_MESSAGE],
         # Anthropic's stable error code is in the details.
         code=fields.text("code") or fields.at("details").text("error_code"),
         type=fields.text("type"),

@@ -366,6 +366,19 @@ def test_a_spend_limit_that_only_the_details_name_does_not_pass(api):
         ask(role(api, FAMILIES[2]), request())
 
 
+def test_the_provider_behind_openrouter_is_heard(api):
+    raw = json.dumps({"error": {"message": "Unsupported parameter: 'temperature'"}})
+    told = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}}
+    api.will({"error": told}, 400)
+    config = role(api, replace(FAMILIES[0], role={"provider": "openrouter"}), temperature=1)
+    (reply,) = ask(config, request())
+    assert (reply.text, "temperature" in api.bodies[1]) == ("hello", False)
+    told["metadata"] = {"raw": "This model's maximum context length is 8 tokens"}
+    api.will({"error": told})
+    with pytest.raises(ModelRefusal, match="Provider returned error: This model's maximum"):
+        ask(config, request())
+
+
 def test_an_error_in_a_list_is_read(api):
     api.will([{"error": {"code": 400, "message": "API key not valid.", "status": "X"}}], 400)
     with pytest.raises(ModelSetupError, match="refused the key"):
