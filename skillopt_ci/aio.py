@@ -2,11 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
 
@@ -28,7 +34,7 @@ async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Begun(Generic[Item, Result]):
+class Begun(AbstractAsyncContextManager["Begun[Item, Result]"], Generic[Item, Result]):
     """Work on items that can begin before its result is needed.
 
     Unfinished work is cancelled at the end. Only if a budget runs out or there are too many errors
@@ -37,9 +43,6 @@ class Begun(Generic[Item, Result]):
 
     work: Callable[[Item], Awaitable[Result]]
     tasks: dict[Item, asyncio.Future[Result]] = field(default_factory=dict)
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if not isinstance(error, BudgetExhausted | TooManyErrors):

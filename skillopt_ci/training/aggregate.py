@@ -83,7 +83,8 @@ class _Merger(Generic[Item]):
     async def _chunk(self, source: Source, level: int, chunk: Sequence[Patch[Item]]) -> Patch[Item]:
         if len(chunk) == 1:
             return chunk[0]
-        edits, key = [edit for patch in chunk for edit in patch.edits], self.mode.payload.key
+        edits = [edit for patch in chunk for edit in patch.edits]
+        key = self.mode.payload.key
         heading = f"Patches to merge ({len(chunk)} total, merge level {level})"
         shown = [
             {key: list(map(replies.as_json, one.edits)), "reasoning": one.reasoning}

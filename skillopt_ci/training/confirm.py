@@ -326,8 +326,7 @@ async def _tested(
             break
         for rollout in rollouts:
             scores.add(rollout)
-        if scores.failed.total() > limit * 2 * most:
-            scores.refuse_errors(limit, STAGE)
+        scores.refuse_errors(limit, STAGE, 2 * most)
         pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
         found = {"pairs": pairs, "draws": record.draws + size}
         record = recomputed(record.model_copy(update=found))

@@ -215,11 +215,9 @@ async def _roll_out(
                 rollouts = await under_way.result(ask)
                 for rollout in rollouts:
                     made.add(rollout)
-                if made.failed.total() > limit * max(planned * each, made.made.total()):
-                    made.refuse_errors(limit, STAGE)
+                made.refuse_errors(limit, STAGE, planned * each)
                 ask = test.send(Scores(rollouts=rollouts).means())
         except StopIteration as done_with:
             outcome: Ending = done_with.value
-    if made.failed.total() > limit * max(len(outcome.asked) * each, made.made.total()):
-        made.refuse_errors(limit, STAGE)
+    made.refuse_errors(limit, STAGE, len(outcome.asked) * each)
     return outcome, arrived

@@ -180,10 +180,14 @@ class Scores:
         if rollout.limit is not None:
             self._limits[rollout.limit.value] += 1
 
-    def refuse_errors(self, limit: float, stage: str) -> None:
-        """Raise TooManyErrors if a share above ``limit``, or everything, is unmeasured."""
+    def refuse_errors(self, limit: float, stage: str, expected: int | None = None) -> None:
+        """Raise TooManyErrors if a share above ``limit``, or everything, is unmeasured.
+
+        With ``expected``, the share is of as many attempts, of which some may be still to come.
+        """
         errors, made = self.failed.total(), self.made.total()
-        if not errors or (errors <= limit * made and errors < made):
+        all_failed = expected is None and 0 < made == errors
+        if not all_failed and errors <= limit * max(made, expected or 0):
             return
         reasons = Counter(reason for _, reason in self.failed.elements())
         raise TooManyErrors(

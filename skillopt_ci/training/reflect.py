@@ -107,7 +107,8 @@ def render_trajectories(
     """
     blocks = []
     for number, rollout in enumerate(rollouts, start=1):
-        task, facts = tasks[rollout.task_id], list[str]()
+        task = tasks[rollout.task_id]
+        facts = list[str]()
         if rollout.task_type:
             facts.append(f"Task type: {collapsed(rollout.task_type)}")
         if rollout.failed and rollout.reason:

@@ -62,7 +62,8 @@ async def learn(
 
     Attempts start in the order in which analysts read them, so that analysts can start early.
     """
-    config, runner, chat = run.config, models.runner, replace(chat, observer=observer)
+    config, runner = run.config, models.runner
+    chat = replace(chat, observer=observer)
     recalled, attempts = _attempts(run, checkout, plan, batch)
     earlier = await runner.carry_out(recalled)
     made = list[Rollout]()
@@ -112,7 +113,8 @@ def _attempts(
     Only the step's first batch has earlier ones.
     """
     config, skill, sha256 = run.config, checkout.skill, checkout.sha256
-    each, records = config.rollout.attempts, step_records(run, checkout, under=sha256)
+    each = config.rollout.attempts
+    records = step_records(run, checkout, under=sha256)
     known = made_under(sha256, None, records)
     before = plan.batches[: plan.batches.index(batch)]
     for one in before:

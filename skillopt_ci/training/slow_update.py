@@ -155,7 +155,8 @@ def render_pairs(
 
 def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
     limit = gradient.max_trajectory_chars
-    sides, facts = (("previous", pair.previous), ("current", pair.current)), list[str]()
+    sides = (("previous", pair.previous), ("current", pair.current))
+    facts = list[str]()
     for name, side in sides:
         shown, solved, made = side.telling, side.solved, len(side.attempts)
         verdict = "PASS" if solved else "FAIL"
@@ -295,7 +296,8 @@ async def compare_epochs(
     """Roll out a sample of training tasks under both skills; may raise TooManyErrors."""
     optimizer, train = run.config.optimizer, run.splits.train
     observer, limit = run.observer, run.config.evaluation.max_error_rate
-    sample, each = min(optimizer.slow_update_samples, len(train)), run.config.rollout.attempts
+    sample = min(optimizer.slow_update_samples, len(train))
+    each = run.config.rollout.attempts
     observer(StageStarted("compare", 2 * sample * each))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:

@@ -44,6 +44,13 @@ def test_no_attempts_are_no_errors(make_rollout):
         Scores(rollouts=[make_rollout("a", status=Status.ERROR)]).refuse_errors(1.0, "selection")
 
 
+def test_attempts_still_to_come_count_in_the_share_of_errors(make_rollout):
+    scores = Scores(rollouts=[make_rollout("a", status=Status.ERROR)])
+    scores.refuse_errors(0.25, "selection", expected=4)
+    with pytest.raises(TooManyErrors):
+        scores.refuse_errors(0.2, "selection", expected=4)
+
+
 @pytest.mark.parametrize(("metric", "score"), [("hard", 0.0), ("soft", 0.8), ("mixed", 0.2)])
 def test_score_is_in_the_gates_metric(make_rollout, metric, score):
     evaluation = Evaluation(gate_metric=metric, gate_mixed_weight=0.25)
