@@ -56,8 +56,10 @@ class LocatedError(UsageError):
     ) -> None:
         self.file = file
         self.line = line
-        where = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
-        super().__init__(where + message, hint=hint)
+        if file is not None:
+            where = f"{file}" if line is None else f"{file}:{line}"
+            message = f"{where}: {message}"
+        super().__init__(message, hint=hint)
 
 
 class ConfigError(LocatedError):

@@ -161,36 +161,33 @@ class Ended:
 
 def execute(job: Job, line: list[str], on_result: Callable[[Printed], None] | None = None) -> Ended:
     """Run a command line in the job; ``on_result`` gets each object as it is printed."""
-    results: list[Printed] = []
-
-    def take(result: Printed) -> None:
-        if "exit_code" in result:  # no result, but why there is none
-            return
-        results.append(result)
-        if on_result is not None:
-            on_result(result)
-
+    results = _Results(on_result)
     with job.log.untrusted(f"skillopt-ci {line[0]}") as stream:
         try:
-            objects = RedactedStream(cast("TextIO", _Objects(take)), job.redact)
+            objects = RedactedStream(cast("TextIO", results), job.redact)
             with redirect_stdout(objects), redirect_stderr(RedactedStream(stream, job.redact)):
                 code = invoke(line, job.settings)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the caller reports it
             failure = describe(error, line, job.redact)
             stream.write(f"{harmless(failure.message)}\n{harmless(failure.hint)}\n")
-            return Ended(failure.exit_code, tuple(results), failure, error)
-    return Ended(code, tuple(results))
+            return Ended(failure.exit_code, tuple(results.all), failure, error)
+    return Ended(code, tuple(results.all))
 
 
-class _Objects(io.TextIOBase):
-    def __init__(self, take: Callable[[Printed], None]) -> None:
-        self._take = take
+class _Results(io.TextIOBase):
+    def __init__(self, on_result: Callable[[Printed], None] | None) -> None:
+        self.all: list[Printed] = []
+        self._on_result = on_result
         self._rest = ""
 
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
         for line in filter(None, lines):
-            self._take(json.loads(line))
+            result = json.loads(line)
+            if "exit_code" not in result:  # else it is no result, but says why there is none
+                self.all.append(result)
+                if self._on_result is not None:
+                    self._on_result(result)
         return len(text)
 
 

@@ -148,7 +148,7 @@ def publish(
 
 def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:
     """Answer, once, each review comment that the newest steps took up."""
-    from skillopt_ci.github.comments import answer_note, review_notes  # noqa: PLC0415 - see above
+    from skillopt_ci.github.comments import keep_comment, review_notes  # noqa: PLC0415 - see above
 
     answers = {
         note: text
@@ -159,7 +159,7 @@ def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> N
     }
     for note in review_notes(client, number, run.state.skill) if answers else ():
         if note_id(note) in answers:
-            answer_note(client, number, note, answers[note_id(note)])
+            keep_comment(client, number, answers[note_id(note)], thread=note.thread)
 
 
 def note_id(said: Comment) -> str:

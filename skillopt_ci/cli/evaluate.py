@@ -272,11 +272,7 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
         found = asyncio.run(offline_eval.calibrate(run, text, effect, draws))
     if settings.json:
         print_json(asdict(found))
-    else:
-        _print_calibration(found, made, settings)
-
-
-def _print_calibration(found: offline_eval.Calibration, made: int, settings: Globals) -> None:
+        return
     note = " (simulated models)" if found.simulated else ""
     click.echo(
         f"Calibration on {plural(found.tasks, 'selection task')}{note}: each attempted "

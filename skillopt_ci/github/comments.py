@@ -4,7 +4,7 @@ If two jobs create the same one at once, both update the older comment and delet
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -19,24 +19,54 @@ _NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
 _RUN = re.compile(r"/actions/runs/(\d+)\)</sub>\s*$")
 
 
-def keep_comment(client: Client, number: int, body: str, *, new: bool = True) -> Change:
+def keep_comment(
+    client: Client, number: int, body: str, *, thread: int | None = None, new: bool = True
+) -> Change:
     """Post or edit our comment with the marker of ``body``; unless ``new``, only edit it.
 
-    Raises LostRace if both end with a link to the workflow run that made them and ours is older.
+    It stands in the conversation, or in a ``thread`` of the diff. Raises LostRace if both end with
+    a link to the workflow run that made them and ours is older.
     """
-    there = f"/issues/{number}/comments"
-    return _keep(client, number, body, lambda: _listed(client, number, "issues"), there, new=new)
+    text = client.redact(body)
+    marker = _first_line(text)
+    if not marker.startswith("<!--"):
+        # any comment of this author with the same first line would be edited, or deleted as a twin
+        raise ValueError(f"a comment of ours begins with a hidden marker, not {marker!r}")
 
+    def mine() -> list[Comment]:
+        return [
+            one
+            for one in _listed(client, number, "issues" if thread is None else "pulls")
+            if one.thread == thread
+            and one.author == client.login
+            and _first_line(one.body) == marker
+        ]
 
-def answer_note(client: Client, number: int, note: Comment, body: str) -> Change:
-    """Post or edit our single answer to a note, in its thread or in the conversation."""
-    if note.thread is None:
-        return keep_comment(client, number, body)
+    def create() -> Comment:
+        place = f"/issues/{number}/comments"
+        if thread is not None:
+            place = f"/pulls/{number}/comments/{thread}/replies"
+        with asking(f"comment on #{number}", _WRITE):
+            return _comment(client.send("POST", place, {"body": text}))
 
-    def replies() -> Iterator[Comment]:
-        return (one for one in _listed(client, number, "pulls") if one.thread == note.thread)
-
-    return _keep(client, number, body, replies, f"/pulls/{number}/comments/{note.thread}/replies")
+    found, change = mine(), Change.UNCHANGED
+    if not (found or new):
+        return Change.UNCHANGED
+    if not found:
+        made = client.create_idempotent(create, lambda: next(iter(mine()), None))
+        found, change = mine() or [made], Change.CREATED
+    newest = max(_run_of(one.body) for one in found)
+    if 0 < _run_of(text) < newest:
+        raise LostRace(f"the comment on #{number} stays: the newer workflow run {newest} wrote it")
+    oldest, *younger = sorted(found, key=lambda one: one.id)
+    if not same_text(oldest.body, text):
+        with asking("edit a comment", _WRITE):
+            client.send("PATCH", _resource(oldest), {"body": text})
+        change = Change.UPDATED if change == Change.UNCHANGED else change
+    for duplicate in younger:
+        with suppress(NotFound), asking("delete a comment that was posted twice", _WRITE):
+            client.send("DELETE", _resource(duplicate))
+    return change
 
 
 def react(client: Client, comment: int, reaction: Reaction) -> None:
@@ -63,52 +93,6 @@ def review_notes(client: Client, number: int, path: str) -> tuple[Comment, ...]:
     return tuple(
         sorted((one for one in notes if one.body), key=lambda one: (one.created_at, one.id))
     )
-
-
-def _keep(
-    client: Client,
-    number: int,
-    body: str,
-    listed: Callable[[], Iterator[Comment]],
-    place: str,
-    *,
-    new: bool = True,
-) -> Change:
-    text = client.redact(body)
-    marker = _first_line(text)
-    if not marker.startswith("<!--"):
-        # any comment of this author with the same first line would be edited, or deleted as a twin
-        raise ValueError(f"a comment of ours begins with a hidden marker, not {marker!r}")
-
-    def mine() -> list[Comment]:
-        return [
-            one
-            for one in listed()
-            if one.author == client.login and _first_line(one.body) == marker
-        ]
-
-    def create() -> Comment:
-        with asking(f"comment on #{number}", _WRITE):
-            return _comment(client.send("POST", place, {"body": text}))
-
-    found, change = mine(), Change.UNCHANGED
-    if not (found or new):
-        return Change.UNCHANGED
-    if not found:
-        made = client.create_idempotent(create, lambda: next(iter(mine()), None))
-        found, change = mine() or [made], Change.CREATED
-    newest = max(_run_of(one.body) for one in found)
-    if 0 < _run_of(text) < newest:
-        raise LostRace(f"the comment on #{number} stays: the newer workflow run {newest} wrote it")
-    oldest, *younger = sorted(found, key=lambda one: one.id)
-    if not same_text(oldest.body, text):
-        with asking("edit a comment", _WRITE):
-            client.send("PATCH", _resource(oldest), {"body": text})
-        change = Change.UPDATED if change == Change.UNCHANGED else change
-    for duplicate in younger:
-        with suppress(NotFound), asking("delete a comment that was posted twice", _WRITE):
-            client.send("DELETE", _resource(duplicate))
-    return change
 
 
 def _first_line(body: str) -> str:

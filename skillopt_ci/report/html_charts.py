@@ -126,12 +126,13 @@ def _mark(moment: Moment, x: float, verdicts: Mapping[str, str]) -> Mark:
     title = f"{event_name(entry)}: {'the skill as it stands' if plain else known}"
     if entry.score_after is None:
         return Mark(x, _y(0), "none", title, anchor(entry))
+    fate: Literal["merged", "reverted"] = "merged" if entry.stays else "reverted"
     of = f"{entry.tasks} of " if entry.planned else ""
     on = f" on {of}{plural(entry.planned or entry.tasks, 'task')}" if entry.tasks else ""
     return Mark(
         x,
         _y(entry.score_after),
-        "measured" if plain else "merged" if entry.stays else "reverted",
+        "measured" if plain else fate,
         f"{title}, {score(entry.score_after, estimated=entry.planned > 0)}{on}",
         anchor(entry),
     )
@@ -196,7 +197,15 @@ def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
         rows.append(Row(name, fmean(known) if known else 0.0, letters))
     rows.sort(key=lambda row: (row.solved, row.task))
     cell = max(4, min(18, 860 // max(len(columns), 1)))
-    paths = {kind: _path(kind, rows, cell) for kind in _GRADES}
+    paths: dict[TaskGrade, str] = {}
+    for kind in _GRADES:
+        # adjacent cells form one rectangle
+        found = (
+            (number * _ROW, part.start() * cell, len(part[0]) * cell)
+            for number, row in enumerate(rows)
+            for part in re.finditer(f"{kind[0]}+", row.letters)
+        )
+        paths[kind] = "".join(f"M{x} {y}h{width}v{_ROW - 1}h-{width}z" for y, x, width in found)
     width, height = cell * len(columns), _ROW * len(rows)
     return OutcomeMap(tuple(rows), tuple(columns), paths, cell, width, height)
 
@@ -205,13 +214,3 @@ def grade_of(hard: float, soft: float) -> TaskGrade:
     if hard >= _SOLVED:
         return "solved"
     return "partial" if hard > 0 or soft > 0 else "failed"
-
-
-def _path(kind: TaskGrade, rows: Sequence[Row], cell: int) -> str:
-    """The path of one outcome; adjacent cells form one rectangle."""
-    found = (
-        (number * _ROW, part.start() * cell, len(part[0]) * cell)
-        for number, row in enumerate(rows)
-        for part in re.finditer(f"{kind[0]}+", row.letters)
-    )
-    return "".join(f"M{x} {y}h{width}v{_ROW - 1}h-{width}z" for y, x, width in found)

@@ -17,8 +17,8 @@ from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import words as say
 from skillopt_ci.report.effects import Effects
-from skillopt_ci.report.html_attempts import Recorded, Viewer, section_name, viewer
-from skillopt_ci.report.html_charts import Column, OutcomeMap, anchor, curve, outcome_map
+from skillopt_ci.report.html_attempts import Recorded, section_name, viewer
+from skillopt_ci.report.html_charts import Column, anchor, curve, outcome_map
 from skillopt_ci.report.markdown import with_code
 from skillopt_ci.report.view import EventView, RunView, lessons
 from skillopt_ci.sanitize import visible
@@ -69,6 +69,18 @@ def build_page(evidence: Evidence, *, live: str = "") -> str:
     script = (resources.files("skillopt_ci.report") / "templates" / "page.js").read_bytes()
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     ours = "'self'" if live else "'none'"
+    places = {column.anchor: number for number, column in enumerate(drawn.columns)}
+    tasks = {row.task: number for number, row in enumerate(drawn.rows)}
+    data = {
+        "columns": [[visible(column.title), column.anchor] for column in drawn.columns],
+        "rows": [[visible(row.task), row.letters] for row in drawn.rows],
+        # Attempt ids by row and column.
+        "cells": {
+            f"{tasks[task]},{places[anchor]}": found
+            for (anchor, task), found in shown.links.items()
+            if anchor in places and task in tasks
+        },
+    }
     return _template().render(
         run=run,
         results=tuple(_results(run, edited=evidence.edited)),
@@ -88,7 +100,7 @@ def build_page(evidence: Evidence, *, live: str = "") -> str:
         viewer=shown,
         sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
         stages=_choices((one.attempt.stage, one.what) for one in shown.shown),
-        data=_data(drawn, shown),
+        data=data,
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
         f"img-src data:; connect-src {ours}; base-uri 'none'; form-action 'none'",
         live=live,
@@ -185,21 +197,6 @@ def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]
             label = view.anchor.replace("step-", "").replace("epoch-", "e")
             title = f"{view.name.lower()}, {view.fate}"
             yield Column(title, view.anchor, view.fate, decision.measurement, label)
-
-
-def _data(drawn: OutcomeMap, shown: Viewer) -> dict[str, object]:
-    places = {column.anchor: number for number, column in enumerate(drawn.columns)}
-    tasks = {row.task: number for number, row in enumerate(drawn.rows)}
-    return {
-        "columns": [[visible(column.title), column.anchor] for column in drawn.columns],
-        "rows": [[visible(row.task), row.letters] for row in drawn.rows],
-        # Attempt ids by row and column.
-        "cells": {
-            f"{y},{places[anchor]}": found
-            for (anchor, task), found in shown.links.items()
-            if anchor in places and (y := tasks.get(task)) is not None
-        },
-    }
 
 
 # Content besides records and their views.

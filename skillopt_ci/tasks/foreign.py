@@ -215,4 +215,6 @@ def _json(value: object) -> str:
 
 
 def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

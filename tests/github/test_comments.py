@@ -5,7 +5,7 @@ from github_server.scene import SKILL, Scene
 from github_server.state import ACTIONS
 
 from skillopt_ci.github.client import AnswerLost, PermissionMissing, Refused
-from skillopt_ci.github.comments import answer_note, keep_comment, react, review_notes
+from skillopt_ci.github.comments import keep_comment, react, review_notes
 from skillopt_ci.github.types import Change
 
 MARKER = "<!-- skillopt-ci:v1 key=demo -->"
@@ -194,8 +194,14 @@ def test_a_note_on_a_line_is_answered_in_its_thread(reviewed, client):
     thread = reviewed.hub.review("wen", "Shorter", SKILL)
     reviewed.hub.review("wen", "Please", SKILL, reply_to=thread)
     for note in review_notes(client, 1, SKILL):
-        assert answer_note(client, 1, note, f"<!-- {note.id} -->\nDone") == Change.CREATED
-        assert answer_note(client, 1, note, f"<!-- {note.id} -->\nDone") == Change.UNCHANGED
+        assert (
+            keep_comment(client, 1, f"<!-- {note.id} -->\nDone", thread=note.thread)
+            == Change.CREATED
+        )
+        assert (
+            keep_comment(client, 1, f"<!-- {note.id} -->\nDone", thread=note.thread)
+            == Change.UNCHANGED
+        )
     ours = [each for each in reviewed.hub.reviews.values() if each["login"] == ACTIONS]
     assert [each["reply_to"] for each in ours] == [thread, thread]
 
@@ -203,8 +209,8 @@ def test_a_note_on_a_line_is_answered_in_its_thread(reviewed, client):
 def test_a_note_of_the_conversation_is_answered_there(reviewed, client):
     reviewed.hub.say("ada", "/skillopt note Be brief")
     (note,) = review_notes(client, 1, SKILL)
-    assert answer_note(client, 1, note, ANSWER) == Change.CREATED
-    assert answer_note(client, 1, note, ANSWER + " Again.") == Change.UPDATED
+    assert keep_comment(client, 1, ANSWER, thread=note.thread) == Change.CREATED
+    assert keep_comment(client, 1, ANSWER + " Again.", thread=note.thread) == Change.UPDATED
     assert reviewed.hub.own_comments() == [ANSWER + " Again."]
 
 
@@ -212,7 +218,7 @@ def test_answers_are_no_notes_and_the_notes_of_the_token_s_owner_are(reviewed):
     reviewed.hub.review("ada", "Shorter", SKILL)
     client = reviewed.client("pat")  # ada's own token: she writes the answers too
     (note,) = review_notes(client, 1, SKILL)
-    assert answer_note(client, 1, note, ANSWER) == Change.CREATED
+    assert keep_comment(client, 1, ANSWER, thread=note.thread) == Change.CREATED
     assert [each.body for each in review_notes(client, 1, SKILL)] == ["Shorter"]
 
 
