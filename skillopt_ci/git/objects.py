@@ -112,18 +112,12 @@ def write_tree(git: Git, entries: Mapping[str, Entry]) -> str:
     return git.ask("mktree", "-z", "--missing", "--batch", request=request, read=_read_line)
 
 
-def file_entry(git: Git, tree: str, path: str) -> Entry | None:
-    """None if there is nothing at ``path``; RepositoryError if it is not a regular file."""
-    found = _entry(git, tree, path)
-    if found is not None and found.mode in _NOT_A_FILE:
-        raise RepositoryError(f"{path} in commit {tree[:12]} is {_NOT_A_FILE[found.mode]}")
-    return found
-
-
-def _entry(git: Git, tree: str, path: str) -> Entry | None:
+def find_entry(git: Git, tree: str, path: str, *, file_only: bool = True) -> Entry | None:
+    """None if nothing is there; RepositoryError if ``file_only`` and it is no regular file."""
     *folders, name = path.split("/")
+    inner = tree
     for folder in folders:
-        found = read_tree(git, tree).get(folder)
+        found = read_tree(git, inner).get(folder)
         if found is not None and found.mode == SUBMODULE:
             raise RepositoryError(
                 f"{path} is in the submodule {folder}, so it belongs to another repository",
@@ -131,13 +125,16 @@ def _entry(git: Git, tree: str, path: str) -> Entry | None:
             )
         if found is None or found.mode != TREE:
             return None
-        tree = found.oid
-    return read_tree(git, tree).get(name)
+        inner = found.oid
+    found = read_tree(git, inner).get(name)
+    if file_only and found is not None and found.mode in _NOT_A_FILE:
+        raise RepositoryError(f"{path} in commit {tree[:12]} is {_NOT_A_FILE[found.mode]}")
+    return found
 
 
 def read_file(git: Git, tree: str, path: str) -> str | None:
     """None if there is nothing at ``path``; RepositoryError if it is not a regular UTF-8 file."""
-    if (found := file_entry(git, tree, path)) is None:
+    if (found := find_entry(git, tree, path)) is None:
         return None
     if (blob := find(git, found.oid)) is None:
         raise RepositoryError(f"{found.oid} is missing in the repository {git.folder}")
@@ -162,7 +159,7 @@ def change_tree(git: Git, tree: str, changes: Mapping[str, str | None]) -> str:
         parts = tuple(path.split("/"))
         if "\0" in path or any(part.lower() in _NO_NAMES for part in parts):
             raise RepositoryError(f"not a path inside the repository: {path!r}")
-        found = file_entry(git, tree, path)
+        found = find_entry(git, tree, path)
         mode = _REGULAR_FILE if found is None else found.mode
         entries[parts] = None if text is None else Entry(mode, write_blob(git, text.encode()))
     return write_tree(git, _changed(git, read_tree(git, tree), entries))
@@ -238,5 +235,7 @@ def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn
     kept = tuple(f"{path}/" for path in keep)
     if left := tuple(path for path in conflicts if not f"{path}/".startswith(kept)):
         return TakeIn(None, left)
-    entries = {tuple(path.split("/")): _entry(git, ours, path) for path in keep}
+    entries = {
+        tuple(path.split("/")): find_entry(git, ours, path, file_only=False) for path in keep
+    }
     return TakeIn(write_tree(git, _changed(git, read_tree(git, tree), entries)))

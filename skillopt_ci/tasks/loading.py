@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal, TypeVar
 
-from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir, TasksSpec
+from skillopt_ci.config.config import RatioSplit, SplitDir, TasksSpec
 from skillopt_ci.errors import TaskFileError
 from skillopt_ci.tasks.files import READERS, TaskProblem, location, read_records, refuse
 from skillopt_ci.tasks.records import to_task
@@ -27,15 +27,19 @@ _FOLDERS: Mapping[SplitName, tuple[str, ...]] = {
 
 
 def load_splits(spec: TasksSpec, root: Path) -> Splits:
-    match spec:
-        case GivenSplits():
-            files = {name: getattr(spec, name) for name in SPLIT_NAMES}
-            splits = _read_splits({name: root / file for name, file in files.items() if file})
-        case RatioSplit():
-            splits = _divided(spec, root / spec.path)
-        case SplitDir():
-            folder = root / spec.split_dir
-            splits = _read_splits({name: _split_file(folder, name) for name in SPLIT_NAMES})
+    if isinstance(spec, RatioSplit):
+        splits: NamedSplits = _divided(spec, root / spec.path)
+    else:
+        if isinstance(spec, SplitDir):
+            files = {name: _split_file(root / spec.split_dir, name) for name in SPLIT_NAMES}
+        else:
+            given = {name: getattr(spec, name) for name in SPLIT_NAMES}
+            files = {name: root / file for name, file in given.items() if file}
+        loaded = {name: load_tasks(file) for name, file in files.items()}
+        refuse([problem for _, problems in loaded.values() for problem in problems])
+        empty = [name for name, (tasks, _) in loaded.items() if not tasks]
+        refuse([TaskProblem(files[name], None, f"the {name} split has no tasks") for name in empty])
+        splits = {name: tasks for name, (tasks, _) in loaded.items()}
     refuse_clashes(splits)
     kept = {name: tuple(tasks[: spec.limit or None]) for name, tasks in splits.items()}
     return Splits(kept["train"], kept["selection"], kept.get("test", ()))
@@ -54,14 +58,6 @@ def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[TaskProblem, ...]]:
     ]
     problems = chain.from_iterable(result for result in results if isinstance(result, list))
     return tuple(one for one in results if isinstance(one, Task)), tuple(problems)
-
-
-def _read_splits(files: Mapping[SplitName, Path]) -> NamedSplits:
-    loaded = {name: load_tasks(file) for name, file in files.items()}
-    refuse([problem for _, problems in loaded.values() for problem in problems])
-    empty = [name for name, (tasks, _) in loaded.items() if not tasks]
-    refuse([TaskProblem(files[name], None, f"the {name} split has no tasks") for name in empty])
-    return {name: tasks for name, (tasks, _) in loaded.items()}
 
 
 def _split_file(split_dir: Path, name: SplitName) -> Path:

@@ -171,7 +171,7 @@ def test_file_in_the_way_of_a_folder_gives_way(bare):
     new_lines, old_lines = (bare.run("ls-tree", one).text.splitlines() for one in (new, old))
     assert new_lines[1:] == old_lines
     with pytest.raises(RepositoryError, match="module/x is in the submodule module"):
-        objects.file_entry(bare, old, "module/x")
+        objects.find_entry(bare, old, "module/x")
 
 
 @pytest.mark.parametrize("path", ["a/../b", "a/.GIT/config", "a\0b", "./a", "a/"])
