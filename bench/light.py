@@ -19,7 +19,7 @@ from pathlib import Path
 from skillopt_ci.git.history import message
 from skillopt_ci.git.objects import read_file
 from skillopt_ci.git.process import Git
-from skillopt_ci.ledger.folder import RunFolder, document, line
+from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
 
 RUN = RunFolder("quickstart")
@@ -134,7 +134,7 @@ def _stream(
     for number, (entry, record) in enumerate(zip(more, evidence, strict=True)):
         files = {RUN.step(entry.step): document(record.model_copy(update={"step": entry.step}))}
         if number == len(more) - 1:
-            files[RUN.history] = "".join(map(line, history))
+            files[RUN.history] = "".join(f"{one.model_dump_json()}\n" for one in history)
             files[RUN.state] = document(state.model_copy(update={"step": entry.step}))
         text = message(f"Step {entry.step}", entry.reason, {"Skillopt-Step": str(entry.step)})
         yield f"commit {BRANCH}\ncommitter Bench <bench@localhost> {1_800_000_000 + number} +0000\n"

@@ -205,14 +205,6 @@ def influences(config: Config) -> dict[str, Any]:
     return facts
 
 
-def config_sha256(config: Config) -> str:
-    """Over what influences training.
-
-    It says which settings a step was taken with, not what the files that they name contain.
-    """
-    return sha256_of_json(influences(config))
-
-
 def recordable(config: Config) -> dict[str, object]:
     """:func:`influences`, fit to be published: what may hold a secret is there as its hash only."""
     facts = influences(config)

@@ -156,7 +156,3 @@ def standing_files(
 def document(record: BaseModel) -> str:
     """A record as a JSON file, indented for people and diffs."""
     return record.model_dump_json(indent=1) + "\n"
-
-
-def line(record: BaseModel) -> str:
-    return record.model_dump_json() + "\n"

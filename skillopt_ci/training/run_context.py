@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from skillopt_ci.agents.build import build_solver
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.reference import config_sha256, recordable
+from skillopt_ci.config.reference import influences, recordable
 from skillopt_ci.config.rollout import ChatConfig, ExternalConfig, LocalExecutor
 from skillopt_ci.environments.api import grade
 from skillopt_ci.git.history import CommitText
@@ -43,7 +43,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Splits, Task, task_sha256
 from skillopt_ci.training.fingerprint import Unasked, measurement_fingerprint, model_facts
 from skillopt_ci.training.review_comments import ReviewerNote
-from skillopt_ci.util import user_errors
+from skillopt_ci.util import sha256_of_json, user_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +328,8 @@ class Run(RunnerParts):
 
     @cached_property
     def config_sha256(self) -> str:
-        return config_sha256(self.config)
+        """Which settings a step is taken with, not what the files that they name contain."""
+        return sha256_of_json(influences(self.config))
 
     @cached_property
     def measured_under(self) -> str:

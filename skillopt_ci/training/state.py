@@ -16,7 +16,7 @@ from skillopt_ci.config.reference import changed_keys
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
 from skillopt_ci.ledger.evidence import as_recorded, booked
-from skillopt_ci.ledger.folder import RunFolder, document, line, standing_files
+from skillopt_ci.ledger.folder import RunFolder, document, standing_files
 from skillopt_ci.ledger.ledger import Ledger, Position
 from skillopt_ci.ledger.records import (
     Basis,
@@ -347,7 +347,7 @@ def record_events(
         files: dict[str, str | None] = {
             **event.files,
             folder.state: document(event.state),
-            folder.history: "".join(map(line, history)),
+            folder.history: "".join(f"{one.model_dump_json()}\n" for one in history),
         }
         if event.summary is not None:
             files[folder.summary] = document(event.summary)

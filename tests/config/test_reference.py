@@ -6,8 +6,9 @@ from jsonschema import Draft202012Validator
 from skillopt_ci.config import reference
 from skillopt_ci.config.base import Section, meanings
 from skillopt_ci.config.config import Config, Train
-from skillopt_ci.config.reference import choices, config_sha256, fields, homes, json_schema, locate
+from skillopt_ci.config.reference import choices, fields, homes, influences, json_schema, locate
 from skillopt_ci.config.scorers import ContainsScorer, JsonScorer
+from skillopt_ci.util import sha256_of_json
 
 
 def test_a_location_leaves_out_the_branches_of_unions():
@@ -108,7 +109,7 @@ def test_changed_keys_are_named_with_both_values_unless_they_are_long(before, af
 
 
 def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with):
-    first, second = (config_sha256(load_with().config) for _ in range(2))
+    first, second = (sha256_of_json(influences(load_with().config)) for _ in range(2))
     assert first == second
     assert len(bytes.fromhex(first)) == 32
 
@@ -130,7 +131,7 @@ def test_it_is_a_sha256_and_the_same_for_the_same_settings(load_with):
     ],
 )
 def test_what_influences_training_changes_it(load_with, override):
-    assert config_sha256(load_with("", override).config) != config_sha256(load_with().config)
+    assert influences(load_with("", override).config) != influences(load_with().config)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_what_influences_training_changes_it(load_with, override):
     ],
 )
 def test_what_does_not_leaves_it(load_with, override):
-    assert config_sha256(load_with("", override).config) == config_sha256(load_with().config)
+    assert influences(load_with("", override).config) == influences(load_with().config)
 
 
 @pytest.mark.parametrize(

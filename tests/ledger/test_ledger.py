@@ -8,7 +8,7 @@ from repositories import Bench
 from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.evidence import Measurement
-from skillopt_ci.ledger.folder import RunFolder, document, line
+from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
 
@@ -134,6 +134,10 @@ FOLDER = RunFolder("demo")
 ENTRY = HistoryEntry(
     kind="start", step=0, epoch=0, action="start", reason="a “reason”\nof two lines"
 )
+
+
+def line(entry: HistoryEntry) -> str:
+    return entry.model_dump_json() + "\n"
 
 
 def state() -> State:
