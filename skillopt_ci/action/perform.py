@@ -108,7 +108,9 @@ def _answer(
 
 def _reply(job: Job, asked: Reply) -> JobOutcome:
     """Reply to a comment; an error goes into the thread and does not fail the job."""
-    comment, notes, page = asked.comment, tuple[str, ...](), ""
+    comment = asked.comment
+    notes: tuple[str, ...] = ()
+    page = ""
     # Several runs may answer one comment, each for itself.
     by = "answer" if job.configured is None else job.configured.config.run
     try:

@@ -107,7 +107,8 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
             isinstance(one, ComputerScorer) for one in parts_of(scorer)
         )
 
-    solver, computer, everywhere = config.rollout.solver, config.rollout.computer, ""
+    solver, computer = config.rollout.solver, config.rollout.computer
+    everywhere = ""
     if config.rollout.task is not None:
         everywhere = "rollout.task"
     elif solver.type in ("agent", "external"):

@@ -217,7 +217,9 @@ def trace_command(
     """Show the latest attempt at TASK, step by step, as recorded on this machine."""
     loaded = load_configured(settings)
     run, git = loaded.config.run, loaded.config.git
-    ledger, found, known = Ledger.open(loaded.root, run, git), None, dict[str, None]()
+    ledger = Ledger.open(loaded.root, run, git)
+    found = None
+    known: dict[str, None] = {}
     for trace in attempt_traces(read_events(events_path(ledger, run))):
         known[trace.task] = None
         if (

@@ -219,7 +219,8 @@ def main(args: Sequence[str] | None = None, group: click.Group = cli) -> int:
     if args is None:
         close_process()
         allow_open_files()
-    # no stream is closed: its number would go to the next file, and that to programs that we start
+    # Make the standard streams writable: none refuses a character, and none is closed, or its
+    # number would go to the next file, and that to programs that we start.
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

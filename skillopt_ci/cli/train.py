@@ -77,7 +77,8 @@ def step_command(
     with opened(settings, notes=notes, locked=True) as run:
         if rollouts:
             take_over(run, [settings.cwd / file for file in rollouts])
-        tell, before = partial(_tell, outcomes, settings), newest(run.ledger)
+        before = newest(run.ledger)
+        tell = partial(_tell, outcomes, settings)
         found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
     if isinstance(found, Candidate):
         step, cost = found.record.step, found.record.usage.cost_usd
@@ -416,7 +417,8 @@ def estimate_command(settings: Globals) -> None:
     """
     with opened(settings) as run:
         position = run.ledger.sync()
-        checkout, there = find_checkout(run, position, publish=False), None
+        checkout = find_checkout(run, position, publish=False)
+        there = None
         if checkout.state is not None:
             there = candidate_at(run, as_scored(checkout, checkout.state), position.candidate)
         found = estimate(run, checkout, there)
