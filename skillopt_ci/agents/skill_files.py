@@ -74,27 +74,25 @@ def read_skill_folder(path: Path) -> SkillFolder:
     """The visible files next to a SKILL.md in its own folder. Raises SkillError."""
     if path.name != "SKILL.md" or (path.parent / ".git").exists() or not path.parent.is_dir():
         return SkillFolder(path.name, path.parent.name)
+    size = 0
+    found: list[Member] = []
     try:
-        files = tuple(sorted(_files_beside(path), key=lambda file: file.name))
+        for number, file in enumerate(_plain_files(path.parent), start=1):
+            content = b"" if file == path else file.read_bytes()
+            size += len(content)
+            if number > MOST_FILES or size > MOST_BYTES:
+                raise SkillError(
+                    f"the folder {path.parent} holds more than {MOST_FILES} files "
+                    f"or {MOST_BYTES:,} bytes beside the skill",
+                    hint="The agent gets the whole folder: move unrelated files elsewhere.",
+                )
+            if file != path:
+                name = file.relative_to(path.parent).as_posix()
+                found.append(Member(name, content, os.access(file, os.X_OK)))
     except OSError as error:
         raise SkillError(f"a file beside the skill cannot be read: {error}", file=path) from error
+    files = tuple(sorted(found, key=lambda member: member.name))
     return SkillFolder(path.name, path.parent.name, files)
-
-
-def _files_beside(document: Path) -> Iterator[Member]:
-    size = 0
-    for number, path in enumerate(_plain_files(document.parent), start=1):
-        content = b"" if path == document else path.read_bytes()
-        size += len(content)
-        if number > MOST_FILES or size > MOST_BYTES:
-            raise SkillError(
-                f"the folder {document.parent} holds more than {MOST_FILES} files "
-                f"or {MOST_BYTES:,} bytes beside the skill",
-                hint="The agent gets the whole folder: move unrelated files elsewhere.",
-            )
-        if path != document:
-            name = path.relative_to(document.parent).as_posix()
-            yield Member(name, content, os.access(path, os.X_OK))
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:

@@ -130,11 +130,19 @@ class ComputerGrader:
 
     async def _score(self, task: Task, attempt: Attempt, response: str) -> Score:
         try:
-            left, fault = attempt.artifacts, ""
+            left = attempt.artifacts
             if self.spec.run_work is not None:
-                left, fault = await self._run_work(task, left)
-            if fault:
-                return scored(False, fault, response)
+                async with self.pool.open(task) as computer:
+                    if left:
+                        await computer.load(left)
+                    for command in self.spec.run_work:
+                        result = await computer.run(command, timeout=self.limits.grading_seconds)
+                        if result.timed_out or result.limit:
+                            how = how_it_ended(result, self.limits.grading_seconds)
+                            return scored(False, f"running the work {how}", response)
+                    found = unpack(await computer.export(["**"], max_bytes=ARTIFACT_BYTES))
+                below = (replace(member, name=f"work/{member.name}") for member in found)
+                left = pack([Member("work", folder=True), *below])
             if self.spec.same_computer:
                 if attempt.computer is None:
                     raise GraderError("the agent's own computer is gone (scorer: same_computer)")
@@ -147,19 +155,6 @@ class ComputerGrader:
             raise GraderBroke(refused.message) from refused
         except ComputerFailure as failure:
             raise GraderError(failure.message) from failure
-
-    async def _run_work(self, task: Task, left: bytes) -> tuple[bytes, str]:
-        async with self.pool.open(task) as computer:
-            if left:
-                await computer.load(left)
-            for command in self.spec.run_work or ():
-                result = await computer.run(command, timeout=self.limits.grading_seconds)
-                if result.timed_out or result.limit:
-                    how = how_it_ended(result, self.limits.grading_seconds)
-                    return b"", f"running the work {how}"
-            found = unpack(await computer.export(["**"], max_bytes=ARTIFACT_BYTES))
-        below = (replace(member, name=f"work/{member.name}") for member in found)
-        return pack([Member("work", folder=True), *below]), ""
 
     async def _install(
         self, computer: Computer

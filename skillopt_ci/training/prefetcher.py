@@ -31,7 +31,7 @@ from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shu
 from skillopt_ci.training.rollout_stage import Made, attempts_so_far
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import earlier_skill, first_epoch, sampling_seed
-from skillopt_ci.training.state import Candidate, ScoredCheckout, candidate_at, find_checkout
+from skillopt_ci.training.state import ScoredCheckout, candidate_at, find_checkout
 from skillopt_ci.training.trainer import CandidateProposed, Decided
 
 #: Identifies an attempt: task, skill as read, number.
@@ -182,7 +182,12 @@ def look_ahead(run: Run) -> Outlook | None:
         return Outlook("measure", step, attempts, checkout.spent)
     scored = as_scored(checkout, checkout.state)
     if (candidate := candidate_at(run, scored, position.candidate)) is not None:
-        return _evaluation(run, scored, candidate)
+        known = known_measurement(run, scored, candidate.skill)
+        asked = frozenset[str]() if known is None else known[1].asked
+        tasks = [task for task in run.selection if task.id not in asked]
+        attempts = _attempts(run, tasks, candidate.skill, "selection")
+        spent = scored.spent + candidate.record.usage
+        return Outlook("evaluation", candidate.record.step, attempts, spent)
     return look_beyond(run, scored, attempts_so_far(run, scored))
 
 
@@ -202,15 +207,6 @@ def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | Non
     skill, _ = first_epoch(run, checkout)
     rollout = _rollout(run, checkout, skill, made if skill == checkout.skill else ())
     return rollout or Outlook("comparison", step, (), spent)
-
-
-def _evaluation(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Outlook:
-    known = known_measurement(run, checkout, candidate.skill)
-    asked = frozenset[str]() if known is None else known[1].asked
-    tasks = [task for task in run.selection if task.id not in asked]
-    attempts = _attempts(run, tasks, candidate.skill, "selection")
-    spent = checkout.spent + candidate.record.usage
-    return Outlook("evaluation", candidate.record.step, attempts, spent)
 
 
 def _rollout(run: Run, checkout: ScoredCheckout, skill: str, made: Made) -> Outlook | None:

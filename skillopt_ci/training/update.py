@@ -55,14 +55,14 @@ class UpdateMode(Generic[Item]):
         )
 
     def pool(self, edits: Sequence[Item]) -> str:
-        return fenced("\n".join(self._line(index, edit) for index, edit in enumerate(edits)))
-
-    def _line(self, index: int, edit: Item) -> str:
-        told = (
-            f"{key.removesuffix('_hint')}={json.dumps(getattr(edit, key), ensure_ascii=False)}"
-            for key in self.payload.schema
-        )
-        return f"[{index}] {' '.join(told)} support={edit.support_count}"
+        lines = []
+        for index, edit in enumerate(edits):
+            told = (
+                f"{key.removesuffix('_hint')}={json.dumps(getattr(edit, key), ensure_ascii=False)}"
+                for key in self.payload.schema
+            )
+            lines.append(f"[{index}] {' '.join(told)} support={edit.support_count}")
+        return fenced("\n".join(lines))
 
 
 async def _applied(skill: str, edits: Sequence[Edit], chat: OptimizerChat) -> Updated:
