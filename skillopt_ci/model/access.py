@@ -64,13 +64,21 @@ def api_key(
     section: str, config: ModelRole, environ: Mapping[str, str], root: Path = Path()
 ) -> str:
     """The role's key. Raises ModelSetupError, which names ``section`` (``model.target``)."""
-    if config.api_key_file is not None:
-        return _key_in_file(section, config.api_key_file, environ, root)
     variable = config.key_variable
-    if variable is None or not (environ.get(variable, "").strip() or required_variable(config)):
+    if config.api_key_file is not None:
+        section, source = f"{section}.api_key_file", config.api_key_file
+        key = _key_in_file(section, source, environ, root)
+    elif variable is None or not (environ.get(variable, "").strip() or required_variable(config)):
         return NO_KEY
-    key = _value_of(variable, environ, f"{section} needs an API key in", "api_key_env: %s")
-    return _visible(key, f"the key in {variable}", section)
+    else:
+        key = _value_of(variable, environ, f"{section} needs an API key in", "api_key_env: %s")
+        source = f"the key in {variable}"
+    if stray := stray_character(key):
+        raise ModelSetupError(
+            f"{section}: {source} holds {stray}",
+            hint="Copy the key again: it is made of visible ASCII characters alone.",
+        )
+    return key
 
 
 def headers_of(section: str, config: ModelRole, environ: Mapping[str, str]) -> dict[str, str]:
@@ -123,24 +131,15 @@ def _key_in_file(section: str, name: str, environ: Mapping[str, str], root: Path
         value = read_text(file).strip()
     except OSError as error:
         raise ModelSetupError(
-            f"{section}.api_key_file: {name} cannot be read: {error.strerror}",
+            f"{section}: {name} cannot be read: {error.strerror}",
             hint="It must hold the key and nothing else; relative paths start at the folder of "
             "the configuration.",
         ) from error
     if not value:
         raise ModelSetupError(
-            f"{section}.api_key_file: {name} is empty", hint="It must hold the key, nothing else."
+            f"{section}: {name} is empty", hint="It must hold the key, nothing else."
         )
-    return _visible(value, name, f"{section}.api_key_file")
-
-
-def _visible(key: str, source: str, section: str) -> str:
-    if stray := stray_character(key):
-        raise ModelSetupError(
-            f"{section}: {source} holds {stray}",
-            hint="Copy the key again: it is made of visible ASCII characters alone.",
-        )
-    return key
+    return value
 
 
 def _value_of(variable: str, environ: Mapping[str, str], needs: str, setting: str) -> str:

@@ -1,8 +1,8 @@
 """Open a run's models from its configuration."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,17 +96,22 @@ async def open_router(
             else:
                 key = api_key(section, one, environ, root)
                 headers = headers_of(section, one, environ)
-                if protocol not in pools:
-                    alike = (each for each in configs.values() if each.preset.protocol == protocol)
-                    with _extra("anthropic", section):
+                alike = (each for each in configs.values() if each.preset.protocol == protocol)
+                try:
+                    if protocol not in pools:
                         pool = connection_pool(one, sum(each.max_concurrency for each in alike))
-                    pools[protocol] = await resources.enter_async_context(pool)
-                with _extra("azure", section):
+                        pools[protocol] = await resources.enter_async_context(pool)
                     client = ServerClient(
                         *(section, one, wire_of(one), key, pools[protocol]),
                         headers=headers,
                         observe=observe,
                     )
+                except ModuleNotFoundError as error:
+                    extra = "anthropic" if protocol == "messages" else "azure"
+                    raise ModelSetupError(
+                        f"{section} needs a package that is not installed",
+                        hint=f"Install it: pip install 'skillopt-ci[{extra}]'.",
+                    ) from error
             throttle = Throttle(one.max_concurrency)
             clients[role] = RetryingClient(client, one.retries, throttle, section, observe)
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
@@ -127,14 +132,3 @@ def wire_of(config: ModelRole) -> Wire:
     if config.preset.protocol == "messages":
         return MESSAGES
     return RESPONSES if uses_responses(config) else CHAT
-
-
-@contextmanager
-def _extra(name: str, section: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ModelSetupError(
-            f"{section} needs a package that is not installed",
-            hint=f"Install it: pip install 'skillopt-ci[{name}]'.",
-        ) from error
