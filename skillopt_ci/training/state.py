@@ -158,8 +158,9 @@ def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) ->
     state, skill = folder.read_state(read), read(path)
     refuse_another_skill(state, path)
     if skill is None:
+        where = f"skillopt/{ledger.run}" if branch == commit else ledger.base
         raise SkillError(
-            f"{path} is not in the commit that training starts from ({ledger.base} {commit[:10]}).",
+            f"{path} is not in the commit that training starts from ({where} {commit[:10]}).",
             hint=f"Commit it there first (git add {path} && git commit), or mend "
             "`skill` in the configuration if it is to name another file.",
         )
@@ -180,7 +181,8 @@ def refuse_another_skill(state: State | None, path: str) -> None:
 
 
 def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
-    now, then = (read_checkout(ledger, path, one, branch=None) for one in (tip, base))
+    now = read_checkout(ledger, path, tip, branch=tip)
+    then = read_checkout(ledger, path, base, branch=None)
     folder, known = RunFolder(ledger.run), len(now.history)
     if len(then.history) > known and then.history[:known] == now.history:
         return base  # which went on from here: this is a stale copy of a branch that was merged
