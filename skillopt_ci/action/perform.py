@@ -12,20 +12,11 @@ from skillopt_ci.action.review import review_pull_request, with_check
 from skillopt_ci.cli import build
 from skillopt_ci.cli.comment import links_of, note_id, publish_run
 from skillopt_ci.cli.read import RunReader, open_reader, view
-from skillopt_ci.errors import (
-    ExitCode,
-    InfrastructureError,
-    SkilloptError,
-    UsageError,
-)
+from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
-from skillopt_ci.github.pull_requests import (
-    find_open,
-    merge_pull_request,
-    why_paused,
-)
+from skillopt_ci.github.pull_requests import find_open, merge_pull_request, why_paused
 from skillopt_ci.github.types import Reaction
 from skillopt_ci.ledger.inspect import base_commit
 from skillopt_ci.ledger.ledger import Ledger

@@ -12,12 +12,7 @@ from skillopt_ci.ledger.evidence import (
     ProposalRecord,
     ReviewerNoteRecord,
 )
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
-    HistoryEntry,
-    StepRecord,
-)
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, StepRecord
 from skillopt_ci.model.types import Accounts, Usage, by_role
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.sanitize import one_line

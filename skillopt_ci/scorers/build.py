@@ -10,13 +10,7 @@ from skillopt_ci.config import scorers as specs
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers import code
-from skillopt_ci.scorers.base import (
-    Score,
-    Scorer,
-    reaches,
-    scored,
-    sentence,
-)
+from skillopt_ci.scorers.base import Score, Scorer, reaches, scored, sentence
 from skillopt_ci.scorers.text import GRADERS
 from skillopt_ci.tasks.files import TaskProblem, refuse
 from skillopt_ci.tasks.task import Splits, Task

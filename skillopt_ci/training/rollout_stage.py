@@ -1,12 +1,7 @@
 """Learn from a batch: attempt its tasks while analysts read the attempts as they arrive."""
 
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
