@@ -223,7 +223,7 @@ _SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
     "max_tokens": ("max_tokens",),
     "temperature": ("temperature",),
     "reasoning_effort": (
-        *("reasoning_effort", "reasoning.effort", "output_config.effort", "effort"),
+        *("reasoning_effort", "reasoning.effort", "output_config.effort", "effort", "thinking"),
     ),
     "response_format": (
         *("response_format", "json_schema", "structured output", "json mode", "text.format"),

@@ -90,6 +90,7 @@ def test_what_cannot_be_is_told_with_what_could(complaint, role, words):
         ({"provider": "openai", "azure": {}}, "`azure` is for `provider: azure`"),
         ({"provider": "qwen", "region": "chn"}, "no region 'chn'; did you mean 'cn'"),
         ({"provider": "groq", "region": "us"}, "Groq has no region 'us'; known: none"),
+        ({"provider": "openai", "extra_body": {"stream": True}}, "answers are not streamed"),
         ({"provider": "groq", "thinking": True}, "Groq has no switch for `thinking: true`"),
         ({"provider": "ollama", "thinking": True}, "Ollama has no switch"),
         ({"provider": "qwen", "thinking": True}, "Qwen (Alibaba Cloud) has no switch"),

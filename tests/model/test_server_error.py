@@ -192,6 +192,7 @@ def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fiel
         ("Unsupported value: 'temperature' does not support 0.7", {}, "temperature"),
         ("no", {"code": "unsupported_parameter", "param": "reasoning_effort"}, "reasoning_effort"),
         ("Unrecognized request argument supplied: reasoning_effort", {}, "reasoning_effort"),
+        ('"llama3.2" does not support thinking', {}, "reasoning_effort"),  # Ollama
         (
             "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
             {},
