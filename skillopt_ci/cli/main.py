@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
         if cmd_name in self.lazy:
             module = lasting_import(self.lazy[cmd_name][0])
             return cast("click.Command", getattr(module, f"{cmd_name.replace('-', '_')}_command"))
-        if not cmd_name.startswith("-"):
+        if not (ctx.resilient_parsing or cmd_name.startswith("-")):
             ctx.fail(f"there is no command {cmd_name!r}. {nearest(cmd_name, self.lazy)}".rstrip())
         return None
 

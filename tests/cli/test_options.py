@@ -121,6 +121,7 @@ def test_a_configuration_below_is_named_and_not_used(cli, trained):
     [
         ("skillopt-ci s", ["step", "status", "show", "slow-update"]),
         ("skillopt-ci sim", []),
+        ("skillopt-ci evla --quiet trac", ["trace"]),
         ("skillopt-ci --no", ["--no-progress"]),
         ("skillopt-ci eval --split tr", ["train"]),
     ],
