@@ -122,7 +122,7 @@ def _jsonl_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
 
 def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
     csv.field_size_limit(len(text))  # no cell is too long
-    header_line = text.partition("\n")[0]
+    header_line = re.sub('"[^"]*"', "", text.partition("\n")[0])
     # spreadsheets write semicolons where a comma is the decimal point
     delimiter = max(",;\t", key=header_line.count)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
