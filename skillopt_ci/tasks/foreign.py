@@ -168,10 +168,10 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             rest["choices"] = choices
             kind = "choice"
             labels = [*choices, *choices.values()]
-            references = [
-                labels[int(one)] if from_0 and one.isdecimal() and one not in labels else one
-                for one in answers
-            ]
+            numbered = (
+                {str(number): label for number, label in enumerate(choices)} if from_0 else {}
+            )
+            references = [one if one in labels else numbered.get(one, one) for one in answers]
         one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest}
         if answer in REFERENCE_KEYS and references is answers:
             one[answer] = item[answer]

@@ -156,6 +156,8 @@ ONE_OF_TWO = "x\n\nA. up\nB. down"
         ({"input": ONE_OF_TWO, "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"question": "x", "choices": ["up", "down"], "answer": 1}, (), "B"),
         ({"question": "x", "choices": '["up", "down"]', "answer": "1"}, (), "B"),
+        ({"question": "x", "choices": ["up", "down"], "answer": "2"}, (), "2"),
+        ({"question": "x", "choices": ["up", "down"], "answer": "7"}, (), "7"),
         (
             {"question": "x", "choices": {"text": ["up", "down"], "label": ["A", "B"]}, "key": "B"},
             ("--reference", "key"),
@@ -166,7 +168,7 @@ ONE_OF_TWO = "x\n\nA. up\nB. down"
 def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, options, reference):
     (asks,) = {"question", "prompt", "input"} & row.keys()
     rows = [{**row, asks: f"{n}: {row[asks]}"} for n in range(8)]
-    rows[0] |= {"answer": 0} if row.get("answer") in (1, "1") else {}
+    rows[0] |= {"answer": 0} if row.get("answer") in (1, "1", "2", "7") else {}
     write(tmp_path, {"rows.json": rows})
     told = cli(tmp_path, "import", "rows.json", *options, "--json").json
     assert (told["lost"], told["scorer"]) == ([], {"type": "choice"})
