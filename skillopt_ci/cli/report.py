@@ -112,28 +112,14 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     run = gather(reader)
     attempts, count = recorded_attempts(reader, run, redact)
     log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
-    skill = reader.read(reader.skill_path) or ""
-    versions: list[Version] = []
-    before = ""
-    for entry in run.history:
-        text = run.texts.get(entry.skill_sha256)
-        if text is not None and entry.skill_sha256 != before:
-            before = entry.skill_sha256
-            told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
-            name = told.get(entry.kind) or event_name(entry).lower()
-            versions.append(Version(name, text, anchor(entry)))
+    versions, skill = [*_versions(run)], reader.read(reader.skill_path) or ""
     if edited := sha256(skill) != run.state.current.sha256:
         versions.append(Version("changed since, not scored yet", skill))
-    candidates: dict[str, tuple[str, str]] = {}
-    for view in newest(run):
-        old, new = run.texts.get(view.made.skill_before), run.texts.get(view.made.skill_after)
-        if old is not None and new is not None and old != new:
-            candidates[view.anchor] = (old, new)
     return Evidence(
         run=run,
         versions=tuple(versions),
         edited=edited,
-        candidates=candidates,
+        candidates=dict(_candidates(run)),
         meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
         attempts=attempts,
         count=count,
@@ -141,6 +127,24 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
         # the days of the run's first and newest commits, one if they are the same
         dates=tuple(dict.fromkeys(one.time[:10] for one in (*log[-1:], *log[:1]))),
     )
+
+
+def _versions(run: RunView) -> Iterator[Version]:
+    before = ""
+    for entry in run.history:
+        text = run.texts.get(entry.skill_sha256)
+        if text is None or entry.skill_sha256 == before:
+            continue
+        before = entry.skill_sha256
+        told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
+        yield Version(told.get(entry.kind) or event_name(entry).lower(), text, anchor(entry))
+
+
+def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:
+    for view in newest(run):
+        before, after = run.texts.get(view.made.skill_before), run.texts.get(view.made.skill_after)
+        if before is not None and after is not None and before != after:
+            yield view.anchor, (before, after)
 
 
 def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[Recorded, int]:
@@ -169,17 +173,6 @@ def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
             told = f"solved in part ({score(max(hard, soft))})"
     elif trace.end is not None:
         told = f"not measured: {status.replace('_', ' ')}"
-    turns = []
-    for heading, text in islice(trace_lines(trace, whole=True), 1, None):
-        if heading != "system" and (heading, text) != ("result", "as said last"):
-            kind = heading if heading in _KINDS else "tool"
-            turns.append(Turn(kind, redact(heading), shortened(redact(text), _TEXT)))
-    # the first two, and as many of the last ones as there is room for
-    head, rest = turns[:2], turns[2:]
-    room = _ATTEMPT - sum(len(turn.text) for turn in head)
-    sizes = accumulate(len(turn.text) for turn in reversed(rest))
-    left_out = len(rest) - sum(size <= room for size in sizes)
-    gap = (Turn("gap", "", f"{left_out} turns left out"),) if left_out else ()
     return Trajectory(
         task=redact(trace.task),
         stage=trace.stage,
@@ -187,9 +180,27 @@ def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
         skill=trace.skill_sha256,
         outcome=outcome,
         told=told,
-        turns=(*head, *gap, *rest[left_out:]),
+        turns=_bounded(tuple(_turns(trace, redact))),
         reason=redact(str((trace.end or {}).get("reason") or "")),
     )
+
+
+def _turns(trace: AttemptTrace, redact: Redact) -> Iterator[Turn]:
+    for heading, text in islice(trace_lines(trace, whole=True), 1, None):
+        if heading == "system" or (heading, text) == ("result", "as said last"):
+            continue
+        kind = heading if heading in _KINDS else "tool"
+        yield Turn(kind, redact(heading), shortened(redact(text), _TEXT))
+
+
+def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """The first two turns, and as many of the last ones as there is room for."""
+    head, rest = turns[:2], turns[2:]
+    room = _ATTEMPT - sum(len(turn.text) for turn in head)
+    sizes = accumulate(len(turn.text) for turn in reversed(rest))
+    left_out = len(rest) - sum(size <= room for size in sizes)
+    gap = (Turn("gap", "", f"{left_out} turns left out"),) if left_out else ()
+    return (*head, *gap, *rest[left_out:])
 
 
 # The page served on this machine, made again whenever the run has moved.

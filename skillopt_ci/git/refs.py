@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -177,11 +176,7 @@ def repair(
         if name not in names:
             continue
         file = common_dir / name
-        commit = None
-        with suppress(FileNotFoundError, NotADirectoryError):
-            log: list[bytes] = _REFLOG_LINE.findall((common_dir / "logs" / name).read_bytes())
-            known = (objects.find(git, f"{oid.decode()}^{{commit}}") for oid in reversed(log))
-            commit = next((one.oid for one in known if one is not None), None)
+        commit = _last_in_reflog(git, common_dir / "logs" / name)
         if commit is None and remote is None:
             raise RepositoryError(
                 f"{name} is broken, as after a power loss, and no reflog knows its commit",
@@ -204,6 +199,15 @@ def repair(
             raise RepositoryError(f"{file} is broken and cannot be replaced: {error}") from error
         healed = f"restored to {commit[:12]} (reflog)" if commit else f"taken from {remote} again"
         tell(f"{name} was broken, as after a power loss: {healed}.")
+
+
+def _last_in_reflog(git: Git, log: Path) -> str | None:
+    try:
+        found: list[bytes] = _REFLOG_LINE.findall(log.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    known = (objects.find(git, f"{oid.decode()}^{{commit}}") for oid in reversed(found))
+    return next((commit.oid for commit in known if commit is not None), None)
 
 
 def move(git: Git, moves: Sequence[Move], reason: str) -> None:
