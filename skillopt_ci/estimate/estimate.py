@@ -135,8 +135,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         calls = counts.in_calls(counts.joined(works), supposed.calls, situation.judged)
-        stages = (_stage(account, count, sizes, prices) for account, count in calls.items())
-        return Part(name, tuple(stages))
+        return _part(name, calls, sizes, prices)
 
     rest = part("rest of the run", works)
     asked = dict.fromkeys(one.account.role for one in rest.stages)
@@ -188,8 +187,7 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
         judged(run.config, run.selection),
     )
     sizes, prices = _sizes(run, checkout), tariffs(run.config.model)
-    stages = tuple(_stage(one, count, sizes, prices) for one, count in calls.items())
-    part = Part("calibration", stages)
+    part = _part("calibration", calls, sizes, prices)
     dollars = part.cost_usd()
     cost = cost_text(None if dollars is None else dollars.likely)
     asked, tokens = round(part.calls().likely), round(part.tokens().likely)
@@ -253,13 +251,10 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     if not chats or not tasks or (limits.tokens is None and limits.cost_usd is None):
         return config
     sizes, prices = _assumed_sizes(config, tasks, prompts, skill), tariffs(config.model)
-
-    def part(calls: Mapping[Account, int]) -> Part:
-        stages = (_stage(account, Range(n, n, n), sizes, prices) for account, n in calls.items())
-        return Part("", tuple(one for one in stages if one.calls.high))
-
-    attempt = part({counts.ROLLOUT: 1, counts.JUDGE: judged(config, tasks)})
-    question = part({counts.ANALYST: 1})
+    once = Range(1, 1, 1)
+    calls_of = {counts.ROLLOUT: once, counts.JUDGE: once * judged(config, tasks)}
+    attempt = _part("attempt", calls_of, sizes, prices)
+    question = _part("question", {counts.ANALYST: once}, sizes, prices)
     bought = [] if limits.calls is None else [(limits.calls, False)]
     amounts: list[tuple[float | None, float, float]] = [
         (limits.tokens, attempt.tokens().likely, question.tokens().likely)
@@ -280,14 +275,21 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     return config.model_copy(update=changes)
 
 
-def _stage(
-    account: Account, count: Range, sizes: Mapping[Account, CallSize], prices: Mapping[str, Tariff]
-) -> StageEstimate:
-    size = sizes[account]
-    cost = prices[account.role].cost_usd(replace(size.usage, reasoning_tokens=0, cost_usd=0.0))
-    if cost is None and size.measured:
-        cost = size.usage.cost_usd
-    return StageEstimate(account, count, size, cost)
+def _part(
+    name: str,
+    calls: Mapping[Account, Range],
+    sizes: Mapping[Account, CallSize],
+    prices: Mapping[str, Tariff],
+) -> Part:
+    stages = []
+    for account, count in calls.items():
+        size = sizes[account]
+        cost = prices[account.role].cost_usd(replace(size.usage, reasoning_tokens=0, cost_usd=0.0))
+        if cost is None and size.measured:
+            cost = size.usage.cost_usd
+        if count.high:
+            stages.append(StageEstimate(account, count, size, cost))
+    return Part(name, tuple(stages))
 
 
 def _mean_call(usage: Usage) -> CallSize:

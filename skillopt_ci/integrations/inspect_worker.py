@@ -87,10 +87,7 @@ class InspectSide:
         _tell_grading(job)
         # An evaluation modifies both, and this process makes further attempts.
         sample = self._samples[job["sample"]].model_copy(deep=True)
-        before = self._task.setup or []
-        setup = chain(
-            *(before if isinstance(before, list) else [before]), _read_skill(job["skill"])
-        )
+        setup = chain(self._task.setup or [], _read_skill(job["skill"]))
         task = task_with(copy(self._task), dataset=MemoryDataset([sample]), setup=setup, epochs=1)
         target, judge = (_model(name, job) for name in ("target", "judge"))
         log = _evaluate(task, target, judge, job["token_limit"], folder)

@@ -56,13 +56,6 @@ def minibatch_prompts(adapter: EnvAdapter) -> dict[str, str | None]:
     }
 
 
-def lacking_prompts(adapter: EnvAdapter) -> tuple[str, ...]:
-    if type(adapter).reflect is not EnvAdapter.reflect:
-        return ()
-    own = minibatch_prompts(adapter)
-    return tuple(name for name, text in own.items() if text is None and not generic_prompt(name))
-
-
 def generic_prompt(name: str) -> str:
     """SkillOpt's prompt for all environments; empty if the installed package lacks it."""
     try:
@@ -100,7 +93,10 @@ def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
     if adapter.requires_ray():
         raise UsageError(f"{options['adapter']}: adapters that need Ray cannot be bridged")
     side = SkillOptSide(adapter, config)
-    if options.get("reflect") == "adapter" and (lacking := lacking_prompts(adapter)):
+    reflects = options.get("reflect") == "adapter" and kind.reflect is EnvAdapter.reflect
+    asked = minibatch_prompts(adapter) if reflects else {}
+    lacking = [name for name, text in asked.items() if text is None and not generic_prompt(name)]
+    if lacking:
         raise UsageError(
             f"reflect: adapter needs the prompts {' and '.join(lacking)}, which the installed "
             "package skillopt lacks: put them into the folder prompt_files, or leave reflect out"
