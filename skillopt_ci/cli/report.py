@@ -93,8 +93,7 @@ def export_command(settings: Globals, folder: Path, layout: str) -> None:
     target = settings.cwd / folder
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(
-            f"{target} already exists: nothing was written.",
-            hint="Name a new or an empty folder.",
+            f"{target} already exists: nothing was written.", hint="Name a new or an empty folder."
         )
     records = gather(open_reader(settings))
     files = resolve_name(_EXPORTS[layout])(records, visible(str(folder)))

@@ -128,10 +128,7 @@ class Computer:
         return _complete(done.out, path, max_bytes)
 
     async def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
-        """Write a file atomically and create its folders. Raises :class:`FileRefused`.
-
-        An executable file stays one.
-        """
+        """Write a file atomically; an executable one stays so. Raises :class:`FileRefused`."""
         file = self._file(path)
         mode = "755" if executable else "644"
         script = (_WRITE, file, posixpath.dirname(file), mode, f"{file}.{secrets.token_hex(8)}")

@@ -90,8 +90,7 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
     except RequestException as error:
         kind = type(error).__name__
         raise AnswerLost(
-            f"could not {what}: GitHub did not answer ({kind})",
-            hint=_HINTS.get(kind, ""),
+            f"could not {what}: GitHub did not answer ({kind})", hint=_HINTS.get(kind, "")
         ) from error
     except (AssertionError, RuntimeError, BadAttributeException) as error:
         # PyGithub raises these for redirects to another server and for malformed answers.

@@ -88,11 +88,7 @@ def newest(run: RunView) -> list[EventView]:
     views = [*run.views.values(), *filter(None, [run.flight])]
     return sorted(
         views,
-        key=lambda one: (
-            one.record.epoch,
-            isinstance(one.record, BoundaryRecord),
-            one.record.step,
-        ),
+        key=lambda one: (one.record.epoch, isinstance(one.record, BoundaryRecord), one.record.step),
         reverse=True,
     )
 

@@ -89,8 +89,7 @@ def fewest_pairs(test: int) -> int:
 def next_look(wins: int, losses: int, left: int, level: float) -> int:
     """How many of the ``left`` pairs to draw at once: before that, no verdict is possible.
 
-    Whole looks, the last one apart, and at most ``ENOUGH`` pairs, so that a failing server is
-    noticed before it has been asked for all of a long test.
+    At most ``ENOUGH``, so that a long test does not ask a failing server for all of its pairs.
     """
     size = min(LOOK, left)
     while size < min(ENOUGH, left) and not any(

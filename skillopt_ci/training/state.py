@@ -166,8 +166,7 @@ def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) ->
         )
     if is_lfs_pointer(skill):
         raise SkillError(
-            f"{path} in commit {commit[:10]} is a Git LFS pointer, not the skill.",
-            hint=LFS_REMEDY,
+            f"{path} in commit {commit[:10]} is a Git LFS pointer, not the skill.", hint=LFS_REMEDY
         )
     return Checkout(commit, branch, skill, state, folder.read_history(read))
 
