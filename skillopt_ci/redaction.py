@@ -45,10 +45,9 @@ def redacted_values(value: object, redact: Redact) -> object:
 
 def redacted_line(line: str, redact: Redact) -> str:
     """JSON from ``json.dumps`` with secrets removed from each text in it separately."""
-    needless = redact is unchanged or (
-        isinstance(redact, Redactor) and not any(one in line for one in redact.in_json)
-    )
-    return line if needless else json.dumps(redacted_values(json.loads(line), redact))
+    if redact is unchanged or (isinstance(redact, Redactor) and redact.needless(line)):
+        return line
+    return json.dumps(redacted_values(json.loads(line), redact))
 
 
 def named_secrets(environ: Mapping[str, str]) -> Iterator[str]:
@@ -69,8 +68,7 @@ class Redactor:
         self._spellings: tuple[str, ...] = ()
         self._pattern = re.compile(r"(?!)")
         self._cuttable: tuple[tuple[str, str, str], ...] = ()
-        #: How secrets, and the ends of those that may be cut off, stand in JSON.
-        self.in_json: tuple[str, ...] = ()
+        self._in_json: tuple[str, ...] = ()
         self._shortest = _SHORTEST_PART
         self.learn(secrets)
 
@@ -89,7 +87,7 @@ class Redactor:
             if len(one) > _SHORTEST_PART
         )
         ends = {end for _, *both in self._cuttable for end in both}
-        self.in_json = tuple(json.dumps(one)[1:-1] for one in sorted(spellings | ends))
+        self._in_json = tuple(json.dumps(one)[1:-1] for one in sorted(spellings | ends))
         self._shortest = min(_SHORTEST_PART, *map(len, spellings))
 
     def __call__(self, text: str) -> str:
@@ -112,6 +110,10 @@ class Redactor:
             ):
                 text = HIDDEN + text[size:]
         return text
+
+    def needless(self, line: str) -> bool:
+        """Whether no text in ``line``, from ``json.dumps``, can have a secret, whole or cut off."""
+        return not any(one in line for one in self._in_json)
 
 
 class RedactedStream(io.TextIOBase):

@@ -16,7 +16,7 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded, load, read_layers
 from skillopt_ci.config.rollout import HumanConfig
-from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, PythonScorer, ScorerSpec
+from skillopt_ci.config.scorers import ScorerSpec, parts_of
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import ConfigError, UsageError
 from skillopt_ci.estimate.estimate import budgeted
@@ -24,9 +24,9 @@ from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report import commits
-from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
+from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.scorers.build import NEEDS_COMPUTER, check_scorers, parts_of
+from skillopt_ci.scorers.check import check_scorers
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, refuse_clashes
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
@@ -86,8 +86,8 @@ def unconfined_programs(
     parts = [part for spec in specs if spec is not None for part in parts_of(spec)]
     starts = {
         "`environment`": environment is not None and environment.code == "confined",
-        "scorers of type `command`": any(isinstance(part, CommandScorer) for part in parts),
-        "scorers of type `python`": any(isinstance(part, PythonScorer) for part in parts),
+        "scorers of type `command`": any(part.type == "command" for part in parts),
+        "scorers of type `python`": any(part.type == "python" for part in parts),
         "`model`, a program": any(
             role.preset.protocol == "command" for role in config.model.roles.values()
         ),
@@ -103,9 +103,7 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
     """Raise UsageError if tasks, solver or scorers need a computer that is not configured."""
 
     def grades_there(scorer: ScorerSpec | None) -> bool:
-        return scorer is not None and any(
-            isinstance(one, ComputerScorer) for one in parts_of(scorer)
-        )
+        return scorer is not None and any(part.type == "computer" for part in parts_of(scorer))
 
     solver, computer = config.rollout.solver, config.rollout.computer
     everywhere = ""

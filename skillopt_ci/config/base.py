@@ -25,7 +25,7 @@ def _possible(name: str) -> str:
     if longest > _LONGEST_NAME:
         raise ValueError(f"a name of {longest} bytes is too long for a file: at most 255 are")
     if re.search(r"[\\\x00-\x1f]", name):  # YAML reads a tab in "a\tasks"
-        raise ValueError(f"{name!r} is no path: write / between folders, on every system")
+        raise ValueError(f"{name!r} is not a path: separate folders with /, on every system")
     return name
 
 

@@ -1,5 +1,6 @@
 """How an answer is taken out of a response and graded: one model per scorer type."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -224,7 +225,7 @@ class ComputerScorer(Section):
     grader and leaves the work without a score."""
     same_computer: bool = False
     """Grade on the agent's own computer, as the agent left it. An agent that can change programs
-    there can change its score."""
+    there can change its score. Not in a combination with `command`, `python` or `rubric`."""
 
     @model_validator(mode="after")
     def _one_way(self) -> "ComputerScorer":
@@ -303,3 +304,12 @@ ScorerSpec = Annotated[
 
 for _combination in (Combination, AllScorer, AnyScorer, WeightedScorer):
     _combination.model_rebuild()
+
+
+def parts_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
+    """``spec``, or the parts of a combination, down to those that grade."""
+    if isinstance(spec, Combination):
+        for part in spec.of:
+            yield from parts_of(part)
+    else:
+        yield spec

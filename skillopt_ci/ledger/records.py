@@ -474,7 +474,7 @@ class DifferenceRecord(Record):
     n: int
     fixed: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
-    clusters: int | None = Field(None, exclude_if=lambda one: one is None)
+    clusters: int | None = Field(None, exclude_if=not_)
     """The clusters that the tasks come from, if each names its own: the error is over these."""
 
 

@@ -121,8 +121,8 @@ async def open_router(
         yield ModelRouter(models, tariffs(models), clients, cache, redact)
 
 
-async def ask_judge(client: ChatClient, prompt: str) -> str:
-    """Put a question to the judge model; a :data:`Judge`, once the client is given."""
+async def judge_reply(client: ChatClient, prompt: str) -> str:
+    """The judge model's reply; a :data:`Judge`, once the client is given."""
     asked = (Message("user", prompt),)
     request = ChatRequest(Role.JUDGE, "judge", asked, attempt=GRADING.get())
     return (await client.complete(request)).text

@@ -26,13 +26,12 @@ from skillopt_ci.model.types import (
 from skillopt_ci.progress import silent
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout import events
-from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
+from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_it_ended
 from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, Rollout, Status, in_attempt
 from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.build import NEEDS_COMPUTER
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 

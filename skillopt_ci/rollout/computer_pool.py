@@ -15,6 +15,7 @@ from skillopt_ci.scorers.base import last_words
 from skillopt_ci.tasks.records import task_files
 from skillopt_ci.tasks.task import ComputerTask, Task
 
+NEEDS_COMPUTER = "Set `rollout.computer`, with `type: sandbox` for instance."
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 

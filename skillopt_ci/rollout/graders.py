@@ -11,19 +11,12 @@ from xml.etree import ElementTree as ET
 
 from skillopt_ci.computer.archive import Member, pack, unpack
 from skillopt_ci.computer.computer import HOME, Computer
+from skillopt_ci.config import scorers as specs
 from skillopt_ci.config.rollout import AttemptLimits
-from skillopt_ci.config.scorers import (
-    Combination,
-    CommandScorer,
-    ComputerScorer,
-    PythonScorer,
-    RubricScorer,
-    ScorerSpec,
-)
 from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
 from skillopt_ci.program import CommandResult
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
-from skillopt_ci.rollout.computer_pool import ComputerPool, how_it_ended
+from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_it_ended
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import (
     FallibleScorer,
@@ -34,15 +27,16 @@ from skillopt_ci.scorers.base import (
     Scorer,
     blamed,
     brief,
+    grade_parts,
     last_words,
     program_score,
     scored,
 )
-from skillopt_ci.scorers.build import NEEDS_COMPUTER, grade_parts, parts_of
 from skillopt_ci.scorers.code import Functions, ask_judge, call_function, run_command
 from skillopt_ci.scorers.text import grade_answer
 from skillopt_ci.tasks.task import Task
 
+_PROGRAMS = (specs.ComputerScorer, specs.CommandScorer, specs.PythonScorer)
 _REPORT_BYTES = 10_000_000
 #: Only comments and instructions may stand before a document type; later text is a test's own.
 _DOCTYPE = re.compile(r"(?:\s|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
@@ -103,7 +97,7 @@ sys.meta_path.insert(sys.meta_path.index(PathFinder), InstalledFirst)
 class ComputerGrader:
     """Grades one ``attempt`` on a computer; ``spec.folder`` is relative to ``root``."""
 
-    spec: ComputerScorer
+    spec: specs.ComputerScorer
     attempt: Attempt
     pool: ComputerPool
     root: Path
@@ -216,7 +210,7 @@ class ComputerGrader:
         return program_score("the grading command", result.exit_code, streams, response, hard_at)
 
 
-def grader_files(spec: ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]]:
+def grader_files(spec: specs.ComputerScorer, root: Path) -> Iterator[tuple[str, bytes]]:
     yield from ((name, text.encode()) for name, text in spec.files.items())
     if spec.folder is None:
         return
@@ -274,7 +268,7 @@ class TaskScorers:
     Commands run in ``root`` and see the variables of ``functions``, which the caller closes.
     """
 
-    default: ScorerSpec | None = field(kw_only=False)
+    default: specs.ScorerSpec | None = field(kw_only=False)
     judge: Judge | None
     root: Path
     functions: Functions
@@ -284,27 +278,28 @@ class TaskScorers:
     async def grade(self, task: Task, attempt: Attempt) -> Score:
         return await self._build(self.spec(task), attempt, task)(task, attempt.response)
 
-    def programs(self, tasks: Iterable[Task]) -> list[tuple[ScorerSpec, Task]]:
+    def programs(self, tasks: Iterable[Task]) -> list[tuple[specs.ScorerSpec, Task]]:
         """Each grader of ``tasks`` that is a program, once per computer, with one of its tasks."""
-        found: dict[str, tuple[ScorerSpec, Task]] = {}
+        found: dict[str, tuple[specs.ScorerSpec, Task]] = {}
         for task in tasks:
-            for part in parts_of(self.spec(task)):
+            for part in specs.parts_of(self.spec(task)):
                 key = part.model_dump_json()
-                if isinstance(part, ComputerScorer) and self.pool is not None:
+                if isinstance(part, specs.ComputerScorer) and self.pool is not None:
                     key += self.pool.block(task).model_dump_json()
-                if isinstance(part, ComputerScorer | CommandScorer | PythonScorer):
+                if isinstance(part, _PROGRAMS):
                     found.setdefault(key, (part, task))
         return list(found.values())
 
-    async def try_out(self, part: ScorerSpec, task: Task) -> None:
+    async def try_out(self, part: specs.ScorerSpec, task: Task) -> None:
         """Grade an empty submission with one of :meth:`programs`; raises :class:`GraderError`."""
-        if isinstance(part, ComputerScorer):  # one that has no time for nothing has none for work
+        if isinstance(part, specs.ComputerScorer):
+            # one that has no time for nothing has none for work
             part = part.model_copy(update={"on_timeout": "error"})
         scorer = self._build(part, Attempt((), ""), task)
         assert isinstance(scorer, ComputerGrader | FallibleScorer)  # noqa: S101
         await scorer.score_empty(task)
 
-    def spec(self, task: Task) -> ScorerSpec:
+    def spec(self, task: Task) -> specs.ScorerSpec:
         spec = task.scorer or self.default
         if spec is None:
             raise GraderError(f"task {task.id!r} has no scorer")
@@ -313,17 +308,19 @@ class TaskScorers:
     def keeps_computer(self, task: Task) -> bool:
         spec = task.scorer or self.default
         return spec is not None and any(
-            isinstance(part, ComputerScorer) and part.same_computer for part in parts_of(spec)
+            isinstance(part, specs.ComputerScorer) and part.same_computer
+            for part in specs.parts_of(spec)
         )
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
         """What a score depends on besides the attempt; None for commands, functions and judges."""
         spec = task.scorer or self.default
         if spec is None or any(
-            isinstance(part, CommandScorer | PythonScorer | RubricScorer) for part in parts_of(spec)
+            isinstance(part, specs.CommandScorer | specs.PythonScorer | specs.RubricScorer)
+            for part in specs.parts_of(spec)
         ):
             return None
-        parts = [part for part in parts_of(spec) if isinstance(part, ComputerScorer)]
+        parts = [part for part in specs.parts_of(spec) if isinstance(part, specs.ComputerScorer)]
         # increment when the same files and commands grade differently
         version = 3 if any(part.report for part in parts) else 2
         seconds = self.limits.model_dump(include={"grading_seconds"}, exclude_defaults=True)
@@ -337,24 +334,24 @@ class TaskScorers:
             ],
         }
 
-    def _build(self, spec: ScorerSpec, attempt: Attempt, task: Task) -> Scorer:
+    def _build(self, spec: specs.ScorerSpec, attempt: Attempt, task: Task) -> Scorer:
         """The scorer that ``spec`` describes; raises UsageError if it needs what is missing."""
         functions, root = self.functions, self.root
         match spec:
-            case Combination():
+            case specs.Combination():
                 parts = [self._build(part, attempt, task) for part in spec.of]
                 return partial(grade_parts, spec, parts)
-            case CommandScorer():
+            case specs.CommandScorer():
                 return FallibleScorer(spec, partial(run_command, spec, root, functions.environ))
-            case PythonScorer():
+            case specs.PythonScorer():
                 return FallibleScorer(spec, partial(call_function, spec, root, functions))
-            case RubricScorer():
+            case specs.RubricScorer():
                 if self.judge is None:
                     raise UsageError(
                         "a rubric scorer needs a judge model", hint="Set `model.judge`."
                     )
                 return FallibleScorer(spec, partial(ask_judge, spec, self.judge))
-            case ComputerScorer():
+            case specs.ComputerScorer():
                 if self.pool is None:
                     raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
                 limits = self.limits.changed(self.pool.block(task).limits)

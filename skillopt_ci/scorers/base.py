@@ -1,6 +1,7 @@
 """The score of one answer, and helpers that all scorers share."""
 
 import copy
+import math
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
@@ -9,7 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from skillopt_ci.config.scorers import AnswerFrom, AnswerScorer, CommandScorer
+from skillopt_ci.aio import siblings
+from skillopt_ci.config import scorers as specs
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.tasks.task import Task
 
@@ -86,7 +88,7 @@ async def blamed(
 class FallibleScorer:
     """Grades with ``once(task, response, answer)``, which may fail; see :func:`blamed`."""
 
-    spec: AnswerScorer | CommandScorer
+    spec: specs.AnswerScorer | specs.CommandScorer
     once: Callable[[Task, str, str], Awaitable[Score]]
 
     async def __call__(self, task: Task, response: str) -> Score:
@@ -97,6 +99,35 @@ class FallibleScorer:
 
     async def score_empty(self, task: Task) -> Score:
         return await self.once(task, "", "")
+
+
+async def grade_parts(
+    spec: specs.Combination, parts: Sequence[Scorer], task: Task, response: str
+) -> Score:
+    """Combine the scores of ``parts``; the first grader that fails stops the others."""
+    async with siblings() as group:
+        running = [group.create_task(part(task, response)) for part in parts]
+    return combined(spec, [done.result() for done in running])
+
+
+def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
+    answer = scores[0].answer
+    match spec:
+        case specs.AllScorer():
+            blamed = [score for score in scores if not score.hard]
+            solved, soft = not blamed, math.fsum(score.soft for score in scores) / len(scores)
+        case specs.AnyScorer():
+            best = max(scores, key=lambda score: (score.hard, score.soft))
+            solved, answer = bool(best.hard), best.answer
+            soft, blamed = max(score.soft for score in scores), [best] if solved else []
+        case specs.WeightedScorer():
+            weighted = zip(spec.weights, scores, strict=True)
+            soft = math.fsum(weight * score.soft for weight, score in weighted)
+            soft = min(1.0, soft / math.fsum(spec.weights))
+            blamed = [score for score in scores if score.soft < 1]
+            solved = reaches(soft, spec.hard_at)
+    reason = sentence([score.reason for score in blamed or scores])
+    return scored(solved, reason, answer, soft=soft)
 
 
 def brief(text: str, limit: int = REASON_CHARS) -> str:
@@ -127,7 +158,7 @@ def sentence(parts: Sequence[str]) -> str:
     return brief("; ".join(brief(part, share) for part in parts))
 
 
-def extract(response: str, how: AnswerFrom, tag: str = "answer") -> str:
+def extract(response: str, how: specs.AnswerFrom, tag: str = "answer") -> str:
     """The answer in ``response``; without a tag the last line, without a fence the whole text."""
     if how == "text":
         return response.strip()

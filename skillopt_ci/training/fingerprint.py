@@ -10,13 +10,12 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.reference import TRANSPORT
 from skillopt_ci.config.rollout import ExternalConfig
-from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, ScorerSpec
+from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, ScorerSpec, parts_of
 from skillopt_ci.confinement import confine, withhold
 from skillopt_ci.model.access import resolved_key_values, secret_values
 from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.graders import grader_files
-from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Task, task_sha256
 
 #: Settings of a model role that affect how it is called, not what it answers.

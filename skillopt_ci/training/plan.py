@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Optimizer, Train
-from skillopt_ci.config.scorers import RubricScorer
+from skillopt_ci.config.scorers import RubricScorer, parts_of
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.evidence import LearningRateRecord
 from skillopt_ci.ledger.records import HistoryEntry, State
@@ -21,7 +21,6 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.metrics import Aggregate
-from skillopt_ci.scorers.build import parts_of
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.replies import LEARNING_RATE, Item, LearningRateShape, WireError, parse_as

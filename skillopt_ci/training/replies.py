@@ -114,7 +114,7 @@ _DICTIONARY = re.compile(r"(?:valid )?dictionary(?: or an instance of \w+)?$")
 
 
 def whole_number(value: object) -> int | None:
-    """Read a whole number from 0, capped, from a number or text; None for others and booleans."""
+    """Read a number or text as a whole number from 0 to ``MAX_COUNT``; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, int):

@@ -21,7 +21,7 @@ from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, StepRecord
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import ModelRouter, ask_judge, open_router
+from skillopt_ci.model.build import ModelRouter, judge_reply, open_router
 from skillopt_ci.model.cache import CacheFile
 from skillopt_ci.model.types import Account, ChatClient, Role, Usage, total
 from skillopt_ci.progress import Note, Observer, silent
@@ -235,7 +235,7 @@ class OpenModels:
 
 
 def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple[Solver, Grading]:
-    config, judge = run.config, partial(ask_judge, client)
+    config, judge = run.config, partial(judge_reply, client)
     solver = build_solver(config, client, run.prompts, run.root, run.environ)
     scorers = TaskScorers(
         default=config.scorer,

@@ -144,7 +144,7 @@ def test_the_example_of_a_mapping_is_one_of_that_section(complaint_with):
 def test_a_path_with_backslashes_is_explained(complaint_with, path):
     told = complaint_with(f"prompts: {path}")
     assert "prompts: " in told
-    assert "write / between folders" in told
+    assert "separate folders with /" in told
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from skillopt_ci.config.scorers import RubricScorer
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import ask_judge as put_to_judge
-from skillopt_ci.model.build import open_router
+from skillopt_ci.model.build import judge_reply, open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
 from skillopt_ci.scorers.base import FallibleScorer
 from skillopt_ci.scorers.code import ask_judge
@@ -200,9 +199,9 @@ def test_a_missing_package_is_told_with_a_way_to_install_it(monkeypatch, ask, ro
         run(Models(target=config, optimizer=config), ask(), environ={"K": "k"})
 
 
-def test_judge_with_puts_a_question_to_the_judge(scripted, reply):
+def test_a_question_to_the_judge_reaches_it(scripted, reply):
     inner = scripted(reply("0.8"))
-    assert asyncio.run(put_to_judge(inner, "How good?")) == "0.8"
+    assert asyncio.run(judge_reply(inner, "How good?")) == "0.8"
     assert inner.asked == [ChatRequest(Role.JUDGE, "judge", (Message("user", "How good?"),))]
 
 
@@ -214,7 +213,7 @@ def test_a_verdict_that_a_judge_failed_to_give_is_not_read_from_the_cache(server
     async def work() -> float:
         models = Models(target=served(), optimizer=served())
         async with open_router(models, {}, cache_path=tmp_path / "calls.sqlite") as router:
-            judge = partial(put_to_judge, router.for_work("s", Meter()))
+            judge = partial(judge_reply, router.for_work("s", Meter()))
             return (await FallibleScorer(spec, partial(ask_judge, spec, judge))(task, "hello")).hard
 
     assert [asyncio.run(work()) for _ in range(2)] == [1, 1]

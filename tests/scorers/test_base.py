@@ -1,9 +1,24 @@
+import asyncio
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_ci.config import scorers
 from skillopt_ci.scorers import base
-from skillopt_ci.scorers.base import REASON_CHARS, brief, extract, last_words, sentence
+from skillopt_ci.scorers.base import (
+    REASON_CHARS,
+    GraderError,
+    Score,
+    brief,
+    combined,
+    extract,
+    grade_parts,
+    last_words,
+    sentence,
+)
+from skillopt_ci.tasks.task import Task
 
 
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=30))
@@ -82,3 +97,88 @@ def test_fence(response, answer):
 def test_text_without_fence_has_no_fenced_block():
     assert base.last_fenced("nothing here") is None
     assert extract(" \n a\nb \n", "text") == "a\nb"
+
+
+PARTS = (scorers.ExactScorer(type="exact"),)
+ALL, ANY = scorers.AllScorer(type="all", of=PARTS), scorers.AnyScorer(type="any", of=PARTS)
+SCORES = st.lists(
+    st.builds(Score, st.sampled_from([0.0, 1.0]), st.floats(0, 1), st.text(), st.just("")),
+    min_size=1,
+)
+RIGHT = {"type": "contains", "contains": ["yes"]}
+HALF = {"type": "contains", "contains": ["yes", "no"]}
+WRONG = {"type": "exact"}
+
+
+async def fails(task: Task, response: str) -> Score:
+    raise GraderError("broken")
+
+
+@given(SCORES)
+def test_all_and_any_stay_within_the_bounds_of_their_parts(scores):
+    softs = [score.soft for score in scores]
+    all_of, any_of = combined(ALL, scores), combined(ANY, scores)
+    assert min(softs) - 1e-12 <= all_of.soft <= any_of.soft + 1e-12
+    assert all_of.hard == min(score.hard for score in scores)
+    assert any_of.hard == max(score.hard for score in scores)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "hard", "soft"),
+    [
+        ("all", [RIGHT, RIGHT], 1, 1),
+        ("all", [RIGHT, HALF], 0, 0.75),
+        ("any", [WRONG, RIGHT], 1, 1),
+        ("any", [WRONG, HALF], 0, 0.5),
+    ],
+)
+def test_combination(grade, kind, parts, hard, soft):
+    score = grade(kind, "oh yes", "reference", of=parts)
+    assert (score.hard, score.soft) == (hard, soft)
+
+
+@pytest.mark.parametrize(("hard_at", "hard"), [(0.7, 1), (0.8, 0)])
+def test_weighted(grade, hard_at, hard):
+    parts = {"of": [RIGHT, WRONG], "weights": [0.7, 0.3], "hard_at": hard_at}
+    score = grade("weighted", "yes", "reference", **parts)
+    assert (score.hard, score.soft) == (hard, pytest.approx(0.7))
+
+
+def test_reason_is_that_of_the_parts_that_failed(grade):
+    score = grade("all", "yes", "ref", of=[RIGHT, WRONG, {"type": "regex", "pattern": "z"}])
+    assert score.reason == "expected 'ref', got 'yes'; nothing matches 'z'"
+    inner = {"type": "any", "of": [WRONG, RIGHT]}
+    assert grade("all", "yes", "reference", of=[inner, RIGHT]).hard == 1
+
+
+def test_parts_are_graded_at_the_same_time(make_task):
+    async def run() -> Score:
+        barrier = asyncio.Barrier(2)
+
+        async def waits(task: Task, response: str) -> Score:
+            await barrier.wait()
+            return Score(1, 1, "met", response)
+
+        return await asyncio.wait_for(grade_parts(ALL, (waits, waits), make_task(), "x"), 10)
+
+    assert asyncio.run(run()).hard == 1
+
+
+def test_failing_grader_stops_the_others_and_is_reported_itself(make_task):
+    cancelled = []
+
+    async def hangs(task: Task, response: str) -> Score:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(True)
+        raise AssertionError
+
+    with pytest.raises(GraderError, match="broken"):
+        asyncio.run(grade_parts(ALL, (hangs, fails), make_task(), "x"))
+    assert cancelled == [True]
+
+
+def test_failing_grader_inside_a_combination_is_reported_itself(make_task):
+    with pytest.raises(GraderError, match="broken"):
+        asyncio.run(grade_parts(ALL, (partial(grade_parts, ANY, (fails,)),), make_task(), "x"))

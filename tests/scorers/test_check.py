@@ -1,22 +1,19 @@
-import asyncio
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skillopt_ci.config import scorers
 from skillopt_ci.confinement import confine
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.scorers.base import GraderError, Score
-from skillopt_ci.scorers.build import check_scorers, check_spec, check_task, combined, grade_parts
+from skillopt_ci.scorers.base import GraderError
+from skillopt_ci.scorers.check import check_scorers, check_spec, check_task
 from skillopt_ci.scorers.code import Functions
-from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.tasks.task import Splits
 
 PATTERN = {"type": "regex", "pattern": "a"}
+OWN_COMPUTER = {"type": "computer", "command": "true", "same_computer": True}
 EXACT = scorers.ExactScorer(type="exact")
 
 
@@ -44,6 +41,12 @@ EXACT = scorers.ExactScorer(type="exact")
         ("command", {"command": ["./read.sh"]}, [], "not an executable file"),
         ("all", {"of": [PATTERN, {"type": "exact"}]}, [], "no references"),
         ("any", {"of": [PATTERN, {"type": "contains", "contains": [""]}]}, ["x"], "empty text"),
+        (
+            "all",
+            {"of": [OWN_COMPUTER, {"type": "rubric", "rubric": "Good?"}]},
+            [],
+            "beside `rubric`",
+        ),
     ],
 )
 def test_unusable_scorer_is_found(tmp_path, make_task, make_spec, kind, keys, references, fault):
@@ -133,88 +136,3 @@ def test_own_scorer_of_a_task_is_checked_instead_of_the_run_s(tmp_path, make_tas
 def test_unchecked_task_is_a_grader_error_not_a_failure(grade):
     with pytest.raises(GraderError, match="task 't' cannot be graded: the task has no references"):
         grade("f1", "x")
-
-
-PARTS = (scorers.ExactScorer(type="exact"),)
-ALL, ANY = scorers.AllScorer(type="all", of=PARTS), scorers.AnyScorer(type="any", of=PARTS)
-SCORES = st.lists(
-    st.builds(Score, st.sampled_from([0.0, 1.0]), st.floats(0, 1), st.text(), st.just("")),
-    min_size=1,
-)
-RIGHT = {"type": "contains", "contains": ["yes"]}
-HALF = {"type": "contains", "contains": ["yes", "no"]}
-WRONG = {"type": "exact"}
-
-
-async def fails(task: Task, response: str) -> Score:
-    raise GraderError("broken")
-
-
-@given(SCORES)
-def test_all_and_any_stay_within_the_bounds_of_their_parts(scores):
-    softs = [score.soft for score in scores]
-    all_of, any_of = combined(ALL, scores), combined(ANY, scores)
-    assert min(softs) - 1e-12 <= all_of.soft <= any_of.soft + 1e-12
-    assert all_of.hard == min(score.hard for score in scores)
-    assert any_of.hard == max(score.hard for score in scores)
-
-
-@pytest.mark.parametrize(
-    ("kind", "parts", "hard", "soft"),
-    [
-        ("all", [RIGHT, RIGHT], 1, 1),
-        ("all", [RIGHT, HALF], 0, 0.75),
-        ("any", [WRONG, RIGHT], 1, 1),
-        ("any", [WRONG, HALF], 0, 0.5),
-    ],
-)
-def test_combination(grade, kind, parts, hard, soft):
-    score = grade(kind, "oh yes", "reference", of=parts)
-    assert (score.hard, score.soft) == (hard, soft)
-
-
-@pytest.mark.parametrize(("hard_at", "hard"), [(0.7, 1), (0.8, 0)])
-def test_weighted(grade, hard_at, hard):
-    parts = {"of": [RIGHT, WRONG], "weights": [0.7, 0.3], "hard_at": hard_at}
-    score = grade("weighted", "yes", "reference", **parts)
-    assert (score.hard, score.soft) == (hard, pytest.approx(0.7))
-
-
-def test_reason_is_that_of_the_parts_that_failed(grade):
-    score = grade("all", "yes", "ref", of=[RIGHT, WRONG, {"type": "regex", "pattern": "z"}])
-    assert score.reason == "expected 'ref', got 'yes'; nothing matches 'z'"
-    inner = {"type": "any", "of": [WRONG, RIGHT]}
-    assert grade("all", "yes", "reference", of=[inner, RIGHT]).hard == 1
-
-
-def test_parts_are_graded_at_the_same_time(make_task):
-    async def run() -> Score:
-        barrier = asyncio.Barrier(2)
-
-        async def waits(task: Task, response: str) -> Score:
-            await barrier.wait()
-            return Score(1, 1, "met", response)
-
-        return await asyncio.wait_for(grade_parts(ALL, (waits, waits), make_task(), "x"), 10)
-
-    assert asyncio.run(run()).hard == 1
-
-
-def test_failing_grader_stops_the_others_and_is_reported_itself(make_task):
-    cancelled = []
-
-    async def hangs(task: Task, response: str) -> Score:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.append(True)
-        raise AssertionError
-
-    with pytest.raises(GraderError, match="broken"):
-        asyncio.run(grade_parts(ALL, (hangs, fails), make_task(), "x"))
-    assert cancelled == [True]
-
-
-def test_failing_grader_inside_a_combination_is_reported_itself(make_task):
-    with pytest.raises(GraderError, match="broken"):
-        asyncio.run(grade_parts(ALL, (partial(grade_parts, ANY, (fails,)),), make_task(), "x"))

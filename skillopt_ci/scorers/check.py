@@ -1,65 +1,22 @@
-"""Combines scores, and checks scorers before any paid call."""
+"""Check scorers before any paid call."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from skillopt_ci.aio import siblings
 from skillopt_ci.config import scorers as specs
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers import code
-from skillopt_ci.scorers.base import Score, Scorer, reaches, scored, sentence
 from skillopt_ci.scorers.text import GRADERS
 from skillopt_ci.tasks.files import TaskProblem, refuse
 from skillopt_ci.tasks.task import Splits, Task
-
-NEEDS_COMPUTER = "Set `rollout.computer`, with `type: sandbox` for instance."
-
-
-def parts_of(spec: specs.ScorerSpec) -> Iterator[specs.ScorerSpec]:
-    if isinstance(spec, specs.Combination):
-        for part in spec.of:
-            yield from parts_of(part)
-    else:
-        yield spec
-
-
-async def grade_parts(
-    spec: specs.Combination, parts: Sequence[Scorer], task: Task, response: str
-) -> Score:
-    """Combine the scores of ``parts``; the first grader that fails stops the others."""
-    async with siblings() as group:
-        running = [group.create_task(part(task, response)) for part in parts]
-    return combined(spec, [done.result() for done in running])
-
-
-def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
-    answer = scores[0].answer
-    match spec:
-        case specs.AllScorer():
-            blamed = [score for score in scores if not score.hard]
-            solved, soft = not blamed, math.fsum(score.soft for score in scores) / len(scores)
-        case specs.AnyScorer():
-            best = max(scores, key=lambda score: (score.hard, score.soft))
-            solved, answer = bool(best.hard), best.answer
-            soft, blamed = max(score.soft for score in scores), [best] if solved else []
-        case specs.WeightedScorer():
-            weighted = zip(spec.weights, scores, strict=True)
-            soft = math.fsum(weight * score.soft for weight, score in weighted)
-            soft = min(1.0, soft / math.fsum(spec.weights))
-            blamed = [score for score in scores if score.soft < 1]
-            solved = reaches(soft, spec.hard_at)
-    reason = sentence([score.reason for score in blamed or scores])
-    return scored(solved, reason, answer, soft=soft)
 
 
 def check_scorers(
     splits: Splits, default: specs.ScorerSpec | None, *, root: Path, environ: Mapping[str, str]
 ) -> None:
     """Raise UsageError, or TaskFileError naming the tasks, if a scorer cannot grade its tasks."""
-
     problems = []
     with closing(code.Functions(environ)) as functions:
         if default is not None and (fault := check_spec(default, root, functions)):
@@ -79,7 +36,14 @@ def check_scorers(
 
 def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) -> str | None:
     """The fault of ``spec``, if any. Raises UsageError for a function that cannot be loaded."""
-    for part in parts_of(spec):
+    parts = [*specs.parts_of(spec)]
+    unkept = [one.type for one in parts if one.type in ("command", "python", "rubric")]
+    if unkept and any(one.type == "computer" and one.same_computer for one in parts):
+        return (
+            f"`same_computer` cannot stand beside `{unkept[0]}`, whose grades are not kept: each "
+            "evaluation would make the attempts again"
+        )
+    for part in parts:
         match part:
             case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
                 return "every answer contains an empty text"
@@ -99,7 +63,7 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) ->
 
 
 def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
-    for part in parts_of(spec):
+    for part in specs.parts_of(spec):
         fault = None
         if isinstance(part, specs.RubricScorer):
             fault = code.check_rubric_task(part, task)
