@@ -98,11 +98,10 @@ def init_command(
         files = scaffold.scaffold(choices, config.name, skill.parent.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
         if not os.path.lexists(root / choices.skill) and unloadable(files[choices.skill], skill):
-            better = PurePosixPath(choices.skill).parent.with_name(scaffold.slug(skill.parent.name))
             raise UsageError(
                 f"{skill.parent.name!r} cannot be the folder of a SKILL.md: it is the skill's "
                 "name, of lower-case letters, digits and single hyphens.",
-                hint=f"Give --skill {shlex.quote(str(better / 'SKILL.md'))}",
+                hint=f"Name another: --skill skills/{scaffold.slug(skill.parent.name)}/SKILL.md",
             )
     written = scaffold.write_new(root, files)
     steps = _next_steps(settings, choices, repository, github=github)

@@ -125,6 +125,7 @@ def test_a_starter_skill_has_its_folders_name(tmp_path, git, folder, skill, name
     ("words", "message"),
     [
         (["-y", "--skill", "my notes/SKILL.md"], "'my notes' cannot be the folder of a SKILL.md"),
+        (["-y", "--skill", "SKILL.md"], "'My_Work' cannot be the folder of a SKILL.md"),
         (["--provider", "compatible"], "give --base-url"),
         (["--run", "a b"], "'a b' may hold only letters"),
         (["--provider", "opena"], "'opena' is not one of"),
@@ -132,13 +133,16 @@ def test_a_starter_skill_has_its_folders_name(tmp_path, git, folder, skill, name
         (["-y", "--provider", "compatible", "--base-url", "x", *OWN], "base_url: expected an addr"),
     ],
 )
-def test_what_cannot_be_written_down_is_refused(words, message, tmp_path):
-    result = init(tmp_path, *words)
+def test_what_cannot_be_written_down_is_refused(words, message, tmp_path, git):
+    git(tmp_path, "init")
+    folder = tmp_path / "My_Work"
+    folder.mkdir()
+    result = init(folder, *words)
     assert isinstance(result.exception, click.UsageError | UsageError)
     told = f"{result.exception} {result.output}"
     assert message in told
     assert "sk-proj" not in told
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def answered(folder: Path, text: str, look: Look | None = None) -> Result:
