@@ -28,6 +28,8 @@ _ANSWERS = (
 _ALPACA = ("instruction", "input")
 #: Numbers whose sign or point `normalized` would drop.
 _WOULD_CHANGE = re.compile(r"[-+]\d+|[-+]?\d*\.\d+")
+#: The number below a worked solution, as in GSM8K; a heading in Markdown begins like it.
+_WORKED_OUT = re.compile(r"####\s*(\S*\d\S*)\s*\Z")
 
 
 @dataclass(slots=True)
@@ -160,10 +162,11 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
         kind = "number" if all(map(_WOULD_CHANGE.fullmatch, answers)) else "normalized"
         references = answers
-        if all("####" in one for one in answers):  # as in GSM8K, below the way to it
+        results = [_WORKED_OUT.search(one) for one in answers]
+        if all(results):
             rest["solution"] = answers[0]
             kind = "number"
-            references = [one.rpartition("####")[2].strip() for one in answers]
+            references = [one[1] for one in results if one]
         if choices := _choices(rest, answers):
             rest["choices"] = choices
             kind = "choice"

@@ -131,6 +131,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": "B", "choices": ["x", "y"]}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
         ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
+        ({"answer": "#### How\nBoil it."}, "normalized", "#### How"),
         ({"answer": "B", "choices": ["x", "y"], "scorer": {"type": "exact"}}, "exact", "B"),
     ],
 )
