@@ -230,12 +230,6 @@ def test_a_fork_is_told_what_starts_its_evaluation():
     assert found.comment is None
 
 
-def test_a_label_from_before_a_push_is_to_be_added_again():
-    found = decide(target(FORK, action="synchronize", label=""), Inputs(), Facts())
-    assert isinstance(found, Conclude)
-    assert "remove it first if it is there from before this commit" in found.reason
-
-
 def test_missing_keys_are_named():
     found = decide(pull(OWN), Inputs(), Facts(keys_missing=("A_KEY", "B_KEY")))
     assert isinstance(found, Conclude)

@@ -194,14 +194,9 @@ def test_a_note_on_a_line_is_answered_in_its_thread(reviewed, client):
     thread = reviewed.hub.review("wen", "Shorter", SKILL)
     reviewed.hub.review("wen", "Please", SKILL, reply_to=thread)
     for note in review_notes(client, 1, SKILL):
-        assert (
-            keep_comment(client, 1, f"<!-- {note.id} -->\nDone", thread=note.thread)
-            == Change.CREATED
-        )
-        assert (
-            keep_comment(client, 1, f"<!-- {note.id} -->\nDone", thread=note.thread)
-            == Change.UNCHANGED
-        )
+        body = f"<!-- {note.id} -->\nDone"
+        for change in (Change.CREATED, Change.UNCHANGED):
+            assert keep_comment(client, 1, body, thread=note.thread) == change
     ours = [each for each in reviewed.hub.reviews.values() if each["login"] == ACTIONS]
     assert [each["reply_to"] for each in ours] == [thread, thread]
 
