@@ -19,7 +19,7 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import judge_reply, open_router
-from skillopt_ci.model.types import ChatReply, ChatRequest, ModelUnavailable, Role
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role
 from skillopt_ci.scorers.base import FallibleScorer
 from skillopt_ci.scorers.code import ask_judge
 from skillopt_ci.tasks.task import Task
@@ -96,12 +96,6 @@ def test_all_calls_that_the_roles_allow_are_under_way_at_once(server, served, as
     models = Models(target=served(max_concurrency=4), optimizer=served(max_concurrency=2))
     roles = [Role.TARGET] * 4 + [Role.OPTIMIZER] * 2
     assert len(run(models, *(ask(role=role) for role in roles))) == 6
-
-
-def test_tries_are_counted_by_the_role_s_own_setting(server, served, ask):
-    server.will_fail(500, "boom")
-    with pytest.raises(ModelUnavailable, match="after 1 try: status 500: boom"):
-        run(Models(target=served(retries=0), optimizer=served()), ask())
 
 
 def test_answers_are_kept_between_openings(server, served, ask, tmp_path):

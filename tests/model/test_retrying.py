@@ -297,14 +297,7 @@ def test_calls_that_are_refused_together_halve_the_number_once():
 
 def test_nobody_begins_before_the_time_that_the_server_asks_for(ask, reply):
     server = Limited(2, reply(), retry_after=30.0)
-
-    async def work() -> None:
-        client = RetryingClient(server, retries=9, throttle=Throttle(3), draw=lambda: 0.0)
-        async with siblings() as group:
-            for number in range(9):
-                group.create_task(client.complete(ask(str(number))))
-
-    simulated(work)
+    worked_off(server, Throttle(3), 9, ask)
     first, later = server.starts[:3], server.starts[3:]
     assert first == [0.0] * 3
     assert min(later) >= 30
