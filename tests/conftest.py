@@ -251,18 +251,21 @@ class Checkout:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(text, encoding="utf-8")
 
+    @contextmanager
+    def worktree(self, branch: str) -> Iterator["Checkout"]:
+        """Let a person commit to a branch, in a worktree of their own."""
+        there = Checkout(self.folder.parent / "worktree")
+        self.git("worktree", "add", "--quiet", "--detach", str(there.folder), branch)
+        yield there
+        self.git("update-ref", f"refs/heads/{branch}", there.git("rev-parse", "HEAD"))
+        self.git("worktree", "remove", str(there.folder))
+
     def commit(self, path: str, text: str, branch: str = "main") -> str:
-        """Commit a file on a branch, as a person would in a worktree of their own."""
-        place = self.folder.parent / "worktree"
-        self.git("worktree", "add", "--quiet", "--detach", str(place), branch)
-        there = Checkout(place)
-        there.write(path, text)
-        there.git("add", path)
-        there.git("commit", "--quiet", "-m", f"Change {path}")
-        commit = there.git("rev-parse", "HEAD")
-        self.git("worktree", "remove", str(place))
-        self.git("update-ref", f"refs/heads/{branch}", commit)
-        return commit
+        with self.worktree(branch) as there:
+            there.write(path, text)
+            there.git("add", path)
+            there.git("commit", "--quiet", "-m", f"Change {path}")
+        return self.ref(branch)
 
     def session(self, *overrides: str, observer: Observer = silent) -> Run:
         settings = Globals({"DEMO_KEY": "sk-demo-key"}, self.folder, overrides=overrides)

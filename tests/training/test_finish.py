@@ -9,7 +9,7 @@ from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.records import Snapshot, Summary
 from skillopt_ci.model.types import Usage
-from skillopt_ci.progress import Event, Note
+from skillopt_ci.progress import Event, Note, Observer, silent
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import t_quantile
 from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
@@ -20,8 +20,8 @@ PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 TEST_ITEMS = [f"Item {number} " for number in range(200, 208)]
 
 
-def end(checkout: Checkout, *overrides: str) -> FinishOutcome | None:
-    session = checkout.session(*PLAIN, *overrides)
+def end(checkout: Checkout, *overrides: str, observer: Observer = silent) -> FinishOutcome | None:
+    session = checkout.session(*PLAIN, *overrides, observer=observer)
     with session.ledger.lock():
         return asyncio.run(finish(session))
 
@@ -30,10 +30,6 @@ def ended(checkout: Checkout, *overrides: str) -> FinishOutcome:
     outcome = end(checkout, *overrides)
     assert outcome is not None
     return outcome
-
-
-def summary(checkout: Checkout) -> Summary:
-    return Summary.model_validate_json(checkout.show(BRANCH, FOLDER.summary))
 
 
 def count_tests(server: ModelServer) -> int:
@@ -59,9 +55,7 @@ def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, s
     checkout.write("tasks/train.jsonl", tasks(300))
     checkout.write(f"tasks/{split}.jsonl", tasks(0))
     events: list[Event] = []
-    session = checkout.session(*PLAIN, observer=events.append)
-    with session.ledger.lock():
-        asyncio.run(finish(session))
+    end(checkout, observer=events.append)
     told = [one.text for one in events if isinstance(one, Note) and one.level == "warning"]
     assert any(f"4 of 8 {split} tasks were trained on" in text for text in told)
 
@@ -79,7 +73,7 @@ def test_three_skills_are_tested_and_compared(checkout, model_server):
     assert found.best.interval[0] < 0.5 < found.best.interval[1]
     assert found.best_gain is not None
     assert (found.best_gain.mean, len(found.best_gain.fixed)) == (0.5, 4)
-    assert found == summary(checkout)
+    assert found == Summary.model_validate_json(checkout.show(BRANCH, FOLDER.summary))
     # steps are counted epoch by epoch, calls by stage
     told = [(one.epoch, one.steps, one.accepts + one.rejects + one.skips) for one in found.epochs]
     assert told == [(1, 2, 2), (2, 2, 2)]

@@ -187,12 +187,6 @@ def test_density_is_part_of_every_score(checkout, model_server):
     assert outcome.state.current.measurement.hard == 0.0
 
 
-def test_switching_density_on_measures_again(checkout):
-    checkout.step()
-    checkout.step(DENSE)
-    assert checkout.kinds() == ["start", "step", "measure", "step"]
-
-
 @pytest.fixture
 def wordy(workshop: Workshop, model_server: ModelServer) -> Callable[[str], Checkout]:
     """A skill of which the optimizer wants a line replaced."""

@@ -38,17 +38,13 @@ def test_more_errors_than_allowed_are_refused(make_rollout, most, limit, refused
         scores.refuse_errors(limit, "selection")
 
 
-def test_no_attempts_are_no_errors(make_rollout):
+def test_no_attempts_are_no_errors_and_those_to_come_count_in_their_share(make_rollout):
     Scores().refuse_errors(0.0, "selection")
-    with pytest.raises(TooManyErrors, match="1 of 1"):
-        Scores(rollouts=[make_rollout("a", status=Status.ERROR)]).refuse_errors(1.0, "selection")
-
-
-def test_attempts_still_to_come_count_in_the_share_of_errors(make_rollout):
     scores = Scores(rollouts=[make_rollout("a", status=Status.ERROR)])
     scores.refuse_errors(0.25, "selection", expected=4)
-    with pytest.raises(TooManyErrors):
-        scores.refuse_errors(0.2, "selection", expected=4)
+    for limit, expected in ((1.0, None), (0.2, 4)):
+        with pytest.raises(TooManyErrors, match="1 of 1"):
+            scores.refuse_errors(limit, "selection", expected=expected)
 
 
 @pytest.mark.parametrize(("metric", "score"), [("hard", 0.0), ("soft", 0.8), ("mixed", 0.2)])

@@ -142,8 +142,10 @@ async def test_close_with_patience_finishes_what_is_under_way(prefetcher, hands,
 NONE, SURE = "schedule.ahead=none", "schedule.ahead=sure"
 #: So many places that each stage leaves some empty.
 WIDE = "model.target.max_concurrency=32"
-ONCE = "train.num_epochs=1"
 SETTINGS: list[tuple[str, ...]] = [(), EPOCH_ENDS, ("rollout.attempts=2", *EPOCH_ENDS)]
+# where each call is weighed, or no answer is kept, nothing is made ahead
+HOLDS = ("budget.run.calls=500", "budget.step.tokens=900000", "cache.enabled=false")
+SETTINGS += [(WIDE, "train.num_epochs=1", one) for one in HOLDS]
 
 
 def attempted(prompts: Sequence[str]) -> list[str]:
@@ -151,7 +153,7 @@ def attempted(prompts: Sequence[str]) -> list[str]:
     return sorted(prompt for prompt in prompts if "Stage:" not in prompt)
 
 
-@pytest.mark.parametrize("overrides", SETTINGS, ids=["steps", "epochs", "attempts"])
+@pytest.mark.parametrize("overrides", SETTINGS)
 def test_what_is_sure_changes_neither_record_nor_calls(workshop, overrides):
     plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
     plain.run(NONE, *overrides)
@@ -160,6 +162,7 @@ def test_what_is_sure_changes_neither_record_nor_calls(workshop, overrides):
     ahead.run(SURE, *overrides)
     assert ahead.trees() == plain.trees()
     assert sorted(server.prompts) == asked
+    assert recorded(ahead) == recorded(plain)
 
 
 def test_the_next_batch_is_attempted_while_a_verdict_is_saved(checkout, model_server, monkeypatch):
@@ -197,18 +200,6 @@ def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop):
     assert not nexts & asked
 
 
-@pytest.mark.parametrize(
-    "holds", ["budget.run.calls=500", "budget.step.tokens=900000", "cache.enabled=false"]
-)
-def test_nothing_is_made_ahead_where_each_call_is_weighed_or_none_is_kept(workshop, holds):
-    plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
-    plain.run(NONE, WIDE, ONCE, holds)
-    asked = sorted(server.prompts)
-    server.prompts.clear()
-    ahead.run(SURE, WIDE, ONCE, holds)
-    assert sorted(server.prompts) == asked
-
-
 def test_the_attempts_after_the_first_epoch_are_foreseen(workshop):
     """Its end makes another text of the skill, under which nothing was attempted yet."""
     checkout, server = workshop.checkout(), workshop.server
@@ -226,13 +217,6 @@ def test_nothing_is_made_ahead_by_people_or_where_workers_share_it_out(checkout)
     assert may_prefetch(checkout.session(SURE).config)
     for holds in ("rollout.solver.type=human", "rollout.executor.type=ray", NONE):
         assert not may_prefetch(checkout.session(SURE, holds).config)
-
-
-def test_an_answer_that_came_early_is_recorded_by_the_work_that_needs_it(workshop):
-    plain, ahead = workshop.checkout("plain"), workshop.checkout("ahead")
-    plain.run(NONE)
-    ahead.run(SURE)
-    assert recorded(ahead) == recorded(plain)
 
 
 def recorded(checkout: Checkout) -> Counter[tuple[str, int]]:

@@ -21,7 +21,10 @@ def test_raised_budget_goes_on_without_paying_again(checkout, model_server, call
     with pytest.raises(BudgetExhausted, match=r"budget\.run\.calls"):
         checkout.step(f"budget.run.calls={calls}")
     assert model_server.answered.total() == calls
+    kept = checkout.ref(CANDIDATE)
+    assert (kept != "") == (calls == IN_SELECTION)
     checkout.done()
+    assert kept in ("", checkout.git("rev-parse", f"{BRANCH}^2"))
     assert model_server.most_answers == 1
     assert checkout.state().usage.calls == model_server.answered.total() == 23
 
@@ -79,15 +82,6 @@ def test_budget_of_tokens_ends_a_step(checkout):
     with pytest.raises(BudgetExhausted, match=r"budget\.step\.tokens"):
         checkout.step("budget.step.tokens=160")
     assert checkout.kinds() == ["start"]
-
-
-def test_candidate_is_kept_when_the_budget_ends_its_measurement(checkout):
-    with pytest.raises(BudgetExhausted):
-        checkout.step("budget.run.calls=20")
-    candidate = checkout.ref(CANDIDATE)
-    assert candidate
-    checkout.step()
-    assert checkout.git("rev-parse", f"{BRANCH}^2") == candidate
 
 
 def test_too_many_failing_rollouts_stop_the_step(checkout, model_server):

@@ -103,22 +103,15 @@ def test_step_asks_nothing_again_that_a_shard_was_answered(fleet, model_server):
     assert all("Item 10" in prompt for prompt in asked)  # those of the selection
 
 
-def test_candidate_in_flight_is_measured_by_shards(fleet, alone, model_server):
-    for machines in (fleet, alone):
-        machines.checkout.stop()
-    files = fleet.roll_out(3)
-    model_server.prompts.clear()
-    shared = fleet.step(files)
-    assert model_server.prompts == []
-    assert shared.trees() == alone.step([]).trees()
-
-
-def test_a_step_in_two_halves_records_what_a_whole_one_records(fleet, alone):
+def test_a_step_in_two_halves_records_what_a_whole_one_records(fleet, alone, model_server):
     for _ in range(2):
         session = fleet.session()
         take_over(session, fleet.roll_out(2))
         assert isinstance(asyncio.run(advance_to_candidate(session)), Candidate)
-        fleet.step(fleet.roll_out(2))
+        files = fleet.roll_out(2)
+        model_server.prompts.clear()
+        fleet.step(files)
+        assert model_server.prompts == []
         alone.step([])
         assert fleet.checkout.trees() == alone.checkout.trees()
 

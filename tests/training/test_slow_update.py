@@ -117,28 +117,31 @@ def compare(checkout: Checkout, events: list[Event], *overrides: str) -> tuple[P
     return asyncio.run(work())
 
 
-@pytest.mark.parametrize(("policy", "found"), [("mixed", 8), ("changed", 2), ("unchanged", 6)])
-def test_policy_decides_what_is_kept(checkout, policy, found):
-    assert len(compare(checkout, [], f"optimizer.longitudinal_pair_policy={policy}")) == found
+POLICY = "optimizer.longitudinal_pair_policy"
 
 
-def test_sample_is_as_large_as_configured(checkout):
-    assert len(compare(checkout, [], "optimizer.slow_update_samples=3")) == 3
+@pytest.mark.parametrize(
+    ("option", "found"),
+    [
+        (f"{POLICY}=mixed", 8),
+        (f"{POLICY}=changed", 2),
+        (f"{POLICY}=unchanged", 6),
+        ("optimizer.slow_update_samples=3", 3),
+    ],
+)
+def test_policy_and_size_decide_what_is_kept(checkout, option, found):
+    assert len(compare(checkout, [], option)) == found
 
 
-def test_progress_counts_both_sides(checkout):
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_every_attempt_is_made_under_both_skills_and_counted(checkout, attempts):
     events: list[Event] = []
-    compare(checkout, events)
-    assert events[0] == StageStarted("compare", 16)
-    assert sum(isinstance(event, StageAdvanced) for event in events) == 16
+    pairs = compare(checkout, events, f"rollout.attempts={attempts}")
+    sides = {len(side.attempts) for pair in pairs for side in (pair.previous, pair.current)}
+    assert sides == {attempts}
+    assert events[0] == StageStarted("compare", 16 * attempts)
+    assert sum(isinstance(event, StageAdvanced) for event in events) == 16 * attempts
     assert events[-1] == StageFinished("compare", "2 fixed, 0 broken of 8 tasks")
-
-
-def test_every_attempt_is_made_under_both_skills(checkout):
-    events: list[Event] = []
-    pairs = compare(checkout, events, "rollout.attempts=3")
-    assert events[0] == StageStarted("compare", 48)
-    assert {len(side.attempts) for pair in pairs for side in (pair.previous, pair.current)} == {3}
 
 
 def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout):

@@ -80,10 +80,8 @@ def test_a_git_revert_takes_back_the_skill_and_no_record(checkout, model_server,
     checkout.step()
     if branch == "main":
         merge_pull_request(checkout, squash=False)
-    there = Checkout(checkout.folder.parent / "worktree")
-    checkout.git("worktree", "add", "--quiet", "--detach", str(there.folder), branch)
-    there.git("revert", "--mainline", "1", "--no-edit", "HEAD")
-    checkout.git("update-ref", f"refs/heads/{branch}", there.git("rev-parse", "HEAD"))
+    with checkout.worktree(branch) as there:
+        there.git("revert", "--mainline", "1", "--no-edit", "HEAD")
     model_server.plan = (RULES["b"],)
     outcome = checkout.done()
     assert (outcome.record.step, checkout.kinds()) == (2, ["start", "step", "measure", "step"])
@@ -95,10 +93,8 @@ def test_a_git_revert_of_a_rejection_takes_back_the_verdict_and_no_record(checko
     checkout.step()
     checkout.step()
     assert checkout.kinds() == ["start", "step", "step"]
-    there = Checkout(checkout.folder.parent / "worktree")
-    checkout.git("worktree", "add", "--quiet", "--detach", str(there.folder), BRANCH)
-    there.git("revert", "--no-edit", "HEAD")
-    checkout.git("update-ref", f"refs/heads/{BRANCH}", there.git("rev-parse", "HEAD"))
+    with checkout.worktree(BRANCH) as there:
+        there.git("revert", "--no-edit", "HEAD")
     checkout.step("train.num_epochs=2")
     assert checkout.kinds() == ["start", "step", "step", "measure", "step"]
 
@@ -106,11 +102,9 @@ def test_a_git_revert_of_a_rejection_takes_back_the_verdict_and_no_record(checko
 def test_a_run_whose_folder_was_removed_from_base_begins_anew(checkout):
     checkout.step()
     merge_pull_request(checkout, squash=False)
-    there = Checkout(checkout.folder.parent / "worktree")
-    checkout.git("worktree", "add", "--quiet", "--detach", str(there.folder), "main")
-    there.git("rm", "-r", "--quiet", ".skillopt")
-    there.git("commit", "--quiet", "-m", "Begin anew")
-    checkout.git("update-ref", "refs/heads/main", there.git("rev-parse", "HEAD"))
+    with checkout.worktree("main") as there:
+        there.git("rm", "-r", "--quiet", ".skillopt")
+        there.git("commit", "--quiet", "-m", "Begin anew")
     assert (checkout.done().record.step, checkout.kinds()) == (1, ["start", "step"])
 
 

@@ -69,14 +69,17 @@ def test_state_counts_all_that_the_run_used(trained):
     assert trained.state().usage.calls == sum(entry.usage.calls for entry in trained.history())
 
 
-def test_text_that_was_measured_before_is_not_measured_again(checkout, model_server):
+@pytest.mark.parametrize(
+    ("measure", "reused"), [((), 2), (("model.target.temperature=0.5",), None)]
+)
+def test_text_is_measured_again_only_under_another_measure(checkout, model_server, measure, reused):
     # A new epoch forgets what the last one tried, and the cache is gone with the runner.
     checkout.run("train.num_epochs=1")
     model_server.prompts.clear()
-    outcome = checkout.done("cache.path=another.sqlite")
+    outcome = checkout.done("cache.path=another.sqlite", *measure)
     assert outcome.record.proposal.skill_after == checkout.record(2).proposal.skill_after
-    assert (outcome.decision.action, outcome.decision.reused_from) == ("reject", 2)
-    assert not any("Item 10" in prompt for prompt in model_server.prompts)
+    assert (outcome.decision.action, outcome.decision.reused_from) == ("reject", reused)
+    assert any("Item 10" in prompt for prompt in model_server.prompts) == (reused is None)
 
 
 def test_without_proposals_the_step_is_one_plain_commit(checkout, model_server):
@@ -100,10 +103,3 @@ def test_only_references_of_training_tasks_reach_the_optimizer(checkout, model_s
     held_out = [f"{kind}{number}" for kind in "abcd" for number in range(100, 300)]
     assert not [reference for reference in held_out if reference in shown]
     assert all(f"- {'abcd'[number % 4]}{number}\n" in shown for number in range(8))
-
-
-def test_a_score_of_another_measure_is_not_used_again(checkout):
-    checkout.run("train.num_epochs=1")
-    outcome = checkout.done("cache.path=another.sqlite", "model.target.temperature=0.5")
-    assert outcome.record.proposal.skill_after == checkout.record(2).proposal.skill_after
-    assert outcome.decision.reused_from is None

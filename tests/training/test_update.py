@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from skillopt_ci.skill.regions import REGIONS, protected_parts
 from skillopt_ci.training.ask import MAX_OUTPUT_TOKENS, OptimizerChat
 from skillopt_ci.training.replies import SkillCandidate, Suggestion
 from skillopt_ci.training.update import Updated, UpdateMode, update
+from tests.conftest import Checkout
 
 Update = Callable[..., Updated]
 STAGES = ["analyst_error", "analyst_success", "merge_failure", "merge_success", "merge_final"]
@@ -208,15 +207,8 @@ QUICK = ("train.num_epochs=2", "tasks.limit=12", "train.batch_size=6", "gradient
 MODES = ["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"]
 
 
-@dataclass(frozen=True)
-class Office:
+class Office(Checkout):
     """A repository with the bundled example."""
-
-    folder: Path
-
-    def git(self, *args: str) -> str:
-        done = subprocess.run(["git", *args], cwd=self.folder, capture_output=True, check=True)
-        return done.stdout.decode().removesuffix("\n")
 
     def train(self, *overrides: str, once: bool = False) -> int:
         session = open_run(Globals({}, self.folder, overrides=(*QUICK, *overrides)), silent)
@@ -229,12 +221,11 @@ class Office:
         return [StepRecord.model_validate_json(read(name)) for name in names.split("\n")]
 
     def show(self, revision: str, path: str = SKILL) -> str:
-        return self.git("cat-file", "blob", f"{revision}:{path}")
+        return super().show(revision, path)
 
     def log(self, what: str) -> list[str]:
-        return self.git("log", "--topo-order", f"--format={what}", "skillopt/quickstart").split(
-            "\n"
-        )
+        log = self.git("log", "--topo-order", f"--format={what}", "skillopt/quickstart")
+        return log.split("\n")
 
 
 def opened(folder: Path) -> Office:
