@@ -30,11 +30,8 @@ def test_every_error_ends_with_its_documented_exit_code(name, code):
 
 def test_the_hint_follows_the_message():
     error = SkilloptError("It broke.", hint="Mend it.")
-    assert (error.message, error.hint, str(error)) == (
-        "It broke.",
-        "Mend it.",
-        "It broke.\nMend it.",
-    )
+    told = (error.message, error.hint, str(error))
+    assert told == ("It broke.", "Mend it.", "It broke.\nMend it.")
     assert str(SkilloptError("It broke.")) == "It broke."
 
 

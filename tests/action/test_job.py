@@ -109,9 +109,7 @@ def test_what_an_exit_code_means_for_the_job(code, result, fails):
 def test_an_error_stands_at_its_file_and_line_if_that_is_in_the_workspace(tmp_path):
     error = ConfigError("no such key", file=tmp_path / "conf" / "skillopt.yaml", line=4, hint="run")
     text = announced(error, tmp_path)
-    assert text.startswith(
-        "::error title=skillopt-ci cannot start,file=conf/skillopt.yaml,line=4::"
-    )
+    assert text.startswith("::error title=skillopt-ci cannot start,file=conf/skillopt.yaml,line=4:")
     assert "no such key%0Arun" in text
     text = announced(ConfigError("x", file=Path("skillopt.yaml"), line=1), tmp_path)
     assert "file=skillopt.yaml,line=1" in text

@@ -382,18 +382,13 @@ def test_notes_of_reviewers_reach_the_next_step_and_are_answered_once(trained, m
     number = next(iter(trained.hub.pulls))
     spoken = trained.hub.say("ada", "/skillopt note Name kind b. Thanks @bob", number)
     written = trained.hub.review("ada", "Shorter, please", SKILL, 1, pull=number)
-    model_server.edit = lambda line: {
-        "op": "append",
-        "content": f"- {line}",
-        "note_ids": [f"issue-{spoken}"],
-    }
+    edit = {"op": "append", "note_ids": [f"issue-{spoken}"]}
+    model_server.edit = lambda line: {**edit, "content": f"- {line}"}
     assert trained.step() == 2
     heard = trained.checkout.record(2).proposal.reviewer_notes
     assert {note.id for note in heard} == {f"issue-{spoken}", f"review-{written}"}
     reverted, idle = trained.answers()
-    assert "**Reverted.** Step 2 tried what this note asks for: 0.250 → 0.000 on 8 tasks" in (
-        reverted
-    )
+    assert "**Reverted.** Step 2 tried what this note asks for: 0.250 → 0.000" in reverted
     assert "add “Leave out every answer”" in reverted
     assert "**Not taken up.**" in idle
     assert trained.step() == 2

@@ -242,9 +242,7 @@ def test_in_the_images_way_programs_are_another_user(job, home, scorer):
 
 
 @pytest.mark.parametrize("scorer", [COMMAND % "/usr/bin/python3", PYTHON])
-def test_where_neither_can_be_had_a_change_is_not_evaluated_unless_the_risk_is_named(
-    job, home, scorer
-):
+def test_without_either_a_change_waits_unless_the_risk_is_named(job, home, scorer):
     job.environ["PATH"] = without(job, "setpriv")
     # it could take the memory of every process here, which is gigabytes while other tests run
     called = f"import urllib.request\nurllib.request.urlopen({home.address!r}, data=b'here')\n"

@@ -23,9 +23,8 @@ def test_verdicts_of_our_own_runs_and_of_an_earlier_report_make_one_table(tmp_pa
     first += ("--world", json.dumps(SMALL))
     for words in (first, ("--reuse", tmp_path / "verdicts.json", "--without-ours")):
         command = [sys.executable, "-m", "bench.verdicts", "--out", tmp_path, *words]
-        done = subprocess.run(
-            [*map(str, command)], check=False, cwd=ROOT, capture_output=True, text=True
-        )
+        program = [*map(str, command)]
+        done = subprocess.run(program, check=False, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         if words is first:
             (run,) = json.loads((tmp_path / "verdicts.json").read_text())["runs"]

@@ -30,9 +30,7 @@ def settings(untrained: Path) -> Globals:
 def test_the_parts_are_those_of_the_configuration(settings, untrained):
     session = open_run(settings, silent)
     assert (session.config.run, session.skill_path) == ("quickstart", "skills/ledger/SKILL.md")
-    assert [len(part) for part in (session.splits.train, session.selection, session.test)] == [
-        *(16, 16, 16)
-    ]
+    assert [*map(len, (session.splits.train, session.selection, session.test))] == [16, 16, 16]
     assert session.ledger.git.folder == untrained.resolve()
     assert session.simulated
 

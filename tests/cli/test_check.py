@@ -100,11 +100,8 @@ def test_quiet_leaves_what_needs_attention(cli, untrained):
 def test_json_is_one_object(cli, untrained):
     found = cli(untrained, "check", "--json").json
     assert found["ready"] is True
-    assert found["findings"][0] == {
-        "part": "config",
-        "level": "ok",
-        "text": "skillopt.yaml: run 'quickstart'",
-    }
+    first = {"part": "config", "level": "ok", "text": "skillopt.yaml: run 'quickstart'"}
+    assert found["findings"][0] == first
     told = cli(untrained, "check", "--probe").out
     assert "ok       model.target     simulated-target answered in " in told
     assert "ok       model.optimizer  simulated-optimizer answered in " in told
@@ -125,11 +122,7 @@ GRADER = "-oscorer={type: command, command: [sh, -c, '%s']}"
 @pytest.mark.parametrize(
     ("grader", "code", "told"),
     [
-        (
-            "test -s answer.txt",
-            0,
-            ("ok       scorers          1 grader tried on an empty submission",),
-        ),
+        ("test -s answer.txt", 0, ("ok       scorers          1 grader tried on an empty",)),
         (
             "no-such-checker",
             2,
@@ -192,19 +185,11 @@ def test_a_started_run_tells_where_it_stands(trained):
 @pytest.mark.parametrize(
     ("override", "part", "said"),
     [
-        (
-            "model.target=simulated/simulated-tarjet",
-            "model.target",
-            "Did you mean 'simulated-target'?",
-        ),
+        ("model.target=simulated/simulated-tarjet", "model.target", "mean 'simulated-target'?"),
         ("scorer={type: command, command: [no-such-program]}", "scorers", "no-such-program"),
         ("tasks.selection=tasks/train.jsonl", "tasks", "train"),
         ("train.train_size=3", "plan", "train.train_size is 3"),
-        (
-            "skill=skills/none.md",
-            "skill",
-            "skills/none.md: No such file or directory\nDid you mean ",
-        ),
+        ("skill=skills/none.md", "skill", "skills/none.md: No such file or directory\nDid you"),
     ],
 )
 def test_what_is_wrong_is_told_once_with_its_remedy(untrained, override, part, said):
@@ -283,9 +268,8 @@ def test_a_missing_key_is_only_warned_about_but_a_budget_in_money_needs_prices(f
 @pytest.mark.parametrize("limit", ["calls: 150", "tokens: 120_000"])
 def test_the_plan_of_a_budget_is_told(fresh, limit):
     file = fresh / "skillopt.yaml"
-    file.write_text(
-        file.read_text().partition("\ntrain:\n")[0] + f"\nbudget: {{run: {{{limit}}}}}\n"
-    )
+    text = file.read_text().partition("\ntrain:\n")[0]
+    file.write_text(f"{text}\nbudget: {{run: {{{limit}}}}}\n")
     (plan,) = (one for one in look(fresh) if one.part == "plan")
     assert plan.text.startswith("about 2 steps, as the budget allows")
     assert plan.text.endswith("a step makes up to 10 edits")

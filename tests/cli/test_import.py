@@ -202,9 +202,8 @@ def test_queries_alone_and_a_promptfoo_configuration_are_no_tasks(cli, tmp_path)
 def test_a_row_without_an_answer_is_left_out_by_name(cli, tmp_path):
     more = [{"id": None, "instruction": "Add.", "input": "1, 1", "output": 2, "ground_truth": "x"}]
     write(tmp_path, {"a.json": ALPACA + more + [{"instruction": "No.", "ground_truth": "x"}]})
-    assert cli(tmp_path, "import", "a.json", "--json").json["lost"] == [
-        "a-10: the column output is empty"
-    ]
+    lost = cli(tmp_path, "import", "a.json", "--json").json["lost"]
+    assert lost == ["a-10: the column output is empty"]
     added = tasks(tmp_path)["a-9"]
     assert (added["prompt"], added["references"]) == ("Add.\n\n1, 1", ["2"])
 
@@ -234,11 +233,7 @@ NINE = "".join(f"Say {n}.,y\n" for n in range(9))
     ("name", "content", "told"),
     [
         ("a.json", {"evals": [{"prompt": "x"}]}, "1: it does not say what is expected"),
-        (
-            "a.json",
-            [{"text": "x", "expected": "y"}],
-            "Name it with --prompt. The columns are text, expected.",
-        ),
+        ("a.json", [{"text": "x", "expected": "y"}], "--prompt. The columns are text, expected."),
         ("a.json", "{", "a.json: cannot be read"),
         ("a.yaml", "run: x\n", "expected a list of tasks"),
         ("a.csv", "prompt,expected\nx,y\n", "leave nothing for"),

@@ -148,9 +148,8 @@ def test_what_cannot_be_written_down_is_refused(words, message, tmp_path, git):
 def answered(folder: Path, text: str, look: Look | None = None) -> Result:
     @click.command()
     def ask() -> None:
-        choices = choose(
-            folder, partial(decide, dict.fromkeys(KEYS), asking=True), "usual", look=look
-        )
+        asking = partial(decide, dict.fromkeys(KEYS), asking=True)
+        choices = choose(folder, asking, "usual", look=look)
         click.echo(f"{choices.run} {choices.skill} {json.dumps(choices.target)}")
 
     return CliRunner().invoke(ask, input=text)

@@ -139,9 +139,8 @@ def test_a_server_that_is_not_there_is_named(cli, checkout, server):
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         url = f"http://127.0.0.1:{port}/v1"
-        done = cli(
-            checkout.folder, "check", "--probe", "--json", "-o", f"model.optimizer.base_url={url}"
-        )
+        base = f"model.optimizer.base_url={url}"
+        done = cli(checkout.folder, "check", "--probe", "--json", "-o", base)
     assert done.code == 5
     (error,) = errors(done)
     assert "the connection failed" in error
@@ -206,9 +205,7 @@ def claude(command: Path | str = "claude") -> str:
 
 def test_an_agent_is_asked_for_its_version_without_its_key(cli, bare, tmp_path, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    program = write_program(
-        tmp_path / "bin/claude", 'echo "2.0.1 (Claude Code) $1 $ANTHROPIC_API_KEY"'
-    )
+    program = write_program(tmp_path / "claude", 'echo "2.0.1 (Claude Code) $1 $ANTHROPIC_API_KEY"')
     done = look(cli, bare, UNCONFINED, claude(program))
     assert found(done, "agent") == [f"{program}: 2.0.1 (Claude Code) --version"]
     assert KEY not in done.out + done.err
@@ -229,9 +226,7 @@ def test_an_agent_that_is_not_on_the_computer_is_told_with_the_remedy(cli, bare)
         ("echo 2.0.1", "warning", "it has no key: none of ANTHROPIC_API_KEY, "),
     ],
 )
-def test_an_agent_that_fails_or_has_no_key_is_told(
-    cli, bare, tmp_path, monkeypatch, text, level, said
-):
+def test_a_failing_or_keyless_agent_is_told(cli, bare, tmp_path, monkeypatch, text, level, said):
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")  # an address is no key
     program = write_program(tmp_path / "claude", text)
     (told,) = found(look(cli, bare, UNCONFINED, claude(program)), "agent", level)

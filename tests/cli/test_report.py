@@ -35,11 +35,8 @@ def test_it_writes_one_file_from_git_alone(cli, clone):
     done = cli(folder, "report", "--json")
     assert done.code == 0, done.err
     written = folder / "skillopt-report.html"
-    assert done.json == {
-        "run": "quickstart",
-        "file": "skillopt-report.html",
-        "bytes": written.stat().st_size,
-    }
+    size = written.stat().st_size
+    assert done.json == {"run": "quickstart", "file": "skillopt-report.html", "bytes": size}
     assert "Simulated models." in written.read_text(encoding="utf-8")
 
 
@@ -176,9 +173,7 @@ def test_the_file_has_the_attempts(cli, done):
 def compared_step(number: int, content: str, gain: float) -> StepRecord:
     record = plain_run(number).steps[-1]
     edit = EditRecord(op="append", content=content, status="applied_append")
-    gate = GateRecord(
-        policy="paired", planned=40, compared=40, difference=gain, standard_error=0.05
-    )
+    gate = GateRecord(policy="paired", planned=9, compared=9, difference=gain, standard_error=0.05)
     return altered(record, {"gate": gate}, edits=(edit,))
 
 

@@ -21,9 +21,8 @@ ROLE = {"provider": "openai", "model": "m: #1", "base_url": "http://localhost/v1
 
 
 def chosen(skill: str = "skills/notes/SKILL.md", run: str = "notes") -> scaffold.Choices:
-    return scaffold.Choices(
-        run, skill, target=ROLE, optimizer={"provider": "openai", "model": "yes"}
-    )
+    optimizer = {"provider": "openai", "model": "yes"}
+    return scaffold.Choices(run, skill, target=ROLE, optimizer=optimizer)
 
 
 def test_the_configuration_says_what_was_chosen(tmp_path):
@@ -94,9 +93,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[obje
         (file := tmp_path / "site" / "skillopt_ci-9.dist-info" / "direct_url.json").parent.mkdir(
             parents=True
         )
-        file.with_name("METADATA").write_text(
-            "Metadata-Version: 2.1\nName: skillopt-ci\nVersion: 9\n"
-        )
+        metadata = "Metadata-Version: 2.1\nName: skillopt-ci\nVersion: 9\n"
+        file.with_name("METADATA").write_text(metadata)
         file.write_text(json.dumps(origin))
         monkeypatch.syspath_prepend(file.parents[1])
 

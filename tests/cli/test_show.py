@@ -30,14 +30,7 @@ def test_a_step_is_shown_with_its_diff(cli, trained):
     done = cli(trained, "show", "1")
     assert done.code == 0
     assert done.out.startswith("Step 1, epoch 1 (simulated models)\n")
-    parts = (
-        "training tasks",
-        "reasoning",
-        "edit 1",
-        "verdict",
-        "selection tasks",
-        "+++ b/SKILL.md",
-    )
+    parts = ("training tasks", "reasoning", "edit 1", "verdict", "selection tasks", "+++ b/SKILL")
     assert [part for part in parts if f"\n{part}" not in done.out] == []
     found = cli(trained, "show", "--json").json  # the last one
     assert found["step"] == 2

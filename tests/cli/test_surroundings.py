@@ -20,9 +20,7 @@ LONG = "a" * 300
 TEST = ("eval", "skills/SKILL.md", "--split", "test")
 
 
-def printed(
-    checkout: Checkout, words: str, into: str = "", before: str = "", **env: str
-) -> tuple[int, str]:
+def printed(checkout: Checkout, words: str, into="", before="", **env: str) -> tuple[int, str]:
     """Run a command by a shell, which does this before and puts its output there."""
     done = subprocess.run(
         ["sh", "-c", f'{before} "$0" -m skillopt_ci {words} {into}', sys.executable],

@@ -137,9 +137,7 @@ def test_a_sandbox_dies_with_the_process_that_opened_it(kind):
             assert eventually(lambda: computers_checked(kind) and not groups_of(pid))
 
 
-def test_a_folder_that_a_killed_process_left_is_removed_and_one_in_use_is_not(
-    tmp_path, monkeypatch
-):
+def test_a_killed_process_s_folder_is_removed_and_one_in_use_is_not(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     words = [sys.executable, "-c", RUN_ON, os.pathsep.join(sys.path), "unconfined", "sleep 5"]
     environ = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -102,10 +102,8 @@ def test_disk(cell, folder):
     if folder != "/dev/shm":
         assert done.limit == "disk"
     cell.sh(f"rm {folder}/agent-big")
-    assert (
-        cell.sh(f"head -c 1M /dev/zero > {folder}/agent-small && rm {folder}/agent-small").limit
-        == ""
-    )
+    small = cell.sh(f"head -c 1M /dev/zero > {folder}/agent-small && rm {folder}/agent-small")
+    assert small.limit == ""
 
 
 def test_what_fills_a_disk_succeeds_elsewhere(trusted):

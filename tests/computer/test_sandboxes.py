@@ -53,9 +53,7 @@ class Leaky:
 @pytest.mark.integration
 def test_the_probe_finds_files_that_can_be_read():
     # in a folder that the next process removes if this one is killed
-    with pytest.raises(
-        ComputerUnavailable, match=r"-\d+_probe-\w+/outside can be read from inside"
-    ):
+    with pytest.raises(ComputerUnavailable, match=r"_probe-\w+/outside can be read from inside"):
         asyncio.run(probe(Unconfined(os.environ["PATH"])))
 
 
@@ -169,9 +167,8 @@ def test_version_2_limits(tmp_path):
             "pids.max": "14",
         }
         write(folder, memory__events="low 0\noom 2\noom_kill 1\n", pids__events="max 7\n")
-        assert [
-            sandbox_limits.times_exceeded(group, limit) for limit in ("memory", "processes")
-        ] == [1, 7]
+        exceeded = [sandbox_limits.times_exceeded(group, one) for one in ("memory", "processes")]
+        assert exceeded == [1, 7]
 
 
 def test_a_limit_that_cannot_be_set_is_refused(tmp_path):

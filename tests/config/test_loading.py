@@ -206,10 +206,7 @@ def test_a_missing_key_says_what_it_is_for(complaint):
             "api_key_env=sk-secret",
             "model.target.api_key_env: the value (not shown) does not fit. Name of the env",
         ),
-        (
-            "headers.x-custom=sk-secret\u2026",
-            "headers.x-custom: the value (not shown) does not fit",
-        ),
+        ("headers.x-custom=sk-secret\u2026", "headers.x-custom: the value (not shown) does not"),
         ("headers=sk-secret", "headers: expected a mapping, found the value (not shown)"),
         ("base_url=https://me:sk-secret@host/v1", "a key does not belong in the address"),
         ("base_url=https://sk-secret@host/v1", "a key does not belong in the address"),

@@ -43,9 +43,7 @@ def test_choices_are_found_behind_none():
 SCHEMA = Draft202012Validator(json_schema())
 
 
-def described(
-    section: type[Section], seen: frozenset[type] = frozenset()
-) -> Iterator[tuple[str, bool]]:
+def described(section: type[Section], seen: frozenset = frozenset()) -> Iterator[tuple[str, bool]]:
     """Every key with whether it (or the section it holds) explains itself."""
     meant = meanings(section)
     for name, field in fields(section).items():

@@ -93,10 +93,7 @@ def test_rules_speak_for_their_own_convention_only(convention):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        *PLATITUDES,
-        *(Prompts.load().with_skill(n, "SKILL") for n in ("target", "agent", "external")),
-    ],
+    [*PLATITUDES, *(Prompts.load().with_skill(n, "S") for n in ("target", "agent", "external"))],
 )
 def test_platitudes_and_prompts_say_nothing(text):
     assert taken(text) == {}

@@ -13,9 +13,7 @@ from tests.conftest import RULES, Checkout
 pytestmark = pytest.mark.end_to_end
 
 KEY, MODEL = "sk-right", "m"
-FRONT_MATTER = (
-    "---\nname: skills\ndescription: How items are numbered, whenever there are some.\n---\n"
-)
+FRONT_MATTER = "---\nname: skills\ndescription: How items are numbered, if there are some.\n---\n"
 
 
 class _Provider(Handler):
@@ -62,9 +60,7 @@ def at(url: str, model: str = MODEL) -> tuple[str, ...]:
     """Overrides that send both roles to ``url``."""
     pairs = [(role, key) for role in ("target", "optimizer") for key in ("base_url", "model")]
     values = {"base_url": url, "model": model}
-    return tuple(
-        word for role, key in pairs for word in ("-o", f"model.{role}.{key}={values[key]}")
-    )
+    return tuple(one for role, key in pairs for one in ("-o", f"model.{role}.{key}={values[key]}"))
 
 
 def refused(
@@ -188,11 +184,7 @@ def stand_on_the_skills_branch(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     ("mistake", "options", "texts"),
     [
-        (
-            elsewhere,
-            ("-o", "skill=docs"),
-            ("is a folder without a SKILL.md", "docs/inner/SKILL.md"),
-        ),
+        (elsewhere, ("-o", "skill=docs"), ("a folder without a SKILL.md", "docs/inner/SKILL.md")),
         (elsewhere, ("-c", "conf.yaml"), ("conf.yaml: there is no such file", "skillopt-ci init")),
         (elsewhere, ("-c", "docs/skillopt.yaml"), ("elsewhere: --config skillopt.yaml",)),
         (elsewhere, ("-o", "skill=skill.md"), ("is not in the commit", "mend `skill`")),
@@ -262,9 +254,7 @@ def test_windows_line_endings_are_as_good(checkout, command):
     assert {line[-2:] for line in lines} == {"\r\n"}
 
 
-def test_init_begins_where_git_is_missing_and_its_examples_are_known(
-    checkout, command, tmp_path_factory
-):
+def test_init_begins_without_git_and_its_examples_are_known(checkout, command, tmp_path_factory):
     fresh = type(checkout)(tmp_path_factory.mktemp("nowhere"))
     assert "1. git init" in command(fresh, "init", "--yes", "--provider", "simulated").stdout
     told = command(fresh, "check")

@@ -133,9 +133,8 @@ def assert_equal_to(twin: Twin, checkout: Checkout, shared: Workshop) -> None:
     assert used(checkout) == twin.usage
     assert shared.server.answered == twin.answered
     assert checkout.ref("skillopt-candidate/demo") == ""
-    assert checkout.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(
-        checkout.ref(BRANCH)
-    )
+    tip = checkout.ref(BRANCH)
+    assert checkout.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(tip)
 
 
 @pytest.mark.parametrize("stage", TRIED, ids=[STAGES[number - 1] for number in TRIED])
@@ -276,9 +275,7 @@ def ended(
 
 
 @pytest.mark.parametrize(("ended", "epoch", "stage"), DEATHS, indirect=["ended"], scope="module")
-def test_killed_at_the_end_of_an_epoch(
-    ended, tmp_path, train_until_killed, monkeypatch, epoch, stage
-):
+def test_killed_at_an_epoch_s_end(ended, tmp_path, train_until_killed, monkeypatch, epoch, stage):
     clone = ended.clone(tmp_path.name)
     go_on = hold(ended.ahead(epoch, stage), ended.shared, monkeypatch)
     train_until_killed(clone, ended.position(epoch, stage))

@@ -105,9 +105,8 @@ def test_whole_runs_end_as_if_each_were_alone(clone, places):
     alone = ["start", "step", "step", "slow_update", "confirm"]
     for name, other in (("left", "skills/right"), ("right", "skills/ledger")):
         assert [kind for kind, _ in history(clone, name)] == alone
-        assert (
-            remote_text(clone, "diff", "--name-only", "main", f"skillopt/{name}", "--", other) == ""
-        )
+        changed = remote_text(clone, "diff", "--name-only", "main", f"skillopt/{name}", "--", other)
+        assert changed == ""
     refs = remote_text(clone, "for-each-ref", "--format=%(refname:short)").splitlines()
     assert refs == ["main", "skillopt/left", "skillopt/right"]
     assert remote_text(clone, "rev-parse", "main") == base

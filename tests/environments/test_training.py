@@ -168,10 +168,7 @@ def test_searchqa_reflecting_with_skillopts_own_analysts(workshop):
         assert "[verification] [EVALUATION RESULT]" in prompt  # SkillOpt's own rendering
     assert workshop.server.keys == {"Bearer sk-demo-key"}  # through the run's client
     # what it cost is the run's, call by call
-    calls = [
-        checkout.record(entry.step).proposal.usage
-        for entry in checkout.history()
-        if entry.kind == "step"
-    ]
+    steps = [one.step for one in checkout.history() if one.kind == "step"]
+    calls = [checkout.record(step).proposal.usage for step in steps]
     analysts = [prompt for prompt in workshop.server.prompts if "Trajectories (" in prompt]
     assert sum(usage["analyst"].calls for usage in calls if "analyst" in usage) == len(analysts)

@@ -205,9 +205,7 @@ def train(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("transaction", "with_remote"), [(1, False), (2, False), (1, True), (2, True), (3, True)]
 )
-def test_run_goes_on_after_its_process_group_was_killed(
-    bench, repository, here, transaction, *, with_remote
-):
+def test_run_survives_the_kill_of_its_group(bench, repository, here, transaction, *, with_remote):
     folder = here if with_remote else repository
     git_dir = folder / ".git"
     count = f'[ "$1" != prepared ] || echo >> "{git_dir}/count"\n'

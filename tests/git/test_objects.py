@@ -112,9 +112,8 @@ def test_a_folder_is_read_once_however_many_of_its_files_are(bench, repository, 
 
 
 #: Few names, so that files and folders meet: the order of "a", "a.b", "a/…" and "a0" is fine print.
-PATHS = st.lists(st.sampled_from(["a", "a.b", "a0", "b", "ü"]), min_size=1, max_size=3).map(
-    "/".join
-)
+NAMES = st.sampled_from(["a", "a.b", "a0", "b", "ü"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 
 
 @pytest.fixture(scope="module")

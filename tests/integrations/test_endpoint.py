@@ -169,9 +169,8 @@ def test_an_attempts_talk_is_told_in_steps_with_its_tools():
         "user",
         "assistant",
     ]
-    assert {(one.stage, one.attempt, one.role) for one in model.requests} == {
-        ("rollout", 3, Role.TARGET)
-    }
+    asked = {(one.stage, one.attempt, one.role) for one in model.requests}
+    assert asked == {("rollout", 3, Role.TARGET)}
 
 
 def test_asking_the_same_again_is_another_sample():

@@ -22,9 +22,7 @@ from skillopt_ci.scorers.base import GraderError
 # Not pytest.importorskip: every process that collects tests would load it for two seconds.
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(
-        find_spec("inspect_ai") is None, reason="the extra `inspect` is not installed"
-    ),
+    pytest.mark.skipif(find_spec("inspect_ai") is None, reason="inspect is not installed"),
 ]
 
 
@@ -73,15 +71,11 @@ def test_samples_are_tasks_and_are_divided(opened):
     found = opened(options())
     tasks = {name: found.tasks(name) for name in ("train", "selection", "test")}
     assert [len(part) for part in tasks.values()] == [4, 2, 2]
-    assert sorted(task.id for part in tasks.values() for task in part) == [
-        f"sum-{n}" for n in range(8)
-    ]
+    names = sorted(task.id for part in tasks.values() for task in part)
+    assert names == [f"sum-{n}" for n in range(8)]
     (task,) = (one for part in tasks.values() for one in part if one.id == "sum-3")
-    assert (task.messages[0].content, task.references, task.task_type) == (
-        "What is 2 + 3?",
-        ("5",),
-        "sums",
-    )
+    told = (task.messages[0].content, task.references, task.task_type)
+    assert told == ("What is 2 + 3?", ("5",), "sums")
     assert opened(options()).tasks("train") == tasks["train"]
     with pytest.raises(UsageError, match="leave nothing for train and selection"):
         InspectOptions(task="-", split="1:1:99").divided(found.worker.tasks)

@@ -18,9 +18,8 @@ from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task
 
 #: Answers with assertions, and what promptfoo 0.123.1 said of them (its echo provider).
-VERDICTS = json.loads(
-    (Path(__file__).parent / "data" / "promptfoo_verdicts.json").read_text(encoding="utf-8")
-)
+FILE = Path(__file__).parent / "data" / "promptfoo_verdicts.json"
+VERDICTS = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def write(folder: Path, **config: Any) -> Path:
@@ -123,9 +122,8 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path):
 
 
 def test_values_may_name_others_and_hold_what_json_escapes(tmp_path):
-    prompt = json.dumps(
-        [{"role": "system", "content": "{{hi}}"}, {"role": "user", "content": "{{q}}"}]
-    )
+    turns = (("system", "{{hi}}"), ("user", "{{q}}"))
+    prompt = json.dumps([{"role": role, "content": text} for role, text in turns])
     values = {
         "hi": "Hello {{ who }}, {{nobody}}",
         "who": "{{ name }}",
@@ -145,12 +143,8 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
     )
     (tmp_path / "q.txt").write_text("from a file")
     (tmp_path / "schema.json").write_text('{"type": "object"}')
-    tests = [
-        {
-            "vars": {"q": "file://q.txt"},
-            "assert": [{"type": "is-json", "value": "file://schema.json"}],
-        }
-    ]
+    schema = {"type": "is-json", "value": "file://schema.json"}
+    tests = [{"vars": {"q": "file://q.txt"}, "assert": [schema]}]
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
     (tmp_path / "more.jsonl").write_text(json.dumps(tests[0]) + "\n")
     (tmp_path / "parts.json").write_text(PICTURE.replace('"image_url"', '"text", "text": "{{q}}"'))
@@ -168,10 +162,8 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
     found = read_tests(file)
     assert len(found) == 6
     assert found[0].messages[0].content == "one from a file"
-    assert [(one.role, one.content) for one in found[2].messages] == [
-        ("system", "from a file"),
-        ("user", "go"),
-    ]
+    said = [(one.role, one.content) for one in found[2].messages]
+    assert said == [("system", "from a file"), ("user", "go")]
     assert [graded(found[0], answer).hard for answer in ("{}", "[]")] == [1, 0]
 
 
@@ -257,9 +249,8 @@ def test_lists_and_mappings_are_written_as_nunjucks_writes_them(tmp_path):
     values = {"row": {"tags": ["a", None, True, [1, 2.5]], "more": {"ü": 1}}, "block": "line\n"}
     shown = "{{row.tags}} {{row.more}} {{row.tags | dump}} {{row.more | dump(1)}} {{block}}"
     checks = [{"type": "contains", "value": "{{row.tags}}"}, {"type": "equals", "value": shown}]
-    (task,) = read_tests(
-        write(tmp_path, prompts=[shown], tests=[{"vars": values, "assert": checks}])
-    )
+    tests = [{"vars": values, "assert": checks}]
+    (task,) = read_tests(write(tmp_path, prompts=[shown], tests=tests))
     asked = 'a,,true,1,2.5 [object Object] ["a",null,true,[1,2.5]] {\n "ü": 1\n} line'
     assert task.messages[0].content == asked
     assert graded(task, asked).hard

@@ -142,10 +142,8 @@ def test_items_are_tasks_with_their_answers(opened):
     found = searchqa(opened)
     assert [task.id for task in found.tasks("selection")] == ["q/10", "q/11", "q/12"]
     task = found.tasks("train")[0]
-    assert json.loads(task.messages[0].content) == {
-        "question": "Where is 0?",
-        "context": "[DOC] 0 is in Rome.",
-    }
+    asked = json.loads(task.messages[0].content)
+    assert asked == {"question": "Where is 0?", "context": "[DOC] 0 is in Rome."}
     assert (task.references, task.task_type) == (("Rome", "Roma"), "qa")
 
 

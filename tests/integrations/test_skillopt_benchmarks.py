@@ -123,9 +123,8 @@ def bench(tmp_path: Path, opened: OpenEnvironment) -> Callable[..., Any]:
             for key, value in more.items()
         }
         config = {"split_mode": "split_dir", "split_dir": "data", **placed}
-        return opened(
-            {"type": "skillopt", "adapter": adapter, "config": config, "prompt_files": "prompts"}
-        )
+        made = {"adapter": adapter, "config": config, "prompt_files": "prompts"}
+        return opened({"type": "skillopt", **made})
 
     return open_one
 
@@ -162,7 +161,5 @@ def test_alfworlds_items_have_the_types_of_their_games(bench):
     found = bench("alfworld", alfworld, {})
     kinds = [found.tasks(split)[0].task_type for split in ("train", "selection", "test")]
     assert kinds == ["pick_and_place", "pick_heat_then_place_in_recep", "pick_and_place"]
-    with pytest.raises(
-        EnvironmentFailure, match=r"No module named '(alfworld|omegaconf|gymnasium)"
-    ):
+    with pytest.raises(EnvironmentFailure, match=r"No module named '(alf|omega|gym)"):
         attempt_now(found, found.tasks("train")[0], answer)

@@ -76,12 +76,8 @@ def test_overrides_win_in_every_spelling(load_text, override):
 
 def test_one_file_of_tasks_is_divided_by_ratio(load_text):
     text = "env: {name: a, skill_init: s, data_path: d, split_ratio: '1:1:2', split_seed: 3}"
-    assert load_text(text).config.tasks.model_dump() == {
-        "path": "d",
-        "split": "1:1:2",
-        "seed": 3,
-        "limit": 0,
-    }
+    tasks = load_text(text).config.tasks.model_dump()
+    assert tasks == {"path": "d", "split": "1:1:2", "seed": 3, "limit": 0}
 
 
 @pytest.mark.parametrize(

@@ -109,10 +109,8 @@ def test_a_compatible_server_gets_the_older_name_of_the_limit(load_text):
 
 def test_qwen_as_a_label_fills_the_target_alone(load_text):
     model = load_text(f"{ENV}model: {{backend: qwen, {AZURE}}}").config.model
-    assert (model.target.model, model.target.base_url) == (
-        "Qwen/Qwen3.5-4B",
-        "http://localhost:8000/v1",
-    )
+    told = (model.target.model, model.target.base_url)
+    assert told == ("Qwen/Qwen3.5-4B", "http://localhost:8000/v1")
     assert (model.optimizer.provider, model.optimizer.model) == ("azure", "gpt-5.5")
 
 
@@ -124,14 +122,10 @@ def test_qwen_settings_prefer_the_role(load_text):
         "qwen_chat_thinking_mode: disabled}"
     )
     target = load_text(text).config.model.target
-    assert (target.base_url, target.temperature, target.max_output_tokens) == (
-        "http://b/v1",
-        None,
-        900,
-    )
-    assert target.preset.thinking[bool(target.thinking)] == {
-        "chat_template_kwargs": {"enable_thinking": False}
-    }
+    told = (target.base_url, target.temperature, target.max_output_tokens)
+    assert told == ("http://b/v1", None, 900)
+    switch = target.preset.thinking[bool(target.thinking)]
+    assert switch == {"chat_template_kwargs": {"enable_thinking": False}}
 
 
 @pytest.mark.parametrize(
@@ -218,10 +212,8 @@ def test_only_the_target_of_codex_may_write_and_only_below_its_folder(read):
     models = read("backend: codex_exec")
     assert options(models.target.command, "--sandbox") == ["workspace-write"]
     assert options(models.optimizer.command, "--sandbox") == ["read-only"]
-    assert options(models.target.command, "-c") == [
-        "approval_policy=never",
-        "model_reasoning_effort=medium",
-    ]
+    given = options(models.target.command, "-c")
+    assert given == ["approval_policy=never", "model_reasoning_effort=medium"]
 
 
 def test_every_setting_of_codex_is_passed_on(read):

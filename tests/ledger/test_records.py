@@ -24,10 +24,9 @@ def test_noise_of_floating_point_is_not_written():
 def test_a_record_cannot_be_changed():
     with pytest.raises(ValidationError, match="frozen"):
         evidence.Measurement(hard=0, soft=0, score=0).hard = 1.0
+    entry = {"kind": "start", "step": 0, "epoch": 0, "action": "start", "later": 1}
     with pytest.raises(ValidationError, match="later"):
-        HistoryEntry.model_validate(
-            {"kind": "start", "step": 0, "epoch": 0, "action": "start", "later": 1}
-        )
+        HistoryEntry.model_validate(entry)
 
 
 @pytest.mark.parametrize(("status", "failed"), [(Status.SCORED, True), (Status.ERROR, False)])

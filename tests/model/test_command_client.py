@@ -19,9 +19,8 @@ from skillopt_ci.model.command import CommandClient, rendered
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Role
 
-REQUEST = ChatRequest(
-    Role.TARGET, "rollout", (Message("system", "Be brief."), Message("user", "Say hé."))
-)
+SAID = (Message("system", "Be brief."), Message("user", "Say hé."))
+REQUEST = ChatRequest(Role.TARGET, "rollout", SAID)
 
 
 def role(code: str, **more: object) -> ModelRole:
@@ -42,11 +41,8 @@ def ask(tmp_path: Path) -> Callable[..., ChatReply]:
 
 def test_prompt_goes_in_and_answer_comes_out(ask):
     reply = ask("import sys; print(sys.stdin.read().upper())")
-    assert (reply.text, reply.model, reply.finish_reason) == (
-        "BE BRIEF.\n\nSAY HÉ.",
-        "agent-1",
-        "stop",
-    )
+    told = (reply.text, reply.model, reply.finish_reason)
+    assert told == ("BE BRIEF.\n\nSAY HÉ.", "agent-1", "stop")
 
 
 def test_codex_takes_either_key(ask):
@@ -59,9 +55,8 @@ def test_codex_takes_either_key(ask):
 
 def test_several_turns_are_told_apart():
     turns = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
-    assert (
-        rendered((Message("system", "s"), *turns)) == "s\n\nUser:\na\n\nAssistant:\nb\n\nUser:\nc\n"
-    )
+    told = rendered((Message("system", "s"), *turns))
+    assert told == "s\n\nUser:\na\n\nAssistant:\nb\n\nUser:\nc\n"
 
 
 def test_standard_error_is_the_trace_and_usage_is_estimated_not_priced(ask):

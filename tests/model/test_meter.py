@@ -144,9 +144,7 @@ def test_minutes_of_a_run_count_from_its_start_and_zero_calls_are_none():
     ],
 )
 def test_a_cost_limit_needs_every_price_that_is_not_known(limits, target, refused):
-    needs = pytest.raises(
-        ModelSetupError, match=r"budget\.step\.cost_usd needs model\.target\.price"
-    )
+    needs = pytest.raises(ModelSetupError, match=r"step\.cost_usd needs model\.target\.price")
     with needs if refused else nullcontext():
         Meter(step=limits).require_prices(tariffs(models(**target)))
 

@@ -27,9 +27,7 @@ from skillopt_ci.model.types import (
 pytestmark = pytest.mark.integration
 
 PICTURE = Image("image/png", "iVBORw0KGgo=")
-TOOL = types.Tool(
-    "look", "Look it up.", {"type": "object", "properties": {"q": {"type": "string"}}}
-)
+TOOL = types.Tool("look", "Look up.", {"type": "object", "properties": {"q": {"type": "string"}}})
 SCHEMA = types.ReplySchema(
     "answer",
     {
@@ -520,9 +518,8 @@ def test_every_preset_reaches_its_server_in_its_own_way(api, name):
     body = api.bodies[0]
     assert (body["model"], body[preset.limit_field]) == (preset.target, 77)
     assert body.items() >= preset.body.items()
-    held = body.get("response_format", {}).get("type") or (
-        "json_schema" if "output_config" in body else "none"
-    )
+    schema = "json_schema" if "output_config" in body else "none"
+    held = body.get("response_format", {}).get("type") or schema
     assert held == preset.structured
 
 

@@ -36,9 +36,7 @@ class Naps:
 
 
 def client(inner: Any, naps: Naps, retries: int = 3, at_once: int = 4) -> RetryingClient:
-    return RetryingClient(
-        inner, retries=retries, throttle=Throttle(at_once), sleep=naps, draw=lambda: 0.5
-    )
+    return RetryingClient(inner, retries, Throttle(at_once), sleep=naps, draw=lambda: 0.5)
 
 
 def test_a_failure_that_passes_is_tried_again_when_the_server_wishes(scripted, ask, reply):

@@ -144,9 +144,7 @@ def test_what_was_refused_is_left_out_and_the_limit_renamed(ask):
 
 
 def test_the_provider_names_the_limit_unless_the_role_does(ask):
-    own = role(
-        provider="compatible", base_url="http://localhost/v1", token_limit_field="max_tokens"
-    )
+    own = role(provider="compatible", base_url="http://x/v1", token_limit_field="max_tokens")
     limited = ask(max_output_tokens=2)
     assert sent(role(), limited) == {"max_completion_tokens": 2}
     assert sent(role(provider="ollama"), limited) == sent(own, limited) == {"max_tokens": 2}

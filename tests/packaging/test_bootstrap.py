@@ -34,9 +34,7 @@ def bootstrap(pip_wheel: ModuleType) -> Iterator[ModuleType]:
     del sys.modules["bootstrap"]
 
 
-def test_what_is_out_of_date_is_renewed_once_and_a_failure_leaves_no_stamp(
-    bootstrap, tmp_path, monkeypatch
-):
+def test_the_outdated_is_renewed_once_and_failure_leaves_no_stamp(bootstrap, tmp_path, monkeypatch):
     project, venv = tmp_path / "pyproject.toml", tmp_path / ".venv"
     project.write_text("a", "utf-8")
     write_program(venv / "bin/python", INTERPRETER)
@@ -72,9 +70,7 @@ def test_what_is_out_of_date_is_renewed_once_and_a_failure_leaves_no_stamp(
     assert not stamp.exists()
 
 
-def test_it_builds_on_the_python_that_runs_it_unless_that_is_too_old(
-    bootstrap, tmp_path, monkeypatch
-):
+def test_it_builds_on_the_python_that_runs_it_unless_too_old(bootstrap, tmp_path, monkeypatch):
     assert bootstrap.best_python() == sys.executable
     for name in ("python3.12", "python3.14"):
         (tmp_path / name).symlink_to(sys.executable)

@@ -73,11 +73,8 @@ def test_packages_are_installed_by_hash(file):
     installs = _INSTALL.findall((ROOT / file).read_text(encoding="utf-8"))
     assert installs
     # our own code comes from the checkout, without anything that it depends on
-    loose = [
-        one
-        for one in installs
-        if not re.search(r"--require-hashes|--no-deps|--locked|--frozen", one)
-    ]
+    pinned = r"--require-hashes|--no-deps|--locked|--frozen"
+    loose = [one for one in installs if not re.search(pinned, one)]
     assert loose == []
 
 

@@ -40,11 +40,8 @@ def test_what_an_open_gate_let_in_is_not_green_by_that():
 
 def test_tasks_are_annotated_where_they_are_defined_broken_ones_first():
     first, second, third = check(plain_run(1)).annotations
-    assert (first.path, first.start_line, first.annotation_level) == (
-        "tasks/selection.jsonl",
-        4,
-        "warning",
-    )
+    place = (first.path, first.start_line, first.annotation_level)
+    assert place == ("tasks/selection.jsonl", 4, "warning")
     assert first.message == "Task task-3: solved before this change, not after it."
     assert (second.start_line, third.start_line) == (2, 3)
 

@@ -121,12 +121,10 @@ def learned(run: RunView) -> str:
 
 def test_title_and_body_lead_with_the_rules_and_what_they_brought():
     run = with_rules(plain_run(3), 3, "Tax is `VAT` plus the number", "Dates are ISO")
-    run = replace(
-        run, history=(*run.history[:3], run.history[3].model_copy(update={"score_after": 0.4}))
-    )
-    assert title(run) == (
-        "ledger: Tax is `VAT` plus the number and 2 more rules, +0.200 on 40 selection tasks"
-    )
+    last = run.history[3].model_copy(update={"score_after": 0.4})
+    run = replace(run, history=(*run.history[:3], last))
+    told = "ledger: Tax is `VAT` plus the number and 2 more rules, +0.200 on 40 selection tasks"
+    assert title(run) == told
     link = f"{REPOSITORY}/commit/{SHA}"
     assert learned(run).split("\n\n", 1)[1] == (
         "### What <code>ledger</code> learned: +0.200 on 40 selection tasks\n\n"
@@ -220,9 +218,8 @@ def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval(
     later = replace(run, state=run.state.model_copy(update={"current": moved}))
     assert "on 40 selection tasks" in title(later)
     assert "(the skill of step 1, not this one; after step 1, tasks" in body(later, LINKS)
-    last = skill.model_copy(
-        update={"sha256": "later", "test": tested.model_copy(update={"hard": 0.25})}
-    )
+    better = tested.model_copy(update={"hard": 0.25})
+    last = skill.model_copy(update={"sha256": "later", "test": better})
     both = replace(later, summary=run.summary.model_copy(update={"last": last}))
     assert re.search(r"\| test \|.* → 0\.250 .*\(after step 1, tasks", body(both, LINKS))
 
@@ -278,9 +275,7 @@ def answer(step: StepRecord, commit: str = SHA) -> str:
 
 
 def test_an_answer_begins_with_a_marker_of_its_own():
-    assert answer(step()).startswith(
-        "<!-- skillopt-ci:v1 key=demo/note%20issue-1 -->\n\n**Merged.**"
-    )
+    assert answer(step()).startswith("<!-- skillopt-ci:v1 key=demo/note%20issue-1 -->\n\n**Merged")
     text = answer(step())
     assert "0.500 → 0.625 on 8 tasks" in text
     assert "add “Be kind”" in text

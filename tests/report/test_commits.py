@@ -35,9 +35,7 @@ def test_a_start_says_what_the_skill_scores_and_a_new_measurement_why(make_entry
     assert "0.750 [0.30, 0.95] n=4" in text.body
     assert text.trailers["Skillopt-Action"] == "start"
     assert "merged if it scored higher" in text.body
-    basis = records.Basis(
-        config={"evaluation": {"use_gate": False}}, train_size=1, train_sha256="x"
-    )
+    basis = records.Basis(config={"evaluation": {"use_gate": False}}, train_size=1, train_sha256="")
     ungated = state.model_copy(update={"basis": basis})
     assert "is open" in told(make_entry(kind="start", action="start"), ungated).body
     entry = make_entry(kind="measure", action="measure", reason="the skill was changed by hand")
@@ -193,10 +191,8 @@ META = MetaSkillRecord(action="write_meta_skill", content="- Short rules work.")
 NO_SLOW, NO_META = SlowUpdateRecord(action="no_content"), MetaSkillRecord(action="no_content")
 BAD_SLOW = NO_SLOW.model_copy(update={"refused": "it holds a token"})
 BAD_META = NO_META.model_copy(update={"refused": "it holds a token"})
-FIRST, ROOM = (
-    MetaSkillRecord(action="skip_first_epoch"),
-    SlowUpdateRecord(action="inject_placeholder"),
-)
+FIRST = MetaSkillRecord(action="skip_first_epoch")
+ROOM = SlowUpdateRecord(action="inject_placeholder")
 
 
 @pytest.fixture

@@ -32,9 +32,8 @@ def view(base: dict[str, float], head: dict[str, float], finding: Finding) -> Ev
     )
 
 
-WORSE = view(
-    {f"t{n}": 1.0 for n in range(8)}, {f"t{n}": float(n > 5) for n in range(8)}, Finding.REGRESSION
-)
+LOST = {f"t{n}": float(n > 5) for n in range(8)}
+WORSE = view({f"t{n}": 1.0 for n in range(8)}, LOST, Finding.REGRESSION)
 
 UNMEASURED = EvaluationView("demo", "SKILL.md", Finding.INCONCLUSIVE, why="no budget")
 
@@ -70,20 +69,16 @@ def test_a_task_measured_on_one_side_only_is_called_unmeasured():
     ],
 )
 def test_only_a_regression_is_red_and_only_if_asked(finding, fail_on, conclusion):
-    found = evaluation.evaluation_check(
-        replace(WORSE, finding=finding), LINKS, SHA, fail_on=fail_on
-    )
+    worse = replace(WORSE, finding=finding)
+    found = evaluation.evaluation_check(worse, LINKS, SHA, fail_on=fail_on)
     assert found.conclusion == conclusion
 
 
 def test_broken_tasks_are_annotated_where_they_are_defined():
     tasks = {"t0": TaskPlace("tasks/selection.jsonl", 3)}
     (found,) = evaluation.evaluation_check(WORSE, LINKS, SHA, tasks=tasks).annotations
-    assert (found.path, found.start_line, found.annotation_level) == (
-        "tasks/selection.jsonl",
-        3,
-        "warning",
-    )
+    place = (found.path, found.start_line, found.annotation_level)
+    assert place == ("tasks/selection.jsonl", 3, "warning")
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -19,11 +19,8 @@ START = entry("start", 0, "start", 0.2)
 
 
 def test_the_line_follows_what_was_merged_and_nothing_else():
-    history = [
-        START,
-        entry("step", 1, "accept_new_best", 0.5, "b"),
-        entry("step", 2, "reject", 0.9, "b"),
-    ]
+    merged = entry("step", 1, "accept_new_best", 0.5, "b")
+    history = [START, merged, entry("step", 2, "reject", 0.9, "b")]
     drawn = curve(history)
     (stretch,) = drawn.stretches
     heights = [float(point.split(",")[1]) for point in stretch.line.split()]
@@ -89,9 +86,8 @@ def test_each_cell_says_what_became_of_the_task():
 
 
 def test_the_hardest_task_is_at_the_top():
-    drawn = outcome_map(
-        [column(a=(1, 1), b=(0, 0), c=(1, 1)), column(a=(0, 0), b=(0, 0), c=(1, 1))]
-    )
+    columns = [column(a=(1, 1), b=(0, 0), c=(1, 1)), column(a=(0, 0), b=(0, 0), c=(1, 1))]
+    drawn = outcome_map(columns)
     assert [(row.task, row.solved) for row in drawn.rows] == [("b", 0), ("a", 0.5), ("c", 1)]
 
 

@@ -133,9 +133,8 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
     run = plain_run()
     tested = Measurement(hard=0.2, soft=0.2, score=0.2, tasks={f"t{n}": (0, 0) for n in range(60)})
     first = FinalSkill(sha256="a", step=0, origin="initial", test=tested)
-    best = first.model_copy(
-        update={"origin": "step 1", "test": tested.model_copy(update={"hard": 0.5})}
-    )
+    better = tested.model_copy(update={"hard": 0.5})
+    best = first.model_copy(update={"origin": "step 1", "test": better})
     gain = DifferenceRecord(mean=0.3, standard_error=0.05, n=60, fixed=("t1", "t2"))
     summary = Summary(
         run="demo", skill="x", simulated=False, step=2, total_steps=3, epoch=1, metric="hard",
@@ -247,9 +246,8 @@ def test_everything_can_be_reached_with_the_tab_key(show):
 def test_steps_can_be_filtered(show):
     page = show(evidence())
     page.get_by_role("radio", name="reverted").check()
-    assert [card.get_attribute("id") for card in page.locator("details.card:visible").all()] == [
-        "step-2"
-    ]
+    cards = page.locator("details.card:visible").all()
+    assert [card.get_attribute("id") for card in cards] == ["step-2"]
     page.get_by_role("radio", name="all").check()
     page.get_by_role("button", name="Open all").click()
     assert page.locator("details.card[open]").count() == 3
@@ -333,14 +331,11 @@ def test_text_stands_out_from_its_ground(show, scheme):
 
 
 def luminance(page: Page, name: str) -> float:
-    value = page.evaluate(
-        f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()"
-    )
+    style = "getComputedStyle(document.documentElement)"
+    value = page.evaluate(f"{style}.getPropertyValue('{name}').trim()")
     digits = value[1:] if len(value) == 7 else "".join(2 * digit for digit in value[1:])
     parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
-    linear = [
-        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
+    linear = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -495,9 +490,7 @@ def long_page(browser: Browser, reports: tuple[Path, Path]) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize(("number", "limits"), [(0, QUICKSTART), (1, LONG)])
-def test_it_is_small_asks_for_nothing_and_the_browser_complains_of_nothing(
-    browser, reports, number, limits
-):
+def test_it_is_small_asks_for_nothing_and_no_browser_complains(browser, reports, number, limits):
     file = reports[number]
     page = load(browser, file)
     assert page.complaints == ()

@@ -16,11 +16,8 @@ def origins(*texts: str) -> list[tuple[int, str]]:
 
 
 def test_a_line_is_as_old_as_it_is_unchanged():
-    assert origins("a\nb\n", "a\nnew\nb\n", "a\nnew\nb changed\n") == [
-        (0, "a"),
-        (1, "new"),
-        (2, "b changed"),
-    ]
+    found = origins("a\nb\n", "a\nnew\nb\n", "a\nnew\nb changed\n")
+    assert found == [(0, "a"), (1, "new"), (2, "b changed")]
     assert origins("a\nb\n", "a\n", "a\nb\n") == [(0, "a"), (2, "b")]
 
 

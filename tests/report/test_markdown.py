@@ -122,9 +122,8 @@ def test_nothing_is_linked_without_an_address():
 
 
 def composed(count: int, limit: int) -> str:
-    return markdown.compose(
-        "head", [f"full {n} " + "x" * 400 for n in range(count)], "tail", limit=limit
-    )
+    parts = [f"full {n} " + "x" * 400 for n in range(count)]
+    return markdown.compose("head", parts, "tail", limit=limit)
 
 
 def test_everything_is_told_in_full_while_there_is_room():

@@ -172,10 +172,8 @@ def test_the_gist_names_the_notes_after_the_edits():
 
 def test_each_reminder_has_a_line_and_condensing_has_one():
     notes = NotesRecord(proposed=1, added=("Look.",), appendix=("Both.",), consolidated_from=3)
-    assert list(words.reminders(proposal(notes=notes))) == [
-        "remind of “Look.”",
-        "condense 3 reminders to 1",
-    ]
+    told = list(words.reminders(proposal(notes=notes)))
+    assert told == ["remind of “Look.”", "condense 3 reminders to 1"]
     notes = noting(refused=(evidence.RefusedNote(note="secret", reason="it is dark"),))
     told = words.refusal_lines(proposal(APPLIED, REFUSED, notes=notes, refused="it is new"))
     assert list(told) == ["edit 2: it is evil", "the new document: it is new", "a note: it is dark"]

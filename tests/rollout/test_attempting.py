@@ -70,9 +70,7 @@ class Lab:
             lambda: 1.0,
         )
 
-    def attempt(
-        self, solver: Solver, task: Task, number: int = 0, skill: str = "S"
-    ) -> types.Rollout:
+    def attempt(self, solver: Solver, task: Task, number=0, skill="S") -> types.Rollout:
         return asyncio.run(self.attempting(solver)(AttemptRequest(task, skill, "rollout", number)))
 
 
@@ -213,9 +211,8 @@ def test_scripts_of_tasks_and_graders_can_be_run():
         files={"check": "#!/bin/sh\ngrep -q done result.txt\n"},
     )
     script = TaskFile("job", "#!/bin/sh\necho done > result.txt\n")
-    task = replace(
-        make_task("t"), computer=ComputerTask(ComputerBlock(setup=("./job",)), (script,))
-    )
+    work = ComputerTask(ComputerBlock(setup=("./job",)), (script,))
+    task = replace(make_task("t"), computer=work)
     assert Lab(places=PLACES, scorer=check).attempt(Solving(answering()), task).hard == 1.0
 
 
@@ -257,9 +254,8 @@ def test_without_a_computer_the_configuration_is_at_fault():
 
 def test_more_than_can_be_taken_is_the_agents_own_error(monkeypatch):
     monkeypatch.setattr("skillopt_ci.rollout.attempt.ARTIFACT_BYTES", 3)
-    found = Lab(places=PLACES, scorer=SOLVED).attempt(
-        Solving(writing("done\n")), on_computer(make_task("a"))
-    )
+    lab = Lab(places=PLACES, scorer=SOLVED)
+    found = lab.attempt(Solving(writing("done\n")), on_computer(make_task("a")))
     assert found.status is Status.AGENT_ERROR
     assert "cannot be taken" in found.reason
 

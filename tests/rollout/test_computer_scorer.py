@@ -50,9 +50,8 @@ class Bench:
             pool=self.places,
             limits=AttemptLimits(grading_seconds=seconds),
         )
-        return await scorers.grade(
-            self.task, Attempt((), "done", artifacts=await self.left(command))
-        )
+        attempt = Attempt((), "done", artifacts=await self.left(command))
+        return await scorers.grade(self.task, attempt)
 
     def grade(self, left: str, seconds: float = 20.0, **spec: object) -> Score:
         return asyncio.run(self._grade(ComputerScorer(type="computer", **spec), left, seconds))
@@ -231,11 +230,7 @@ def test_the_work_can_still_be_imported(bench):
     assert bench.grade(left, **python("import json, work")).hard == 1.0
 
 
-ENDINGS = [
-    "import os; os.kill(os.getpid(), 9)",
-    "import os; os._exit(126)",
-    "import os; os._exit(127)",
-]
+ENDINGS = [f"import os; os.{how}" for how in ("kill(os.getpid(), 9)", "_exit(126)", "_exit(127)")]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -342,10 +337,8 @@ def test_a_scorer_that_does_not_run_the_work_apart_is_written_as_ever():
 
 
 def test_it_combines_with_other_scorers(bench):
-    parts = (
-        ComputerScorer(type="computer", command=("test", "-e", "out")),
-        ExactScorer(type="exact"),
-    )
+    left = ComputerScorer(type="computer", command=("test", "-e", "out"))
+    parts = (left, ExactScorer(type="exact"))
     both = AllScorer(type="all", of=parts)
     assert bench.grade_with(both, "touch out").hard == 1.0
     assert bench.grade_with(both, "true").soft == 0.5
@@ -468,10 +461,8 @@ def scorers(default: ScorerSpec | None) -> TaskScorers:
 
 
 def test_the_task_s_own_scorer_goes_before_the_run_s():
-    task, two = (
-        make_task("a", references=("two words",), scorer=F1Scorer(type="f1")),
-        Attempt((), "two"),
-    )
+    task = make_task("a", references=("two words",), scorer=F1Scorer(type="f1"))
+    two = Attempt((), "two")
     assert 0 < asyncio.run(scorers(ExactScorer(type="exact")).grade(task, two)).soft < 1
     with pytest.raises(GraderError, match="'a' has no scorer"):
         asyncio.run(scorers(None).grade(make_task("a"), two))

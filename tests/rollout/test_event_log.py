@@ -127,10 +127,8 @@ def test_the_system_prompt_stands_in_a_file_once(tmp_path):
         log(ASKED)
         log(ASKED)
     assert (tmp_path / "e.jsonl").read_text(encoding="utf-8").count("The skill.") == 1
-    assert [event["messages"][0]["content"] for event in read_events(tmp_path)] == [
-        "The skill.",
-        "The skill.",
-    ]
+    said = [event["messages"][0]["content"] for event in read_events(tmp_path)]
+    assert said == ["The skill.", "The skill."]
 
 
 def test_a_torn_last_line_is_passed_over(tmp_path):

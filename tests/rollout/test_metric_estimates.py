@@ -52,9 +52,8 @@ def test_the_standard_error_is_scipys(values):
 def test_the_interval_is_that_of_students_t(values):
     found = estimate_mean(values).interval
     assert found is not None
-    expected = scipy.stats.t.interval(
-        0.95, len(values) - 1, np.mean(values), scipy.stats.sem(values)
-    )
+    error = scipy.stats.sem(values)
+    expected = scipy.stats.t.interval(0.95, len(values) - 1, np.mean(values), error)
     assert (found.low, found.high) == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
@@ -150,11 +149,7 @@ def test_task_means_weight_tasks_alike_whatever_their_names(scores):
         assert found[task] == pytest.approx(float(np.mean(own)))
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), min_size=2
-    )
-)
+@given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=2))
 def test_a_comparison_has_the_error_of_the_paired_t_test(pairs):
     first = {str(n): one for n, (one, _) in enumerate(pairs)}
     second = {str(n): other for n, (_, other) in enumerate(pairs)}
@@ -162,9 +157,8 @@ def test_a_comparison_has_the_error_of_the_paired_t_test(pairs):
     assert found.standard_error == pytest.approx(scipy.stats.sem(differences), abs=1e-12)
     assert found.interval is not None
     if found.standard_error:
-        expected = scipy.stats.ttest_rel([*second.values()], [*first.values()]).confidence_interval(
-            0.95
-        )
+        tested = scipy.stats.ttest_rel([*second.values()], [*first.values()])
+        expected = tested.confidence_interval(0.95)
         assert found.interval.low == pytest.approx(expected.low, abs=1e-9)
         assert found.interval.high == pytest.approx(expected.high, abs=1e-9)
 

@@ -163,9 +163,8 @@ def test_without_a_failure_there_is_no_share_of_failures():
 
 
 def test_buckets_are_by_type_with_a_name_for_the_rest():
-    found = summed(
-        [attempt("a", 1, kind="z"), attempt("b", kind="z", soft=0.5), attempt("c", 1), broken("d")]
-    )
+    attempts = [attempt("a", 1, kind="z"), attempt("b", kind="z", soft=0.5), attempt("c", 1)]
+    found = summed([*attempts, broken("d")])
     assert [(one.task_type, one.hard.mean, one.soft.mean, one.hard.n) for one in found.by_type] == [
         ("other", 1.0, 1.0, 1),
         ("z", 0.5, 0.75, 2),

@@ -12,9 +12,8 @@ SKILL = "---\nname: pdf\ndescription: d\n---\n\n# Title\n"
 
 def test_sha256_is_that_of_the_utf8_bytes():
     # printf 'ä' | sha256sum
-    assert (
-        document.sha256("ä") == "33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc"
-    )
+    known = "33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc"
+    assert document.sha256("ä") == known
 
 
 @pytest.mark.parametrize(
@@ -96,9 +95,8 @@ def test_other_files_are_none(path):
 
 
 lines = st.lists(st.sampled_from(["a", "b", "é", "\x0c", ""]), max_size=6)
-texts = st.tuples(lines, st.sampled_from(["", "\n"])).map(
-    lambda drawn: "\n".join(drawn[0]) + drawn[1]
-)
+ends = st.sampled_from(["", "\n"])
+texts = st.tuples(lines, ends).map(lambda drawn: "\n".join(drawn[0]) + drawn[1])
 
 
 def test_changed_lines_stand_in_their_context():

@@ -54,9 +54,7 @@ def test_limit_keeps_the_first_of_each_split(tmp_path, write_splits):
         ),
     ],
 )
-def test_load_splits_refuses_what_is_empty_or_repeated(
-    tmp_path, write_splits, train, selection, message
-):
+def test_load_splits_refuses_empty_or_repeated(tmp_path, write_splits, train, selection, message):
     write_splits({"train": train, "selection": selection})
     with pytest.raises(TaskFileError, match=message):
         load_splits(GIVEN, tmp_path)
@@ -109,11 +107,8 @@ def test_split_dir_is_read_as_skillopt_does(tmp_path, write):
         write(f"splits/{folder}/1.json", json.dumps([item]))
         write(f"splits/{folder}/2.json", "not read")
     splits = load_splits(SplitDir(split_dir="splits"), tmp_path)
-    assert [ids(part) for part in (splits.train, splits.selection, splits.test)] == [
-        ["a"],
-        ["b"],
-        ["c"],
-    ]
+    parts = (splits.train, splits.selection, splits.test)
+    assert [ids(part) for part in parts] == [["a"], ["b"], ["c"]]
     assert splits.selection[0].references == ("b",)
 
 

@@ -125,9 +125,8 @@ def test_nested_scorer_is_located_and_its_own_keys_are_offered():
 def test_data_that_contains_itself_is_refused():
     loop: list[object] = []
     loop.append(loop)
-    assert messages(metadata={"loop": loop}) == [
-        "cannot be written as JSON: Circular reference detected"
-    ]
+    told = messages(metadata={"loop": loop})
+    assert told == ["cannot be written as JSON: Circular reference detected"]
 
 
 def test_a_computer_block_reaches_the_task():

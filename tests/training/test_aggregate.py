@@ -35,9 +35,8 @@ def contents(patch: Patch[Edit]) -> list[str]:
 
 def given(request: ChatRequest) -> list[dict[str, Any]]:
     """The edits of all JSON blocks of a merge prompt."""
-    blocks = re.findall(
-        r"^```json\n(.*?)\n```$", request.messages[1].content, re.MULTILINE | re.DOTALL
-    )
+    text = request.messages[1].content
+    blocks = re.findall(r"^```json\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL)
     items = [item for block in blocks for item in json.loads(block)]
     return [edit for item in items for edit in item.get("edits", [item])]
 
@@ -92,11 +91,8 @@ def test_each_side_has_its_prompt_and_the_final_one_both(scripted, merged):
     client = scripted(joining, turns=lambda request: 5)
     successes = [reflection("success", content) for content in "xy"]
     assert contents(merged(client, [*successes, *failures("a", "b")])) == ["((a+b)+(x+y))"]
-    assert [stage(one) for one in client.requests] == [
-        "merge_failure",
-        "merge_success",
-        "merge_final",
-    ]
+    stages = [stage(one) for one in client.requests]
+    assert stages == ["merge_failure", "merge_success", "merge_final"]
     assert {one.stage for one in client.requests} == {"merge"}
     assert client.most_under_way == 2  # both sides at the same time
 

@@ -79,10 +79,8 @@ def test_a_reviewer_who_asks_for_something_is_heard(checkout):
     ],
 )
 def test_only_where_a_higher_score_is_the_only_way_in(checkout, override, strict):
-    assert (
-        baseline.no_score_is_higher(checkout.session(override).config, snapshot(measured(4, 4)))
-        is strict
-    )
+    config = checkout.session(override).config
+    assert baseline.no_score_is_higher(config, snapshot(measured(4, 4))) is strict
 
 
 def test_a_mean_that_rounding_keeps_below_one_is_one(checkout):
@@ -172,9 +170,7 @@ def test_change_of_what_scores_depend_on_has_the_skill_measured_again(checkout, 
     assert decision.measured_under == checkout.state().measured_under
 
 
-def test_best_skill_outlives_a_change_for_the_worse_and_is_measured_again_too(
-    checkout, model_server
-):
+def test_best_skill_outlives_a_change_for_the_worse_and_is_scored_again(checkout, model_server):
     checkout.step()
     best = checkout.show(BRANCH)
     checkout.commit(SKILL, "# Nothing\n", branch=BRANCH)

@@ -47,9 +47,8 @@ def test_first_epoch_makes_room_for_guidance_without_a_call(workshop):
     outcome = checkout.end_epoch(*more, "cache.enabled=false")
     assert outcome is not None
     assert outcome.record.action == "force_accept"
-    assert checkout.show(BRANCH).endswith(
-        "\n\n<!-- SLOW_UPDATE_START -->\n<!-- SLOW_UPDATE_END -->\n"
-    )
+    place = "\n\n<!-- SLOW_UPDATE_START -->\n<!-- SLOW_UPDATE_END -->\n"
+    assert checkout.show(BRANCH).endswith(place)
     assert len(model_server.prompts) == asked
     assert checkout.state().current.measurement == before
     assert outcome.record.usage.calls == 0

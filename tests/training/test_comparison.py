@@ -163,9 +163,8 @@ def make_pair(make_task: Make, make_rollout: Make) -> Make:
             said = (Message("system", f"<skill>{skill.strip()}</skill>"), Message("user", "ask"))
             return make_rollout(name, hard, messages=said, trace="ran ls")
 
-        return Pair(
-            make_task(name, **task), Side((rollout(before, OLD),)), Side((rollout(after, NEW),))
-        )
+        sides = (Side((rollout(before, OLD),)), Side((rollout(after, NEW),)))
+        return Pair(make_task(name, **task), *sides)
 
     return make
 

@@ -82,9 +82,7 @@ def test_a_verdict_comes_as_soon_as_it_is_certain():
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 32), st.integers(1, 4))
-def test_pairs_are_drawn_together_up_to_the_first_look_that_could_end_the_test(
-    wins, losses, left, test
-):
+def test_pairs_are_drawn_up_to_the_first_look_that_could_end_the_test(wins, losses, left, test):
     size, allowed = next_look(wins, losses, left, level(test)), level(test)
     ends = [
         pairs

@@ -19,9 +19,7 @@ from tests.conftest import Checkout
 RULE = NamedSkill("rule", "# Items\n\n- Kind a: a number begins with a.\n")
 
 
-def measure(
-    checkout: Checkout, *skills: NamedSkill, split: str = "test", **how: str
-) -> EvaluationResult:
+def measure(checkout: Checkout, *skills: NamedSkill, split="test", **how: str) -> EvaluationResult:
     session = checkout.session(*(f"{key}={value}" for key, value in how.items()))
     return asyncio.run(evaluate_skills(session, skills, split))
 

@@ -64,11 +64,8 @@ def test_three_skills_are_tested_and_compared(checkout, model_server):
     checkout.run(*PLAIN)
     before, outcome = checkout.ref(BRANCH), ended(checkout)
     found = outcome.summary
-    assert [one.test and one.test.hard for one in (found.initial, found.best, found.last)] == [
-        0.0,
-        0.5,
-        0.5,
-    ]
+    scores = [one.test and one.test.hard for one in (found.initial, found.best, found.last)]
+    assert scores == [0.0, 0.5, 0.5]
     assert found.best.interval is not None
     assert found.best.interval[0] < 0.5 < found.best.interval[1]
     assert found.best_gain is not None

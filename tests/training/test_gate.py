@@ -23,10 +23,8 @@ def side(*scores: tuple[float, float], density: float = 0.0, words: int = 0) -> 
 
 
 def judged(candidate: list[float], current: list[float], best: list[float]) -> Decision:
-    ours, theirs, record = (
-        side(*((0.0, score) for score in scores)) for scores in (candidate, current, best)
-    )
-    return compare(ours, theirs, record, SOFT)
+    sides = (side(*((0.0, one) for one in scores)) for scores in (candidate, current, best))
+    return compare(*sides, SOFT)
 
 
 def test_metrics_pick_or_mix_the_means():
@@ -70,9 +68,8 @@ def test_the_reason_shows_the_arithmetic():
         "0.5000 is 0.25 above the current skill's 0.2500 on 4 tasks, "
         "but not above the best skill's 0.7500"
     )
-    assert (
-        "1.0000 is the same as the current skill's score on 1 task" in judged([1], [1], [1]).reason
-    )
+    same = "1.0000 is the same as the current skill's score on 1 task"
+    assert same in judged([1], [1], [1]).reason
     assert "0.0000 is 1 below the current skill's 1.0000" in judged([0], [1], [1]).reason
 
 
@@ -167,9 +164,8 @@ def test_types_that_lost_more_than_allowed_are_named(allowed, lost):
     before, after = (
         {task: (score, score) for task, score in side.items()} for side in (BEFORE, AFTER)
     )
-    terms = Setup(
-        tuple(BEFORE), frozenset(BEFORE), before, partial(worth, Evaluation()), look_every=16
-    )
+    metric = partial(worth, Evaluation())
+    terms = Setup(tuple(BEFORE), frozenset(BEFORE), before, metric, look_every=16)
     assert losses(after, terms, TYPES, allowed) == lost
 
 

@@ -58,9 +58,8 @@ def test_each_rule_refuses_with_its_reason(text, reason):
 
 @pytest.mark.parametrize("rule", REFUSED)
 def test_each_rule_can_be_switched_off(rule):
-    lenient = guard.GuardContext(
-        Guard(**{rule: False}), CONTEXT.known, CONTEXT.answers, CONTEXT.keys
-    )
+    rules = Guard(**{rule: False})
+    lenient = guard.GuardContext(rules, CONTEXT.known, CONTEXT.answers, CONTEXT.keys)
     assert refuse_document("", REFUSED[rule][0], lenient) is None
 
 

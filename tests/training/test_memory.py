@@ -62,10 +62,8 @@ def test_best_text_is_known_when_it_is_proposed_again(checkout, model_server):
     outcome = checkout.done("cache.path=another.sqlite")
     assert (outcome.decision.reused_from, outcome.decision.action) == (1, "accept")
     assert checkout.show("skillopt/demo") == best
-    assert (
-        model_server.answered[f"{Prompts.load().with_skill('target', best)}\n\nItem 100 of kind a"]
-        == 1
-    )
+    prompt = f"{Prompts.load().with_skill('target', best)}\n\nItem 100 of kind a"
+    assert model_server.answered[prompt] == 1
 
 
 TASKS = [

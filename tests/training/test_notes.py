@@ -155,10 +155,8 @@ def step(checkout: Checkout, model_server: ModelServer) -> Step:
 def is_consistent(checkout: Checkout) -> bool:
     """Whether state and best skill name the texts that stand in the tree."""
     state, best = checkout.state(), checkout.show(BRANCH, ".skillopt/demo/best_skill.md")
-    return (state.current.sha256, state.best.sha256) == (
-        sha256(checkout.show(BRANCH)),
-        sha256(best),
-    )
+    named = (state.current.sha256, state.best.sha256)
+    return named == (sha256(checkout.show(BRANCH)), sha256(best))
 
 
 def test_edits_and_notes_are_measured_and_merged_together(checkout, step):

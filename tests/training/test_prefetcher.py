@@ -176,9 +176,7 @@ def test_the_next_batch_is_attempted_while_a_verdict_is_saved(checkout, model_se
         if prompt.rsplit("\n\n", maxsplit=1)[-1] in items:
             came.set()
 
-    def held(
-        ledger: Ledger, expected: str | None, new: str, drop_candidate: str | None = None
-    ) -> None:
+    def held(ledger: Ledger, expected: str | None, new: str, drop_candidate=None) -> None:
         if expected is not None and not verdicts:
             verdicts.append(came.wait(30))
         advance(ledger, expected, new, drop_candidate)

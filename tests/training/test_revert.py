@@ -38,10 +38,8 @@ def two_rules(checkout: Checkout, model_server: ModelServer) -> Checkout:
 def test_a_step_is_taken_back_and_what_others_wrote_stays(two_rules, model_server, revert):
     skill = two_rules.show(BRANCH)
     two_rules.commit(SKILL, skill.replace("# Items", "# All items"), branch=BRANCH)
-    before, merge = (
-        two_rules.ref(BRANCH),
-        two_rules.git("log", "--format=%H", "--grep=^Merge step 1", BRANCH),
-    )
+    before = two_rules.ref(BRANCH)
+    merge = two_rules.git("log", "--format=%H", "--grep=^Merge step 1", BRANCH)
     assert revert(two_rules, "KIND a:  a number") == (0, "")
     assert two_rules.show(BRANCH) == skill.replace("# Items", "# All items").replace(
         f"- {A}\n\n", ""
@@ -61,9 +59,8 @@ def test_a_step_is_taken_back_and_what_others_wrote_stays(two_rules, model_serve
     assert two_rules.history()[-2].reason == "step 1 taken back"
     told = [one for one in model_server.optimizer_prompts if "Stage: analyst" in one]
     assert told
-    assert all(
-        f'Do not propose them again in any words:\n1. [append] "- {A}"' in one for one in told
-    )
+    order = f'Do not propose them again in any words:\n1. [append] "- {A}"'
+    assert all(order in one for one in told)
     assert A not in two_rules.show(BRANCH)
     assert outcome.decision.stays
     # it was the best, with what was taken back
@@ -77,11 +74,8 @@ def test_a_text_that_was_measured_before_is_not_measured_again(two_rules, model_
     model_server.answered.clear()
     two_rules.step("cache.path=another.sqlite", "train.num_epochs=1")
     assert two_rules.history()[-1].kind == "measure"
-    assert (
-        two_rules.state().current.measurement.score
-        == score
-        == two_rules.state().best.measurement.score
-    )
+    state = two_rules.state()
+    assert state.current.measurement.score == score == state.best.measurement.score
     assert not model_server.answered
 
 

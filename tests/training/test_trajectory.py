@@ -61,11 +61,8 @@ def test_a_message_cannot_pass_for_another_or_for_a_heading(make_rollout):
 
 
 def test_a_long_conversation_keeps_head_and_tail(make_rollout):
-    messages = (
-        Message("user", "u" * 600),
-        Message("assistant", "m" * 800),
-        Message("user", "v" * 600),
-    )
+    parts = (("user", "u" * 600), ("assistant", "m" * 800), ("user", "v" * 600))
+    messages = tuple(Message(role, text) for role, text in parts)
     text = rendered(make_rollout("t1", messages=messages), limit=1000)
     assert f"[user] {'u' * 500}[… 1000 characters left out …]\n" in text
     assert f"[user] {'v' * 500}\n" in text
@@ -131,14 +128,12 @@ def test_an_analyst_sees_of_a_picture_what_it_is_and_its_hash(make_rollout):
 def test_tools_are_shown_with_what_they_were_given_and_said(make_rollout):
     messages = (
         Message("user", "Count the lines."),
-        Message(
-            "assistant", "I look.", tool_calls=(ToolCall("1", "shell", '{"command": "wc -l a"}'),)
-        ),
+        Message("assistant", "I look.", tool_calls=(ToolCall("1", "shell", '{"command": "wc"}'),)),
         Message("tool", "```\n7 a\n```", tool_call_id="1"),
         Message("user", "There is no answer yet."),
     )
     text = rendered(make_rollout("t1", messages=messages))
-    assert '[assistant] I look.\n→ shell {"command": "wc -l a"}' in text
+    assert '[assistant] I look.\n→ shell {"command": "wc"}' in text
     assert "````\n[tool shell] ```\n7 a\n```\n````" in text
     assert "[user] There is no answer yet." in text
 

@@ -71,9 +71,8 @@ def test_a_suggestion_is_listed_on_one_line():
 @pytest.fixture
 def updated(prompts: Prompts, observer: Observer) -> Update:
     def run(mode: UpdateMode[Any], client: Any, *edits: object) -> Updated:
-        chat = OptimizerChat(
-            client, prompts, observer, step_buffer="tried", meta_skill="secret memory"
-        )
+        told = {"step_buffer": "tried", "meta_skill": "secret memory"}
+        chat = OptimizerChat(client, prompts, observer, **told)
         return asyncio.run(update("# Old\n", edits, mode=mode, chat=chat))
 
     return run
@@ -119,9 +118,8 @@ def test_the_first_candidate_is_the_new_document(scripted, updated):
 
 
 def document(text: str, **more: object) -> str:
-    return json.dumps(
-        {"reasoning": "so", "change_summary": ["ISO dates"], "new_skill": text, **more}
-    )
+    said = {"reasoning": "so", "change_summary": ["ISO dates"], "new_skill": text}
+    return json.dumps({**said, **more})
 
 
 def test_a_rewrite_is_the_new_document(scripted, updated):

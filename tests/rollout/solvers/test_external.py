@@ -50,12 +50,7 @@ def test_a_program_gets_the_task_and_finds_the_skill():
         "Count to 3.",
         skill=SKILL,
         script=RECORDER,
-        look=[
-            "called",
-            "told",
-            ".agents/skills/tidy/SKILL.md",
-            ".agents/skills/tidy/scripts/help.sh",
-        ],
+        look=["called", "told", f"{PLACE}/SKILL.md", f"{PLACE}/scripts/help.sh"],
     )
     assert played.files["called"] == "--root=/repo\nbig\nx\n"
     assert played.files[f"{PLACE}/SKILL.md"] == SKILL

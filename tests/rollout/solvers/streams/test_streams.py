@@ -272,11 +272,8 @@ def test_cursor():
             "usage": {"inputTokens": 30, "outputTokens": 4, "cacheReadTokens": 10},
         },
     )
-    assert shown(account) == [
-        ("I look.", [("read", {"path": "a"})]),
-        ("read", "text", None),
-        ("It is a.", []),
-    ]
+    looked = ("I look.", [("read", {"path": "a"})])
+    assert shown(account) == [looked, ("read", "text", None), ("It is a.", [])]
     assert account.response == "It is a."
     assert account.usage == Usage(1, 40, 4, cached_tokens=10, cost_usd=None)
 
@@ -299,30 +296,24 @@ def test_copilots_session_events():
         },
         {"type": "result", "exitCode": 0},
     )
-    assert shown(account) == [
-        ("I look.", [("bash", {"command": "ls"})]),
-        ("bash", "a", 1),
-        ("a", []),
-    ]
+    looked = ("I look.", [("bash", {"command": "ls"})])
+    assert shown(account) == [looked, ("bash", "a", 1), ("a", [])]
     assert account.usage == Usage(2, 0, 7, cost_usd=None, estimated=True)
 
 
 def test_plain_text_is_the_answer():
     assert READERS["text"]("\n the answer\nin two lines \n").response == "the answer\nin two lines"
     assert READERS["text"](" \n").response is None
-    account = READERS["claude-code"](
-        json.dumps({"type": "result", "result": "a\u2028b"}, ensure_ascii=False)
-    )
+    result = json.dumps({"type": "result", "result": "a\u2028b"}, ensure_ascii=False)
+    account = READERS["claude-code"](result)
     assert account.response == "a\u2028b"
 
 
 def test_a_stream_that_breaks_off_keeps_what_was_told():
     whole = json.dumps(_assistant("m1", {"type": "text", "text": "begun"}, _tool_use("a")))
     account = READERS["claude-code"](f"warning: x\n{whole}\n[… 9 bytes left out …]\n{whole[:40]}")
-    assert shown(account) == [
-        ("begun", [("Bash", {"command": "a"})]),
-        ("Bash", "[no result was told]", None),
-    ]
+    begun = ("begun", [("Bash", {"command": "a"})])
+    assert shown(account) == [begun, ("Bash", "[no result was told]", None)]
 
 
 #: What events are made of, whoever writes them.
@@ -338,9 +329,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
     max_leaves=12,
 )
-EVENTS = st.builds(
-    lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictionaries(KEYS, JSON, max_size=5)
-)
+FIELDS = st.dictionaries(KEYS, JSON, max_size=5)
+EVENTS = st.builds(lambda kind, rest: {**rest, "type": kind}, KINDS, FIELDS)
 
 
 @pytest.mark.parametrize("agent", READERS)
