@@ -77,8 +77,12 @@ def next_rounds(
     tasks: Iterable[Task], made: Iterable[tuple[str, int]], each: int
 ) -> list[tuple[Task, int]]:
     """Fresh rounds at ``tasks``: a step would learn nothing from attempts it has seen."""
-    last = dict(sorted(made, key=lambda one: one[1]))
-    return [(task, last.get(task.id, -1) // each + 1) for task in tasks]
+    last, found = dict(sorted(made, key=lambda one: one[1])), list[tuple[Task, int]]()
+    for task in tasks:
+        number = last.get(task.id, -1) // each + 1
+        last[task.id] = number * each
+        found.append((task, number))
+    return found
 
 
 #: Mean (hard, soft) scores by task under one skill; tasks that could not be measured are missing.

@@ -25,10 +25,9 @@ from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.baseline import as_scored, best_text, learns_nothing, unscored
 from skillopt_ci.training.evaluate import first_attempts, known_measurement
-from skillopt_ci.training.measure import made_under, next_rounds, rounds
-from skillopt_ci.training.memory import step_records
+from skillopt_ci.training.measure import next_rounds, rounds
 from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shuffled
-from skillopt_ci.training.rollout_stage import Made, attempts_so_far
+from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import earlier_skill, first_epoch, sampling_seed
 from skillopt_ci.training.state import ScoredCheckout, candidate_at, find_checkout
@@ -92,11 +91,10 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
         case CandidateProposed(checkout, candidate):
             if first := first_attempts(run, checkout, candidate):
                 prefetcher.expect(first)
-        case Decided(checkout, after, record):
+        case Decided(after, record):
             # this step is not committed yet
             latest = (record,) if isinstance(record, StepRecord) else ()
-            known = step_records(run, checkout, under=after.sha256)
-            outlook = look_beyond(run, after, made_under(after.sha256, None, (*known, *latest)))
+            outlook = look_beyond(run, after, *latest)
             prefetcher.expect(() if outlook is None else outlook.attempts)
 
 
@@ -188,14 +186,14 @@ def look_ahead(run: Run) -> Outlook | None:
         attempts = _attempts(run, tasks, candidate.skill, "selection")
         spent = scored.spent + candidate.record.usage
         return Outlook("evaluation", candidate.record.step, attempts, spent)
-    return look_beyond(run, scored, attempts_so_far(run, scored))
+    return look_beyond(run, scored)
 
 
-def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | None:
-    """The next work if no candidate is in flight and ``made`` lists the skill's attempts."""
+def look_beyond(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Outlook | None:
+    """The next work if no candidate is in flight, after steps that are ``uncommitted``."""
     epoch = boundary_due(run, checkout)
     if epoch is None or run.config.schedule.slow_update != "inline":
-        return _rollout(run, checkout, checkout.skill, made)
+        return _rollout(run, checkout, *uncommitted)
     step, spent = checkout.state.step, checkout.spent
     if epoch > 1:
         drawn = shuffled(run.splits.train, sampling_seed(run, epoch))
@@ -205,20 +203,19 @@ def look_beyond(run: Run, checkout: ScoredCheckout, made: Made) -> Outlook | Non
         return Outlook("comparison", step, tuple(chain.from_iterable(sides)), spent)
     # The first epoch's end calls no model, but it may add a region for guidance to the skill.
     skill, _ = first_epoch(run, checkout)
-    rollout = _rollout(run, checkout, skill, made if skill == checkout.skill else ())
+    rollout = _rollout(run, replace(checkout, skill=skill), *uncommitted)
     return rollout or Outlook("comparison", step, (), spent)
 
 
-def _rollout(run: Run, checkout: ScoredCheckout, skill: str, made: Made) -> Outlook | None:
+def _rollout(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Outlook | None:
     step, each = checkout.state.step + 1, run.config.rollout.attempts
     if step > last_step_of(run, checkout) or learns_nothing(run, checkout):
         return None
     plan = plan_step(run.splits.train, run.config.train, step)
-    fresh = list[tuple[Task, int]]()
-    for batch in plan.batches:
-        known = [*made, *((task.id, number * each) for task, number in fresh)]
-        fresh += next_rounds(batch.tasks, known, each)
-    return Outlook("rollout", step, rounds(fresh, skill, "rollout", each), checkout.spent)
+    tasks = (task for batch in plan.batches for task in batch.tasks)
+    fresh = next_rounds(tasks, attempts_so_far(run, checkout, *uncommitted), each)
+    attempts = rounds(fresh, checkout.skill, "rollout", each)
+    return Outlook("rollout", step, attempts, checkout.spent)
 
 
 def _attempts(

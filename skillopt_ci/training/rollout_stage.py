@@ -9,6 +9,7 @@ from typing import Any
 from skillopt_ci import progress
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.evidence import BatchRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
@@ -25,13 +26,13 @@ from skillopt_ci.training.state import Checkout, basis_sha256
 from skillopt_ci.training.update import UpdateMode, notes_from
 from skillopt_ci.util import pick
 
-#: Attempts under one skill, oldest first: task id and attempt number.
-Made = Sequence[tuple[str, int]]
 
-
-def attempts_so_far(run: Run, checkout: Checkout) -> Made:
+def attempts_so_far(
+    run: Run, checkout: Checkout, *uncommitted: StepRecord
+) -> list[tuple[str, int]]:
+    """The attempts under the current skill, oldest first: task id and attempt number."""
     name = checkout.sha256
-    return made_under(name, None, step_records(run, checkout, under=name))
+    return made_under(name, None, (*step_records(run, checkout, under=name), *uncommitted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +111,11 @@ def _attempts(
     config, skill, sha256 = run.config, checkout.skill, checkout.sha256
     each = config.rollout.attempts
     records = step_records(run, checkout, under=sha256)
-    known = made_under(sha256, None, records)
-    before = plan.batches[: plan.batches.index(batch)]
-    for one in before:
-        known += [(task.id, number * each) for task, number in next_rounds(one.tasks, known, each)]
-    order = shuffled(batch.tasks, batch.seed)
-    attempts = rounds(next_rounds(order, known, each), skill, "rollout", each)
+    batches = plan.batches[: plan.batches.index(batch)]
+    before = [task for one in batches for task in one.tasks]
+    order = (*before, *shuffled(batch.tasks, batch.seed))
+    fresh = next_rounds(order, made_under(sha256, None, records), each)[len(before) :]
+    attempts = rounds(fresh, skill, "rollout", each)
     room = (config.gradient.evidence - len(attempts) * config.train.accumulation) // each
     # without a cache they would be made again
     if before or room <= 0 or not config.cache.enabled:

@@ -176,7 +176,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         skill = with_notes(skill, notes.appendix)
     done = pick(work, "step epoch") if isinstance(work, StepPlan) else {"boundary": work}
     after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
-    run.listen(Decided(checkout, after, record))
+    run.listen(Decided(after, record))
     seconds = run.clock() - began
     # in a thread, so that prefetched rollouts continue meanwhile
     decided = await asyncio.to_thread(
@@ -390,7 +390,6 @@ class CandidateProposed:
 class Decided:
     """The decision is known; committing it comes next. ``after`` holds the resulting skill."""
 
-    state: ScoredCheckout
     after: ScoredCheckout
     record: StepRecord | BoundaryRecord
 
