@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from skillopt_ci.config.config import Guard
 from skillopt_ci.progress import Note, Observer
@@ -33,48 +33,6 @@ _TELLING_DIGITS = 5
 _RUN = 8
 
 _WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """Maps the normalised answers of ``tasks`` to the ids of the tasks that have them."""
-
-    tasks: Sequence[Task] = ()
-    owners: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, tasks: Iterable[Task]) -> "Answers":
-        listed = tuple(tasks)
-        owners = grouped(
-            (answer, task.id)
-            for task in listed
-            for reference in (*task.references, task.reference_text)
-            if _tells(answer := normalised(reference))
-        )
-        return cls(listed, {answer: frozenset(ids) for answer, ids in owners.items()})
-
-    def given_away(self, text: str, known: str) -> str:
-        """Return the id of a task whose answer is in ``text`` but not in ``known``."""
-        shown, familiar = normalised(text), normalised(known)
-        runs = _runs(shown)
-        for answer in self.owners:
-            whole = answer.count(" ") <= _RUN + 1
-            phrases = (answer,) if whole else filter(set(_runs(answer)).__contains__, runs)
-            for phrase in phrases:
-                if phrase in shown and phrase not in familiar and (owner := self._owner(phrase)):
-                    return owner
-        return ""
-
-    def _owner(self, phrase: str) -> str:
-        owners = {one for answer, ids in self.owners.items() if phrase in answer for one in ids}
-        if len(owners) != 1:
-            return ""
-        (owner,) = owners
-        for task in self.tasks:
-            said = (*(one.content for one in task.messages), *(one.content for one in task.files))
-            if task.id != owner and phrase in normalised("\n".join(said)):
-                return ""
-        return owner
 
 
 def normalised(text: str) -> str:
@@ -278,36 +236,68 @@ def _canonical(address: str) -> str:
     return f"{scheme.lower()}{mark}{host.lower()}{slash}{path}".rstrip("/")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GuardContext:
-    """What the guard knows about a run: earlier skills, answers, and the secrets visible to it."""
+    """What the guard knows about a run: earlier skills, tasks, and the secrets visible to it."""
 
     rules: Guard = field(default_factory=Guard)
     known: str = ""
-    answers: Answers = field(default_factory=Answers)
+    tasks: Sequence[Task] = ()
     keys: tuple[str, ...] = ()
 
+    def refuse(self, before: str, after: str) -> str | None:
+        """Return why ``after`` may not replace ``before``, or None; text may always be removed."""
+        rules, known = self.rules, f"{self.known}\n{before}"
+        added = added_text(before, after)
+        if added.strip():
+            for kind, secret in _secrets(added, self.keys) if rules.secrets else ():
+                if secret not in known:
+                    return f"it holds {kind}"
+            if rules.invisible_characters and (name := hidden_character(added, known)):
+                return f"it holds an invisible character, {name}"
+            if rules.new_urls and (host := new_address(added, known)):
+                return f"it brings in a web address on {host} that no earlier skill had"
+            if rules.reference_answers and (task := self.given_away(added, known)):
+                return f"it gives away the reference answer of task {task}"
+            if rules.optimizer_instructions and (what := order_to_the_optimizer(added, known)):
+                return f"it speaks to the optimizer: {what}"
+        words, limit = word_count(after), rules.max_words
+        if not limit or words <= limit or words <= word_count(before):
+            return None
+        return f"the document would have {words} words, more than the {limit} allowed"
 
-def refuse_document(before: str, after: str, context: GuardContext) -> str | None:
-    """Return why ``after`` may not replace ``before``, or None. Removing text is always allowed."""
-    rules, known = context.rules, f"{context.known}\n{before}"
-    added = added_text(before, after)
-    if added.strip():
-        for kind, secret in _secrets(added, context.keys) if rules.secrets else ():
-            if secret not in known:
-                return f"it holds {kind}"
-        if rules.invisible_characters and (name := hidden_character(added, known)):
-            return f"it holds an invisible character, {name}"
-        if rules.new_urls and (host := new_address(added, known)):
-            return f"it brings in a web address on {host} that no earlier skill had"
-        if rules.reference_answers and (task := context.answers.given_away(added, known)):
-            return f"it gives away the reference answer of task {task}"
-        if rules.optimizer_instructions and (what := order_to_the_optimizer(added, known)):
-            return f"it speaks to the optimizer: {what}"
-    words, limit = word_count(after), rules.max_words
-    if not limit or words <= limit or words <= word_count(before):
-        return None
-    return f"the document would have {words} words, more than the {limit} allowed"
+    def given_away(self, text: str, known: str) -> str:
+        """Return the id of a task whose answer is in ``text`` but not in ``known``."""
+        shown, familiar = normalised(text), normalised(known)
+        runs = _runs(shown)
+        for answer in self._owners:
+            whole = answer.count(" ") <= _RUN + 1
+            phrases = (answer,) if whole else filter(set(_runs(answer)).__contains__, runs)
+            for phrase in phrases:
+                if phrase in shown and phrase not in familiar and (owner := self._owner(phrase)):
+                    return owner
+        return ""
+
+    @cached_property
+    def _owners(self) -> Mapping[str, Sequence[str]]:
+        """The ids of the tasks that have an answer, by the answer's words."""
+        return grouped(
+            (answer, task.id)
+            for task in self.tasks
+            for reference in (*task.references, task.reference_text)
+            if _tells(answer := normalised(reference))
+        )
+
+    def _owner(self, phrase: str) -> str:
+        owners = {one for answer, ids in self._owners.items() if phrase in answer for one in ids}
+        if len(owners) != 1:
+            return ""
+        (owner,) = owners
+        for task in self.tasks:
+            said = (*(one.content for one in task.messages), *(one.content for one in task.files))
+            if task.id != owner and phrase in normalised("\n".join(said)):
+                return ""
+        return owner
 
 
 def added_text(before: str, after: str) -> str:
@@ -331,7 +321,7 @@ def guard_context(run: Run, checkout: Checkout) -> GuardContext:
     return GuardContext(
         rules=run.config.guard,
         known="\n".join((checkout.skill, *earlier)),
-        answers=Answers.of(run.splits.all),
+        tasks=run.splits.all,
         keys=tuple(run.environ[name] for name in names if run.environ.get(name)),
     )
 

@@ -26,7 +26,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training.aggregate import Selected, merge, select
 from skillopt_ci.training.ask import OptimizerChat
-from skillopt_ci.training.guard import guard_context, refuse_document, without_secrets
+from skillopt_ci.training.guard import guard_context, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
     StepPlan,
@@ -63,7 +63,7 @@ async def propose(
         step_buffer=step_buffer(run, checkout, plan.epoch),
         meta_skill=meta_skill(run, checkout),
         guidance=render_notes(heard),
-        refuse=partial(refuse_document, context=guard),
+        refuse=guard.refuse,
     )
     work = partial(learn, run, checkout, plan, mode, chat, models)
     worked = await work_on(plan.batches, work, run.observer)

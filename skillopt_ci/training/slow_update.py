@@ -24,7 +24,7 @@ from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, strip_markers, w
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import collapsed, plural
 from skillopt_ci.training.ask import Lost, OptimizerChat
-from skillopt_ci.training.guard import GuardContext, guard_context, refuse_document
+from skillopt_ci.training.guard import GuardContext, guard_context
 from skillopt_ci.training.measure import Scores, rounds
 from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE, shuffled
@@ -276,7 +276,7 @@ def meta_record(
 
 
 def _refused(what: str, before: str, after: str, guard: GuardContext, observer: Observer) -> str:
-    if reason := refuse_document(before, after, guard):
+    if reason := guard.refuse(before, after):
         observer(Note(f"The optimizer's {what} is refused: {reason}.", level="warning"))
     return reason or ""
 

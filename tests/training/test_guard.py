@@ -13,13 +13,11 @@ from skillopt_ci.skill.edits import Edit
 from skillopt_ci.skill.regions import APPENDIX, with_region
 from skillopt_ci.tasks.task import Task, TaskFile
 from skillopt_ci.training import guard
-from skillopt_ci.training.guard import order_to_the_optimizer, refuse_document
+from skillopt_ci.training.guard import order_to_the_optimizer
 from skillopt_ci.training.replies import Patch, Reflection, SkillCandidate, Suggestion
 
 TASK = Task("t1", (Message("user", "ask"),), ("Blue Heron Press 2026",))
-CONTEXT = guard.GuardContext(
-    known="See https://a.example.", answers=guard.Answers.of([TASK]), keys=("s3same!",)
-)
+CONTEXT = guard.GuardContext(known="See https://a.example.", tasks=[TASK], keys=("s3same!",))
 BEFORE = "# Skill\n\n- A rule.\n"
 LINES = st.lists(st.sampled_from(["- A rule.", "# Skill", "", "- More.", "x"]), max_size=6)
 
@@ -47,46 +45,46 @@ REFUSED = {
 def secret_in(text: str, known: str, keys: Sequence[str] = ()) -> str:
     rules = Guard(new_urls=False, optimizer_instructions=False, invisible_characters=False)
     context = guard.GuardContext(rules, known, keys=tuple(keys))
-    return (refuse_document("", text, context) or "").removeprefix("it holds ")
+    return (context.refuse("", text) or "").removeprefix("it holds ")
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED.values(), ids=REFUSED)
 def test_each_rule_refuses_with_its_reason(text, reason):
-    assert refuse_document(BEFORE, f"{BEFORE}\n- {text}\n", CONTEXT) == reason
-    assert refuse_document("", text, CONTEXT) == reason
+    assert CONTEXT.refuse(BEFORE, f"{BEFORE}\n- {text}\n") == reason
+    assert CONTEXT.refuse("", text) == reason
 
 
 @pytest.mark.parametrize("rule", REFUSED)
 def test_each_rule_can_be_switched_off(rule):
     rules = Guard(**{rule: False})
-    lenient = guard.GuardContext(rules, CONTEXT.known, CONTEXT.answers, CONTEXT.keys)
-    assert refuse_document("", REFUSED[rule][0], lenient) is None
+    lenient = guard.GuardContext(rules, CONTEXT.known, CONTEXT.tasks, CONTEXT.keys)
+    assert lenient.refuse("", REFUSED[rule][0]) is None
 
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED.values()])
 def test_what_stood_there_may_stay_and_may_go(text):
     spoiled = f"{BEFORE}\n- {text}\n"
-    assert refuse_document(spoiled, spoiled.replace("A rule", "Another rule"), CONTEXT) is None
-    assert refuse_document(spoiled, BEFORE, CONTEXT) is None
+    assert CONTEXT.refuse(spoiled, spoiled.replace("A rule", "Another rule")) is None
+    assert CONTEXT.refuse(spoiled, BEFORE) is None
 
 
 def test_an_address_is_new_unless_an_earlier_skill_had_it():
-    assert refuse_document(BEFORE, f"{BEFORE}See https://a.example\n", CONTEXT) is None
+    assert CONTEXT.refuse(BEFORE, f"{BEFORE}See https://a.example\n") is None
     before = "See https://a.example/good for more.\n"
-    assert refuse_document(before, before.replace("good", "evil"), CONTEXT) is not None
-    assert refuse_document(BEFORE, with_region(BEFORE, APPENDIX, "- Look twice."), CONTEXT) is None
+    assert CONTEXT.refuse(before, before.replace("good", "evil")) is not None
+    assert CONTEXT.refuse(BEFORE, with_region(BEFORE, APPENDIX, "- Look twice.")) is None
 
 
 def test_a_document_must_not_grow_beyond_its_budget():
     context = guard.GuardContext(Guard(max_words=6))
-    assert refuse_document(BEFORE, f"{BEFORE}more\n", context) is None
-    assert refuse_document(BEFORE, f"{BEFORE}more words\n", context) == (
+    assert context.refuse(BEFORE, f"{BEFORE}more\n") is None
+    assert context.refuse(BEFORE, f"{BEFORE}more words\n") == (
         "the document would have 7 words, more than the 6 allowed"
     )
     context = guard.GuardContext(Guard(max_words=1))
-    assert refuse_document("a b c d", "a b x d", context) is None
-    assert refuse_document("a b c d", "a b c", context) is None
-    assert refuse_document("a b c d", "a b c d e", context) is not None
+    assert context.refuse("a b c d", "a b x d") is None
+    assert context.refuse("a b c d", "a b c") is None
+    assert context.refuse("a b c d", "a b c d e") is not None
 
 
 @given(before=LINES, after=LINES)
@@ -100,7 +98,7 @@ def test_taking_away_lines_is_never_refused(before, data):
     lines = before.split("\n")
     kept = data.draw(st.lists(st.sampled_from(lines), unique=True))
     after = "\n".join(line for line in lines if line in kept)
-    assert refuse_document(before, after, guard.GuardContext(Guard(max_words=1))) is None
+    assert guard.GuardContext(Guard(max_words=1)).refuse(before, after) is None
 
 
 LONG = "First take the inner sum, then divide the result by seven and round it down to an integer."
@@ -112,7 +110,7 @@ def task(name: str, *references: str, asked: str = "ask", text: str = "", file: 
 
 
 def found(text: str, *tasks: Task, known: str = "") -> str:
-    return guard.Answers.of(tasks).given_away(text, known)
+    return guard.GuardContext(tasks=tasks).given_away(text, known)
 
 
 @pytest.mark.parametrize(

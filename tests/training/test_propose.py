@@ -207,4 +207,4 @@ def test_the_context_knows_the_skills_the_keys_and_all_splits(checkout, step):
     context = guard_context(session, standing)
     assert all(text in context.known for text in ("# Items", RULE, "# Anew"))
     assert context.keys == (KEY, KEY)
-    assert {"a0", "a100", "a200"} <= {task.id for task in context.answers.tasks}
+    assert {"a0", "a100", "a200"} <= {task.id for task in context.tasks}
