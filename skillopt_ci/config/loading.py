@@ -346,7 +346,7 @@ def load(
             raise ConfigError(told, file=file, hint=hint)
         skill = str(PurePosixPath(config.skill) / "SKILL.md")
         config = config.model_copy(update={"skill": skill})
-    warnings = sorted(set(found.warnings), key=reading_order)
+    warnings = sorted(dict.fromkeys(found.warnings), key=reading_order)
     return Loaded(config, file, root, tuple(one.with_place() for one in warnings))
 
 

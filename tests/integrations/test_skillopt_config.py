@@ -282,6 +282,8 @@ def test_a_slip_of_the_pen_is_suspected(warnings):
         "optimizer.meta_learning_rate",
         "env.alpha",
     ]
+    in_one_line = warnings("model: {u: 1, v: 1, w: 1, x: 1, y: 1, z: 1}")
+    assert [text.split(": ")[1] for text in in_one_line] == [f"model.{key}" for key in "uvwxyz"]
 
 
 @pytest.mark.parametrize(
