@@ -83,6 +83,14 @@ def test_a_version_of_azure_s_older_interface_is_kept_for_its_deployments(load_t
     assert base_url_of(target) == "https://x.openai.azure.com/openai/deployments/gpt-x"
 
 
+def test_a_value_that_skillopts_base_file_fills_in_hides_no_shared_one(load_text):
+    filled = "target_azure_openai_api_version: 2024-12-01-preview"
+    text = f"{ENV}model: {{{AZURE}, {filled}, azure_openai_api_version: 2025-04-01-preview}}"
+    azure = load_text(text).config.model.target.azure
+    assert azure is not None
+    assert azure.api_version == "2025-04-01-preview"
+
+
 def test_without_an_endpoint_no_azure_key_goes_to_openai(load_text):
     loaded = load_text(ENV, environ=KEYED)
     target = loaded.config.model.target
@@ -103,7 +111,10 @@ def test_a_compatible_server_gets_the_older_name_of_the_limit(load_text):
     assert (target.base_url, target.model) == ("https://api.openai.com/v1", "m")
     assert target.api_key_env == "OPENAI_COMPATIBLE_API_KEY"
     assert target.token_limit_field == "max_tokens"
-    assert loaded.config.model.optimizer.base_url == target.base_url
+    optimizer = loaded.config.model.optimizer
+    assert optimizer.base_url == target.base_url
+    # its usual limit would cut off the optimizer's merges
+    assert (target.max_output_tokens, optimizer.max_output_tokens) == (8000, None)
     assert "OPENAI_COMPATIBLE_BASE_URL is not set" in loaded.warnings[0]
 
 
@@ -114,11 +125,12 @@ def test_qwen_as_a_label_fills_the_target_alone(load_text):
     assert (model.optimizer.provider, model.optimizer.model) == ("azure", "gpt-5.5")
 
 
-def test_qwen_settings_prefer_the_role(load_text):
+@pytest.mark.parametrize("off", ["'off'", "off"])
+def test_qwen_settings_prefer_the_role(load_text, off):
     text = (
         f"{ENV}model: {{target_backend: qwen_chat, target: q, {AZURE}, "
         "qwen_chat_base_url: http://a/v1, target_qwen_chat_base_url: http://b/v1, "
-        "qwen_chat_temperature: 'off', qwen_chat_max_tokens: '900', "
+        f"qwen_chat_temperature: {off}, qwen_chat_max_tokens: '900', "
         "qwen_chat_thinking_mode: disabled}"
     )
     target = load_text(text).config.model.target

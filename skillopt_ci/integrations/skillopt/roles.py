@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from skillopt_ci.config.models import PROVIDERS
-from skillopt_ci.config.yaml import Mark, Node, Problem
+from skillopt_ci.config.yaml import Mark, Node, Problem, parse_yaml
 
 SERVER_KEYS = "base_url temperature max_tokens timeout_seconds"
 AZURE_KEYS = "endpoint api_version auth_mode ad_scope managed_identity_client_id"
@@ -84,6 +84,8 @@ _SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 _DEFAULT_MODEL = "gpt-5.5"
 #: Model names that count as unset for backends without OpenAI's models.
 _PLACEHOLDERS = ("gpt-5.4", _DEFAULT_MODEL)
+#: Values that SkillOpt's base file states for each role; there, a shared value has no effect.
+_PREFILLED = ("2024-12-01-preview", "https://cognitiveservices.azure.com/.default")
 _FOR_BOTH_ROLES = ("openai_compatible", "claude_chat", "copilot_chat", "codex_exec")
 _Fields = dict[str, Any]
 
@@ -158,24 +160,20 @@ class _Role:
 
     def get(self, *keys: str) -> Node | None:
         names = (name for key in keys for name in (f"{self.name}_{key}", key))
-        return next((self.settings[name] for name in names if name in self.settings), None)
+        found = (self.settings[name] for name in names if name in self.settings)
+        return min(found, key=lambda one: one.value in _PREFILLED, default=None)
 
     def text(self, *keys: str, default: str = "") -> str:
         node = self.get(*keys)
         return str(node.value) if node else default
 
     def number(self, key: str, default: float | None) -> Node | float | None:
-        """A number, perhaps written as text; None for `none`, `off` and `null`."""
-        node = self.get(key)
-        if node is None or not isinstance(node.value, str):
-            return node or default
-        if node.value.lower() in ("none", "off", "null"):
+        """A number, perhaps written as text; None for `none`, `off`, `false` and `null`."""
+        if (node := self.get(key)) is None:
+            return default
+        if str(node.value).lower() in ("none", "off", "false", "null"):
             return replace(node, value=None)
-        try:
-            number = float(node.value)
-        except ValueError:
-            return node
-        return replace(node, value=int(number) if number.is_integer() else number)
+        return parse_yaml(str(node.value), node.mark)
 
     def switch(self, key: str) -> bool | None:
         """Whether ``key`` is on, in any of SkillOpt's words; None if unset."""
@@ -339,11 +337,17 @@ def _openai(role: _Role) -> _Fields:
     return {**result, **(key if auth == "key" else {})}
 
 
-def _served(role: _Role, prefix: str, temperature: float | None, **fields: Any) -> _Fields:
+def _served(
+    role: _Role, prefix: str, temperature: float | None, *, keyless: bool = False, **fields: Any
+) -> _Fields:
+    keys = [f"{name}_api_key".upper() for name in (f"{role.name}_{prefix}", prefix)]
+    # SkillOpt's usual limit would cut off the optimizer's merges and whole documents
+    usual = 8000 if role.name == "target" else None
     return {
         **fields,
+        "api_key_env": next(filter(role.environ.get, keys), None if keyless else keys[-1]),
         "temperature": role.number(f"{prefix}_temperature", temperature),
-        "max_output_tokens": role.number(f"{prefix}_max_tokens", 8000),
+        "max_output_tokens": role.number(f"{prefix}_max_tokens", usual),
         "timeout": role.number(f"{prefix}_timeout_seconds", 300),
     }
 
@@ -352,21 +356,17 @@ def _compatible(role: _Role) -> _Fields:
     if (url := role.get("openai_compatible_base_url")) is None:
         text = "OPENAI_COMPATIBLE_BASE_URL is not set, so https://api.openai.com/v1 is called"
         role.warnings.append(role.remark(text))
-    name = "OPENAI_COMPATIBLE_API_KEY"
-    own = f"{role.name.upper()}_{name}"
     return _served(
         *(role, "openai_compatible", None),
         provider="compatible",
         model=role.chosen(),
         base_url=url or "https://api.openai.com/v1",
-        api_key_env=own if role.environ.get(own) else name,
         token_limit_field="max_tokens",  # noqa: S106 - no password
     )
 
 
 def _qwen(role: _Role) -> _Fields:
     newer = role.switch("qwen_chat_use_max_completion_tokens")
-    names = (f"{role.name.upper()}_QWEN_CHAT_API_KEY", "QWEN_CHAT_API_KEY")
     mode = role.choice("qwen_chat_thinking_mode", ("server_default", "enabled", "disabled"), "")
     if not mode and role.switch("qwen_chat_enable_thinking"):
         mode = "enabled"  # false left the server's default
@@ -376,8 +376,7 @@ def _qwen(role: _Role) -> _Fields:
         model=role.chosen("Qwen/Qwen3.5-4B"),
         base_url=role.get("qwen_chat_base_url") or "http://localhost:8000/v1",
         token_limit_field="max_completion_tokens" if newer else "max_tokens",
-        # A self-hosted server needs no key, so name the variable only if it is set.
-        api_key_env=next(filter(role.environ.get, names), None),
+        keyless=True,  # a self-hosted server needs none
         thinking={"enabled": True, "disabled": False}.get(mode),
     )
 
@@ -391,7 +390,6 @@ def _minimax(role: _Role) -> _Fields:
         *(role, "minimax", 0.7),
         provider="minimax",
         model=role.get("minimax_model") or role.chosen("MiniMax-M3"),
-        api_key_env="MINIMAX_API_KEY",
         base_url=url,
         region=None if url else region,
         thinking=role.switch("minimax_enable_thinking"),
