@@ -8,8 +8,9 @@ from skillopt_ci.github.types import CONFIRMED, Annotation, Conclusion, WantedCh
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
+from skillopt_ci.report.lessons import lessons
 from skillopt_ci.report.sections import event_body, event_section, fact_cells, view_section
-from skillopt_ci.report.view import Fact, RunView, lessons, run_facts
+from skillopt_ci.report.view import Fact, RunView, run_facts
 from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, note_outcomes
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import difference_text, plural, score

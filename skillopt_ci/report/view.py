@@ -1,12 +1,12 @@
 """The facts of a run, a step and an epoch's end, worked out once; reports only format them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from skillopt_ci.ledger.evidence import EditRecord, Measurement, ProposalRecord
+from skillopt_ci.ledger.evidence import Measurement, ProposalRecord
 from skillopt_ci.ledger.records import (
     BoundaryRecord,
     Decision,
@@ -19,23 +19,17 @@ from skillopt_ci.ledger.records import (
 )
 from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
-from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import (
-    collapsed,
-    difference_text,
     names_text,
     plural,
     score,
     score_text,
-    within_noise,
 )
 from skillopt_ci.training.measure import MEASURED_ANEW
 
 #: How edits were chosen if there were more than the edit budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
-#: Most characters shown of a rule.
-_RULE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,74 +435,3 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     yield Fact("steps", run.counts_text)
     yield Fact("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet")
     yield Fact("used by the whole run" if since else "used", say.usage_text(state.usage))
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """Rules that were merged together and stay; the first ones are those of ``edits``."""
-
-    name: str
-    rules: Sequence[str]
-    edits: Sequence[EditRecord]
-    entry: HistoryEntry
-    view: EventView
-    decision: Decision | None
-
-    @property
-    def gain(self) -> float:
-        return (self.entry.score_after or 0.0) - (self.entry.score_before or 0.0)
-
-    @property
-    def text(self) -> str:
-        """``**+0.225 ± 0.135 (95 %)** on 40 tasks``, and whether that is within noise."""
-        gate, tasks = self.decision and self.decision.gate, self.entry.tasks
-        error = gate.standard_error if gate else None
-        noise = ", within noise" if within_noise(self.gain, error, tasks) else ""
-        return f"**{difference_text(self.gain, error, tasks)}** on {plural(tasks, 'task')}{noise}"
-
-
-def lessons(run: RunView) -> list[Lesson]:
-    """What the branch has learned beyond base, largest gain first."""
-    found, events = list[Lesson](), run.history[run.base_events :]
-    taken = {(entry.step, entry.edit) for entry in events if entry.kind == "revert"}
-    later = set[str]()  # a person removed a rule, and a later step learned it again
-    for entry in events[::-1]:
-        notes = entry.kind == "notes"
-        view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
-        if view is None or not entry.stays or (not notes and (entry.step, 0) in taken):
-            continue
-        record, told, edits = view.record, list[str](), list[EditRecord]()
-        name = view.name.lower()
-        if isinstance(record, StepRecord) and notes:
-            told = [say.notes_gist(record.proposal, _RULE)]
-        elif isinstance(record, StepRecord):
-            proposal = record.proposal
-            gone = reverted = {edit - 1 for step, edit in taken if step == entry.step}
-            if proposal.mode == "patch" and run.skill:  # people and later steps change rules, too
-                skill = collapsed(run.skill)
-                gone = reverted | {
-                    number
-                    for number, one in enumerate(proposal.applied_edits)
-                    if one.op != "delete"
-                    and (
-                        collapsed(one.content) in later
-                        or not any(
-                            collapsed(line) in skill
-                            for line in one.content.splitlines()
-                            if line.strip()
-                        )
-                    )
-                }
-            rules = enumerate(say.rules(proposal, _RULE))
-            told = [rule for number, rule in rules if number not in gone]
-            if proposal.mode == "patch":
-                numbered = enumerate(proposal.applied_edits)
-                edits = [edit for number, edit in numbered if number not in gone]
-                later.update(collapsed(edit.content) for edit in edits)
-            name += ", a rule of it taken back" if reverted else ""
-        elif record.slow_update and record.slow_update.content:
-            told = [say.quoted(line, _RULE) for line in record.slow_update.content.splitlines()]
-        if told := [words for words in told if visible(words).strip()]:
-            decision = record.decision.notes if notes and record.decision else record.decision
-            found.insert(0, Lesson(name, told, edits, entry, view, decision))
-    return sorted(found, key=lambda one: -one.gain)
