@@ -368,27 +368,20 @@ class Workshop:
         return self.folder / name
 
     def clone(self, origin: Path, name: str, *options: str) -> Checkout:
-        subprocess.run(
-            ["git", "clone", "--quiet", *options, origin.as_uri(), str(self.folder / name)],
-            check=True,
-        )
+        clone = ["git", "clone", "--quiet", *options, origin.as_uri(), str(self.folder / name)]
+        subprocess.run(clone, check=True)
         return Checkout(self.folder / name)
 
 
 def tasks(offset: int, count: int = 8) -> str:
     """Return a task file with as many tasks of each kind, numbered from ``offset``."""
-    items = [(offset + number, KINDS[number % len(KINDS)]) for number in range(count)]
-    return "".join(
-        json.dumps(
-            {
-                "id": f"{kind}{number}",
-                "prompt": f"Item {number} of kind {kind}",
-                "references": f"{kind}{number}",
-            }
-        )
-        + "\n"
-        for number, kind in items
-    )
+    text = ""
+    for position in range(count):
+        number, kind = offset + position, KINDS[position % len(KINDS)]
+        name = f"{kind}{number}"
+        task = {"id": name, "prompt": f"Item {number} of kind {kind}", "references": name}
+        text += json.dumps(task) + "\n"
+    return text
 
 
 @contextmanager

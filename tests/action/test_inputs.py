@@ -68,14 +68,8 @@ def test_the_token_and_keys_are_not_shown():
     assert "sesame" not in str(caught.value)
 
 
-STEP = {
-    "step": 1,
-    "action": "accept",
-    "score_before": 0.5,
-    "score_after": 0.625,
-    "commit": "c1",
-    "cost_usd": 0.25,
-}
+SCORES = {"score_before": 0.5, "score_after": 0.625}
+STEP = {"step": 1, "action": "accept", "commit": "c1", "cost_usd": 0.25, **SCORES}
 
 
 def step(**other: Any) -> dict[str, Any]:

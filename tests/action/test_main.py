@@ -31,11 +31,9 @@ def propose(world: World, head: str, repository: dict[str, str] = OURS) -> dict[
 
 def conclusions(world: World, commit: str) -> list[str]:
     """How the check that may be required ended on a commit."""
-    return [
-        check["conclusion"]
-        for check in world.hub.checks.values()
-        if (check["name"], check["head_sha"]) == (CHECK, commit)
-    ]
+    checks = world.hub.checks.values()
+    found = [one for one in checks if (one["name"], one["head_sha"]) == (CHECK, commit)]
+    return [one["conclusion"] for one in found]
 
 
 def test_a_schedule_trains_a_step_and_opens_the_pull_request(world):

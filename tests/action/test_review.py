@@ -158,10 +158,8 @@ def test_an_old_job_that_is_run_again_leaves_the_newer_comment(desk):
 def test_a_budgets_end_is_no_finding(desk):
     head = desk.propose(KNOWN)
     shown = desk.evaluate(head, "budget.step.calls=3")
-    assert (shown.exit_code, shown.outputs) == (
-        ExitCode.BUDGET,
-        Outputs(finding="inconclusive", pull_request="1"),
-    )
+    stopped = Outputs(finding="inconclusive", pull_request="1")
+    assert (shown.exit_code, shown.outputs) == (ExitCode.BUDGET, stopped)
     assert "budget.step.calls is used up" in shown.report
     assert desk.conclusion() == (head, "neutral")
 

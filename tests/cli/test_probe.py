@@ -1,4 +1,3 @@
-import asyncio
 import json
 import shutil
 import socket
@@ -11,34 +10,10 @@ from computer_kinds import computers
 from programs import write_program
 
 from skillopt_ci.cli.check import check_git
-from skillopt_ci.cli.probe import ask_models
-from skillopt_ci.config.models import Models
-from skillopt_ci.redaction import unchanged
 from tests.conftest import Checkout, ModelServer, Workshop
 
 KEY = "sk-probe-secret-0123456789"
 CHOICE = json.dumps({"reasoning": "shorter", "selected_indices": [0]})
-
-
-@pytest.fixture
-def models(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Models:
-    monkeypatch.setattr(model_server, "answer", lambda system, prompt: CHOICE)
-    role = {
-        "provider": "openai",
-        "model": "m",
-        "base_url": model_server.url,
-        "api_key_env": "PROBE_KEY",
-        "retries": 0,
-    }
-    return Models.model_validate({"target": role, "optimizer": role, "judge": role})
-
-
-def test_ask_models_says_what_an_empty_answer_may_mean(models, model_server, monkeypatch):
-    monkeypatch.setattr(model_server, "answer", lambda system, prompt: "")
-    found = asyncio.run(ask_models(models, {"PROBE_KEY": KEY}, Path(), unchanged))
-    empty = [one for one in found if "was empty" in one.text]
-    assert [one.level for one in empty] == ["warning", "error", "error"]
-    assert "max_output_tokens" in empty[1].text
 
 
 @pytest.fixture
@@ -154,6 +129,16 @@ def test_an_optimizer_that_cannot_keep_to_the_contract_is_none(cli, checkout, se
     (error,) = errors(done)
     assert "not the JSON object that was asked for" in error
     assert any("only tasks that want JSON" in one for one in found(done, "model.target"))
+
+
+def test_an_empty_answer_is_told_with_what_it_may_mean(cli, checkout, server, monkeypatch):
+    monkeypatch.setattr(server, "answer", lambda system, prompt: "")
+    judge = f"{{provider: openai, model: j, base_url: '{server.url}', api_key_env: DEMO_KEY}}"
+    graded = ("-o", "scorer={type: rubric, rubric: Good.}", "-o", f"model.judge={judge}")
+    done = cli(checkout.folder, "check", "--probe", "--json", *graded)
+    empty = [one for one in done.json["findings"] if "was empty" in one["text"]]
+    assert [one["level"] for one in empty] == ["warning", "error", "error"]
+    assert "max_output_tokens" in empty[1]["text"]
 
 
 def test_offline_nobody_is_asked(cli, checkout, server):

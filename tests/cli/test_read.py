@@ -109,9 +109,8 @@ def test_after_a_squash_the_steps_are_told_without_their_commits(two_steps):
 
 
 def test_a_step_of_another_run_is_not_taken_for_one_of_this(two_steps):
-    text = two_steps.git("log", "-1", "--format=%B", BRANCH).replace(
-        seen(two_steps).state.current.sha256, "0" * 64
-    )
+    current = seen(two_steps).state.current.sha256
+    text = two_steps.git("log", "-1", "--format=%B", BRANCH).replace(current, "0" * 64)
     forged = two_steps.git("commit-tree", "-p", BRANCH, "-m", text, f"{BRANCH}^{{tree}}")
     two_steps.git("update-ref", f"refs/heads/{BRANCH}", forged)
     assert seen(two_steps).place(2).verdict != forged

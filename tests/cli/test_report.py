@@ -114,21 +114,13 @@ def test_an_attempt_that_never_ended_is_told_so():
 
 
 def test_the_instructions_are_left_out_and_the_rest_is_in_order():
-    asked = {
-        "type": "asked",
-        "messages": [
-            {"role": "system", "content": "the skill"},
-            {"role": "user", "content": "Do it."},
-        ],
-    }
+    system = {"role": "system", "content": "the skill"}
+    asked = {"type": "asked", "messages": [system, {"role": "user", "content": "Do it."}]}
     used = {"type": "tool_used", "call": {"name": "bash"}, "output": "ok", "exit_code": 1}
     ended = {"type": "work_ended", "response": None}
     found = trajectory(course(asked, said("I do."), used, ended), unchanged)
-    assert [(turn.kind, turn.text) for turn in found.turns[:-1]] == [
-        ("user", "Do it."),
-        ("model", "I do."),
-        ("tool", "ok"),
-    ]
+    told = [(turn.kind, turn.text) for turn in found.turns[:-1]]
+    assert told == [("user", "Do it."), ("model", "I do."), ("tool", "ok")]
     assert found.turns[2].heading == "bash (exit status 1)"
 
 
@@ -380,9 +372,8 @@ def test_test_folders_sum_up_by_task_type(exported):
     for name in ("test_eval_baseline", "test_eval", "test_eval_final"):
         found = read(exported, f"{name}/summary.json")
         assert found["overall"].keys() == {"total", "hard_acc"}
-        assert found["overall"]["total"] == sum(
-            one["total"] for kind, one in found.items() if kind != "overall"
-        )
+        parts = [one["total"] for kind, one in found.items() if kind != "overall"]
+        assert found["overall"]["total"] == sum(parts)
 
 
 def test_an_epochs_end_has_its_folders(exported):

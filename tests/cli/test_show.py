@@ -3,7 +3,6 @@ import json
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from itertools import takewhile
@@ -356,16 +355,15 @@ def test_replay_makes_every_verdict_again(cli, finished):
     assert {row["replayed"] for row in rows} == {"the same"}
 
 
-def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done, tmp_path):
-    branch, tree = "skillopt/quickstart", tmp_path / "tree"
-    git = ["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", "-C"]
-    subprocess.run([*git, done, "worktree", "add", "-q", tree, branch], check=True)
+def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done, git, tmp_path):
+    tree = tmp_path / "tree"
+    git(done, "worktree", "add", "--quiet", str(tree), "skillopt/quickstart")
     (file,) = tree.rglob("0001.json")
     record = json.loads(file.read_text())
     verdict = record["decision"]
     verdict["action"] = "reject" if verdict["action"].startswith("accept") else "accept"
     file.write_text(json.dumps(record))
-    subprocess.run([*git, tree, "commit", "-qam", "Forge"], check=True)
+    git(tree, "commit", "--quiet", "--all", "--message", "Forge")
     found = cli(done, "replay")
     assert found.code == ExitCode.USAGE
     assert "The records do not support the verdict on step 1." in found.err

@@ -166,10 +166,8 @@ REFUND = "Refunds are negative: a minus sign stands directly before the number."
 def failures() -> tuple[Trajectory, ...]:
     """Answers that follow no convention but the order of the fields."""
     said = ((one, answer(asked(BARE, one.prompt), Dice(1, "f"))) for one in ledger_tasks()[:12])
-    return tuple(
-        Trajectory((task.reference,), task.prompt, text.partition("<answer>")[2][:-9])
-        for task, text in said
-    )
+    answers = [(task, text.partition("<answer>")[2][:-9]) for task, text in said]
+    return tuple(Trajectory((task.reference,), task.prompt, answer) for task, answer in answers)
 
 
 def comparison(failures: tuple[Trajectory, ...], skill: str = BARE, guidance: str = "None.") -> str:

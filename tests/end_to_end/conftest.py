@@ -31,10 +31,7 @@ def command() -> Command:
     """Run ``skillopt-ci`` in a checkout; ``env`` comes on top of the environment."""
 
     def run(checkout: Checkout, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return forked.run(
-            ["-m", "skillopt_ci", *args],
-            cwd=checkout.folder,
-            env={**os.environ, "DEMO_KEY": "sk-demo-key", **env},
-        )
+        environ = {**os.environ, "DEMO_KEY": "sk-demo-key", **env}
+        return forked.run(["-m", "skillopt_ci", *args], cwd=checkout.folder, env=environ)
 
     return run

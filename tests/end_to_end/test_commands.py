@@ -24,13 +24,8 @@ def run(tmp_path: Path) -> Run:
     """Run a command line below the test's folder, under a git that knows nobody."""
     home = tmp_path / "home"
     home.mkdir()
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "TMPDIR": str(home),
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "LC_ALL": "C.UTF-8",
-    }
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home)}
+    environ |= {"GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
 
     def start(
         folder: Path, *words: str | Path, code: int = 0, **env: str

@@ -51,12 +51,8 @@ def make(folder: Path, *parts: str) -> Path:
 
 
 def skillopt(folder: Path, *words: str) -> str:
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder.parent),
-        "LC_ALL": "C.UTF-8",
-        "OPENAI_API_KEY": "sk-example",
-    }
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder.parent)}
+    environ |= {"LC_ALL": "C.UTF-8", "OPENAI_API_KEY": "sk-example"}
     done = forked.run(["-m", "skillopt_ci", *words], cwd=folder, env=environ)
     assert done.returncode in (0, 3), done.stdout + done.stderr
     assert "Warning" not in done.stderr, done.stderr

@@ -109,12 +109,8 @@ FACTS = {"Skillopt-Step": "3", "Skillopt-Action": "accept"}
 
 
 def trailers_by_git(text: str) -> dict[str, str]:
-    done = subprocess.run(
-        ["git", "interpret-trailers", "--parse"],
-        input=text.encode(),
-        capture_output=True,
-        check=True,
-    )
+    parse = ["git", "interpret-trailers", "--parse"]
+    done = subprocess.run(parse, input=text.encode(), capture_output=True, check=True)
     pairs = (line.partition(":") for line in done.stdout.decode().splitlines())
     return {key: value.strip() for key, _, value in pairs}
 
@@ -124,9 +120,8 @@ def trailers_of(text: str) -> dict[str, str]:
 
 
 def test_message_is_subject_body_trailers():
-    assert message("Ask first", "Because.", FACTS) == (
-        "Ask first\n\nBecause.\n\nSkillopt-Step: 3\nSkillopt-Action: accept\n"
-    )
+    whole = "Ask first\n\nBecause.\n\nSkillopt-Step: 3\nSkillopt-Action: accept\n"
+    assert message("Ask first", "Because.", FACTS) == whole
     assert message("Ask first", " \n", {"A": "1"}) == "Ask first\n\nA: 1\n"
 
 

@@ -54,11 +54,8 @@ def test_disagreement_is_a_conflict(ledger, ours, theirs, conflicts):
 def test_kept_paths_stay_ours_whatever_base_did(ledger):
     start = commit(ledger, {f"{RUN}/a": "0\n", f"{RUN}/b": "0\n", f"{RUN}/c": "0\n"})
     ours = commit(ledger, {f"{RUN}/a": "1\n", f"{RUN}/new": "1\n"}, start)
-    theirs = commit(
-        ledger,
-        {f"{RUN}/a": "2\n", f"{RUN}/b": "2\n", f"{RUN}/c": None, f"{RUN}/theirs": "", "x": ""},
-        start,
-    )
+    changes = {f"{RUN}/a": "2\n", f"{RUN}/b": "2\n", f"{RUN}/c": None, f"{RUN}/theirs": "", "x": ""}
+    theirs = commit(ledger, changes, start)
     taken = ledger.take_in_base(ours, theirs, (RUN,))
     assert taken.tree is not None
     assert ledger.changed_between(taken.tree, ours, (RUN,)) == ()

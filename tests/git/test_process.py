@@ -48,9 +48,8 @@ def test_missing_git_is_said(tmp_path):
         "from skillopt_ci.errors import RepositoryError\n"
         "try: Git(Path('.')).run('version')\nexcept RepositoryError as error: print(error.message)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"PATH": str(tmp_path)}, capture_output=True, check=True
-    )
+    program = [sys.executable, "-c", code]
+    done = subprocess.run(program, env={"PATH": str(tmp_path)}, capture_output=True, check=True)
     assert done.stdout.startswith(b"git is not installed: ")
 
 

@@ -38,10 +38,9 @@ MESSAGES = st.lists(
     | st.builds(Message, st.just("tool"), TEXT, st.just(()), st.just(()), TEXT),
     max_size=5,
 )
-TOOL = {
-    "type": "function",
-    "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}},
-}
+ADD = {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}
+TOOL = {"type": "function", "function": ADD}
+ELSEWHERE = {"type": "image_url", "image_url": {"url": "http://x/a.png"}}
 
 
 @given(MESSAGES)
@@ -84,17 +83,7 @@ def test_everything_that_determines_an_answer_is_read():
         ({"stream": True}, "not streamed"),
         ({"messages": "hello"}, "not a chat completion: messages"),
         ({"messages": [{"role": "robot", "content": ""}]}, "'robot' is not a role"),
-        (
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [{"type": "image_url", "image_url": {"url": "http://x/a.png"}}],
-                    }
-                ]
-            },
-            "data: URL",
-        ),
+        ({"messages": [{"role": "user", "content": [ELSEWHERE]}]}, "data: URL"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_a_reason(change, said):
@@ -162,13 +151,8 @@ def test_an_attempts_talk_is_told_in_steps_with_its_tools():
     assert model.requests[1].messages[1].tool_calls[0].state == "signed"
     assert conversation.result == {"response": "done"}
     assert (conversation.turns, len(model.requests)) == (2, 2)
-    assert [message.role for message in conversation.messages] == [
-        "user",
-        "assistant",
-        "tool",
-        "user",
-        "assistant",
-    ]
+    roles = [message.role for message in conversation.messages]
+    assert roles == ["user", "assistant", "tool", "user", "assistant"]
     asked = {(one.stage, one.attempt, one.role) for one in model.requests}
     assert asked == {("rollout", 3, Role.TARGET)}
 

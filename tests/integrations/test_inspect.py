@@ -96,11 +96,8 @@ def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(opened):
     assert made.attempt.messages[0].content == "# Skill\n\nUse the tool."
     assert made.attempt.messages[-1].content == f"The answer is {task.references[0]}"
     assert made.attempt.n_turns == 2
-    assert (made.score.hard, made.score.soft, made.score.answer) == (
-        1.0,
-        1.0,
-        f"the answer is {task.references[0]}",
-    )
+    told = (made.score.hard, made.score.soft, made.score.answer)
+    assert told == (1.0, 1.0, f"the answer is {task.references[0]}")
 
 
 def test_attempts_that_follow_one_another_share_nothing(opened):

@@ -75,11 +75,8 @@ def test_a_version_of_azure_s_older_interface_is_kept_for_its_deployments(load_t
     )
     target = load_text(text, environ=KEYED).config.model.target
     assert target.azure is not None
-    assert (target.azure.api_version, target.azure.client_id, target.azure.scope) == (
-        "2024-12-01-preview",
-        "abc",
-        "s",
-    )
+    azure = target.azure
+    assert (azure.api_version, azure.client_id, azure.scope) == ("2024-12-01-preview", "abc", "s")
     assert base_url_of(target) == "https://x.openai.azure.com/openai/deployments/gpt-x"
 
 

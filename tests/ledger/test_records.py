@@ -9,9 +9,8 @@ from skillopt_ci.rollout.types import Status
 
 
 def decision(action: str) -> Decision:
-    return Decision.model_validate(
-        {"action": action, "reason": "", "metric": "hard", "score_before": 0, "score_after": None}
-    )
+    given = {"action": action, "metric": "hard", "score_before": 0, "score_after": None}
+    return Decision.model_validate({**given, "reason": ""})
 
 
 def test_noise_of_floating_point_is_not_written():

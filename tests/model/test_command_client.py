@@ -25,9 +25,8 @@ REQUEST = ChatRequest(Role.TARGET, "rollout", SAID)
 
 def role(code: str, **more: object) -> ModelRole:
     command = [sys.executable, "-c", code]
-    return ModelRole.model_validate(
-        {"provider": "command", "model": "agent-1", "command": command, "retries": 0} | more
-    )
+    usual = {"provider": "command", "model": "agent-1", "command": command, "retries": 0}
+    return ModelRole.model_validate(usual | more)
 
 
 @pytest.fixture

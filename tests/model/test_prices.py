@@ -78,11 +78,8 @@ def test_the_judge_is_priced_as_the_optimizer_if_it_is_the_same_model():
     simulated = {"provider": "simulated", "model": "s"}
     priced = {"provider": "openai", "model": "m", "price": {"input": 1, "output": 1}}
     found = tariffs(Models.model_validate({"target": simulated, "optimizer": priced}))
-    assert [found[name].source for name in ("target", "optimizer", "judge")] == [
-        "simulated",
-        "configuration",
-        "configuration",
-    ]
+    sources = [found[name].source for name in ("target", "optimizer", "judge")]
+    assert sources == ["simulated", "configuration", "configuration"]
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7), st.integers(0, 10**8), st.integers(0, 10**8))

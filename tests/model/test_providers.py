@@ -28,15 +28,8 @@ pytestmark = pytest.mark.integration
 
 PICTURE = Image("image/png", "iVBORw0KGgo=")
 TOOL = types.Tool("look", "Look up.", {"type": "object", "properties": {"q": {"type": "string"}}})
-SCHEMA = types.ReplySchema(
-    "answer",
-    {
-        "type": "object",
-        "properties": {"answer": {"type": "string"}},
-        "required": ["answer"],
-        "additionalProperties": False,
-    },
-)
+FORM = {"type": "object", "properties": {"answer": {"type": "string"}}}
+SCHEMA = types.ReplySchema("answer", FORM | {"required": ["answer"], "additionalProperties": False})
 
 
 @dataclass(frozen=True)
@@ -117,11 +110,8 @@ def test_a_conversation_is_understood(api, family):
 
 
 def test_usage_is_the_server_s_own_with_cached_and_hidden_tokens(api, family):
-    first, second = ask(
-        role(api, family),
-        request(),
-        request(Message("system", "Be brief."), Message("user", "another")),
-    )
+    another = request(Message("system", "Be brief."), Message("user", "another"))
+    first, second = ask(role(api, family), request(), another)
     counted = first.usage
     assert (counted.prompt_tokens, counted.completion_tokens) == (2000, 50)
     assert (counted.reasoning_tokens, counted.estimated) == (30, False)
@@ -171,15 +161,9 @@ ASKED: list[dict[str, Any]] = [
     for name, arguments in LOOKS
 ]
 ASKED[0]["extra_content"] = {"google": {"thought_signature": "sig-1"}}
+SAID = {"role": "assistant", "content": None, "tool_calls": ASKED}
 CALLS: dict[str, Any] = {
-    "chat": {
-        "choices": [
-            {
-                "finish_reason": "tool_calls",
-                "message": {"role": "assistant", "content": None, "tool_calls": ASKED},
-            }
-        ]
-    },
+    "chat": {"choices": [{"finish_reason": "tool_calls", "message": SAID}]},
     "responses": {
         "status": "completed",
         "output": [
@@ -505,13 +489,8 @@ def test_what_was_reasoned_before_a_call_comes_back_with_it(api, provider, field
 def test_every_preset_reaches_its_server_in_its_own_way(api, name):
     preset = PROVIDERS[name]
     root = api.url if preset.protocol == "messages" else f"{api.url}/v1"
-    config = role(
-        api,
-        Family("", {"provider": name}, ""),
-        model=preset.target,
-        base_url=root,
-        max_output_tokens=77,
-    )
+    sent = {"model": preset.target, "base_url": root, "max_output_tokens": 77}
+    config = role(api, Family("", {"provider": name}, ""), **sent)
     pictures = (PICTURE,) if preset.images else ()
     (reply,) = ask(config, request(Message("user", "hi", pictures), reply_schema=SCHEMA))
     assert (reply.text, reply.usage.estimated) == ("hello", False)

@@ -101,12 +101,8 @@ def test_what_only_the_newer_interface_does_is_said_to_need_it(status, message):
 
 
 def test_who_signed_in_and_is_refused_is_told_which_role_to_be_given():
-    config = ModelRole(
-        provider="azure",
-        model="m",
-        base_url="https://x.openai.azure.com",
-        azure=Azure(auth="azure_cli"),
-    )
+    place = {"base_url": "https://x.openai.azure.com", "azure": Azure(auth="azure_cli")}
+    config = ModelRole(provider="azure", model="m", **place)
     told = str(ServerError(401, "denied").exception("model.target", config))
     assert "refused the account of azure_cli" in told
     assert "Cognitive Services OpenAI User" in told

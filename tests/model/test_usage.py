@@ -24,23 +24,16 @@ USAGES = st.builds(
 
 
 def test_usage_is_told_by_role_and_by_stage():
-    assert {role: one.calls for role, one in by_role(ACCOUNTS).items()} == {
-        "judge": 2,
-        "optimizer": 1,
-        "target": 12,
-    }
+    calls = {role: one.calls for role, one in by_role(ACCOUNTS).items()}
+    assert calls == {"judge": 2, "optimizer": 1, "target": 12}
     assert by_role(ACCOUNTS)["target"].cost_usd == 0.5
     assert list(by_stage(ACCOUNTS)) == ["analyst", "judge", "rollout", "selection"]
     assert total(ACCOUNTS.values()).cost_usd is None
 
 
 def test_records_without_roles_are_read_by_their_stages():
-    assert [role_of(stage) for stage in ("rollout", "test first", "judge", "merge")] == [
-        "target",
-        "target",
-        "judge",
-        "optimizer",
-    ]
+    roles = [role_of(stage) for stage in ("rollout", "test first", "judge", "merge")]
+    assert roles == ["target", "target", "judge", "optimizer"]
 
 
 @given(USAGES, USAGES)
@@ -55,15 +48,8 @@ def test_sums_know_all_fields(one, other):
 @given(st.lists(USAGES, max_size=3))
 def test_accounts_survive_their_record(usages):
     accounts = {Account("target", f"s{n}"): one for n, one in enumerate(usages)}
-    record = BoundaryRecord(
-        epoch=1,
-        step=1,
-        simulated=False,
-        skill_before="",
-        skill_after="",
-        config_sha256="",
-        accounts=accounts,
-    )
+    texts = {"skill_before": "", "skill_after": "", "config_sha256": ""}
+    record = BoundaryRecord(epoch=1, step=1, simulated=False, accounts=accounts, **texts)
     again = BoundaryRecord.model_validate_json(record.model_dump_json()).accounts
     assert again.keys() == accounts.keys()
     for account, usage in accounts.items():

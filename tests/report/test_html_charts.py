@@ -98,14 +98,10 @@ def test_columns_are_named_as_far_as_there_is_room():
     assert 200 // many.every > 20
 
 
-@given(
-    st.lists(
-        st.dictionaries(
-            st.sampled_from("abcdef"), st.sampled_from([(0.0, 0.0), (1.0, 1.0), (0, 0.5)])
-        ),
-        max_size=12,
-    )
-)
+OUTCOMES = st.sampled_from([(0.0, 0.0), (1.0, 1.0), (0, 0.5)])
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), OUTCOMES), max_size=12))
 def test_the_paths_cover_every_cell_exactly_once(measured):
     drawn = outcome_map([column(**tasks) for tasks in measured])
     cells = [

@@ -197,10 +197,8 @@ def test_files_and_setup_are_there_before_the_work():
 
     common = ComputerTask(ComputerBlock(), (TaskFile("a.txt", "common"), TaskFile("b.txt", "x")))
     block = ComputerBlock(setup=("cp a.txt b.txt",))
-    task = replace(
-        make_task("t", references=("ownown",)),
-        computer=ComputerTask(block, (TaskFile("a.txt", "own"),)),
-    )
+    own = ComputerTask(block, (TaskFile("a.txt", "own"),))
+    task = replace(make_task("t", references=("ownown",)), computer=own)
     assert Lab(places=replace(PLACES, common=common)).attempt(Solving(looks), task).hard == 1.0
 
 
@@ -295,9 +293,8 @@ def test_an_ending_that_was_paid_for_is_kept_too(failure, store):
 
 
 def test_infrastructure_errors_are_not_kept(store):
-    Lab(store=store, settings=RolloutConfig(retries=0)).attempt(
-        Solving(answering(ModelUnavailable("down"))), make_task("a")
-    )
+    lab = Lab(store=store, settings=RolloutConfig(retries=0))
+    lab.attempt(Solving(answering(ModelUnavailable("down"))), make_task("a"))
     assert Lab(store=store).attempt(Solving(answering()), make_task("a")).hard == 1.0
 
 

@@ -102,16 +102,9 @@ def test_a_lost_attempt_makes_it_incomplete_and_counts_for_nothing():
 
 
 def test_a_task_that_was_never_measured_is_named():
-    found = summed(
-        [
-            attempt("q1", 1),
-            attempt("q1", 1),
-            broken("q2", "a"),
-            broken("q2", "b"),
-            attempt("q3"),
-            broken("q3", "a"),
-        ]
-    )
+    ended = [attempt("q1", 1), attempt("q1", 1), attempt("q3")]
+    lost = [broken("q2", "a"), broken("q2", "b"), broken("q3", "a")]
+    found = summed([*ended, *lost])
     assert (found.hard.mean, found.pessimistic_hard) == (0.5, pytest.approx(1 / 3))
     assert [(row.reason, row.count) for row in found.errors] == [("a", 2), ("b", 1)]
     assert (found.missing, found.complete) == (("q2",), False)
@@ -173,10 +166,8 @@ def test_buckets_are_by_type_with_a_name_for_the_rest():
 
 def test_several_attempts_tell_how_often_a_task_is_solved_at_all():
     tries = [attempt("a", 1), attempt("a"), attempt("a"), attempt("b", 1), attempt("b", 1)]
-    assert summed([*tries, broken("b")]).pass_at == {
-        1: pytest.approx((1 / 3 + 1) / 2),
-        2: pytest.approx((2 / 3 + 1) / 2),
-    }
+    shares = {1: pytest.approx((1 / 3 + 1) / 2), 2: pytest.approx((2 / 3 + 1) / 2)}
+    assert summed([*tries, broken("b")]).pass_at == shares
     whole = summed([*tries, attempt("b", 1)])
     assert (whole.pass_at[3], whole.pass_hat) == (1, {1: pytest.approx(2 / 3), 2: 0.5, 3: 0.5})
     assert summed([attempt("a", 1)]).pass_at == {}

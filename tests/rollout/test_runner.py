@@ -51,11 +51,8 @@ def stream(runner: Runner, tasks: Iterable[Task]) -> AsyncGenerator[Rollout, Non
 def test_results_are_scored_and_in_task_order():
     model = ScriptedModel(lambda text: text if text != "b" else "something else")
     found = roll_out(model, *map(make_task, "abc"), numbers=(1,))
-    assert [(one.task_id, one.hard, one.attempt) for one in found] == [
-        ("a", 1.0, 1),
-        ("b", 0.0, 1),
-        ("c", 1.0, 1),
-    ]
+    told = [(one.task_id, one.hard, one.attempt) for one in found]
+    assert told == [("a", 1.0, 1), ("b", 0.0, 1), ("c", 1.0, 1)]
 
 
 def test_nobody_polls_for_the_next_task():
@@ -102,9 +99,8 @@ def test_a_scorer_that_fails_leaves_the_answer_ungraded():
 def test_every_attempt_at_a_task_is_made_and_they_stand_together():
     model = ScriptedModel(str)
     found = roll_out(model, make_task("a"), make_task("b"), numbers=range(3))
-    assert [(one.task_id, one.attempt) for one in found] == [
-        (task, attempt) for task in "ab" for attempt in range(3)
-    ]
+    told = [(one.task_id, one.attempt) for one in found]
+    assert told == [(task, attempt) for task in "ab" for attempt in range(3)]
     assert {request.attempt for request in model.requests} == {0, 1, 2}
 
 
@@ -150,10 +146,8 @@ def test_no_more_attempts_than_allowed_are_under_way_in_several_calls_together()
         gate, names = Gate(), [f"t{number}" for number in range(20)]
         gate.end(*names[10:])
         both = runner(Solving(gate.work), concurrency=4)
-        calls = [
-            asyncio.create_task(both.carry_out(requests(map(make_task, part))))
-            for part in (names[:10], names[10:])
-        ]
+        halves = [requests(map(make_task, part)) for part in (names[:10], names[10:])]
+        calls = [asyncio.create_task(both.carry_out(half)) for half in halves]
         for _ in range(20):  # until all that may begin has begun
             await asyncio.sleep(0)
         gate.end(*names)

@@ -183,10 +183,8 @@ def test_a_refused_edit_is_skipped_with_its_reason_and_the_next_one_applied():
     wanted = [Edit("append", content="evil"), Edit("append", content="good")]
     text, reports = apply_edits("- a\n", wanted, lambda _, after: "no" if "evil" in after else None)
     assert text == "- a\n\ngood\n"
-    assert [(report.status, report.reason) for report in reports] == [
-        (EditStatus.REFUSED, "no"),
-        (EditStatus.APPENDED, ""),
-    ]
+    told = [(report.status, report.reason) for report in reports]
+    assert told == [(EditStatus.REFUSED, "no"), (EditStatus.APPENDED, "")]
     missing = Edit("replace", target="nowhere", content="evil")
     _, (report,) = apply_edits("- a\n", [missing], lambda *_: "no")
     assert report.status is EditStatus.REPLACE_NOT_FOUND

@@ -124,9 +124,8 @@ def test_ordinary_writing_is_no_problem(text):
 
 
 def test_text_that_cannot_be_utf8_is_an_error():
-    assert only(problems("a\n\ud800", AGENTS)) == SkillProblem(
-        "error", "The document holds bytes that are not UTF-8.", 2
-    )
+    problem = SkillProblem("error", "The document holds bytes that are not UTF-8.", 2)
+    assert only(problems("a\n\ud800", AGENTS)) == problem
 
 
 @pytest.mark.parametrize("text", ["a\n" * (MAX_LINES + 1), "a " * (MAX_WORDS + 1)])

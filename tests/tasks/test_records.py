@@ -253,10 +253,8 @@ def test_a_task_names_them_among_its_files_or_apart(tmp_path):
     put(tmp_path, "a.png")
     put(tmp_path, "sub/b.JPG", KINDS["a.jpg"][0])
     (tmp_path / "notes.txt").write_text("text", encoding="utf-8")
-    file = write_record(
-        tmp_path,
-        '{"id": "t", "prompt": "p", "files": ["notes.txt", "a.png"], "images": ["sub/b.JPG"]}',
-    )
+    line = '{"id": "t", "prompt": "p", "files": ["notes.txt", "a.png"], "images": ["sub/b.JPG"]}'
+    file = write_record(tmp_path, line)
     (task,), _ = load_tasks(file)
     assert [one.name for one in task.files] == ["notes.txt"]
     assert [one.name for one in task.images] == ["a.png", "sub/b.JPG"]

@@ -134,10 +134,8 @@ def test_an_unusable_merge_puts_the_edits_one_after_the_other(scripted, merged, 
 
 
 def test_an_unusable_final_merge_puts_failures_first(scripted, merged):
-    patch = merged(
-        scripted(lambda request: ModelUnavailable("down")),
-        [reflection("success", "x"), *failures("a")],
-    )
+    down = scripted(lambda request: ModelUnavailable("down"))
+    patch = merged(down, [reflection("success", "x"), *failures("a")])
     assert contents(patch) == ["a", "x"]
     assert patch.reasoning == "fallback: failure first, then success"
 
@@ -181,11 +179,8 @@ def test_suggestions_are_merged_under_their_own_key_and_prompts(scripted, merged
 def test_documents_that_nobody_can_merge_are_kept_failures_first(scripted, merged):
     client = scripted(lambda request: "no")
     sides: list[tuple[Source, str]] = [("success", "# S"), ("failure", "# F")]
-    patch = merged(
-        client,
-        [Reflection(side, Patch((SkillCandidate(text),))) for side, text in sides],
-        mode=FULL_REWRITE,
-    )
+    documents = [Reflection(side, Patch((SkillCandidate(text),))) for side, text in sides]
+    patch = merged(client, documents, mode=FULL_REWRITE)
     assert [candidate.new_skill for candidate in patch.edits] == ["# F", "# S"]
     assert client.requests[0].max_output_tokens == 9_000
     assert "Group 1 (failure-driven, HIGH priority): 1 candidates" in client.prompts[0]

@@ -230,15 +230,8 @@ def test_scores_from_before_the_conditions_changed_are_no_control():
 
 
 def started(score: float) -> HistoryEntry:
-    return HistoryEntry(
-        kind="start",
-        step=0,
-        epoch=0,
-        action="start",
-        score_after=score,
-        tasks=40,
-        skill_sha256="initial",
-    )
+    begin = {"kind": "start", "step": 0, "epoch": 0, "action": "start", "tasks": 40}
+    return HistoryEntry(**begin, score_after=score, skill_sha256="initial")
 
 
 def fresh(again: list[float], current: list[float] | None = None) -> ConfirmationRecord:

@@ -193,11 +193,8 @@ def wordy(workshop: Workshop, model_server: ModelServer) -> Callable[[str], Chec
 
     def make(line: str) -> Checkout:
         model_server.plan = (line,)
-        model_server.edit = lambda content: {
-            "op": "replace",
-            "target": "These are only words.",
-            "content": content,
-        }
+        edit = {"op": "replace", "target": "These are only words."}
+        model_server.edit = lambda content: {**edit, "content": content}
         return workshop.checkout(skill=WORDY)
 
     return make

@@ -78,9 +78,8 @@ def test_an_address_is_new_unless_an_earlier_skill_had_it():
 def test_a_document_must_not_grow_beyond_its_budget():
     context = guard.GuardContext(Guard(max_words=6))
     assert context.refuse(BEFORE, f"{BEFORE}more\n") is None
-    assert context.refuse(BEFORE, f"{BEFORE}more words\n") == (
-        "the document would have 7 words, more than the 6 allowed"
-    )
+    told = "the document would have 7 words, more than the 6 allowed"
+    assert context.refuse(BEFORE, f"{BEFORE}more words\n") == told
     context = guard.GuardContext(Guard(max_words=1))
     assert context.refuse("a b c d", "a b x d") is None
     assert context.refuse("a b c d", "a b c") is None

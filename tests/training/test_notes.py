@@ -203,10 +203,8 @@ def test_notes_survive_the_rejection_of_their_edits(checkout, step):
     assert checkout.ref("skillopt-candidate/demo") == ""
     # the history tells both, the record has both verdicts
     entries = checkout.history()[-2:]
-    assert [(one.kind, one.step, one.action) for one in entries] == [
-        ("step", 2, "reject"),
-        ("notes", 2, "accept_notes"),
-    ]
+    told = [(one.kind, one.step, one.action) for one in entries]
+    assert told == [("step", 2, "reject"), ("notes", 2, "accept_notes")]
     assert entries[1].skill_sha256 == sha256(checkout.show(BRANCH))
     alone = checkout.record(2).decision
     assert alone is not None

@@ -43,10 +43,8 @@ def test_steps_end_like_that_one_by_one_as_well_and_show_what_was_said(checkout)
     told = [f"Step {number}: no reply of the optimizer could be used" for number in (3, 2, 1)]
     assert checkout.git("log", "--format=%s", "-3", "skillopt/demo").splitlines() == told
     assert "repl" in in_process(checkout.folder, "log").stdout
-    for shown in (
-        checkout.git("log", "-1", "--format=%B", "skillopt/demo"),
-        in_process(checkout.folder, "show", "1").stdout,
-    ):
+    message = checkout.git("log", "-1", "--format=%B", "skillopt/demo")
+    for shown in (message, in_process(checkout.folder, "show", "1").stdout):
         assert WORDS in " ".join(shown.split())
 
 

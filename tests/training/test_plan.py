@@ -312,9 +312,8 @@ def budgets(optimizer: Optimizer, total: int) -> list[int]:
     ],
 )
 def test_the_edit_budget_follows_its_schedule(scheduler, most, least, expected):
-    optimizer = Optimizer.model_validate(
-        {"learning_rate": most, "min_learning_rate": least, "lr_scheduler": scheduler}
-    )
+    rates = {"learning_rate": most, "min_learning_rate": least}
+    optimizer = Optimizer.model_validate({**rates, "lr_scheduler": scheduler})
     assert budgets(optimizer, len(expected)) == expected
 
 
@@ -337,9 +336,8 @@ def test_an_unset_minimum_never_lifts_a_smaller_maximum(scheduler, most):
     scheduler=st.sampled_from(["constant", "linear", "cosine"]),
 )
 def test_budgets_fall_and_stay_within_bounds(low, more, total, scheduler):
-    optimizer = Optimizer.model_validate(
-        {"learning_rate": low + more, "min_learning_rate": low, "lr_scheduler": scheduler}
-    )
+    rates = {"learning_rate": low + more, "min_learning_rate": low}
+    optimizer = Optimizer.model_validate({**rates, "lr_scheduler": scheduler})
     found = budgets(optimizer, total)
     assert found == sorted(found, reverse=True)
     assert all(low <= budget <= low + more for budget in found)

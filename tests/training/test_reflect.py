@@ -313,12 +313,8 @@ def patch(*contents: str, **more: Any) -> Mapping[str, Any]:
 def reflected_there(
     prompts: Prompts, observer: Observer, make_rollout: Callable[..., Rollout], scripted: Any
 ) -> Reflect:
-    rollouts = [
-        make_rollout("f1"),
-        make_rollout("s1", 1.0),
-        make_rollout("f2"),
-        make_rollout("e1", status=Status.ERROR),
-    ]
+    lost = make_rollout("e1", status=Status.ERROR)
+    rollouts = [make_rollout("f1"), make_rollout("s1", 1.0), make_rollout("f2"), lost]
 
     def run(patches: Any, *, learning_rate: int | None = 2, **more: Any) -> Any:
         own = Own(patches)

@@ -76,12 +76,8 @@ def test_badge_and_card_tell_the_score_of_the_skill_beside_them(checkout):
         json.loads(checkout.show(BRANCH, f".skillopt/demo/{name}.json"))
         for name in ("badge", "card")
     )
-    assert badge == {
-        "schemaVersion": 1,
-        "label": "skill demo",
-        "message": f"0.25 on 8 tasks, m, {day}",
-        "color": "blue",
-    }
+    told = f"0.25 on 8 tasks, m, {day}"
+    assert badge == {"schemaVersion": 1, "label": "skill demo", "message": told, "color": "blue"}
     assert {key: card[key] for key in ("sha256", "score", "n", "test_score", "model", "date")} == {
         "sha256": sha256(checkout.show(BRANCH)),
         "score": 0.25,

@@ -359,14 +359,8 @@ def test_what_may_hold_a_secret_is_kept_as_a_hash(checkout):
 MEASURED = Measurement(hard=0.5, soft=0.5, score=0.5)
 AFTER_TEXT = "# B\n"
 AFTER = Snapshot(sha256=sha256(AFTER_TEXT), step=2, origin="step 2", measurement=MEASURED)
-DECISION = Decision(
-    action="accept",
-    reason="",
-    metric="hard",
-    score_before=0.25,
-    score_after=0.5,
-    measurement=MEASURED,
-)
+SCORES = {"score_before": 0.25, "score_after": 0.5}
+DECISION = Decision(action="accept", reason="", metric="hard", measurement=MEASURED, **SCORES)
 
 
 @pytest.mark.parametrize(

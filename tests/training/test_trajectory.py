@@ -39,10 +39,8 @@ def test_blocks_are_numbered_in_order(make_rollout, make_task):
 
 def test_the_system_prompt_does_not_repeat_the_skill(make_rollout):
     skill = "# Rules\n\nAlways write dates as ISO dates.\n"
-    messages = (
-        Message("system", f"Read:\n{skill.strip()}\nGo."),
-        Message("user", f"Mine reads:\n{skill.strip()}"),
-    )
+    body = skill.strip()
+    messages = (Message("system", f"Read:\n{body}\nGo."), Message("user", f"Mine reads:\n{body}"))
     text = rendered(make_rollout("t1", messages=messages), skill=skill)
     assert f"[system] Read:\n{SKILL_REFERENCE}\nGo." in text
     assert "[user] Mine reads:\n# Rules" in text
@@ -146,8 +144,6 @@ def test_a_limit_and_the_course_of_the_score_are_told(make_rollout):
 
 
 def test_an_agents_conversation_keeps_to_its_length(make_rollout):
-    calls = tuple(
-        Message("assistant", "", tool_calls=(ToolCall(str(n), "shell", "x" * 500),))
-        for n in range(20)
-    )
+    made = (ToolCall(str(n), "shell", "x" * 500) for n in range(20))
+    calls = tuple(Message("assistant", "", tool_calls=(call,)) for call in made)
     assert len(rendered(make_rollout("t1", messages=calls), limit=1_000)) < 2_500

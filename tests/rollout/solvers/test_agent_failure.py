@@ -178,10 +178,8 @@ def _folder(root: Path) -> Path:
 
 def test_a_folder_is_read_without_hidden_files_and_links(tmp_path):
     folder = read_skill_folder(_folder(tmp_path))
-    assert [(file.name, file.executable) for file in folder.files] == [
-        ("notes.md", False),
-        ("scripts/run.sh", True),
-    ]
+    files = [(file.name, file.executable) for file in folder.files]
+    assert files == [("notes.md", False), ("scripts/run.sh", True)]
     assert folder.folder == "tidy"
 
 
