@@ -232,16 +232,14 @@ def open_models(
 
 def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
     """The latest commits up to the last event, on merged branches too: work there is unrecorded."""
-    found, latest, below = list[str](), None, {checkout.commit}
-    for one in run.ledger.log(checkout.commit, limit=_PEOPLES_COMMITS):
-        if one.sha not in below:
-            continue
-        history = run.folder.read_history(partial(run.ledger.read, one.sha))
+    found, latest, pending = list[str](), None, [checkout.commit]
+    for commit in pending:  # which grows
+        history = run.folder.read_history(partial(run.ledger.read, commit))
         events = sum(entry.kind != "revert" for entry in history)  # which costs nothing
-        if latest in (None, events):
+        if commit not in found and latest in (None, events) and len(found) < _PEOPLES_COMMITS:
             latest = events
-            found.append(one.sha)
-            below.update(one.parents)
+            found.append(commit)
+            pending += run.ledger.log(commit, limit=1)[0].parents
     return tuple(found)
 
 

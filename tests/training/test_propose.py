@@ -8,9 +8,10 @@ import pytest
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
 from skillopt_ci.model.types import ModelUnavailable, total
+from skillopt_ci.training import state
 from skillopt_ci.training.guard import guard_context
 from skillopt_ci.training.trainer import StepOutcome, prepare
-from tests.conftest import BRANCH, CANDIDATE, Checkout, ModelServer
+from tests.conftest import BRANCH, CANDIDATE, SKILL, Checkout, ModelServer
 
 #: A step's calls: 8 for the baseline, then 4 rollouts, 2 analysts, 1 merge, 8 for the candidate.
 IN_BASELINE, IN_ROLLOUT, IN_REFLECT, IN_SELECTION = 5, 10, 13, 20
@@ -43,13 +44,22 @@ def test_a_used_up_budget_stays_so_and_is_counted_whatever_changes(checkout, mod
     assert checkout.state().usage == total(checkout.state().accounts.values())
 
 
-def test_what_was_stopped_is_counted_after_its_branch_was_merged(checkout, model_server):
+@pytest.mark.parametrize("deleted", [True, False])
+def test_what_was_stopped_is_counted_after_base_and_branch_were_merged(
+    checkout, model_server, monkeypatch, deleted
+):
+    monkeypatch.setattr(state, "_PEOPLES_COMMITS", 4)
     with pytest.raises(BudgetExhausted):
         checkout.step(f"budget.run.calls={IN_ROLLOUT}")
-    tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
-    merge = checkout.git("commit-tree", tree, "-p", "main", "-p", BRANCH, "-m", "Merge")
-    checkout.git("update-ref", "refs/heads/main", merge)
-    checkout.git("branch", "-D", BRANCH)
+    if deleted:
+        tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
+        merge = checkout.git("commit-tree", tree, "-p", "main", "-p", BRANCH, "-m", "Merge")
+        checkout.git("update-ref", "refs/heads/main", merge)
+        checkout.git("branch", "-D", BRANCH)
+    else:
+        for text in "123456":  # base has more new commits than are looked through
+            checkout.commit("notes.md", text)
+        checkout.commit(SKILL, f"{checkout.show('main')}\nBe brief.\n")
     checkout.done("model.optimizer.temperature=1", "rollout.attempts=2")
     assert checkout.state().usage.calls == model_server.answered.total()
 
