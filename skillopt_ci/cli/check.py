@@ -228,7 +228,7 @@ def _check_plan(
         yield Finding("plan", "ok", told, then=then)
     tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if calls is not None and tests >= calls:
-        told = f"testing the first and the best skill takes about {tests} calls"
+        told = f"the final tests take about {tests} calls"
         mended = "Raise budget.run, or set evaluation.test_env_num."
         yield Finding("plan", "warning", f"{told}, more than the budget allows\n{mended}")
 

@@ -161,13 +161,13 @@ def final_test_calls(
 ) -> float:
     """The calls that testing the first, the best and the last skill takes, at one for an attempt.
 
-    The last skill is the best one unless a gate is open or a person's change scored lower.
+    The last is the best one unless a gate is open or a change stayed without a higher score.
     """
     first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks]
     each = max(sizes.calls, *first, 0)
     gated = config.evaluation.use_gate and config.optimizer.slow_update_gate_with_selection
-    fell = state and state.current.measurement.score < state.best.measurement.score
-    return (3 if fell or not gated else 2) * sizes.test * each * config.evaluation.eval_test
+    apart = state and state.current.measurement != state.best.measurement
+    return (3 if apart or not gated else 2) * sizes.test * each * config.evaluation.eval_test
 
 
 def _end_calls(config: Config, sizes: Sizes) -> float:

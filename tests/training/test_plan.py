@@ -185,11 +185,13 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     first = HistoryEntry(kind="start", step=0, epoch=0, action="start", usage=Usage(120), tasks=40)
     assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10 * 3
     # the last skill is tested, too, where it may not be the best one
-    lower = stands(4)
-    best = lower.best.model_copy(update={"measurement": Measurement(hard=0.6, soft=0.6, score=0.6)})
-    lower = lower.model_copy(update={"best": best})
-    assert final_test_calls(config, Sizes(48, 40, 10), [first], stands(4)) == 2 * 10 * 3
-    assert final_test_calls(config, Sizes(48, 40, 10), [first], lower) == 3 * 10 * 3
+    now = stands(4)
+    assert final_test_calls(config, Sizes(48, 40, 10), [first], now) == 2 * 10 * 3
+    for other in ({"score": 0.6}, {"words": 9}):  # a lower score, or the same of another text
+        measured = now.best.measurement.model_copy(update=other)
+        best = now.best.model_copy(update={"measurement": measured})
+        apart = now.model_copy(update={"best": best})
+        assert final_test_calls(config, Sizes(48, 40, 10), [first], apart) == 3 * 10 * 3
     for section, key in (
         ("evaluation", "use_gate"),
         ("optimizer", "slow_update_gate_with_selection"),
