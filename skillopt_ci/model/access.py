@@ -18,7 +18,7 @@ from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.util import lasting_import, read_text, stray_character
 
 NO_KEY = "none"
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|CREDENTIAL", re.IGNORECASE)
 #: OpenAI models that only the Responses API serves.
 _RESPONSES_ONLY = re.compile(r"(gpt-5(\.\d+)?-codex|codex-mini|(gpt-5(\.\d+)?|o1|o3)-pro)(-.*)?")
 _V1 = "/openai/v1"

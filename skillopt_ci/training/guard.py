@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from skillopt_ci.config.config import Guard
+from skillopt_ci.model.access import resolved_key_values
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.skill.document import word_count
@@ -306,23 +307,14 @@ def added_text(before: str, after: str) -> str:
     return strip_markers("\n".join(line for line in after.split("\n") if line not in old))
 
 
-#: Matches the names of variables that hold secrets.
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
-
-
 def guard_context(run: Run, checkout: Checkout) -> GuardContext:
     read, folder = partial(run.ledger.read, checkout.commit), run.folder
     earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
-    names = [
-        name
-        for role in run.config.model.roles.values()
-        for name in (role.api_key_env or "", *filter(_SECRET_NAME.search, role.env))
-    ]
     return GuardContext(
         rules=run.config.guard,
         known="\n".join((checkout.skill, *earlier)),
         tasks=run.splits.all,
-        keys=tuple(run.environ[name] for name in names if run.environ.get(name)),
+        keys=resolved_key_values(run.config.model, run.environ, run.root),
     )
 
 

@@ -212,9 +212,11 @@ def test_the_size_budget_takes_what_fits(checkout, step):
 def test_the_context_knows_the_skills_the_keys_and_all_splits(checkout, step):
     step(RULE)
     checkout.commit("skills/SKILL.md", "# Anew\n", branch=BRANCH)
-    session = checkout.session()
+    file = {"optimizer.api_key_env": "null", "optimizer.api_key_file": ".key"}
+    session = checkout.session(*(f"model.{key}={value}" for key, value in file.items()))
+    (checkout.folder / ".key").write_text("sk-in-a-file\n")
     standing, _ = asyncio.run(prepare(session))
     context = guard_context(session, standing)
     assert all(text in context.known for text in ("# Items", RULE, "# Anew"))
-    assert context.keys == (KEY, KEY)
+    assert context.keys == (KEY, "sk-in-a-file")
     assert {"a0", "a100", "a200"} <= {task.id for task in context.tasks}
