@@ -83,7 +83,7 @@ def unconfined_programs(
         found.append("`environment` runs inside of skillopt-ci")
     graded = environment is not None and environment.grades
     specs = [] if graded else [config.scorer, *(task.scorer for task in tasks)]
-    parts = [part for spec in specs if spec is not None for part in parts_of(spec)]
+    parts = list(parts_of(*specs))
     starts = {
         "`environment`": environment is not None and environment.code == "confined",
         "scorers of type `command`": any(part.type == "command" for part in parts),
@@ -103,7 +103,7 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
     """Raise UsageError if tasks, solver or scorers need a computer that is not configured."""
 
     def grades_there(scorer: ScorerSpec | None) -> bool:
-        return scorer is not None and any(part.type == "computer" for part in parts_of(scorer))
+        return any(part.type == "computer" for part in parts_of(scorer))
 
     solver, computer = config.rollout.solver, config.rollout.computer
     everywhere = ""

@@ -306,10 +306,10 @@ for _combination in (Combination, AllScorer, AnyScorer, WeightedScorer):
     _combination.model_rebuild()
 
 
-def parts_of(spec: ScorerSpec) -> Iterator[ScorerSpec]:
-    """``spec``, or the parts of a combination, down to those that grade."""
-    if isinstance(spec, Combination):
-        for part in spec.of:
-            yield from parts_of(part)
-    else:
-        yield spec
+def parts_of(*specs: ScorerSpec | None) -> Iterator[ScorerSpec]:
+    """The scorers in ``specs`` that grade: those that there are, and the parts of combinations."""
+    for spec in specs:
+        if isinstance(spec, Combination):
+            yield from parts_of(*spec.of)
+        elif spec is not None:
+            yield spec

@@ -306,10 +306,9 @@ class TaskScorers:
         return spec
 
     def keeps_computer(self, task: Task) -> bool:
-        spec = task.scorer or self.default
-        return spec is not None and any(
+        return any(
             isinstance(part, specs.ComputerScorer) and part.same_computer
-            for part in specs.parts_of(spec)
+            for part in specs.parts_of(task.scorer or self.default)
         )
 
     def facts(self, task: Task) -> Mapping[str, object] | None:

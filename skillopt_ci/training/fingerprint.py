@@ -10,7 +10,7 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.reference import TRANSPORT
 from skillopt_ci.config.rollout import ExternalConfig
-from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, ScorerSpec, parts_of
+from skillopt_ci.config.scorers import CommandScorer, ComputerScorer, parts_of
 from skillopt_ci.confinement import confine, withhold
 from skillopt_ci.model.access import resolved_key_values, secret_values
 from skillopt_ci.model.types import ChatReply, ChatRequest
@@ -32,11 +32,11 @@ def measurement_fingerprint(
     root: Path,
 ) -> str:
     """SHA-256 of all that a score depends on; ``rollout`` says how attempts are made."""
-    evaluation, specs = config.evaluation, list(_specs(config, selection))
+    evaluation = config.evaluation
+    parts = list(parts_of(config.scorer, *(task.scorer for task in selection)))
     folders = {
         part.folder: part.model_copy(update={"files": {}})
-        for spec in specs
-        for part in parts_of(spec)
+        for part in parts
         if isinstance(part, ComputerScorer) and part.folder
     }
     graders = {}
@@ -49,7 +49,7 @@ def measurement_fingerprint(
     facts = {
         "target": model_facts(config.model.target),
         "judge": model_facts(config.model.judge or config.model.optimizer)
-        if any("rubric" in spec.model_dump_json() for spec in specs)
+        if any("rubric" in part.model_dump_json() for part in parts)
         else None,
         "prompt": prompts.texts["target"],
         "scorer": None if config.scorer is None else config.scorer.model_dump(mode="json"),
@@ -62,10 +62,6 @@ def measurement_fingerprint(
         **rollout,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _specs(config: Config, tasks: Iterable[Task]) -> Iterator[ScorerSpec]:
-    return filter(None, (config.scorer, *(task.scorer for task in tasks)))
 
 
 def model_facts(role: ModelRole) -> dict[str, object]:
@@ -88,7 +84,7 @@ def run_secrets(
     solver = config.rollout.solver
     if isinstance(solver, ExternalConfig):
         yield from secret_values(visible_names(solver), environ)
-    for part in (part for spec in _specs(config, tasks) for part in parts_of(spec)):
+    for part in parts_of(config.scorer, *(task.scorer for task in tasks)):
         if isinstance(part, CommandScorer):
             yield from secret_values(part.env, environ)
 
