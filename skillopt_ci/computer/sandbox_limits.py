@@ -156,22 +156,25 @@ def control_group(hierarchies: tuple[Hierarchy, ...], spec: ComputerSpec) -> Ite
                 folder.rmdir()
 
 
-def _limits(hierarchy: Hierarchy, spec: ComputerSpec) -> Iterator[tuple[str, str, bool]]:
-    """Yield file, value and whether the limit is ineffective without it."""
+def _limits(hierarchy: Hierarchy, spec: ComputerSpec) -> list[tuple[str, str, bool]]:
+    """File, value and whether the limit is ineffective without it, in the order of writing."""
     # Files are in memory, so the kernel limits the sum of both.
     memory = str((spec.memory_mb + spec.disk_mb) * 1024**2)
-    quota, first = int(spec.cpus * _PERIOD), hierarchy.version == 1
-    if "memory" in hierarchy.controllers:
-        yield "memory.limit_in_bytes" if first else "memory.max", memory, True
-        swap = ("memory.memsw.limit_in_bytes", memory) if first else ("memory.swap.max", "0")
-        yield *swap, False
-    if "cpu" in hierarchy.controllers and first:
-        yield "cpu.cfs_period_us", str(_PERIOD), True
-        yield "cpu.cfs_quota_us", str(quota), True
-    elif "cpu" in hierarchy.controllers:
-        yield "cpu.max", f"{quota} {_PERIOD}", True
-    if "pids" in hierarchy.controllers:
-        yield "pids.max", str(spec.processes + _MACHINERY), True
+    quota = int(spec.cpus * _PERIOD)
+    version_1 = (
+        ("memory.limit_in_bytes", memory, True),
+        ("memory.memsw.limit_in_bytes", memory, False),
+        ("cpu.cfs_period_us", str(_PERIOD), True),
+        ("cpu.cfs_quota_us", str(quota), True),
+    )
+    version_2 = (
+        ("memory.max", memory, True),
+        ("memory.swap.max", "0", False),
+        ("cpu.max", f"{quota} {_PERIOD}", True),
+    )
+    processes = ("pids.max", str(spec.processes + _MACHINERY), True)
+    rows = (*(version_1 if hierarchy.version == 1 else version_2), processes)
+    return [row for row in rows if row[0].partition(".")[0] in hierarchy.controllers]
 
 
 def sweep(hierarchies: tuple[Hierarchy, ...]) -> None:
