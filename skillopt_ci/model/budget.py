@@ -191,7 +191,7 @@ class Meter:
         self.charge(account, usage)
         self.unbooked = self.unbooked.beyond(usage)
 
-    def reuse(self, role: str = "") -> None:
+    def reuse(self, role: str) -> None:
         if (share := _SHARE.get()) is not None:
             share.target |= role == Role.TARGET
 

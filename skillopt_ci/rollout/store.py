@@ -194,12 +194,9 @@ class AttemptCache:
             return None
         self.used(key)
         mine = self.store.is_paid_by(self.scope, key, known.paid_by)
-        if known.usage != Usage():
-            if mine and key not in self.accounted:
-                self.accounted.add(key)
-                self.meter.book(Account(Role.TARGET, stage), known.usage)
-            else:
-                self.meter.reuse()
+        if mine and key not in self.accounted and known.usage != Usage():
+            self.accounted.add(key)
+            self.meter.book(Account(Role.TARGET, stage), known.usage)
         return known.attempt
 
     async def keep(self, key: str, attempt: Attempt, usage: Usage) -> None:
