@@ -15,6 +15,7 @@ from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.providers import parsed
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.sanitize import harmless
+from skillopt_ci.scorers.code import parse_score
 from skillopt_ci.skill.diff import diff_rows
 from skillopt_ci.skill.regions import protected_parts, reading, unprotected
 from skillopt_ci.skill.validation import problems
@@ -107,6 +108,9 @@ def test_json_nested_too_deeply_is_the_fault_of_who_wrote_it():
         submitted(ToolCall("1", "submit", deep))
     with pytest.raises(TransientFailure):
         parsed(deep.encode())
+    for reply in (deep, '[{"' * 50_000):
+        with time_limit(10), pytest.raises(ValueError, match=r"score|nesting"):
+            parse_score(reply)
 
 
 @pytest.mark.parametrize("line", ["\n", "ab "])

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.models import ModelRole, Models
-from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.errors import InfrastructureError, ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.access import api_key, connection_pool, headers_of, uses_responses
 from skillopt_ci.model.anthropic_provider import MESSAGES
@@ -20,10 +20,10 @@ from skillopt_ci.model.command import CommandClient
 from skillopt_ci.model.openai_provider import CHAT, RESPONSES
 from skillopt_ci.model.providers import ServerClient, Wire
 from skillopt_ci.model.retry import RetryingClient, Throttle
-from skillopt_ci.model.types import ChatClient, ChatRequest, Role
+from skillopt_ci.model.types import ChatClient, ChatRequest, ModelRefusal, Role
 from skillopt_ci.progress import Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.scorers.base import GRADING
+from skillopt_ci.scorers.base import GRADING, GraderBroke, GraderError
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,13 @@ async def judge_reply(client: ChatClient, prompt: str) -> str:
     """The judge model's reply; a :data:`Judge`, once the client is given."""
     asked = (Message("user", prompt),)
     request = ChatRequest(Role.JUDGE, "judge", asked, attempt=GRADING.get())
-    return (await client.complete(request)).text
+    try:
+        return (await client.complete(request)).text
+    except ModelRefusal as refusal:
+        raise GraderBroke(f"the judge refuses: {refusal.message}") from refusal
+    except InfrastructureError as failure:
+        # not the target's failure: its answer exists, only the grade is missing
+        raise GraderError(f"the judge could not be asked: {failure.message}") from failure
 
 
 def wire_of(config: ModelRole) -> Wire:

@@ -43,7 +43,7 @@ class GraderBroke(GraderError):
 
 #: Grades a response to a task; raises :class:`GraderError` if the grader is at fault.
 Scorer = Callable[[Task, str], Coroutine[Any, Any, Score]]
-#: Asks the judge model one question; may raise the errors of model calls.
+#: Asks the judge model one question; raises GraderBroke if it refuses the prompt.
 Judge = Callable[[str], Awaitable[str]]
 #: 1 while work is graded again, when a judge must not be quoted but asked anew.
 GRADING: ContextVar[int] = ContextVar("grading", default=0)

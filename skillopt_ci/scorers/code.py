@@ -8,7 +8,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -16,13 +16,7 @@ from typing import Any
 
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer, RubricScorer
 from skillopt_ci.confinement import current, public_environ
-from skillopt_ci.errors import (
-    BudgetExhausted,
-    ComputerFailure,
-    EnvironmentFailure,
-    SkilloptError,
-    UsageError,
-)
+from skillopt_ci.errors import ComputerFailure, EnvironmentFailure, UsageError
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.messages import fenced
 from skillopt_ci.program import run_program, signal_name, visible_environ
@@ -161,8 +155,9 @@ class Functions:
 async def call_function(
     spec: PythonScorer, root: Path, functions: Functions, task: Task, _response: str, answer: str
 ) -> Score:
-    arguments = (task_data(task), answer)
-    returned = await functions.call(spec.entry, arguments, root=root, timeout=spec.timeout)
+    returned = await functions.call(
+        spec.entry, (task_data(task), answer), root=root, timeout=spec.timeout
+    )
     given: dict[str, Any] = returned if isinstance(returned, dict) else {"soft": returned}
     if unknown := given.keys() - {"hard", "soft", "reason"}:
         raise GraderBroke(f"{spec.entry} returned the unknown key {min(map(str, unknown))!r}")
@@ -223,7 +218,7 @@ async def ask_judge(
     if fault := check_rubric_task(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
     prompt = rubric_prompt(spec, task, answer)
-    reply = await _asked(judge, prompt)
+    reply = await judge(prompt)
     try:
         soft, reason = parse_score(reply)
     except ValueError as error:
@@ -232,20 +227,10 @@ async def ask_judge(
             f"It could not be used: {error}. Reply with the JSON object alone.\n"
         )
         try:
-            soft, reason = parse_score(await _asked(judge, again))
+            soft, reason = parse_score(await judge(again))
         except ValueError as still:
             raise GraderBroke(f"the judge gave no score twice: {still}") from still
     return scored(reaches(soft, spec.hard_at), reason, answer, soft=soft)
-
-
-async def _asked(judge: Judge, prompt: str) -> str:
-    try:
-        return await judge(prompt)
-    except (UsageError, BudgetExhausted):
-        raise
-    except SkilloptError as error:
-        # Not the target's failure: its answer exists, only the grade is missing.
-        raise GraderError(f"the judge could not be asked: {error.message}") from error
 
 
 def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
@@ -265,13 +250,17 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 #: json_repair reads objects that are alike as one, the last.
 _SCORES = re.compile(r"[\"']score[\"']\s*:\s*([\d.]+)")
+#: Of a longer reply the end is read: the time for repairs grows faster than the text.
+_MOST_REPAIRED = 10_000
 _WHOLE_SCORE = re.compile(r"score\W+[^\s,}\]\"']+\s*[^\s\w./%]")
 
 
 def parse_score(reply: str) -> tuple[float, str]:
     import json_repair  # noqa: PLC0415 - only this scorer needs it
 
-    parsed = json_repair.loads(reply)
+    parsed: object = None
+    with suppress(RecursionError):  # of json, which is asked first
+        parsed = json_repair.loads(reply[-_MOST_REPAIRED:])
     candidates = parsed if isinstance(parsed, list) else [parsed]
     replies = [item for item in candidates if isinstance(item, Mapping) and "score" in item]
     if not replies:

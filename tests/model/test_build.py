@@ -15,12 +15,12 @@ from skillopt_ci.aio import siblings
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.scorers import RubricScorer
-from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import judge_reply, open_router
-from skillopt_ci.model.types import ChatReply, ChatRequest, Role
-from skillopt_ci.scorers.base import FallibleScorer
+from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelUnavailable, Role
+from skillopt_ci.scorers.base import FallibleScorer, GraderBroke, GraderError
 from skillopt_ci.scorers.code import ask_judge
 from skillopt_ci.tasks.task import Task
 
@@ -197,6 +197,20 @@ def test_a_question_to_the_judge_reaches_it(scripted, reply):
     inner = scripted(reply("0.8"))
     assert asyncio.run(judge_reply(inner, "How good?")) == "0.8"
     assert inner.asked == [ChatRequest(Role.JUDGE, "judge", (Message("user", "How good?"),))]
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        (ModelRefusal("filtered"), GraderBroke),
+        (ModelUnavailable("down"), GraderError),
+        (BudgetExhausted("spent"), BudgetExhausted),
+    ],
+)
+def test_a_judge_s_refusal_is_blamed_on_what_it_grades(scripted, ended, told):
+    with pytest.raises(told, match=ended.message) as caught:
+        asyncio.run(judge_reply(scripted(ended), "How good?"))
+    assert type(caught.value) is told
 
 
 def test_a_verdict_that_a_judge_failed_to_give_is_not_read_from_the_cache(server, served, tmp_path):
