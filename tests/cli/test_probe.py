@@ -65,7 +65,9 @@ def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(cli, checkout, se
     assert (done.code, "NOT_THERE, which is not set" in error) == (2, True)
     assert found(done, "model.target", "ok") == []
     assert len(found(done, "model.optimizer", "ok")) == 2
-    assert "no step can start: see model.target." in cli(checkout.folder, "check", *unset).out
+    told = cli(checkout.folder, "check", *unset)
+    assert "no step can start: see model.target." in told.out
+    assert (told.code, "Ready to train" in told.out) == (0, False)
 
 
 def test_a_header_without_its_variable_is_told_before_calls(cli, checkout, server):

@@ -103,14 +103,6 @@ def test_a_step_says_how_many_attempts_were_refused_and_where_to_look(checkout, 
     assert "No selection task was solved. Look at an answer: `skillopt-ci trace " in told
 
 
-def test_without_a_key_validation_passes_but_promises_nothing(checkout, command):
-    checkout.write("skills/SKILL.md", FRONT_MATTER)
-    done = command(checkout, "check", DEMO_KEY="")
-    assert done.returncode == 0, done.stdout
-    assert "no step can start: see model.target, model.optimizer" in done.stdout
-    assert "Ready to train" not in done.stdout
-
-
 def test_three_tasks_only(checkout, command):
     for split in ("train", "selection", "test"):
         lines = (checkout.folder / f"tasks/{split}.jsonl").read_text().splitlines()[:3]

@@ -173,7 +173,10 @@ def test_file_in_the_way_of_a_folder_gives_way(bare):
         objects.find_entry(bare, old, "module/x")
 
 
-@pytest.mark.parametrize("path", ["a/../b", "a/.GIT/config", "a\0b", "./a", "a/"])
+OUTSIDE = ["/etc/passwd", "../outside", ".git/config", "a//b", ""]
+
+
+@pytest.mark.parametrize("path", [*OUTSIDE, "a/../b", "a/.GIT/config", "a\0b", "./a", "a/"])
 def test_path_that_git_has_in_no_tree_is_refused(bare, path):
     with pytest.raises(RepositoryError, match="not a path inside the repository"):
         change_tree(bare, bare.run("mktree").text, {path: "x"})
@@ -230,12 +233,6 @@ def test_executable_bit_stays(bench, repository):
     assert bench.git(repository, "ls-tree", commit, bench.skill).startswith("100755")
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../outside", ".git/config", "a//b", ""])
-def test_path_outside_the_tree_is_refused(bench, repository, path):
-    with pytest.raises(RepositoryError):
-        bench.open(repository).commit(("HEAD",), "HEAD", {path: "x"}, "Bad path")
-
-
 def test_removed_file_is_gone_and_removing_nothing_is_fine(bench, repository):
     ledger = bench.open(repository)
     commit = ledger.commit(("HEAD",), "HEAD", {bench.skill: None, "never": None}, "Remove")
@@ -252,13 +249,6 @@ def test_configured_identity_signs_the_commit(bench, repository):
 def test_git_s_own_identity_fills_the_gaps(bench, repository):
     commit = bench.step(bench.open(repository, author_name="Bot"), "one\n")
     assert bench.open(repository).log(commit, limit=1)[0].author == "Bot <ada@example.org>"
-
-
-def test_nobody_cannot_commit(bench, repository, git_config):
-    git_config.write_text("")
-    ledger = bench.open(repository)
-    with pytest.raises(RepositoryError, match=r"who is committing\nSet git\.author_name"):
-        bench.step(ledger, "one\n")
 
 
 def test_message_is_utf8_whatever_the_user_prefers(bench, repository):
@@ -278,10 +268,3 @@ def test_commits_are_signed_if_the_user_signs(bench, repository):
     bench.git(repository, "config", "commit.gpgSign", "true")
     commit = bench.step(bench.open(repository), "one\n")
     assert "gpgsig SIGNED" in bench.git(repository, "cat-file", "commit", commit)
-
-
-def test_signing_that_fails_says_so(bench, repository):
-    bench.git(repository, "config", "gpg.program", "false")
-    bench.git(repository, "config", "commit.gpgSign", "true")
-    with pytest.raises(RepositoryError, match="could not write a commit: error: gpg failed"):
-        bench.step(bench.open(repository), "one\n")

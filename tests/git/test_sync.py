@@ -322,14 +322,14 @@ def test_good_repository_passes_and_stays_also_with_a_step_in_flight(bench, here
 
 def test_missing_identity_is_found(bench, here, git_config):
     git_config.write_text("")
-    with pytest.raises(RepositoryError, match="who is committing"):
+    with pytest.raises(RepositoryError, match=r"who is committing\nSet git\.author_name"):
         check(bench, here)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"commit.gpgSign": "true", "gpg.program": "false"}, "gpg failed"),
+        ({"commit.gpgSign": "true", "gpg.program": "false"}, "error: gpg failed"),
         ({"remote.origin.pushUrl": "http://127.0.0.1:9/repo.git"}, "network or the server failed"),
     ],
 )

@@ -162,14 +162,6 @@ def test_the_setting_that_forbids_it_is_named(scene, client):
         keep_pull_request(client, WANTED)
 
 
-def test_the_missing_permission_is_named(scene, client):
-    scene.step()
-    scene.hub.fail("POST /pulls", 403, "Resource not accessible by integration")
-    with pytest.raises(PermissionMissing, match="Grant `pull-requests: write`") as caught:
-        keep_pull_request(client, WANTED)
-    assert "pull-requests: write" in caught.value.hint
-
-
 def test_a_branch_that_is_not_there_is_named_in_the_refusal(client):
     with pytest.raises(Refused, match="head invalid"):
         keep_pull_request(client, WANTED)

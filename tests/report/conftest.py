@@ -1,7 +1,6 @@
 """Records as a step would leave them, with what a test cares about replaced; and a browser."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,8 +111,3 @@ def state() -> State:
     snapshot = Snapshot(sha256=AFTER, step=3, origin="step 3", measurement=MEASURED)
     paid = Usage(calls=20, prompt_tokens=4000, completion_tokens=100, cost_usd=None)
     return state_of(snapshot, epoch=2, usage=paid)
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    return tmp_path / "report.html"

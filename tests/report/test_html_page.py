@@ -76,13 +76,13 @@ def heard(page: Page) -> list[str]:
 
 @pytest.fixture
 def show(
-    browser: Browser, plain: tuple[Page, list[str]], written: Path
+    browser: Browser, plain: tuple[Page, list[str]], tmp_path: Path
 ) -> Iterator[Callable[..., Page]]:
     """Open a page, with ``options`` one of its own.
 
     It may ask the network for nothing, and the browser complain of nothing.
     """
-    opened = [plain]
+    opened, written = [plain], tmp_path / "report.html"
 
     def show(shown: Evidence, **options: object) -> Page:
         written.write_text(build_page(shown), encoding="utf-8")

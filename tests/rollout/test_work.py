@@ -160,23 +160,24 @@ async def crashes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]
     raise AgentError("exit status 3")
 
 
+async def refused(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+    yield said("hello")
+    raise types.ModelRefusal("content filter")
+
+
 @pytest.mark.parametrize(
-    ("behaviour", "reason"),
-    [(nothing, "without a result"), (twice, "after its result"), (crashes, "exit status 3")],
+    ("behaviour", "ending", "reason"),
+    [
+        (nothing, "agent_error", "without a result"),
+        (twice, "agent_error", "after its result"),
+        (crashes, "agent_error", "exit status 3"),
+        (refused, "refused", "content filter"),
+    ],
 )
-def test_a_solver_that_breaks_is_an_outcome_of_its_own(behaviour, reason):
+def test_a_solver_that_breaks_is_an_outcome_of_its_own(behaviour, ending, reason):
     worked, _ = do(behaviour)
-    assert worked.ending == "agent_error"
+    assert worked.ending == ending
     assert reason in worked.reason
-
-
-def test_a_refusal_is_one_too():
-    async def refused(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        yield said("hello")
-        raise types.ModelRefusal("content filter")
-
-    worked, _ = do(refused)
-    assert (worked.ending, worked.reason) == ("refused", "content filter")
 
 
 @pytest.mark.parametrize(

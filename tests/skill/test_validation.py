@@ -25,11 +25,6 @@ def test_a_sound_skill_has_no_problems():
     assert problems(GOOD, Path("SKILL.md")) == ()
 
 
-@pytest.mark.parametrize("path", [SKILL, AGENTS])
-def test_an_empty_document_is_a_warning(path):
-    assert only(problems(" \n", path)).severity == "warning"
-
-
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -90,18 +85,31 @@ def test_a_skill_of_another_name_than_its_folder_is_passed_by():
     assert "must match skill name" in only(problems(GOOD, Path("a/csv/SKILL.md"))).message
 
 
-def test_fields_beyond_the_standard_are_a_warning():
-    problem = only(problems(GOOD.replace("name:", "model: x\nname:"), SKILL))
+TOOLS = "allowed-tools: [Read]\nname:"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "words"),
+    [
+        (" \n", SKILL, ""),
+        (" \n", AGENTS, ""),
+        (GOOD.replace("name:", "model: x\nname:"), SKILL, "model"),  # beyond the standard
+        (GOOD.replace("name:", TOOLS), SKILL, ""),  # YAML that only the standard refuses
+        ("a\n" * (MAX_LINES + 1), AGENTS, "very long"),
+        ("a " * (MAX_WORDS + 1), AGENTS, "very long"),
+    ],
+)
+def test_what_agents_can_live_with_is_a_warning(text, path, words):
+    problem = only(problems(text, path))
     assert problem.severity == "warning"
-    assert "model" in problem.message
-
-
-def test_yaml_that_only_the_standard_refuses_is_a_warning():
-    problem = only(problems(GOOD.replace("name:", "allowed-tools: [Read]\nname:"), SKILL))
-    assert (problem.severity, problem.line) == ("warning", 1)
+    assert words in problem.message
     assert "\n" not in problem.message
-    text = GOOD.replace("name: pdf", "allowed-tools: [Read]\nname: PDF")
+
+
+def test_an_error_beside_yaml_that_only_the_standard_refuses_is_told_too():
+    text = GOOD.replace("name: pdf", f"{TOOLS} PDF")
     assert {problem.severity for problem in problems(text, SKILL)} == {"error", "warning"}
+    assert only(problems(GOOD.replace("name:", TOOLS), SKILL)).line == 1
 
 
 def test_a_marker_without_its_partner_is_an_error():
@@ -126,13 +134,6 @@ def test_ordinary_writing_is_no_problem(text):
 def test_text_that_cannot_be_utf8_is_an_error():
     problem = SkillProblem("error", "The document holds bytes that are not UTF-8.", 2)
     assert only(problems("a\n\ud800", AGENTS)) == problem
-
-
-@pytest.mark.parametrize("text", ["a\n" * (MAX_LINES + 1), "a " * (MAX_WORDS + 1)])
-def test_a_very_long_document_is_a_warning(text):
-    problem = only(problems(text, AGENTS))
-    assert problem.severity == "warning"
-    assert "very long" in problem.message
 
 
 def test_errors_come_before_warnings():

@@ -168,9 +168,10 @@ def test_link_out_of_the_folder_is_refused(tmp_path, write):
         task_files(["link"], tmp_path / "tasks")
 
 
-def test_missing_file_is_refused(tmp_path):
+@pytest.mark.parametrize("read", [task_files, task_images])
+def test_missing_file_is_refused(tmp_path, read):
     with pytest.raises(TaskFileError, match="cannot be read"):
-        task_files(["nope"], tmp_path)
+        read(["nope.png"], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -242,11 +243,6 @@ def test_names_are_held_to_the_rules_of_files(tmp_path, names, words):
     put(tmp_path, "a.png")
     with pytest.raises(ValueError, match=words):
         task_images(names, tmp_path)
-
-
-def test_a_missing_picture_is_told(tmp_path):
-    with pytest.raises(TaskFileError, match="cannot be read"):
-        task_images(["nope.png"], tmp_path)
 
 
 def test_a_task_names_them_among_its_files_or_apart(tmp_path):
