@@ -92,7 +92,8 @@ def _with_complaint(request: ChatRequest, reply: ChatReply, error: WireError) ->
     cut_off, limit = "", request.max_output_tokens
     if reply.finish_reason == "length":
         cut_off = " It was cut off at the token limit: be briefer."
-        limit = limit and min(2 * limit, 32_000)  # room for thoughts; Claude Opus 4 gives no more
+        # room for thoughts; Claude Opus 4 gives no more
+        limit = limit and max(limit, min(2 * limit, 32_000))
     complaint = (
         f"Your reply could not be used.{cut_off} {error.message}\n\n"
         "Reply again, with the complete JSON object and nothing else."

@@ -175,10 +175,11 @@ def test_an_outage_is_raised_where_the_step_depends_on_the_answer(scripted, aske
     assert len(events) == 1
 
 
-def test_a_reply_cut_off_is_told_so(scripted, asked, events):
+@pytest.mark.parametrize(("first", "then"), [(16_384, 32_000), (64_000, 64_000)])
+def test_a_reply_cut_off_is_told_so_and_gets_room(scripted, asked, events, first, then):
     client = scripted(lambda request: "{", finish_reason="length")
-    asked(client)
+    asked(client, tokens=first)
     assert "It was cut off at the token limit. Expected a number." in events[0].text
     assert "cut off at the token limit" in client.requests[1].messages[-1].content
     # a reasoning model may have spent all of it before it answered; Claude Opus 4 takes no more
-    assert [one.max_output_tokens for one in client.requests] == [16_384, 32_000]
+    assert [one.max_output_tokens for one in client.requests] == [first, then]
