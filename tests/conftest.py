@@ -210,14 +210,9 @@ class _Handler(Handler):
             return self._send(trouble[0], {"error": {"message": trouble[1]}})
         self.model.answered[whole] += 1
         message = {"role": "assistant", "content": self.model.answer(texts[0], texts[-1])}
-        return self._send(
-            200,
-            {
-                "model": "m",
-                "choices": [{"message": message, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 10, "completion_tokens": 5},
-            },
-        )
+        usage = {"prompt_tokens": 10, "completion_tokens": 5}
+        choices = [{"message": message, "finish_reason": "stop"}]
+        return self._send(200, {"model": "m", "choices": choices, "usage": usage})
 
     def _send(self, status: int, body: object) -> None:
         self.answer(json.dumps(body).encode(), status)

@@ -77,15 +77,9 @@ def step(**other: Any) -> dict[str, Any]:
 
 
 def test_a_step():
-    assert fold([STEP]) == Outputs(
-        action="accept",
-        step="1",
-        score_before="0.5",
-        score_after="0.625",
-        improved="true",
-        commit="c1",
-        cost_usd="0.25",
-    )
+    scores = {"score_before": "0.5", "score_after": "0.625", "improved": "true"}
+    wanted = Outputs(action="accept", step="1", commit="c1", cost_usd="0.25", **scores)
+    assert fold([STEP]) == wanted
 
 
 def test_steps_are_told_from_the_first_score_to_the_last():
@@ -128,13 +122,8 @@ def test_where_training_stands():
 
 
 def test_the_end_of_a_run_compares_on_the_test_tasks():
-    end = {
-        "step": 9,
-        "commit": "c9",
-        "initial": {"test": {"hard": 0.1}},
-        "best": {"test": {"hard": 0.9}},
-        "best_gain": {"mean": 0.8},
-    }
+    tests = {"initial": {"test": {"hard": 0.1}}, "best": {"test": {"hard": 0.9}}}
+    end = {"step": 9, "commit": "c9", "best_gain": {"mean": 0.8}, **tests}
     outputs = fold([end])
     assert (outputs.score_before, outputs.score_after, outputs.improved) == ("0.1", "0.9", "true")
     assert fold([{**end, "best": {"test": None}, "best_gain": None}]).improved == ""

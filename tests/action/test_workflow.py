@@ -56,10 +56,8 @@ def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github
     assert first["Publish"].permissions == {"pages": "write", "id-token": "write"}
     second = github.fire("schedule", {"schedule": "17 3 * * 1-5", "sender": ADA})[TRAINING]
     assert second.done is not None
-    assert (second.done.outputs["step"], second.restored) == (
-        "2",
-        "skillopt-calls-skillopt.yaml//1-1",
-    )
+    told = (second.done.outputs["step"], second.restored)
+    assert told == ("2", "skillopt-calls-skillopt.yaml//1-1")
 
 
 def test_a_manual_start_does_its_command(github):

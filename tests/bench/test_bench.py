@@ -39,10 +39,9 @@ def test_verdicts_of_our_own_runs_and_of_an_earlier_report_make_one_table(tmp_pa
 
 def test_verdicts_are_held_against_the_truth():
     world = make_world(2)
-    helpful, harmful = (
-        next(rule.text for rule in world.rules.values() if getattr(rule, kind))
-        for kind in ("helpful", "harmful")
-    )
+    rules = world.rules.values()
+    helpful = next(rule.text for rule in rules if rule.helpful)
+    harmful = next(rule.text for rule in rules if rule.harmful)
     trials = [
         Trial("", helpful, accepted=True),
         Trial("", harmful, accepted=True),

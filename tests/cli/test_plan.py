@@ -12,12 +12,8 @@ def machine(name: str) -> tuple[str, str]:
 
 
 def test_plan_prints_a_matrix(cli, fresh):
-    assert cli(fresh, "plan", "--shards", "2", "--json").json == {
-        "phase": "measure",
-        "step": 1,
-        "attempts": 16,
-        "matrix": {"shard": ["1/2", "2/2"]},
-    }
+    planned = {"phase": "measure", "step": 1, "attempts": 16, "matrix": {"shard": ["1/2", "2/2"]}}
+    assert cli(fresh, "plan", "--shards", "2", "--json").json == planned
     done = cli(fresh, "rollout", "--shard", "1/4")
     assert done.out.startswith("4 attempts, 4 answers in answers.jsonl. Used 4 calls")
     assert (fresh / "answers.jsonl").is_file()

@@ -269,10 +269,8 @@ def test_a_git_that_is_too_old_is_told(said, level):
 def test_programs_as_models_are_found(cli, bare, tmp_path, monkeypatch):
     path = write_program(tmp_path / "bin/claude", 'echo "2.0.1 $1"')
     monkeypatch.setenv("PATH", f"{path.parent}", prepend=":")
-    role = (
-        "model.target.provider=claude-code",
-        *(f"model.target.{key}=null" for key in ("api_key_env", "base_url")),
-    )
+    unset = (f"model.target.{key}=null" for key in ("api_key_env", "base_url"))
+    role = ("model.target.provider=claude-code", *unset)
     assert f"claude-code: {path}" in found(look(cli, bare, *role), "model.target", "ok")[0]
     path.unlink()
     monkeypatch.setenv("PATH", "/usr/bin:/bin")

@@ -179,10 +179,8 @@ def test_the_summary_is_a_table_or_one_object(cli, ended):
 
 def test_quiet_leaves_verdicts_and_the_test_score(cli, fresh):
     *steps, test = cli(fresh, "-q", "run", *TESTED, "--no-progress").out.splitlines()
-    assert [line.partition(":")[0] for line in steps] == [
-        "Step 1 of 2, epoch 1 (simulated models)",
-        "Step 2 of 2, epoch 1 (simulated models)",
-    ]
+    steps = [line.partition(":")[0] for line in steps]
+    assert steps == [f"Step {number} of 2, epoch 1 (simulated models)" for number in (1, 2)]
     assert re.fullmatch(r"Test score \(simulated models\): 0\.\d{3} → 0\.\d{3} \[.*\] n=\d+", test)
 
 

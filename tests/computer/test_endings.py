@@ -41,12 +41,9 @@ SCRATCH = "from skillopt_ci.liveness import scratch_folder; scratch_folder('x').
 
 
 def groups_of(pid: int) -> list[Path]:
-    return [
-        folder
-        for hierarchy in usable_hierarchies() or ()
-        for folder in hierarchy.folder.glob("skillopt-ci_*")
-        if f"-{pid}-" in folder.name
-    ]
+    hierarchies = usable_hierarchies() or ()
+    folders = (folder for one in hierarchies for folder in one.folder.glob("skillopt-ci_*"))
+    return [folder for folder in folders if f"-{pid}-" in folder.name]
 
 
 def containers_of(pid: int) -> list[str]:

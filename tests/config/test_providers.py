@@ -46,11 +46,8 @@ def test_one_key_can_be_changed_after_one_line(load_text):
 
 
 def test_another_provider_does_not_inherit_the_address(load_text, write):
-    write(
-        f"{REST}model:\n  target: {{provider: vllm, model: a, base_url: 'http://h/v1'}}\n"
-        "  optimizer: openai/b\n",
-        "base.yaml",
-    )
+    vllm = "{provider: vllm, model: a, base_url: 'http://h/v1'}"
+    write(f"{REST}model:\n  target: {vllm}\n  optimizer: openai/b\n", "base.yaml")
     text = "_base_: base.yaml\nmodel: {target: {provider: groq, model: c}}\n"
     target = load_text(text).config.model.target
     assert (target.provider, target.base_url) == ("groq", None)

@@ -178,11 +178,8 @@ def comparison(failures: tuple[Trajectory, ...], skill: str = BARE, guidance: st
         task = Task(f"t{number}", (user,), references=one.references)
         side = Side((Rollout(task.id, Status.SCORED, 0.0, 0.0, "", one.answer, (user, said)),))
         pairs.append(Pair(task, side, side))
-    return library.joined(
-        library.current_skill(skill),
-        library.section("Previous Guidance", guidance),
-        render_pairs(pairs, skill, skill, Gradient()),
-    )
+    known = (library.current_skill(skill), library.section("Previous Guidance", guidance))
+    return library.joined(*known, render_pairs(pairs, skill, skill, Gradient()))
 
 
 @pytest.fixture

@@ -102,12 +102,8 @@ def test_broken_links_stop_the_build(tmp_path):
 
 @pytest.mark.integration
 def test_reference_pages_are_up_to_date():
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "docs_reference.py", "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program = [sys.executable, ROOT / "scripts" / "docs_reference.py", "--check"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"run scripts/docs_reference.py\n{done.stdout}{done.stderr}"
 
 

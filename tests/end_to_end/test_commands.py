@@ -86,12 +86,9 @@ def test_terminated_run_goes_on_where_it_was(checkout, model_server):
         return 500, "too late"
 
     model_server.trouble = terminate
+    environ = {**os.environ, "DEMO_KEY": "sk-demo-key"}
     with subprocess.Popen(
-        words,
-        cwd=checkout.folder,
-        env={**os.environ, "DEMO_KEY": "sk-demo-key"},
-        stderr=subprocess.PIPE,
-        text=True,
+        words, cwd=checkout.folder, env=environ, stderr=subprocess.PIPE, text=True
     ) as process:
         _, told = process.communicate()
     assert process.returncode == 130, told

@@ -212,10 +212,8 @@ DEATHS = [
 ]
 
 
-WITH_ENDS = (
-    ("use_slow_update: false, use_meta_skill: false", "use_slow_update: true"),
-    ("batch_size: 4", "batch_size: 8"),
-)
+LATER = ("use_slow_update: false, use_meta_skill: false", "use_slow_update: true")
+WITH_ENDS = (LATER, ("batch_size: 4", "batch_size: 8"))
 
 
 @dataclass(frozen=True)

@@ -111,11 +111,8 @@ git: {{commits: api}}
 
 def test_the_configuration_asks_for_it(scene, clone):
     (clone.folder / "skillopt.yaml").write_text(CONFIG, encoding="utf-8")
-    environ = {
-        "GITHUB_REPOSITORY": scene.hub.name,
-        "GITHUB_TOKEN": "job",
-        "GITHUB_API_URL": scene.hub.url,
-    }
+    environ = {"GITHUB_REPOSITORY": scene.hub.name, "GITHUB_TOKEN": "job"}
+    environ["GITHUB_API_URL"] = scene.hub.url
     ledger = open_ledger(load(clone.folder / "skillopt.yaml"), environ)
     head = ledger.sync().head
     made = ledger.commit((head,), head, {SKILL: "better\n"}, "Write")

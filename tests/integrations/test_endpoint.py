@@ -21,20 +21,11 @@ from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ModelU
 from skillopt_ci.rollout.types import Asked, ModelSaid, Nudged, ToolUsed
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+PICTURES = st.lists(st.just(Image("image/png", "aGk=")), max_size=2).map(tuple)
+CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=2).map(tuple)
 MESSAGES = st.lists(
-    st.builds(
-        Message,
-        st.just("user"),
-        TEXT,
-        st.lists(st.just(Image("image/png", "aGk=")), max_size=2).map(tuple),
-    )
-    | st.builds(
-        Message,
-        st.just("assistant"),
-        TEXT,
-        st.just(()),
-        st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=2).map(tuple),
-    )
+    st.builds(Message, st.just("user"), TEXT, PICTURES)
+    | st.builds(Message, st.just("assistant"), TEXT, st.just(()), CALLS)
     | st.builds(Message, st.just("tool"), TEXT, st.just(()), st.just(()), TEXT),
     max_size=5,
 )

@@ -116,12 +116,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def item(number: int) -> dict[str, object]:
-    return {
-        "id": f"q/{number}",
-        "question": f"Where is {number}?",
-        "context": f"[DOC] {number} is in Rome.",
-        "answers": ["Rome", "Roma"],
-    }
+    text = {"question": f"Where is {number}?", "context": f"[DOC] {number} is in Rome."}
+    return {"id": f"q/{number}", "answers": ["Rome", "Roma"], **text}
 
 
 @pytest.fixture(scope="module")
@@ -332,14 +328,8 @@ def test_an_adapters_own_reflection_sees_the_whole_batch(opened):
     found = contrast(opened)
     (one,) = rollouts(found, "one")
     twice = replace(one, messages=(*one.messages, Message("user", "And?")), artifacts=b"")
-    patches, (asked,) = reflected(
-        found,
-        (one, twice),
-        lambda _: "seen",
-        failure_only=True,
-        step_buffer="Earlier.",
-        meta_skill="Before.",
-    )
+    told = {"failure_only": True, "step_buffer": "Earlier.", "meta_skill": "Before."}
+    patches, (asked,) = reflected(found, (one, twice), lambda _: "seen", **told)
     assert patches == [{"patch": {"edits": []}, "said": "seen"}]
     told = json.loads(asked.messages[1].content)
     assert [row["id"] for row in told["rows"]] == ["q/0", "q/0~2"]

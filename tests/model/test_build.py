@@ -47,11 +47,8 @@ def run(
 def test_each_role_reaches_its_own_model(server, served, ask):
     models = Models(target=served(model="t"), optimizer=served(model="o"), judge=served(model="j"))
     run(models, *(ask(str(role), role=role) for role in Role))
-    assert {body["messages"][0]["content"]: body["model"] for body in server.bodies} == {
-        "target": "t",
-        "optimizer": "o",
-        "judge": "j",
-    }
+    models = {body["messages"][0]["content"]: body["model"] for body in server.bodies}
+    assert models == {"target": "t", "optimizer": "o", "judge": "j"}
 
 
 def test_without_a_judge_the_optimizer_grades(server, served, ask):

@@ -35,13 +35,8 @@ class Process:
 
     def __init__(self, inner: Any, cache: CallCache, scope: str = "step 1") -> None:
         self.meter, self.answered = Meter(), 0
-        self.client = CachedClient(
-            BudgetedClient({Role.TARGET: inner}, self.meter),
-            cache,
-            key_of=prompt,
-            scope=scope,
-            meter=self.meter,
-        )
+        paying = BudgetedClient({Role.TARGET: inner}, self.meter)
+        self.client = CachedClient(paying, cache, key_of=prompt, scope=scope, meter=self.meter)
 
     def ask(self, *requests: ChatRequest) -> list[str]:
         async def run() -> list[str]:

@@ -213,12 +213,9 @@ def test_tool_calls_that_end_with_stop_are_an_answer(api):
 
 def test_a_growing_conversation_is_marked_for_anthropic_s_cache(api):
     config, call = role(api, FAMILIES[2]), ToolCall("call_1", "look", "not JSON")
-    turns = (
-        Message("system", "s"),
-        Message("user", "go"),
-        Message("assistant", " ", tool_calls=(call,)),
-        Message("tool", "", tool_call_id="call_1"),
-    )
+    called = Message("assistant", " ", tool_calls=(call,))
+    found = Message("tool", "", tool_call_id="call_1")
+    turns = (Message("system", "s"), Message("user", "go"), called, found)
     ask(config, request(*turns, tools=(TOOL,)))
     ask(config, request())
     body, single = api.bodies

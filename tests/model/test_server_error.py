@@ -123,12 +123,8 @@ def sent(config: ModelRole, request: ChatRequest, *refused: str) -> dict[str, ob
 def test_only_what_is_set_is_sent(ask):
     assert sent(role(), ask()) == {}
     config = role(temperature=0, reasoning_effort="low", extra_body={"top_k": 3})
-    assert sent(config, ask(max_output_tokens=9)) == {
-        "max_completion_tokens": 9,
-        "temperature": 0,
-        "reasoning_effort": "low",
-        "top_k": 3,
-    }
+    rest = {"temperature": 0, "reasoning_effort": "low", "top_k": 3}
+    assert sent(config, ask(max_output_tokens=9)) == {"max_completion_tokens": 9, **rest}
 
 
 def test_what_was_refused_is_left_out_and_the_limit_renamed(ask):

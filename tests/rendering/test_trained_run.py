@@ -47,10 +47,6 @@ def test_nothing_that_is_shown_acts(hostile_run):
     assert any(edit.applied for step in hostile_run.steps for edit in step.proposal.edits), [
         edit.reason for step in hostile_run.steps for edit in step.proposal.edits
     ]
-    texts = (
-        pinned_comment(hostile_run, LINKS),
-        step_comment(hostile_run, LINKS),
-        body(hostile_run, LINKS),
-        step_check(hostile_run, LINKS).summary,
-    )
+    comments = [make(hostile_run, LINKS) for make in (pinned_comment, step_comment, body)]
+    texts = (*comments, step_check(hostile_run, LINKS).summary)
     assert [problems(text) for text in texts] == [[], [], [], []]

@@ -192,11 +192,12 @@ def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval(
     tested = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"t": (0.5, 0.5)})
     skill = FinalSkill(sha256="now", step=1, origin="step 1", test=tested)
     first = skill.model_copy(update={"sha256": "first"})
-    facts = {"run": "demo", "skill": "s", "simulated": False, "metric": "hard", "promoted": False}
-    places = {"step": 1, "total_steps": 1, "epoch": 1}
-    gain = DifferenceRecord(mean=0.25, standard_error=0.05, n=60)
-    skills = {"initial": first, "best": skill, "last": skill, "best_gain": gain}
-    run = replace(run, summary=Summary(**facts, **places, **skills))
+    summary = Summary(
+        run="demo", skill="s", simulated=False, step=1, total_steps=1, epoch=1, metric="hard",
+        initial=first, best=skill, last=skill, promoted=False,
+        best_gain=DifferenceRecord(mean=0.25, standard_error=0.05, n=60),
+    )  # fmt: skip
+    run = replace(run, summary=summary)
     assert "learned: +0.250 ± 0.100 (95 %) on 60 test tasks" in body(run, LINKS)
     assert "scored higher" not in body(run, LINKS)  # with an open gate, merges need not
     assert title(run).endswith("+0.250 on 60 test tasks")

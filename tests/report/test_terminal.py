@@ -204,10 +204,9 @@ def test_everything_worth_knowing_is_remarked():
 def test_nothing_is_remarked_where_all_went_well():
     assert list(remarks(summed([attempt("a", 1), attempt("b")]), all_of_them=True)) == []
     found = list(remarks(summed([attempt("a", 1), attempt("a"), attempt("b", 1), attempt("b", 1)])))
-    assert found == [
-        "solved at least once (pass@k): 1: 0.750, 2: 1.000",
-        "solved every time (pass^k): 1: 0.750, 2: 0.500",
-    ]
+    least, always = found
+    assert least == "solved at least once (pass@k): 1: 0.750, 2: 1.000"
+    assert always == "solved every time (pass^k): 1: 0.750, 2: 0.500"
 
 
 def test_values_are_strict_json():

@@ -189,12 +189,8 @@ def test_the_fate_of_notes_without_their_edits_is_told():
     assert words.notes_verdict(noted, verdict_on("accept")) == ""
 
 
-LOST = {
-    "attempts": 2,
-    "pessimistic_hard": 0.5,
-    "pessimistic_soft": 0.625,
-    "unmeasured": {"error: down": 2, "grader_error: no\nreport": 1},
-}
+UNMEASURED = {"error: down": 2, "grader_error: no\nreport": 1}
+LOST = {"pessimistic_hard": 0.5, "pessimistic_soft": 0.625, "unmeasured": UNMEASURED}
 
 
 def test_both_numbers_and_the_commonest_reasons_are_told(measurement):

@@ -46,10 +46,8 @@ def test_files_follow_the_last_question_each_in_a_fence():
 
 
 def test_pictures_are_named_in_the_last_question_and_shown_with_it():
-    images = tuple(
-        TaskImage(name, "0" * 64, Image("image/png", data))
-        for name, data in (("a.png", "QQ=="), ("b.png", "Qg=="))
-    )
+    data = {"a.png": Image("image/png", "QQ=="), "b.png": Image("image/png", "Qg==")}
+    images = tuple(TaskImage(name, "0" * 64, image) for name, image in data.items())
     last = conversation(make_task("Read.", images=images), "", PROMPTS)[-1]
     assert last.content == "Read.\n\nPicture: a.png\n\nPicture: b.png"
     assert [image.data for image in last.images] == ["QQ==", "Qg=="]

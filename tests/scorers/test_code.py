@@ -61,11 +61,8 @@ def test_half_of_a_surrogate_pair_is_graded_as_a_question_mark(grade):
 
 
 def test_response_is_never_read_by_a_shell(grade, tmp_path):
-    grade(
-        "command",
-        f"$(touch {tmp_path}/owned); `touch {tmp_path}/owned`",
-        command=["true", "{answer}"],
-    )
+    attack = f"$(touch {tmp_path}/owned); `touch {tmp_path}/owned`"
+    grade("command", attack, command=["true", "{answer}"])
     assert not (tmp_path / "owned").exists()
 
 

@@ -225,12 +225,8 @@ def test_answer_cannot_leave_its_fence(make_task, make_rollout):
 
 
 def test_of_several_attempts_the_share_is_told_and_a_failed_one_shown(make_task, make_rollout):
-    mixed = Side(
-        (
-            make_rollout("a", 1.0, messages=(Message("user", "the good one"),)),
-            make_rollout("a", 0.0, messages=(Message("user", "the bad one"),)),
-        )
-    )
+    said = [(1.0, Message("user", "the good one")), (0.0, Message("user", "the bad one"))]
+    mixed = Side(tuple(make_rollout("a", hard, messages=(text,)) for hard, text in said))
     solved = Side((make_rollout("a", 1.0), make_rollout("a", 1.0)))
     text = render(Pair(make_task("a"), mixed, solved))
     assert "previous: PASS in 1 of 2 attempts, soft 0.50" in text

@@ -83,10 +83,8 @@ def test_edits_are_applied_and_nobody_is_asked(scripted, updated):
     edits = (Edit("append", content="- new"), Edit("delete", target="missing"))
     found = updated(PATCH, client, *edits)
     assert (found.skill, found.outcome) == ("# Old\n\n- new\n", "updated")
-    assert [report.status for report in found.reports] == [
-        EditStatus.APPENDED,
-        EditStatus.DELETE_NOT_FOUND,
-    ]
+    statuses = [report.status for report in found.reports]
+    assert statuses == [EditStatus.APPENDED, EditStatus.DELETE_NOT_FOUND]
     assert client.requests == []
 
 

@@ -72,12 +72,9 @@ def test_the_files_beside_the_skill_keep_their_mode():
 
 
 def test_a_prompt_can_be_an_argument_and_nothing_inside_it_is_filled_in():
-    played = play(
-        external(command=["./agent", "-p", "{prompt}"]),
-        "Say {model} and $HOME `id`.",
-        script=RECORDER,
-        look=["called", "told"],
-    )
+    program = external(command=["./agent", "-p", "{prompt}"])
+    look = ["called", "told"]
+    played = play(program, "Say {model} and $HOME `id`.", script=RECORDER, look=look)
     assert "Say {model} and $HOME `id`." in played.files["called"]
     assert played.files["told"] == ""
 
@@ -135,13 +132,9 @@ def test_a_known_agent_is_called_as_its_makers_document(agent):
 
 
 def test_copilot_is_given_the_prompt_as_an_argument():
-    played = play(
-        external("copilot", output="text"),
-        "Do it.",
-        skill=SKILL,
-        script=RECORDER,
-        look=["called", "told", ".github/skills/tidy/SKILL.md"],
-    )
+    look = ["called", "told", ".github/skills/tidy/SKILL.md"]
+    copilot = external("copilot", output="text")
+    played = play(copilot, "Do it.", skill=SKILL, script=RECORDER, look=look)
     options, prompt = played.files["called"].split("\n-p\n")
     assert options.split() == ["--output-format", "json", "--allow-all-tools", "--no-ask-user"]
     assert prompt.endswith("Do it.\n\n")
@@ -180,10 +173,8 @@ def _events(*events: object) -> str:
 def _said(text: str, number: int = 1) -> dict[str, object]:
     usage = {"input_tokens": 10, "output_tokens": 2}
     block = {"type": "text", "text": text}
-    return {
-        "type": "assistant",
-        "message": {"id": f"m{number}", "content": [block], "usage": usage},
-    }
+    message = {"id": f"m{number}", "content": [block], "usage": usage}
+    return {"type": "assistant", "message": message}
 
 
 def test_a_stream_of_events_becomes_steps_usage_and_cost():
@@ -384,12 +375,9 @@ def test_a_prompt_that_no_argument_can_hold_is_refused():
 
 
 def test_a_skill_that_stands_in_the_way_of_itself_is_refused():
+    solver = external(command=["true"], skill_as="taken/SKILL.md")
     with pytest.raises(UsageError, match=r"cannot be written to taken/SKILL\.md"):
-        play(
-            external(command=["true"], skill_as="taken/SKILL.md"),
-            skill=SKILL,
-            files={"taken": "a file"},
-        )
+        play(solver, skill=SKILL, files={"taken": "a file"})
 
 
 def test_identity_knows_the_files_beside_the_skill_and_no_secret():

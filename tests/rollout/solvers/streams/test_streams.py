@@ -280,11 +280,9 @@ def test_cursor():
 
 def test_copilots_session_events():
     asked = {"toolCallId": "t", "name": "bash", "arguments": {"command": "ls"}}
-    done = {
-        "toolCallId": "t",
-        "success": True,
-        "result": {"content": "a", "contents": [{"type": "terminal", "exitCode": 1, "text": "a"}]},
-    }
+    terminal = {"type": "terminal", "exitCode": 1, "text": "a"}
+    result = {"content": "a", "contents": [terminal]}
+    done = {"toolCallId": "t", "success": True, "result": result}
     first = {"messageId": "1", "content": "I look.", "toolRequests": [asked], "outputTokens": 5}
     account = read(
         "copilot",
