@@ -156,8 +156,9 @@ def unprotected(text: str) -> str:
 
 HEADING = "## Execution Notes Appendix"
 
-_BULLET = re.compile(r"^(?:[-*+•]\s+)+")
 _INSIGNIFICANT = " .;:,_-"
+#: The bullets before a note, and all of one that says nothing.
+_BULLET = re.compile(rf"^(?:[-*+•]\s+)*(?:[{_INSIGNIFICANT}]+$)?")
 
 
 def notes_of(text: str) -> tuple[str, ...]:

@@ -210,8 +210,10 @@ def test_notes_stand_in_a_block_at_the_end():
 
 
 def test_the_first_wording_of_a_note_stays():
-    told = regions.merge_notes(["Look twice."], [" ", "look  TWICE;", "Count.", "\n", "count", ""])
-    assert told == ("Look twice.", "Count.")  # and blank ones are none
+    told = regions.merge_notes(
+        ["Look twice."], [" ", "look  TWICE;", "Count.", "\n", "count", "-", "- ..."]
+    )
+    assert told == ("Look twice.", "Count.")  # blank ones and mere punctuation are none
     assert regions.cleaned(f"- * Look\n  {APPENDIX.end} twice. ") == "Look twice."
 
 
