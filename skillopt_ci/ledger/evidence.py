@@ -119,6 +119,11 @@ class Measurement(Record):
         return self.planned > 0
 
     @property
+    def whole(self) -> "Measurement | None":
+        """Itself, unless it is of some tasks alone, which are the hardest."""
+        return None if self.partial else self
+
+    @property
     def asked(self) -> frozenset[str]:
         return frozenset((*self.tasks, *self.errors))
 

@@ -18,8 +18,8 @@ from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.integrations.skillopt.export import flat_config
-from skillopt_ci.ledger.evidence import EditRecord
+from skillopt_ci.integrations.skillopt.export import flat_config, skillopt_files
+from skillopt_ci.ledger.evidence import EditRecord, Measurement
 from skillopt_ci.ledger.records import Basis, GateRecord, StepRecord
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.effects import edit_effects
@@ -313,6 +313,14 @@ def test_a_step_has_every_field_that_the_reference_names(exported):
         assert used.keys() == {"calls", "prompt_tokens", "completion_tokens"}
     assert record["edit_apply_summary"].keys() == {"total", "applied", "skipped", "errors"}
     assert len(record["candidate_hash"]) == 16
+
+
+@pytest.mark.parametrize("planned", [0, 40])
+def test_a_score_on_the_hardest_tasks_alone_is_not_exported_beside_others(planned):
+    run, part = plain_run(1), Measurement(hard=0.25, soft=0.5, score=0.25, planned=planned)
+    steps = (altered(run.steps[0], {"measurement": part}),)
+    (entry,) = json.loads(skillopt_files(replace(run, steps=steps), "out")["history.json"])
+    assert entry.get("selection_hard") == (None if planned else 0.25)
 
 
 def test_the_summary_has_every_field_that_the_reference_names(exported):

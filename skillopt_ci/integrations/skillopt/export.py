@@ -13,7 +13,7 @@ from skillopt_ci.ledger.evidence import (
     ProposalRecord,
     SuggestionRecord,
 )
-from skillopt_ci.ledger.records import BoundaryRecord, StepRecord, Summary
+from skillopt_ci.ledger.records import BoundaryRecord, SlowUpdateRecord, StepRecord, Summary
 from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.view import RunView
@@ -36,6 +36,7 @@ _BACKENDS: Mapping[str, str] = {
     "vllm": "qwen_chat",
 }
 _COUNTS = "calls prompt_tokens completion_tokens"
+_SELECTION = "selection_hard=measurement.whole.hard selection_soft=measurement.whole.soft"
 
 #: Names in the run folder, each with its text, JSON value or (``.jsonl``) rows.
 _Files = Iterator[tuple[str, object]]
@@ -148,8 +149,7 @@ def _step_record(evidence: RunView, record: StepRecord, moment: Moment) -> dict[
             "candidate_skill_len": None if text is None else len(text),
             **pick(
                 record.decision,
-                "selection_hard=measurement.hard selection_soft=measurement.soft "
-                "gate_metric=metric candidate_gate_score=score_after action",
+                f"{_SELECTION} gate_metric=metric action candidate_gate_score=score_after",
             ),
             **pick(moment, "current_score best_score best_step current_origin best_origin"),
             "skill_len": None if current is None else len(current),
@@ -287,7 +287,7 @@ def _boundaries(evidence: RunView) -> _Files:
         epoch = record.epoch
         if record.slow_update is not None:
             folder = f"slow_update/epoch_{epoch:02}"
-            yield f"{folder}/slow_result.json", _slow_result(record)
+            yield f"{folder}/slow_result.json", _slow_result(record, record.slow_update)
             if record.pairs:
                 pairs = [
                     {
@@ -305,17 +305,16 @@ def _boundaries(evidence: RunView) -> _Files:
             yield f"meta_skill/epoch_{epoch:02}/meta_skill_result.json", result
 
 
-def _slow_result(record: BoundaryRecord) -> dict[str, object]:
-    slow, decision = record.slow_update, record.decision
-    proposed = slow is not None and slow.action == "propose"
+def _slow_result(record: BoundaryRecord, slow: SlowUpdateRecord) -> dict[str, object]:
+    decision = record.decision if slow.action == "propose" else None
     return _known(
         {
             **pick(slow, "reasoning slow_update_content=content"),
             **pick(record, "prev_hard=previous_hard curr_hard=current_hard"),
             "candidate_hash": record.skill_after[:16],
             "update_origin": "slow_update_momentum",
-            "action": decision.action if proposed and decision else slow and slow.action,
-            **pick(decision, "selection_hard=measurement.hard selection_soft=measurement.soft"),
+            "action": (decision or slow).action,
+            **pick(decision, _SELECTION),
         }
     )
 
@@ -339,14 +338,12 @@ def _end(evidence: RunView, summary: Summary) -> _Files:
 
 
 def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
-    took = [evidence.place(record.step).seconds for record in evidence.steps]
-    epochs, seconds = summary.epochs, [one for one in took if one is not None]
+    took = [evidence.place(record.step).seconds or 0.0 for record in evidence.steps]
     epoch_names = (
         "epoch accepts rejects skips best_score_at_epoch_end=best_score "
         "current_score_at_epoch_end=current_score"
     )
-    entries = (entry for entry in evidence.history if entry.kind == "step")
-    steps = grouped((entry.epoch, entry.step) for entry in entries)
+    steps = grouped((one.epoch, one.step) for one in evidence.history if one.kind == "step")
     *_, last = timeline(evidence.history)
     return _known(
         {
@@ -361,12 +358,12 @@ def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
             ),
             **pick(last, "current_origin best_origin"),
             "total_steps": summary.total_steps,
-            "total_accepts": sum(epoch.accepts for epoch in epochs),
-            "total_rejects": sum(epoch.rejects for epoch in epochs),
-            "total_skips": sum(epoch.skips for epoch in epochs),
+            "total_accepts": sum(epoch.accepts for epoch in summary.epochs),
+            "total_rejects": sum(epoch.rejects for epoch in summary.epochs),
+            "total_skips": sum(epoch.skips for epoch in summary.epochs),
             "epoch_stats": [
                 {**pick(epoch, epoch_names), "steps": steps.get(epoch.epoch, [])}
-                for epoch in epochs
+                for epoch in summary.epochs
             ],
             **pick(
                 summary,
@@ -375,7 +372,7 @@ def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
                 "final_test_hard=last.test.hard final_test_soft=last.test.soft "
                 "test_delta_hard=best_gain.mean final_test_delta_hard=last_gain.mean",
             ),
-            "total_wall_time_s": sum(seconds) if seconds else None,
+            "total_wall_time_s": sum(took) or None,
             "token_summary": {
                 **{stage: _counted(used) for stage, used in summary.stages.items()},
                 "_total": _counted(summary.usage),
