@@ -148,7 +148,7 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
         regex.MULTILINE if spec.multiline else 0
     )
     try:
-        match = regex.search(spec.pattern, answer, flags, timeout=PATTERN_SECONDS)
+        match = regex.search(composed(spec.pattern), answer, flags, timeout=PATTERN_SECONDS)
     except TimeoutError:
         reason = f"{quote(spec.pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
         return scored(False, reason, answer)

@@ -383,16 +383,18 @@ def test_contains(grade, keys, response, hard, soft):
 
 
 @pytest.mark.parametrize(
-    "kind", ["exact", "normalized", "f1", "anls", "contains", "choice", "json", "number"]
+    "kind", ["exact", "normalized", "f1", "anls", "contains", "choice", "json", "number", "regex"]
 )
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
 def test_an_accent_may_be_a_character_of_its_own(grade, kind, forms):
     text = {"json": '"Café"', "number": "3 Cafés"}.get(kind, "Café")
     answer, reference = (unicodedata.normalize(form, text) for form in forms)
-    keys = {"choices": {"A": reference, "B": "Bar"}} if kind == "choice" else {}
-    if kind == "contains":
-        keys = {"contains": [reference]}
-    assert grade(kind, answer, reference, **keys).hard
+    keys = {
+        "choice": {"choices": {"A": reference, "B": "Bar"}},
+        "contains": {"contains": [reference]},
+        "regex": {"pattern": reference},
+    }
+    assert grade(kind, answer, reference, **keys.get(kind, {})).hard
 
 
 FENCED = {"schema": SCHEMA, "answer": "fence"}
