@@ -362,7 +362,7 @@ class ExternalSolver:
             streams = "\n{" in f"\n{result.stdout}"
             told = error or trouble or result.stderr or ("" if streams else result.stdout)
             if result.limit:
-                told = f"{told} It reached the computer's limit of {result.limit}."
+                told = f"{told} (it reached the computer's limit of {result.limit})"
         failure = agent_failure(
             *(self.name, agent_program(self.settings, self.root), result.exit_code, told),
             worked=transcript.turns > 0 and not BAD_KEY.search(error),

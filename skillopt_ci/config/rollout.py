@@ -300,7 +300,8 @@ class RolloutConfig(Section):
     nudges: int = Field(default=0, ge=0)
     """How often an agent may continue after an invalid submission."""
     grade_every_step: bool = False
-    """Also grade the work after every tool call, to see its progress. Not for external agents."""
+    """Also grade the work after every tool call, to see its progress. Not for external agents, nor
+    by a scorer with `same_computer`, whose files the agent would see."""
     retries: int = Field(default=2, ge=0)
     """Retries of an attempt after an infrastructure error, with growing pauses."""
     limits: AttemptLimits = AttemptLimits()
