@@ -80,7 +80,7 @@ def eval_command(
         note = " (simulated models)" if result.simulated else ""
         arms = (*filter(None, [result.baseline]), *result.skills)
         rows = [row for one in arms for row in _rows(one, types=verbose)]
-        headings = ("skill", "solved (95 % interval)", "soft")
+        headings = ("solved (95 % interval)", "soft", "skill")
         print_table(settings, headings, rows, f"{result.split} tasks{note}")
         names = [harmless_line(one.skill.name) for one in arms]
         for name, one in zip(names, arms, strict=True):
@@ -124,9 +124,9 @@ def _difference_json(found: PairedDifference | None) -> dict[str, object] | None
 def _rows(one: offline_eval.Evaluated, *, types: bool) -> Iterator[tuple[str, ...]]:
     found = one.measurement
     errors = f", {plural(len(found.errors), 'error')}" if found.errors else ""
-    yield one.skill.name, terminal.estimate_text(one.summary.hard) + errors, score(found.soft)
+    yield terminal.estimate_text(one.summary.hard) + errors, score(found.soft), one.skill.name
     for bucket in one.summary.by_type if types else ():
-        yield f"  {bucket.task_type}", terminal.estimate_text(bucket.hard), score(bucket.soft.mean)
+        yield terminal.estimate_text(bucket.hard), score(bucket.soft.mean), f"  {bucket.task_type}"
 
 
 @command()
@@ -170,7 +170,8 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
             place = pick(one.trace, "task stage attempt").values()
             rows.append((*map(str, place), then, now, one.reason))
     if rows:
-        print_table(settings, ("task", "stage", "attempt", "then", "now", "why"), rows)
+        headings = ("task", "stage", "attempt", "then", "now", "why")
+        print_table(settings, headings, rows, "", ("attempt", "stage"))
     then = score(_mean(one.before for one in attempts))
     now = score(_mean(one.after for one in attempts))
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""

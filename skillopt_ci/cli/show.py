@@ -249,7 +249,7 @@ def replay_command(settings: Globals) -> None:
     if settings.json:
         print_json([dict(zip(_REPLAY_HEADINGS, row, strict=True)) for row in rows])
     else:
-        print_table(settings, _REPLAY_HEADINGS, rows, _title(reader))
+        print_table(settings, _REPLAY_HEADINGS, rows, _title(reader), ("tasks", "recorded"))
     if wrong:
         raise RepositoryError(f"The records do not support the verdict on {', '.join(wrong)}.")
 

@@ -17,7 +17,7 @@ OF_TWO_TESTS = ("eval", "skills/SKILL.md", "--json", "-o", "evaluation.test_env_
 def test_initial_and_best_are_compared_on_the_test_tasks(cli, trained):
     lines = cli(trained, "eval").out.splitlines()
     assert lines[0] == "test tasks (simulated models)"
-    assert [line.split()[0] for line in lines[2:4]] == ["initial", "best"]
+    assert [line.split()[-1] for line in lines[2:4]] == ["initial", "best"]
     assert re.match(r"best minus initial, on the same 16 tasks: [+-]0\.\d{3} ± .*95 %", lines[4])
     assert re.match(r"\d+ fixed, \d+ broken\.$", lines[5])
 
@@ -35,6 +35,12 @@ def test_a_split_without_tasks_is_refused(cli, fresh, edit):
     done = cli(fresh, "eval", "main")
     assert done.code == 2
     assert "names no test tasks" in done.err
+
+
+def test_a_long_name_leaves_room_for_the_scores(cli, trained, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    line = cli(trained, "eval", f"main:{SKILL}").out.splitlines()[2]
+    assert re.match(r"0\.\d{3} \[0\.\d\d, 0\.\d\d\] n=16  0\.\d{3}  main", line)
 
 
 def test_a_comparison_with_itself_shows_no_difference(cli, trained):
@@ -58,7 +64,7 @@ def test_json_says_how_sure_it_is_and_whether_anything_is_missing(cli, trained):
 
 def test_no_skill_at_all_is_an_arm_of_its_own(cli, trained):
     lines = cli(trained, "eval", "--baseline", "none").out.splitlines()
-    assert [line[:8].strip() for line in lines[2:5]] == ["no skill", "initial", "best"]
+    assert [line[32:] for line in lines[2:5]] == ["no skill", "initial", "best"]
     assert lines[5].startswith("best minus initial, on the same 16 tasks: ")
     assert lines[7].startswith("best minus no skill, on the same 16 tasks: +")
     found = cli(trained, "eval", "best", "--baseline", "none", "--json").json
@@ -81,7 +87,7 @@ def test_verbose_adds_the_lengths_of_conversations(cli, trained):
     line = "best: messages in a conversation: 3, 3, 3 (quartiles)"
     told = cli(trained, "-v", "eval", "best").out
     assert line in told
-    assert "\n  payment" in told  # and the task types
+    assert "  payment\n" in told  # and the task types
     assert line not in cli(trained, "eval", "best").out
 
 
@@ -93,7 +99,7 @@ def test_the_same_scorer_gives_the_same_scores(cli, trained):
     assert "then" in summary
 
 
-def test_another_scorer_is_tried_without_any_call_or_commit(cli, done):
+def test_another_scorer_is_tried_without_any_call_or_commit(cli, done, monkeypatch):
     before = cli(done, "status", "--json").json["commit"]
     (done / "lenient.yaml").write_text("type: regex\npattern: ''\n", encoding="utf-8")
     found = cli(done, "rescore", "--scorer", "lenient.yaml", "--stage", "selection", "--json").json
@@ -102,6 +108,8 @@ def test_another_scorer_is_tried_without_any_call_or_commit(cli, done):
     assert all(one["after"]["hard"] == 1.0 for one in found["attempts"])
     assert any(one["before"]["hard"] == 0.0 for one in found["attempts"])
     assert cli(done, "status", "--json").json["commit"] == before
+    monkeypatch.setenv("COLUMNS", "40")
+    assert re.search("now +why", cli(done, "rescore", "--scorer", "lenient.yaml").out)
 
 
 def test_a_file_that_is_no_scorer_is_told(cli, fresh):

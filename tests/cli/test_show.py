@@ -347,9 +347,11 @@ def test_programs_get_it_with_its_score(cli, done, git):
     assert (found["run"], found["tasks"], found["simulated"]) == ("quickstart", 16, True)
 
 
-def test_replay_makes_every_verdict_again(cli, finished):
+def test_replay_makes_every_verdict_again(cli, finished, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")  # too few for all columns
     done = cli(finished, "replay")
     assert (done.code, done.err) == (0, "")
+    assert "replayed" in done.out
     rows = cli(finished, "replay", "--json").json
     assert {"step 1", "step 2", "end of epoch 1"} <= {row["what"] for row in rows}
     assert {row["replayed"] for row in rows} == {"the same"}
