@@ -31,7 +31,8 @@ STEPS = 3
 
 async def train_some(root: Path) -> None:
     """Print how many seconds each step takes."""
-    async with equipped(open_run(Globals(environ=environment(), cwd=root), silent)) as run:
+    opened = open_run(Globals(environ=environment(), cwd=root), silent)
+    async with equipped(opened) as (run, _):
         for _ in range(STEPS):
             began = time.monotonic()
             async for _ in train(run, steps=1):

@@ -44,9 +44,8 @@ _reading = lru_cache(8)(reading_sha256)
 @asynccontextmanager
 async def prefetching(run: Run) -> AsyncIterator[Run]:
     """The run, prefetching what `schedule.ahead` allows until the context ends."""
-    async with equipped(run) as ready, AsyncExitStack() as resources:
-        equipment = ready.equipment
-        if equipment is None or not may_prefetch(run.config):
+    async with equipped(run) as (ready, equipment), AsyncExitStack() as resources:
+        if not may_prefetch(run.config):
             yield ready
             return
         # record events of agents only; the work that needs a chat answer records all of it
@@ -58,7 +57,7 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
             async with opening:
                 if not opened:
                     meter = Meter(clock=run.clock, observe=run.observer)
-                    models = maker.models(UNCLAIMED, meter=meter)
+                    models = equipment.models(maker, UNCLAIMED, meter)
                     opened.append(await resources.enter_async_context(models))
             await opened[0].runner.attempting(request)
 

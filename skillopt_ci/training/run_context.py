@@ -178,7 +178,11 @@ class Equipment:
         used: Callable[[str], object] = silent,
         begun: Callable[[AttemptRequest], Awaitable[None]] | None = None,
     ) -> AsyncIterator["OpenModels"]:
-        """See :meth:`Run.models`; raises ComputerUnavailable before anything is paid for."""
+        """Open models for work whose calls are counted by ``meter`` and kept under ``scope``.
+
+        ``used`` receives the keys of answers and stored attempts. Raises ComputerUnavailable before
+        anything is paid for.
+        """
         client = (await self.router()).for_work(scope, meter, used, self.questions)
         if run.places is not None:
             # the check may run slow programs
@@ -369,35 +373,29 @@ class Run(RunnerParts):
         *,
         commits: Callable[[], Collection[str]] = tuple,
         limited: bool = True,
-        meter: Meter | None = None,
-        used: Callable[[str], object] = silent,
     ) -> AsyncIterator["OpenModels"]:
         """Open models for one durable piece of work, on the run's equipment if it has any.
 
-        When the work is resumed, answers stored under ``scope`` count as its own. ``used`` receives
-        the keys of answers and stored attempts. Without a ``meter``, the run's budgets apply, less
-        ``spent``, and work on ``commits`` that was stopped or lost a race is charged to this one.
+        When the work is resumed, answers stored under ``scope`` count as its own. The run's budgets
+        apply, less ``spent``. Work on ``commits`` that was stopped or lost a race is charged, too.
         """
-        async with equipped(self) as run:
-            assert run.equipment is not None  # noqa: S101 - ensured by `equipped`
-            others = dict[str, Usage]()
-            if meter is None:
-                own, others = await run.equipment.paid(scope, commits)
-                before = run.equipment.unrecorded
-                if before is not None and before[1][0] != scope:  # the cache may know it, too
-                    others.setdefault(before[1][0], before[0].unrecorded())
-                meter = Meter(
-                    step=self.config.budget.step if limited else None,
-                    run=self.config.budget.run,
-                    spent=total([spent or Usage(), *others.values()]),
-                    clock=self.clock,
-                    command_started=self.command_started,
-                    observe=self.observer,
-                    paid_before=own,
-                )
-                run.equipment.unrecorded = (meter, (scope, *others))
+        async with equipped(self) as (_, equipment):
+            own, others = await equipment.paid(scope, commits)
+            before = equipment.unrecorded
+            if before is not None and before[1][0] != scope:  # the cache may know it, too
+                others.setdefault(before[1][0], before[0].unrecorded())
+            meter = Meter(
+                step=self.config.budget.step if limited else None,
+                run=self.config.budget.run,
+                spent=total([spent or Usage(), *others.values()]),
+                clock=self.clock,
+                command_started=self.command_started,
+                observe=self.observer,
+                paid_before=own,
+            )
+            equipment.unrecorded = (meter, (scope, *others))
             try:
-                async with run.equipment.models(self, scope, meter, used, self.begun) as models:
+                async with equipment.models(self, scope, meter, begun=self.begun) as models:
                     yield models
             finally:
                 # at the end, so that no candidate's record holds what its resumption charges again
@@ -406,10 +404,11 @@ class Run(RunnerParts):
 
 
 @asynccontextmanager
-async def equipped(run: Run) -> AsyncIterator[Run]:
-    """The run with equipment that all its work within the context shares."""
+async def equipped(run: Run) -> AsyncIterator[tuple[Run, Equipment]]:
+    """The run with equipment that all its work within the context shares, and the equipment."""
     if run.equipment is not None:
-        yield run
+        yield run, run.equipment
         return
     async with AsyncExitStack() as resources:
-        yield replace(run, equipment=Equipment(run, resources))
+        equipment = Equipment(run, resources)
+        yield replace(run, equipment=equipment), equipment

@@ -17,7 +17,7 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.training.prefetcher import Outlook
-from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.run_context import Run, equipped
 
 _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 
@@ -65,7 +65,10 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
     )
     run.observer(StageStarted("rollout", len(mine)))
     try:
-        async with run.models(UNCLAIMED, meter=meter, used=keys.append) as models:
+        async with (
+            equipped(run) as (_, equipment),
+            equipment.models(run, UNCLAIMED, meter, keys.append) as models,
+        ):
             rollouts = await models.runner.carry_out(
                 mine, lambda one: run.observer(StageAdvanced("rollout", one.task_id))
             )

@@ -464,9 +464,8 @@ async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredC
             name, done = str(record.step), record.step <= state.step
         else:
             name, done = f"epoch-{record.epoch}", record.epoch <= state.boundary
-        async with equipped(run) as ready:
-            assert ready.equipment is not None  # noqa: S101 - ensured by `equipped`
-            paid, _ = await ready.equipment.paid(run.scope(name, parent), tuple)
+        async with equipped(run) as (_, equipment):
+            paid, _ = await equipment.paid(run.scope(name, parent), tuple)
         # as far as the caches here know; what was done meanwhile is on record with its cost
         evaluation = Usage() if done else paid.beyond(record.usage)
         usage, work = as_recorded(record.usage + evaluation), found.work

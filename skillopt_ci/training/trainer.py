@@ -95,7 +95,7 @@ async def train(
 
     Raises LostRace after retrying ``patience`` times, and OptimizerUnusable.
     """
-    async with equipped(run) as ready:
+    async with equipped(run) as (ready, _):
         while steps is None or steps > 0:
             outcome = await patiently(ready, advance, patience)
             if outcome is None:
@@ -141,13 +141,12 @@ async def patiently(
     run: Run, work: Callable[[Run], Awaitable[Result]], patience: int = PATIENCE
 ) -> Result:
     """Return the result of ``work``, retrying it after a lost race at most ``patience`` times."""
-    async with equipped(run) as ready:
+    async with equipped(run) as (ready, equipment):
         while True:
             try:
                 return await work(ready)
             except LostRace as race:
-                if ready.equipment is not None:
-                    await ready.equipment.keep_lost()
+                await equipment.keep_lost()
                 if patience <= 0:
                     raise
                 patience -= 1

@@ -54,12 +54,11 @@ def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_sessio
     session = checkout.session()
 
     async def work() -> None:
-        async with equipped(session) as ready:
-            assert ready.equipment is not None
+        async with equipped(session) as (ready, equipment):
             stores = set()
             for scope in ("one", "other"):
                 async with ready.models(scope):
-                    stores.add(ready.equipment.store)
+                    stores.add(equipment.store)
             (store,) = stores
             assert store is not None
             assert store.get("unknown") is None
