@@ -7,7 +7,7 @@ unclaimed and charged to the work that uses it, so no record depends on what was
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Literal
@@ -97,53 +97,43 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
             prefetcher.expect(() if outlook is None else outlook.attempts)
 
 
-@dataclass(slots=True)
-class _Early:
-    task: "asyncio.Task[None]" = field(init=False, repr=False)
-    begun: bool = False
-
-
 class Prefetcher:
     """Makes attempts early; only :meth:`close` may cancel one under way, since it is paid for."""
 
     def __init__(self, make: Callable[[AttemptRequest], Awaitable[None]], attempts: Slots) -> None:
         self._make = make
         self._slots = attempts
-        self._known: dict[_Key, _Early] = {}
+        self._known: dict[_Key, asyncio.Task[None]] = {}
+        self._begun: set[_Key] = set()
 
     def expect(self, requests: Iterable[AttemptRequest]) -> None:
-        for key, early in list(self._known.items()):
-            if not early.begun:
-                self._known.pop(key).task.cancel()
+        for key in self._known.keys() - self._begun:
+            self._known.pop(key).cancel()
         for key, one in {self._key(one): one for one in requests}.items():
             if key not in self._known:
-                self._known[key] = early = _Early()
-                early.task = asyncio.create_task(self._work(one, early))
+                self._known[key] = asyncio.create_task(self._work(key, one))
 
     async def begun(self, request: AttemptRequest) -> None:
         """Wait for ``request`` if it is under way, raising its error; drop it if it is queued."""
         key = self._key(request)
-        if (early := self._known.get(key)) is None:
-            return
-        if not early.begun:
-            self._known.pop(key).task.cancel()
-            return
-        await asyncio.shield(early.task)
-        self._known.pop(key, None)
+        if key in self._begun:
+            await asyncio.shield(self._known[key])
+        elif key in self._known:
+            self._known.pop(key).cancel()
 
     async def close(self, *, patient: bool) -> None:
         """Stop; if ``patient``, let attempts under way finish, since they are paid for."""
         self.expect(())
-        tasks = [early.task for early in self._known.values()]
+        tasks = [*self._known.values()]
         if not patient:
             for task in tasks:
                 task.cancel()
         # ignore failures: nothing needs these attempts any more
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, request: AttemptRequest, early: _Early) -> None:
+    async def _work(self, key: _Key, request: AttemptRequest) -> None:
         async with self._slots:
-            early.begun = True
+            self._begun.add(key)
             await self._make(request)
 
     def _key(self, request: AttemptRequest) -> _Key:
