@@ -1,9 +1,27 @@
-"""Replay the history: the current and the best skill after each event."""
+"""Replay the history: the current and the best skill after each event, and which scores compare."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from skillopt_ci.ledger.records import HistoryEntry
+
+#: Why a skill is measured again, although it may be the same.
+MEASURED_ANEW = "the selection tasks or the way of measuring changed"
+
+
+def comparable_from(history: Sequence[HistoryEntry]) -> int:
+    """The index of the first event whose score is comparable with the latest one.
+
+    If an unchanged skill was measured again, then tasks, scorers or the model had changed.
+    """
+    again = (
+        index
+        for index, (before, entry) in enumerate(pairwise(history), start=1)
+        if entry.kind == "measure"
+        and (entry.skill_sha256 == before.skill_sha256 or MEASURED_ANEW in entry.reason)
+    )
+    return max(again, default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Literal
 
 from skillopt_ci.ledger.evidence import Measurement, ProposalRecord
@@ -17,6 +16,7 @@ from skillopt_ci.ledger.records import (
     StepRecord,
     Summary,
 )
+from skillopt_ci.ledger.timeline import comparable_from
 from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.skill.document import sha256
@@ -26,7 +26,6 @@ from skillopt_ci.text import (
     score,
     score_text,
 )
-from skillopt_ci.training.measure import MEASURED_ANEW
 
 #: How edits were chosen if there were more than the edit budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
@@ -262,24 +261,10 @@ class RunView:
         return folders[-1] if folders and file.lower() == "skill.md" else file
 
     @property
-    def _rescaled_at(self) -> int:
-        """The index of the first event whose score is comparable with the current one.
-
-        If an unchanged skill was measured again, then tasks, scorers or the model had changed.
-        """
-        again = [
-            index
-            for index, (before, entry) in enumerate(pairwise(self.history), start=1)
-            if entry.kind == "measure"
-            and (entry.skill_sha256 == before.skill_sha256 or MEASURED_ANEW in entry.reason)
-        ]
-        return max(again, default=0)
-
-    @property
     def tested(self) -> Summary | None:
         """The ``summary``, unless scores from after it no longer compare with those in it."""
         ends = [place for place, one in enumerate(self.history) if one.kind == "finish"]
-        return None if ends and ends[-1] < self._rescaled_at else self.summary
+        return None if ends and ends[-1] < comparable_from(self.history) else self.summary
 
     @property
     def tested_skill(self) -> tuple[FinalSkill, DifferenceRecord | None] | None:
@@ -293,7 +278,7 @@ class RunView:
     @property
     def origin(self) -> HistoryEntry | None:
         """The event that measured base's skill, or the one that training started with."""
-        last = max(self._rescaled_at, self.base_events - 1)
+        last = max(comparable_from(self.history), self.base_events - 1)
         measured = (
             entry
             for entry in reversed(self.history[: last + 1])
@@ -307,7 +292,7 @@ class RunView:
 
     @property
     def rescaled(self) -> bool:
-        return self._rescaled_at > max(self.base_events - 1, 0)
+        return comparable_from(self.history) > max(self.base_events - 1, 0)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -54,8 +54,6 @@ class WorkEnded:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """How the attempt ended, and what it took."""
-
     status: Status
     hard: float
     soft: float

@@ -34,8 +34,6 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ModelSaid:
-    """The model answered."""
-
     message: Message
     usage: Usage
 

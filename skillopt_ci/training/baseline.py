@@ -11,11 +11,12 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement, as_recorded
 from skillopt_ci.ledger.records import Confirmed, Snapshot, State
+from skillopt_ci.ledger.timeline import MEASURED_ANEW
 from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import seen_path, unloadable
 from skillopt_ci.text import score
-from skillopt_ci.training.measure import MEASURED_ANEW, measure
+from skillopt_ci.training.measure import measure
 from skillopt_ci.training.memory import measured_before, warn_of_trained
 from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import OpenModels, Run

@@ -12,13 +12,13 @@ import random
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Literal
 
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.ledger.evidence import as_recorded
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, HistoryEntry
+from skillopt_ci.ledger.timeline import comparable_from
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
@@ -26,7 +26,7 @@ from skillopt_ci.skill.regions import reading
 from skillopt_ci.stats import sign_test, wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
-from skillopt_ci.training.measure import MEASURED_ANEW, Scores, worth
+from skillopt_ci.training.measure import Scores, worth
 from skillopt_ci.training.plan import (
     boundary_due,
     calls_left,
@@ -140,12 +140,7 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
     If the tasks or the way of measuring changed since, there is no control.
     """
     start, again = history[0], [pair.confirmed for pair in record.pairs]
-    measured_anew = any(
-        entry.kind == "measure"
-        and (entry.skill_sha256 == before.skill_sha256 or MEASURED_ANEW in entry.reason)
-        for before, entry in pairwise(history)
-    )
-    if record.confirmed != start.skill_sha256 or measured_anew or not again:
+    if record.confirmed != start.skill_sha256 or comparable_from(history) or not again:
         return ""
     then, now = start.score_after or 0.0, math.fsum(again) / len(again)
     first, fresh = wilson(then, start.tasks, _SURE), wilson(now, len(again), _SURE)

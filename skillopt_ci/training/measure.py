@@ -21,9 +21,6 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import score_text
 from skillopt_ci.training.run_context import OpenModels, Run
 
-#: Why a skill is measured again, although it may be the same.
-MEASURED_ANEW = "the selection tasks or the way of measuring changed"
-
 Metric = Literal["hard", "soft", "mixed"]
 Number = TypeVar("Number", float, Fraction)
 
@@ -35,7 +32,6 @@ _PARTS = 1_000_000
 # a comparison converts the same few scores again and again
 @lru_cache(maxsize=4096)
 def exact(score: float) -> Fraction:
-    """The fraction that a float stands for."""
     return Fraction(score).limit_denominator(_PARTS)
 
 

@@ -117,7 +117,7 @@ def last_step(
     mean = sum(made) / len(made) if made else likely_calls(config, sizes)
     per_epoch = steps_per_epoch(sizes.train, config.train)
     ended = 0 if state is None else state.boundary
-    end = _end_calls(config, sizes)
+    end = _most_end_calls(config, sizes)
     end -= min(end, (attempts * sizes.selection + _MOST_QUESTIONS) / 2)
     if state is None:
         left -= attempts * sizes.selection
@@ -170,8 +170,7 @@ def final_test_calls(
     return (3 if apart or not gated else 2) * sizes.test * each * config.evaluation.eval_test
 
 
-def _end_calls(config: Config, sizes: Sizes) -> float:
-    """The most calls that an epoch's end makes."""
+def _most_end_calls(config: Config, sizes: Sizes) -> float:
     optimizer, attempts = config.optimizer, sizes.calls
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return 0
@@ -309,7 +308,7 @@ def completed_epoch(
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return None
     completed = state.step // steps_per_epoch(sizes.train, config.train)
-    fits = calls_left(config, sizes, state, history) >= _end_calls(config, sizes)
+    fits = calls_left(config, sizes, state, history) >= _most_end_calls(config, sizes)
     return completed if completed > state.boundary and fits else None
 
 

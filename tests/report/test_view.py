@@ -4,9 +4,9 @@ import pytest
 from run_views import entry, plain_run, state
 
 from skillopt_ci.ledger.evidence import PatternRecord
+from skillopt_ci.ledger.timeline import MEASURED_ANEW
 from skillopt_ci.report.view import StepPlace
 from skillopt_ci.report.words import failures
-from skillopt_ci.training.measure import MEASURED_ANEW
 
 MEASURE = {"kind": "measure", "action": "measure", "score_after": 0.5}
 
