@@ -29,7 +29,7 @@ _ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
 def one_line(text: str, limit: int) -> str:
     """``text`` on one line of at most ``limit`` characters, with nothing that GitHub acts on."""
     # replacements never shorten text, so text far beyond the limit has no effect
-    line = " ".join(visible(text).split())[: limit + 100]
+    line = harmless(" ".join(visible(text).split()))[: limit + 100]
     for pattern, replacement in _ACTING:
         line = pattern.sub(replacement, line)
     if len(line) <= limit:

@@ -283,7 +283,7 @@ def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
         yield "last − initial", _gain(summary.last_gain)
     if len(summary.best.by_type) > 1:
         for kind, found in sorted(summary.best.by_type.items()):
-            yield f"  {kind}", f"best: {score_text(found.hard, found.n)}"
+            yield f"  {one_line(kind, 60)}", f"best: {score_text(found.hard, found.n)}"
     for one in summary.epochs:
         steps = f"{one.accepts} merged, {one.rejects} reverted, {one.skips} without a candidate"
         scores = f"best {score(one.best_score)}, current {score(one.current_score)}"

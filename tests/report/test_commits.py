@@ -145,10 +145,19 @@ def test_the_gist_has_what_the_edits_say(make_edit):
     assert gist([]) == "no change"
 
 
-def test_hostile_text_is_inert_in_messages(make_record, make_proposal, make_edit, make_decision):
+def test_hostile_text_is_inert_in_messages(
+    make_record, make_proposal, make_edit, make_decision, make_entry, state
+):
     proposal = make_proposal(edits=(make_edit(content=ATTACK),), reasoning=ATTACK)
     record = make_record(proposal=proposal, decision=make_decision(fixed=(ATTACK,)))
-    for text in (candidate(record), landed(record)):
+    kinds = dict.fromkeys((ATTACK, "[skip ci] ##[error]"), records.TypeScore(hard=1, n=1))
+    skill = records.FinalSkill(sha256="a", step=0, origin="initial", by_type=kinds)
+    summary = records.Summary(
+        run="demo", skill="x", simulated=False, step=1, total_steps=1, epoch=1, metric="hard",
+        initial=skill, best=skill, last=skill, promoted=False,
+    )  # fmt: skip
+    finished = told(make_entry(kind="finish"), state, summary=summary)
+    for text in (candidate(record), landed(record), finished):
         whole = wrapped(text)
         assert trailers_of(whole) == text.trailers
         for acting in (
@@ -156,6 +165,7 @@ def test_hostile_text_is_inert_in_messages(make_record, make_proposal, make_edit
             "#1",
             "https://",
             "[skip ci]",
+            "##[",
             "\x1b",
             "\u202e",
             "\nCo-authored",
