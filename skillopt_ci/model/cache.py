@@ -201,8 +201,7 @@ class CacheFile:
         return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
 
     def paid(self, scope: str) -> Usage:
-        query = f"SELECT usage FROM {self._paid} WHERE paid_by = ?"  # noqa: S608
-        rows = self._execute(query, scope).fetchall()
+        rows = self._execute(f"SELECT usage FROM {self._paid} WHERE paid_by = ?", scope).fetchall()  # noqa: S608
         return sum((Usage(**json.loads(usage)) for (usage,) in rows), Usage())
 
     def scopes(self, run: str) -> set[str]:
@@ -211,8 +210,7 @@ class CacheFile:
         return {name for (name,) in self._execute(query).fetchall() if name.startswith(f"{run}/")}
 
     def rename(self, scope: str, new: str) -> None:
-        query = f"UPDATE {self._paid} SET paid_by = ? WHERE paid_by = ?"  # noqa: S608
-        self._execute(query, new, scope)
+        self._execute(f"UPDATE {self._paid} SET paid_by = ? WHERE paid_by = ?", new, scope)  # noqa: S608
 
     def close(self) -> None:
         self._connection.close()
@@ -266,7 +264,8 @@ CREATE TABLE IF NOT EXISTS calls (
     usage TEXT NOT NULL,
     paid_by TEXT NOT NULL,
     created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
-)
+);
+CREATE INDEX IF NOT EXISTS calls_paid_by ON calls (paid_by);
 """
 
     def get(self, key: str) -> CachedCall | None:

@@ -91,6 +91,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     paid_by TEXT NOT NULL,
     created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 );
+CREATE INDEX IF NOT EXISTS attempts_paid_by ON attempts (paid_by);
 CREATE TABLE IF NOT EXISTS grades (
     key TEXT NOT NULL,
     scorer TEXT NOT NULL,

@@ -14,6 +14,7 @@ from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.model.cache import CachedCall, CallCache
 from skillopt_ci.model.types import ChatReply, ModelRefusal, Usage
 from skillopt_ci.progress import Note
+from skillopt_ci.rollout.store import AttemptStore
 
 REPLY = ChatReply("é 🎓 \ud800", "stop", "m", Usage(calls=1, prompt_tokens=3, cost_usd=None))
 
@@ -54,6 +55,16 @@ def test_answers_survive_reopening(path, reply):
         first.put("key", reply(), paid_by="a")
     with closing(CallCache(path)) as second:
         assert second.get("key") == CachedCall(reply(), "a")
+
+
+@pytest.mark.parametrize(("kind", "table"), [(CallCache, "calls"), (AttemptStore, "attempts")])
+def test_payers_are_found_by_an_index_in_old_files_too(path, kind, table):
+    for _ in range(2):
+        kind(path).close()
+        with closing(sqlite3.connect(path)) as database:
+            query = f"EXPLAIN QUERY PLAN SELECT usage FROM {table} WHERE paid_by = 'a'"
+            assert f"USING INDEX {table}_paid_by" in database.execute(query).fetchone()[-1]
+            database.execute(f"DROP INDEX {table}_paid_by")
 
 
 def damage(path: Path) -> None:
