@@ -273,22 +273,22 @@ class ServerError:
             return ModelRefusal(f"The content filter refused the prompt: {message}")
         if self.too_long:
             return ModelRefusal(f"The prompt is too long for the model: {message}")
-        if self.status in {401, 403} or _BAD_KEY_WORDS.search(message):
+        # The page of a firewall in front of the server says nothing of the key.
+        refused = {401} if message.startswith(("<", "error code: ")) else {401, 403}
+        if self.status in refused or _BAD_KEY_WORDS.search(message):
             return _key_refused(said, section, config)
+        unserved = f"{section}: {where} does not serve {config.model!r} ({said})"
         if _OTHER_INTERFACE.search(message):
-            return ModelSetupError(
-                f"{section}: {where} does not serve {config.model!r} in this way ({said})",
-                hint=f"Set {section}.api to responses.",
-            )
+            return ModelSetupError(unserved, hint=f"Set {section}.api to responses.")
         if self.status in {404, 410}:
             return ModelSetupError(
-                f"{section}: there is no model {config.model!r} at {where} ({said})",
+                unserved,
                 hint="Check model's spelling and access, and that base_url ends before "
                 + _END_OF_BASE_URL[config.preset.protocol == "messages"],
             )
         return ModelSetupError(
             f"{section}: {where} rejects requests for {config.model!r} ({said})",
-            hint="Check the role's parameters, extra_body and base_url.",
+            hint="Check the role's parameters, extra_body and base_url; a firewall sends a page.",
         )
 
     def refused_setting(self, sent: Collection[str]) -> str | None:

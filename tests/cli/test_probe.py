@@ -98,7 +98,7 @@ def test_a_key_from_a_file_is_used_and_not_told(cli, checkout, server, monkeypat
     ("status", "code", "words"),
     [
         (401, 2, "refused the key in DEMO_KEY"),
-        (404, 2, "there is no model 'm'"),
+        (404, 2, "does not serve 'm'"),
         (413, 2, "The prompt is too long"),
         (503, 5, "503"),
     ],

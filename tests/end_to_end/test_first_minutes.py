@@ -80,7 +80,7 @@ def refused(
     [
         ("/v1", MODEL, "sk-wrong", 2, ("refused the key in DEMO_KEY", "Put a valid key")),
         ("/v1", MODEL, "", 2, ("DEMO_KEY, which is empty", "Export DEMO_KEY")),
-        ("/v1", "mm", KEY, 2, ("there is no model 'mm'", "Check model's spelling")),
+        ("/v1", "mm", KEY, 2, ("does not serve 'mm'", "Check model's spelling")),
         ("", MODEL, KEY, 2, ("base_url ends before /chat/completions (most end in /v1)",)),
         ("/site", MODEL, KEY, 5, ("is a web page", "base_url must be the root of an API")),
         ("/short", MODEL, KEY, 2, ("every selection task: The prompt is", "a longer context")),

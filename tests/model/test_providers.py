@@ -271,7 +271,7 @@ def test_settings_in_anthropic_s_words(api, changes, sent):
         (401, "authentication_error", "bad", ModelSetupError, "refused the key in KEY"),
         (403, "permission_error", "no", ModelSetupError, "refused the key in KEY"),
         (400, "invalid_request_error", "API key not valid", ModelSetupError, "key in KEY"),
-        (404, "not_found_error", "model: m", ModelSetupError, "there is no model 'm'"),
+        (404, "not_found_error", "model: m", ModelSetupError, "does not serve 'm'"),
         (400, "invalid_request_error", "prompt is too long: 9 > 8", ModelRefusal, "too long"),
         (413, "request_too_large", "big", ModelRefusal, "too long"),
         (413, "rate_limit_exceeded", "tokens per minute", ModelUnavailable, "tokens per"),
