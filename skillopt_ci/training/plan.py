@@ -165,7 +165,9 @@ def final_test_calls(
     """
     first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks]
     each = max(sizes.calls, *first, 0)
-    gated = config.evaluation.use_gate and config.optimizer.slow_update_gate_with_selection
+    gated = config.evaluation.use_gate and (
+        config.optimizer.slow_update_gate_with_selection or not config.optimizer.use_slow_update
+    )
     apart = state and state.current.measurement != state.best.measurement
     return (3 if apart or not gated else 2) * sizes.test * each * config.evaluation.eval_test
 

@@ -198,6 +198,8 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     ):
         opened = configured(budget={"run": {"calls": 220}}, **{section: {key: False}})
         assert calls_left(opened, Sizes(48, 40, 60), None) == 220 - 3 * 60
+    off = {"slow_update_gate_with_selection": False, "use_slow_update": False}
+    assert final_test_calls(configured(optimizer=off), Sizes(48, 40, 60)) == 2 * 60
     config, sizes = configured(budget={"run": {"calls": 800}}), Sizes(48, 40, 60)
     assert completed_epoch(config, sizes, stands(6, calls=450), [first]) is None
     assert completed_epoch(config, sizes, stands(6, calls=450)) is not None
