@@ -83,7 +83,7 @@ def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[records.EpochSu
         own = [one for one in moments if one.entry.epoch == epoch]
         steps = [one.entry for one in own if one.entry.kind == "step"]
         accepts = sum(entry.stays for entry in steps)
-        skips = sum(entry.action.startswith("skip") for entry in steps)
+        skips = sum(entry.score_after is None for entry in steps)
         yield records.EpochSummary(
             epoch=epoch,
             steps=len(steps),
@@ -120,8 +120,9 @@ async def finish(run: Run) -> FinishOutcome | None:
         )
     read, before = partial(run.ledger.read, checkout.commit), checkout.state
     earlier = run.folder.read_summary(read)
-    tested = earlier is not None and earlier.tested_under == run.tested_under
-    if tested and finished(checkout.history):
+    if earlier is not None and earlier.tested_under != run.tested_under:
+        earlier = None
+    if earlier is not None and finished(checkout.history):
         return None
     promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
     if promoted:
@@ -135,9 +136,8 @@ async def finish(run: Run) -> FinishOutcome | None:
     if run.tested_under:
         warn_of_trained(run, checkout, run.test, "test")
         async with open_models(run, checkout, "finish") as models:
-            known = {}
-            if tested and earlier is not None:
-                known = {one.sha256: one.test for one in earlier.tested if one.test is not None}
+            done = () if earlier is None else earlier.tested
+            known = {one.sha256: one.test for one in done if one.test is not None}
             tests = await _test(run, texts, known, models)
         used = dict(models.meter.accounts())
     changes = charged(checkout, total(used.values()), used)

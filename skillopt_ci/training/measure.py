@@ -151,7 +151,8 @@ async def measure(
         told = f"{refused.total()} of {made} attempts were refused, and score 0. {why}"
         run.observer(Note(told, level="warning"))
     found = scores.measurement(evaluation, skill, runner.caveat)
-    run.observer(StageFinished(stage, score_text(found.score, found.n)))
+    score = found.score if stage == "selection" else found.hard  # tests decide nothing
+    run.observer(StageFinished(stage, score_text(score, found.n)))
     return found
 
 
@@ -239,7 +240,6 @@ def measurement_of(
     rows = list(scores.values())
     hard, soft = _means(rows)
     mean = gate_score(hard, soft, evaluation.gate_metric, evaluation.gate_mixed_weight)
-    pessimistic = _means([*rows, *[(0.0, 0.0)] * len(errors)]) if errors else (None, None)
     return Measurement(
         hard=hard,
         soft=soft,
@@ -249,8 +249,6 @@ def measurement_of(
         tasks=dict(scores),
         errors=tuple(errors),
         planned=planned,
-        pessimistic_hard=pessimistic[0],
-        pessimistic_soft=pessimistic[1],
     )
 
 

@@ -7,12 +7,12 @@ import pytest
 from skillopt_ci.errors import TooManyErrors, UsageError
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.folder import RunFolder, document
-from skillopt_ci.ledger.records import Snapshot, Summary
+from skillopt_ci.ledger.records import HistoryEntry, Snapshot, Summary
 from skillopt_ci.model.types import Usage
-from skillopt_ci.progress import Event, Note, Observer, silent
+from skillopt_ci.progress import Event, Note, Observer, StageFinished, silent
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.stats import t_quantile
-from skillopt_ci.training.final_evaluation import FinishOutcome, beats, finish
+from skillopt_ci.training.final_evaluation import FinishOutcome, beats, epoch_summaries, finish
 from tests.conftest import BRANCH, Checkout, ModelServer, tasks
 
 FOLDER = RunFolder("demo")
@@ -58,6 +58,22 @@ def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, s
     end(checkout, observer=events.append)
     told = [one.text for one in events if isinstance(one, Note) and one.level == "warning"]
     assert any(f"4 of 8 {split} tasks were trained on" in text for text in told)
+
+
+def test_tests_are_told_by_the_score_that_the_commit_has(checkout):
+    partly = ("scorer={type: anls, answer: tag}", "evaluation.gate_metric=soft")
+    checkout.step(*partly)
+    events: list[Event] = []
+    end(checkout, *partly, observer=events.append)
+    told = [one.summary for one in events if isinstance(one, StageFinished) and "test" in one.stage]
+    assert sorted(text[:5] for text in told) == ["0.000", "0.250"]
+    assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.250 on 8 test tasks"
+
+
+def test_a_step_without_a_candidate_is_no_reverted_one():
+    entry = HistoryEntry(kind="step", step=1, epoch=1, action="reject")
+    (epoch,) = epoch_summaries([entry, entry.model_copy(update={"score_after": 0.5, "step": 2})])
+    assert (epoch.rejects, epoch.skips) == (1, 1)
 
 
 def test_three_skills_are_tested_and_compared(checkout, model_server):
