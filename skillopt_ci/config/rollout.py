@@ -223,7 +223,7 @@ class ComputerBlock(Section):
     environ: dict[VariableName, Argument] = Field(default_factory=dict)
     """Environment variables, in addition to those in `rollout.computer`."""
     submission: Submission | None = None
-    """How to check a submission."""
+    """How to check a submission. External agents end unchecked."""
     artifacts: tuple[PathInside, ...] = ("**",)
     """Files of the workspace to keep and grade, as paths and globs. If they have more than 100 MB,
     the attempt scores 0."""
@@ -298,7 +298,7 @@ class RolloutConfig(Section):
     attempts: int = Field(default=1, gt=0)
     """Independent attempts per task; the task's score is their mean."""
     nudges: int = Field(default=0, ge=0)
-    """How often an agent may continue after an invalid submission."""
+    """How often an agent may continue after an invalid submission. Not for external agents."""
     grade_every_step: bool = False
     """Also grade the work after every tool call, to see its progress. Not for external agents, nor
     by a scorer with `same_computer`, whose files the agent would see."""

@@ -158,6 +158,11 @@ def test_the_page_is_kept_as_it_is_and_linked(file):
 
 
 def test_pages_are_published_by_a_job_that_can_do_nothing_else():
+    text = (ROOT / "examples" / "workflows" / "pages.yml").read_text(encoding="utf-8")
+    on_clock = [file.read_text(encoding="utf-8") for file in EXAMPLES]
+    on_clock = [yaml.safe_load(one)["name"] for one in on_clock if "  schedule:\n" in one]
+    # YAML's own reading of the key `on`
+    assert sorted(yaml.safe_load(text)[True]["workflow_run"]["workflows"]) == sorted(on_clock)
     found = jobs(ROOT / "examples" / "workflows" / "pages.yml")
     assert found["publish"]["permissions"] == {"pages": "write", "id-token": "write"}
     assert found["report"]["permissions"] == {"contents": "read"}
