@@ -263,8 +263,8 @@ class ServerError:
         if _TOO_LARGE in message:
             return RequestTooLarge(
                 f"{section}: a request is over the limit of the account at {where}: {message}",
-                hint=f"Raise that limit, or lower {section}.max_output_tokens or "
-                "gradient.max_minibatch_chars.",
+                hint=f"Raise that limit, or lower {section}.max_output_tokens, "
+                "gradient.max_minibatch_chars or optimizer.slow_update_samples.",
             )
         if self.status in _PASSING or self.status >= 500 or self._is(_RETRIED):  # noqa: PLR2004
             busy = self.status in _OVERLOADED

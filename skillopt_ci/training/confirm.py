@@ -47,7 +47,7 @@ from skillopt_ci.training.state import (
 STAGE = "confirmation"
 #: Upper bound on the probability that a run ever confirms a skill that is no better.
 ALPHA = 0.05
-#: A test can end after every so many pairs.
+#: A test can end after any multiple of this many pairs.
 LOOK = 8
 #: Fewest pairs of a test at an epoch's end, or of a skill that was tested before: smaller ones
 #: seldom confirm anything, and each makes the level of the next one stricter.

@@ -321,7 +321,8 @@ def test_a_request_over_the_account_s_limit_is_not_sent_again(api, family, statu
     api.will({"error": {"code": "rate_limit_exceeded", "message": said}}, status)
     with pytest.raises(RequestTooLarge, match="Limit 30000") as caught:
         ask(role(api, family, retries=3), request())
-    assert "lower model.target.max_output_tokens or gradient." in str(caught.value)
+    assert "lower model.target.max_output_tokens" in caught.value.hint
+    assert "optimizer.slow_update_samples" in caught.value.hint
     assert len(api.bodies) == 1
 
 
