@@ -207,9 +207,10 @@ def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
     given = golds(given) if isinstance(given, str) else given  # in CSV, a list as text
     if isinstance(given, dict) and given.keys() == {"text", "label"}:  # as in ARC
         given = dict(zip(given["label"], given["text"], strict=False))
-    columns = [*takewhile(rest.__contains__, ascii_uppercase)]
-    if given is None and len(columns) > 1 and {*answers} <= {*columns, *map(rest.get, columns)}:
-        given = {column: rest.pop(column) for column in columns}
+    columns = takewhile(lambda one: rest.get(one) not in (None, ""), ascii_uppercase)
+    shown = {column: str(rest[column]) for column in columns}
+    if given is None and len(shown) > 1 and {*answers} <= {*shown, *shown.values()}:
+        given = {column: rest.pop(column) for column in shown}
     return labelled(given)
 
 

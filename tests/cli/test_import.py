@@ -132,6 +132,8 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
         ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
         ({"answer": "#### How\nBoil it."}, "normalized", "#### How"),
+        ({"answer": "B", "A": ["x"], "B": "y"}, "choice", "B"),
+        ({"answer": 4, "A": 3, "B": 4}, "choice", "4"),
         ({"answer": "B", "choices": ["x", "y"], "scorer": {"type": "exact"}}, "exact", "B"),
     ],
 )
@@ -141,7 +143,6 @@ def test_the_scorer_fits_the_answers(cli, tmp_path, row, kind, references):
     told = cli(tmp_path, "import", "rows.json", "--json").json
     assert told["scorer"] == {"type": kind}
     (first, *_) = tasks(tmp_path).values()
-    assert first.get("choices") in (None, ["x", "y"], {"A": "x", "B": "y"})
     assert references in str(first)
 
 
@@ -152,7 +153,7 @@ ONE_OF_TWO = "x\n\nA. up\nB. down"
     ("row", "options", "reference"),
     [
         ({"question": "x", "A": "up", "B": "down", "answer": "B"}, (), "B"),
-        ({"prompt": "x", "A": "up", "B": "down", "answer": "down"}, (), "down"),
+        ({"prompt": "x", "A": "up", "B": "down", "C": None, "answer": "down"}, (), "down"),
         ({"input": "x", "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"input": ONE_OF_TWO, "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"question": "x", "choices": ["up", "down"], "answer": 1}, (), "B"),
