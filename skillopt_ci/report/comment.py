@@ -124,8 +124,8 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
     if found is not None and not run.base_events:
         skill, gain = found
         if gain is not None and skill.sha256 == current.sha256:
-            error, count = gain.standard_error if sure else None, gain.clusters or gain.n
-            told = difference_text(gain.mean, error, count)
+            error = gain.standard_error if sure else None
+            told = difference_text(gain.mean, error, gain.clusters or gain.n)
             return f"{told} on {plural(gain.n, 'test task')}"
     measured = current.measurement
     told = difference_text(measured.score - run.first_score, None, 0)

@@ -258,7 +258,7 @@ def test_a_change_without_the_skill_gets_the_check_too(world, event, repository)
     if event == "merge_group":
         payload = {"action": "checks_requested", "merge_group": {"head_sha": head}}
     world.start(event, payload or propose(world, head, repository))
-    assert conclusions(world, head) == ["success"]
+    assert (conclusions(world, head), world.hub.own_comments()) == (["success"], [])
 
 
 def test_a_head_that_leaves_the_skill_alone_takes_back_an_earlier_ones_comment(world):

@@ -109,6 +109,13 @@ def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
     assert (tmp_path / "skills/notes/SKILL.md").is_file()
 
 
+def test_a_skill_that_is_there_may_be_in_any_folder(tmp_path):
+    (tmp_path / "My Notes").mkdir()
+    (tmp_path / "My Notes/SKILL.md").write_text("# Notes\n", encoding="utf-8")
+    done = init(tmp_path, "--skill", "My Notes")
+    assert (done.return_value, "warning: Agents will skip" in done.stderr) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("folder", "skill", "name"),
     [(".", "übersicht/SKILL.md", "übersicht"), ("pkg/train", "../SKILL.md", "pkg")],

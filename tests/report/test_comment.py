@@ -195,10 +195,10 @@ def test_a_tested_skill_is_told_by_the_test_which_comes_first_with_its_interval(
     summary = Summary(
         run="demo", skill="s", simulated=False, step=1, total_steps=1, epoch=1, metric="hard",
         initial=first, best=skill, last=skill, promoted=False,
-        best_gain=DifferenceRecord(mean=0.25, standard_error=0.05, n=60),
+        best_gain=DifferenceRecord(mean=0.25, standard_error=0.05, n=60, clusters=6),
     )  # fmt: skip
     run = replace(run, summary=summary)
-    assert "learned: +0.250 ± 0.100 (95 %) on 60 test tasks" in body(run, LINKS)
+    assert "learned: +0.250 ± 0.129 (95 %) on 60 test tasks" in body(run, LINKS)
     assert "scored higher" not in body(run, LINKS)  # with an open gate, merges need not
     assert title(run).endswith("+0.250 on 60 test tasks")
     assert "\n- test: 0." in pinned_comment(run, LINKS)

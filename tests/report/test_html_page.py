@@ -135,7 +135,7 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
     first = FinalSkill(sha256="a", step=0, origin="initial", test=tested)
     better = tested.model_copy(update={"hard": 0.5})
     best = first.model_copy(update={"origin": "step 1", "test": better})
-    gain = DifferenceRecord(mean=0.3, standard_error=0.05, n=60, fixed=("t1", "t2"))
+    gain = DifferenceRecord(mean=0.3, standard_error=0.05, n=60, clusters=6, fixed=("t1", "t2"))
     summary = Summary(
         run="demo", skill="x", simulated=False, step=2, total_steps=3, epoch=1, metric="hard",
         initial=first, best=best, last=best, promoted=False, best_gain=gain,
@@ -144,7 +144,8 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
     assert [one.split("\n")[0] for one in results] == ["Test", "Selection"]
     assert "0.200 → 0.500" in results[0]
     assert "60 tasks that training never used" in results[0]
-    assert "+0.300 ± 0.100 (95 %), 2 fixed, 0 broken" in results[0]
+    assert "the skill of step 1, not the current one" in results[0]
+    assert "+0.300 ± 0.129 (95 %), 2 fixed, 0 broken" in results[0]
     assert "measured after step 2; training has gone on since" in results[0]
 
 
