@@ -114,11 +114,16 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     versions, skill = [*_versions(run)], reader.read(reader.skill_path) or ""
     if edited := sha256(skill) != run.state.current.sha256:
         versions.append(Version("changed since, not scored yet", skill))
+    candidates = {}
+    for view in newest(run):
+        before, after = run.texts.get(view.made.skill_before), run.texts.get(view.made.skill_after)
+        if before is not None and after is not None and before != after:
+            candidates[view.anchor] = (before, after)
     return Evidence(
         run=run,
         versions=tuple(versions),
         edited=edited,
-        candidates=dict(_candidates(run)),
+        candidates=candidates,
         meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
         attempts=attempts,
         count=count,
@@ -137,13 +142,6 @@ def _versions(run: RunView) -> Iterator[Version]:
         before = entry.skill_sha256
         told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
         yield Version(told.get(entry.kind) or event_name(entry).lower(), text, anchor(entry))
-
-
-def _candidates(run: RunView) -> Iterator[tuple[str, tuple[str, str]]]:
-    for view in newest(run):
-        before, after = run.texts.get(view.made.skill_before), run.texts.get(view.made.skill_after)
-        if before is not None and after is not None and before != after:
-            yield view.anchor, (before, after)
 
 
 def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[Recorded, int]:
