@@ -8,6 +8,7 @@ from typing import Any
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall, well_formed
 from skillopt_ci.model import providers
+from skillopt_ci.model.server_errors import ServerError, told_error
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema
 
 #: The API requires a token limit; this is used if neither the role nor the stage sets one.
@@ -89,13 +90,11 @@ _FINISHED: Mapping[str, str] = {
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 
-def read_message(
-    body: bytes, request: ChatRequest, config: ModelRole
-) -> ChatReply | providers.ServerError:
+def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
     """Raises :class:`ModelRefusal` if a safety classifier stopped the answer."""
     message = providers.parsed(body)
     if not isinstance(message.get("content"), list):
-        return providers.told_error(message, "content")
+        return told_error(message, "content")
     blocks = message.each("content")
     text = "".join(block.text("text") for block in blocks if block.get("type") == "text")
     usage = providers.usage_of(message.at("usage"), request, text)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall, well_formed
 from skillopt_ci.model import providers
-from skillopt_ci.model.providers import ServerError, Wire, limit_in
+from skillopt_ci.model.providers import Wire, limit_in
 from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.server_errors import ServerError, told_error
 from skillopt_ci.model.types import ChatReply, ChatRequest, JsonObject, ModelRefusal, ReplySchema
 from skillopt_ci.util import grouped
 
@@ -80,7 +81,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         said = f"{failure.text('status_msg')} ({code})"
         return ServerError(_STATUS_OF.get(code, 502), said, code=kind)
     if not message and not choice.get("finish_reason"):
-        return providers.told_error(completion, "choices")
+        return told_error(completion, "choices")
     # Some servers do not separate the model's thoughts but put them before the answer.
     text = _THOUGHTS.sub("", message.words("content"), count=1) or message.text("refusal")
     usage = providers.usage_of(completion.at("usage"), request, text)
@@ -165,7 +166,7 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     if code := error.text("code"):
         return ServerError(_FAULTS.get(code, 400), error.text("message"), code=code)
     if error or not isinstance(response.get("output"), list):
-        return providers.told_error(response, "output")
+        return told_error(response, "output")
     of_type = grouped((item.text("type"), item) for item in response.each("output"))
     parts = (part for item in of_type.get("message", ()) for part in item.each("content"))
     text = "".join(part.text("text") or part.text("refusal") for part in parts)

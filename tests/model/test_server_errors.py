@@ -10,8 +10,9 @@ from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.messages import well_formed
 from skillopt_ci.model.anthropic_provider import read_message
 from skillopt_ci.model.openai_provider import chat_body, read_reply, read_response
-from skillopt_ci.model.providers import ServerError, settings_of
+from skillopt_ci.model.providers import settings_of
 from skillopt_ci.model.retry import TransientFailure
+from skillopt_ci.model.server_errors import ServerError
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplySchema, Usage
 
 

@@ -1,0 +1,229 @@
+"""What a model server's error means: wait, another request, or a setup that a person must mend."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from skillopt_ci.config.models import ModelRole
+from skillopt_ci.errors import ModelSetupError, SkilloptError
+from skillopt_ci.model.access import base_url_of, redact
+from skillopt_ci.model.retry import TransientFailure, retry_after_seconds, wait_in_words
+from skillopt_ci.model.types import JsonObject, ModelRefusal, RequestTooLarge
+
+LONGEST_MESSAGE = 500
+#: Messages of servers that answer 400 to a wrong key.
+_BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid)|invalid api[ _]key")
+#: The model's output was no call or JSON, or the account made too many calls.
+_RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
+_OVERLOADED = frozenset({429, 503, 529})
+_PASSING = frozenset({408, 409, 425, 429})
+_UNPAID = frozenset(
+    {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
+    | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}
+    | {"linked_organization_spend_limit_reached"}
+)
+_UNPAID_WORDS = re.compile(
+    r"credit balance is too low|specified (?:\w+ )?API usage limits", re.IGNORECASE
+)
+_FILTERED = frozenset(
+    {"content_filter", "content_policy_violation", "data_inspection_failed", "invalid_prompt"}
+)
+_FILTERED_WORDS = re.compile(
+    r"content (?:management|filtering) policy|(?:input was|has been) flagged", re.IGNORECASE
+)
+_TOO_LONG = frozenset(
+    {"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"}
+)
+_TOO_LONG_WORDS = re.compile(
+    r"context (?:length|window|size|limit)|(?:prompt|input) is too long|maximum prompt length"
+    r"|input token count\b.*\bexceeds|range of input length|exceeded model token limit"
+    r"|`inputs` tokens \+ `max_new_tokens` must be",
+    re.IGNORECASE,
+)
+#: One request is over OpenAI's or Groq's tokens per minute; the limit of the answer counts there.
+_TOO_LARGE = "Request too large"
+_TOO_MANY_WORDS = re.compile(
+    r"max_\w*tokens\b.*(?:too large|not be greater|exceed|at most|fewer|less|maximum|range)\b"
+)
+_UNSUPPORTED_WORDS = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|deprecated|may only be set"
+    r"|not (?:permitted|allowed|available)|extra_forbidden",
+    re.IGNORECASE,
+)
+
+#: What OpenAI and Azure say of what only the newer interface does: a model, reasoning with tools.
+_OTHER_INTERFACE = re.compile("v1/responses|chatCompletion operation does not work")
+_END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
+
+#: For each setting, the names that servers use for it in errors.
+_SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
+    "max_completion_tokens": ("max_completion_tokens",),
+    "max_tokens": ("max_tokens",),
+    "temperature": ("temperature",),
+    "reasoning_effort": (
+        *("reasoning_effort", "reasoning.effort", "output_config.effort", "effort", "thinking"),
+    ),
+    "response_format": (
+        *("response_format", "json_schema", "structured output", "json mode", "text.format"),
+        *("output_config.format", "output_format"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerError:
+    """A server's error; ``retry_after`` is in seconds."""
+
+    status: int
+    message: str
+    code: str = ""
+    type: str = ""
+    param: str = ""
+    retry_after: float | None = None
+
+    def _is(self, codes: frozenset[str], words: re.Pattern[str] | None = None) -> bool:
+        said = words is not None and words.search(self.message) is not None
+        return said or self.code in codes or self.type in codes
+
+    @property
+    def too_long(self) -> bool:
+        return self.status == 413 or self._is(_TOO_LONG, _TOO_LONG_WORDS)  # noqa: PLR2004
+
+    @property
+    def asks_too_much(self) -> bool:
+        """Whether the same request might pass without a limit on the answer."""
+        words = _TOO_LARGE in self.message or _TOO_MANY_WORDS.search(self.message)
+        return self.too_long or bool(words)
+
+    def exception(self, section: str, config: ModelRole) -> SkilloptError:
+        where, message = base_url_of(config), self.message
+        said = f"status {self.status}: {message}" if message else f"status {self.status}"
+        if self.status == 402 or self._is(_UNPAID, _UNPAID_WORDS):  # noqa: PLR2004
+            return ModelSetupError(
+                f"{section}: the account has no quota left at {where}: {message}",
+                hint="Check plan, billing and spending limit with the provider; "
+                "waiting will not help.",
+            )
+        if _TOO_LARGE in message:
+            return RequestTooLarge(
+                f"{section}: a request is over the limit of the account at {where}: {message}",
+                hint=f"Raise that limit, or lower {section}.max_output_tokens, "
+                "gradient.max_minibatch_chars or optimizer.slow_update_samples.",
+            )
+        if self.status in _PASSING or self.status >= 500 or self._is(_RETRIED):  # noqa: PLR2004
+            busy = self.status in _OVERLOADED
+            return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
+        if self._is(_FILTERED, _FILTERED_WORDS):
+            return ModelRefusal(f"The content filter refused the prompt: {message}")
+        if self.too_long:
+            return ModelRefusal(f"The prompt is too long for the model: {message}")
+        # The page of a firewall in front of the server says nothing of the key.
+        refused = {401} if message.startswith(("<", "error code: ")) else {401, 403}
+        if self.status in refused or _BAD_KEY_WORDS.search(message):
+            return _key_refused(said, section, config)
+        unserved = f"{section}: {where} does not serve {config.model!r} ({said})"
+        if _OTHER_INTERFACE.search(message):
+            return ModelSetupError(unserved, hint=f"Set {section}.api to responses.")
+        if self.status in {404, 410}:
+            return ModelSetupError(
+                unserved,
+                hint="Check model's spelling and access, and that base_url ends before "
+                + _END_OF_BASE_URL[config.preset.protocol == "messages"],
+            )
+        return ModelSetupError(
+            f"{section}: {where} rejects requests for {config.model!r} ({said})",
+            hint="Check the role's parameters, extra_body and base_url; a firewall sends a page.",
+        )
+
+    def refused_setting(self, sent: Collection[str]) -> str | None:
+        """The unsupported setting in ``sent``, or None. Any complaint about a schema counts."""
+        if self.status not in {400, 422} or _OTHER_INTERFACE.search(self.message):
+            return None
+        complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))
+        possible = {
+            name: spoken
+            for name, spoken in _SETTING_WORDS.items()
+            if name in sent and (complains or name == "response_format")
+        }
+        by_param = [name for name, spoken in possible.items() if self.param in spoken]
+        by_words = [
+            name
+            for name, spoken in possible.items()
+            if re.search(
+                rf"\b(?:{'|'.join(map(re.escape, spoken))})s?\b", self.message, re.IGNORECASE
+            )
+        ]
+        return next(iter(by_param + by_words), None)
+
+
+def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
+    variable, where = config.key_variable, base_url_of(config)
+    if config.azure is not None and config.azure.auth != "key":
+        return ModelSetupError(
+            f"{section}: {where} refused the account of {config.azure.auth} ({said})",
+            hint="Give that account the role Cognitive Services OpenAI User on the resource.",
+        )
+    if variable is None:
+        return ModelSetupError(
+            f"{section}: {where} requires an API key ({said})",
+            hint=f"Name the environment variable that holds it in {section}.api_key_env.",
+        )
+    return ModelSetupError(
+        f"{section}: {where} "
+        f"{'requires a valid' if config.preset.key_optional else 'refused the'} "
+        f"key in {variable} ({said})",
+        hint=f"Put a valid key with access to {config.model!r} into {variable}; the variable is "
+        f"chosen by {section}.api_key_env.",
+    )
+
+
+#: The status that servers send with each type of error, for those that send it with status 200.
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
+}
+
+
+def told_error(document: JsonObject, missing: str) -> ServerError:
+    """The error in a response that lacks the ``missing``; raises TransientFailure for a text."""
+    if not (error := document.at("error")):
+        said = document.text("error")[:LONGEST_MESSAGE]
+        raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))
+    code, kind = error.text("code"), error.text("type")  # some write the status as a text
+    status = int(code) if code in map(str, range(400, 600)) else _STATUS_OF_TYPE.get(kind, 502)
+    return ServerError(status, _said(error)[:LONGEST_MESSAGE], code, kind)
+
+
+def _said(error: JsonObject) -> str:
+    """The message, with what OpenRouter quotes of the provider behind it."""
+    return ": ".join(filter(None, (error.text("message"), error.at("metadata").text("raw"))))
+
+
+def server_error(error: Any, secrets: Collection[str]) -> ServerError:
+    # Google wraps its error in a list; Anthropic's library does not unwrap the `error` key.
+    found = error.body[0] if isinstance(error.body, list) and error.body else error.body
+    fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
+    fields = fields.at("error") or fields
+    whole = json.dumps(error.body, default=str) if error.body else ""
+    message = _said(fields) or whole
+    if error.response.has_redirect_location:
+        message = f"it redirects to {error.response.headers['Location']}"
+    wait = retry_after_seconds(error.response.headers, datetime.now(UTC))
+    return ServerError(
+        status=error.status_code,
+        message=redact(" ".join(message.split()), secrets)[:LONGEST_MESSAGE],
+        # Anthropic's stable error code is in the details.
+        code=fields.text("code") or fields.at("details").text("error_code"),
+        type=fields.text("type"),
+        param=fields.text("param"),
+        retry_after=wait_in_words(whole) if wait is None else wait,
+    )
