@@ -23,12 +23,13 @@ import subprocess
 import sys
 import threading
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import EnvironmentFailure, UsageError
@@ -211,18 +212,21 @@ def _written(folder: int, name: str) -> str:
     return ""
 
 
-class Side(Protocol):
-    """The other tool, loaded: its tasks and a way to attempt one."""
+class Side(ABC):
+    """The other tool, loaded: its tasks, if it has any, and a way to attempt one."""
 
     #: Whether one process may make several attempts.
-    shares_process: bool
+    shares_process = False
 
     def tasks(self) -> Any:
         """Return the tasks as JSON."""
+        return []
 
     def facts(self) -> Mapping[str, Any]:
         """Return other facts about the tool as JSON: versions, prompts."""
+        return {}
 
+    @abstractmethod
     def attempt(self, job: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
         """Attempt a task; ``folder`` is empty and is removed afterwards."""
 

@@ -25,6 +25,7 @@ from openai import DefaultAsyncHttpxClient
 from pydantic_core import to_jsonable_python
 
 from skillopt_ci.errors import UsageError
+from skillopt_ci.worker import Side
 
 _ROLES = {"system", "user", "assistant"}
 #: Inspect's limits by our names; others have no counterpart here.
@@ -64,7 +65,7 @@ def _rehearse() -> None:
     gc.enable()
 
 
-class InspectSide:
+class InspectSide(Side):
     shares_process = True  # as Inspect's own evaluations do
 
     def __init__(self, task: Task) -> None:

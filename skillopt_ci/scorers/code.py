@@ -35,7 +35,7 @@ from skillopt_ci.scorers.base import (
 )
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import last_line, user_object
-from skillopt_ci.worker import Worker, WorkerGone
+from skillopt_ci.worker import Side, Worker, WorkerGone
 
 _TAIL_BYTES = 4096
 
@@ -181,18 +181,11 @@ def load_function(entry: str, root: Path) -> Callable[..., object]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+@dataclass(frozen=True)
+class _Side(Side):
     function: Callable[..., object]
-    shares_process = False
 
-    def tasks(self) -> None:
-        return
-
-    def facts(self) -> Mapping[str, object]:
-        return {}
-
-    def attempt(self, job: Mapping[str, Any], _folder: Path) -> Mapping[str, object]:
+    def attempt(self, job: Mapping[str, Any], _: Path) -> Mapping[str, object]:
         try:
             returned = self.function(*job["arguments"])
         except (Exception, SystemExit) as error:  # noqa: BLE001 - reported to the other side

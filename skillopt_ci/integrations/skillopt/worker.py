@@ -20,6 +20,7 @@ from skillopt_ci.integrations.skillopt.adapter import files_below, lay_out
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.tasks.records import kind_of
 from skillopt_ci.util import user_module
+from skillopt_ci.worker import Side
 
 
 def reflect(adapter: EnvAdapter, job: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
@@ -104,10 +105,8 @@ def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
     return side
 
 
-class SkillOptSide:
+class SkillOptSide(Side):
     """An adapter, set up; files that it generates at set-up go to a temporary folder."""
-
-    shares_process = False
 
     def __init__(self, adapter: EnvAdapter, config: dict[str, Any]) -> None:
         self._scratch = scratch_folder("adapter")
