@@ -265,6 +265,7 @@ class BridgeEnvironment(Environment, Generic[Options]):
     package: ClassVar[str]
     module: ClassVar[str]
     shape: type[Options]
+    code: Literal["confined"] = "confined"
 
     def __init__(
         self, options: Mapping[str, object], root: Path, environ: Mapping[str, str]
@@ -274,10 +275,6 @@ class BridgeEnvironment(Environment, Generic[Options]):
         self._read = read_options(self.shape, options)
         self._environ = visible_environ(environ, self._read.env)
         self._worker: Worker | None = None
-
-    @property
-    def code(self) -> Literal["confined"]:
-        return "confined"
 
     @abstractmethod
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
