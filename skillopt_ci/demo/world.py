@@ -52,7 +52,6 @@ def content_key(messages: Sequence[Message], attempt: int = 0) -> str:
 class Convention:
     """A convention of the office, independent of others; ``conventions.yaml`` has the fields."""
 
-    name: str
     failure: str
     rules: tuple[str, ...]
     harmful: str
@@ -65,7 +64,7 @@ class Convention:
 
 _FILE = resources.files(__package__).joinpath("conventions.yaml")
 CONVENTIONS: Mapping[str, Convention] = {
-    name: Convention(name, one["failure"], tuple(one["rules"]), one["harmful"])
+    name: Convention(one["failure"], tuple(one["rules"]), one["harmful"])
     for name, one in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()
 }
 

@@ -38,7 +38,7 @@ def test_all_conventions_solve_everything_and_none_nothing():
 
 
 @pytest.mark.usefixtures("faultless")
-@pytest.mark.parametrize("convention", CONVENTIONS.values(), ids=lambda c: c.name)
+@pytest.mark.parametrize("convention", CONVENTIONS.values(), ids=CONVENTIONS)
 def test_missing_or_contradicted_rule_costs_tasks(convention):
     assert score(LEDGER_RULES.replace(convention.rules[0], "")) < 1
     assert score(f"{LEDGER_RULES}\n- {convention.harmful}") < 1
