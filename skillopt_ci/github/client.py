@@ -287,6 +287,15 @@ class Client:
                     return found
         return create()
 
+    def query(self, what: str, query: str, **variables: str) -> Any:
+        """The data that GraphQL answers; it is asked again if its answer was lost."""
+
+        def ask() -> Any:
+            with asking(what):
+                return self.repo.requester.graphql_query(query, variables)[1]["data"]
+
+        return self.create_idempotent(ask, lambda: None)
+
     @cached_property
     def login(self) -> str:
         what = "say whose token this is"
@@ -297,11 +306,9 @@ class Client:
             if missing.status == HTTPStatus.UNAUTHORIZED:
                 raise
         try:
-            with asking(what):
-                _, answer = self.repo.requester.graphql_query("query { viewer { login } }", {})
+            return str(self.query(what, "query { viewer { login } }")["viewer"]["login"])
         except Refused:
             return ACTIONS
-        return str(answer["data"]["viewer"]["login"])
 
     def may_write(self, account: str) -> bool:
         """Whether ``account`` may push: maintainers may, triagers may not."""

@@ -186,9 +186,9 @@ def _of_branch(client: Client, head: str, base: str) -> list[PullRequest]:
 def _is_queued(client: Client, pull: PullRequest) -> bool:
     """Whether it waits in a merge queue, where it has no auto-merge any more."""
     query = "query($id: ID!) {node(id: $id) {... on PullRequest {isInMergeQueue}}}"
-    with suppress(Refused), asking(f"say whether #{pull.number} is in a merge queue", _READ):
-        _, answer = client.repo.requester.graphql_query(query, {"id": pull.node_id})
-        return bool((answer["data"]["node"] or {}).get("isInMergeQueue"))
+    with suppress(Refused):
+        what = f"say whether #{pull.number} is in a merge queue"
+        return bool(client.query(what, query, id=pull.node_id)["node"]["isInMergeQueue"])
     return False  # a server that has no merge queues
 
 
@@ -199,9 +199,9 @@ def _awaits_confirmation(client: Client, pull: PullRequest) -> bool:
         "{statusCheckRollup {contexts(first: 100) {nodes {... on CheckRun "
         "{name status isRequired(pullRequestId: $id)}}}}}}}}}}"
     )
-    with suppress(Refused), asking(f"list the required checks of #{pull.number}", _READ):
-        _, answer = client.repo.requester.graphql_query(query, {"id": pull.node_id})
-        (newest,) = answer["data"]["node"]["commits"]["nodes"]
+    with suppress(Refused):
+        what = f"list the required checks of #{pull.number}"
+        (newest,) = client.query(what, query, id=pull.node_id)["node"]["commits"]["nodes"]
         checks = (newest["commit"]["statusCheckRollup"] or {"contexts": {"nodes": ()}})["contexts"]
         return any(
             one.get("name") == CONFIRMED and one["isRequired"] and one["status"] != "COMPLETED"

@@ -271,6 +271,8 @@ def test_what_is_in_a_merge_queue_is_to_be_merged(scene, client, head):
     scene.hub.pulls[1]["queued"] = True
     assert not merge_pull_request(client, 1, head)
     assert "is in the merge queue" in why_paused(client, "skillopt/demo", "main")
+    scene.hub.fail("POST /graphql", 502, times=2)
+    assert "is in the merge queue" in why_paused(client, "skillopt/demo", "main")
     scene.hub.pulls[1]["queued"] = False
     scene.hub.fail("POST /graphql", 200, content=b'{"errors": [{"message": "no such field"}]}')
     assert why_paused(client, "skillopt/demo", "main") == ""
