@@ -27,7 +27,6 @@ from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import unified_diff
-from skillopt_ci.training.fingerprint import run_secrets
 from skillopt_ci.training.review_comments import ReviewerNote, write_notes
 
 
@@ -332,7 +331,6 @@ def leave_notes(job: Job, client: Client, file: Path) -> int:
     number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base, or_merged=True)
     path = build.skill_path(loaded, ledger.git.folder)
     said = () if number is None else review_notes(client, number, path)
-    job.redact.learn(run_secrets(loaded.config, loaded.root, job.environ))
     notes = (
         ReviewerNote(
             id=note_id(one),

@@ -363,7 +363,8 @@ def test_a_secret_in_a_note_is_left_out_of_the_file(trained, tmp_path):
     number, secret = next(iter(trained.hub.pulls)), "sk-reviewers-4711-secret"
     trained.hub.say("ada", f"/skillopt note Ask with {secret} instead", number)
     file = tmp_path / "notes.json"
-    job = make_job(trained.checkout.folder, environ={"DEMO_KEY": secret})
+    job = make_job(trained.checkout.folder)
+    job.redact.learn([secret])
     assert leave_notes(job, Scene(trained.hub).client(), file) == 1
     assert secret not in file.read_text("utf-8")
     assert HIDDEN in read_notes(file)[0].text
