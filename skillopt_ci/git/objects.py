@@ -221,7 +221,7 @@ class TakeIn(NamedTuple):
 
 
 def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn:
-    """Merge commit ``theirs`` into ``ours`` without a checkout, keeping our side of ``keep``."""
+    """Merge ``theirs`` into ``ours`` without a checkout; at and below ``keep``, ours wins."""
     how = ("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z")
     merged = git.attempt(*how, ours, theirs)
     if merged.status not in (0, 1):

@@ -11,7 +11,7 @@ from skillopt_ci.config import config
 from skillopt_ci.errors import InfrastructureError, LostRace, RepositoryError
 from skillopt_ci.git import history, locks, objects, refs, remote
 from skillopt_ci.git.history import Commit
-from skillopt_ci.git.objects import CommitWriter, TakeIn
+from skillopt_ci.git.objects import CommitWriter
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import HEADS, Move, RunRefs, branch, tracking
 from skillopt_ci.redaction import Redact, unchanged
@@ -327,10 +327,6 @@ class Ledger:
         }
         tree = objects.change_tree(self.git, tree_of, clean)
         return self.write_commit(self.git, tree, parents, self.redact(message))
-
-    def take_in_base(self, tip: str, base: str, keep: Sequence[str]) -> TakeIn:
-        """Merge ``base`` into ``tip`` without a checkout; at and below ``keep``, tip wins."""
-        return objects.merge_trees(self.git, tip, base, keep)
 
     def push_candidate(self, candidate: str) -> None:
         """Make ``candidate`` the step in flight (idempotent)."""

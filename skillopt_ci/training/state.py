@@ -15,6 +15,7 @@ from typing import Literal
 from skillopt_ci.config.reference import changed_keys
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
+from skillopt_ci.git.objects import merge_trees
 from skillopt_ci.ledger.evidence import as_recorded, booked
 from skillopt_ci.ledger.folder import RunFolder, document, standing_files
 from skillopt_ci.ledger.ledger import Ledger, Position
@@ -193,7 +194,7 @@ def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
     if now.history == then.history and now.state and now.state.current.sha256 == now.sha256:
         # The whole branch was squashed, so base's skill is the newer one.
         keep, tip, base = [*keep, path], base, tip
-    if (merged := ledger.take_in_base(tip, base, keep)).tree is None:
+    if (merged := merge_trees(ledger.git, tip, base, keep)).tree is None:
         raise RepositoryError(
             f"{', '.join(merged.conflicts)} changed both on {ledger.base} and on "
             f"skillopt/{ledger.run}, in the same places.",

@@ -8,6 +8,7 @@ from repositories import Bench
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git.history import Commit, message, parents
+from skillopt_ci.git.objects import merge_trees
 
 
 def test_log_is_newest_first_with_parents_and_trailers(bench, repository):
@@ -89,7 +90,7 @@ def test_shallow_clone_is_deepened_until_it_is_clear(bench, shallow):
 def test_shallow_clone_can_train(bench, shallow, origin):
     ledger, tip = bench.trained(shallow, "two\n")
     assert bench.ref(origin, "refs/heads/skillopt/demo") == tip
-    assert ledger.take_in_base(tip, ledger.sync().base, ()).conflicts == ()
+    assert merge_trees(ledger.git, tip, ledger.sync().base, ()).conflicts == ()
 
 
 def test_shallow_clone_stays_shallow_where_nothing_is_unclear(bench, elsewhere, origin):

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from repositories import Bench
 
+from skillopt_ci.git.objects import merge_trees
 from skillopt_ci.ledger.ledger import Ledger
 
 LINES = "".join(f"{number}\n" for number in range(20))
@@ -23,7 +24,7 @@ def commit(ledger: Ledger, changes: dict[str, str | None], parent: str = "") -> 
 def test_changes_of_both_sides_are_there(ledger):
     ours = commit(ledger, {"skills/SKILL.md": "trained\n", "list.txt": LINES + "ours\n"})
     theirs = commit(ledger, {"list.txt": "theirs\n" + LINES, "new.txt": "n", "skills/a.md": "a"})
-    taken = ledger.take_in_base(ours, theirs, ())
+    taken = merge_trees(ledger.git, ours, theirs, ())
     assert taken.tree is not None
     merged = ledger.commit((ours, theirs), taken.tree, {}, "Take in main")
     assert ledger.read(merged, "list.txt") == "theirs\n" + LINES + "ours\n"
@@ -46,7 +47,7 @@ def test_changes_of_both_sides_are_there(ledger):
     ],
 )
 def test_disagreement_is_a_conflict(ledger, ours, theirs, conflicts):
-    taken = ledger.take_in_base(commit(ledger, ours), commit(ledger, theirs), ())
+    taken = merge_trees(ledger.git, commit(ledger, ours), commit(ledger, theirs), ())
     assert taken.conflicts == conflicts
     assert (taken.tree is None) == bool(conflicts)
 
@@ -56,7 +57,7 @@ def test_kept_paths_stay_ours_whatever_base_did(ledger):
     ours = commit(ledger, {f"{RUN}/a": "1\n", f"{RUN}/new": "1\n"}, start)
     changes = {f"{RUN}/a": "2\n", f"{RUN}/b": "2\n", f"{RUN}/c": None, f"{RUN}/theirs": "", "x": ""}
     theirs = commit(ledger, changes, start)
-    taken = ledger.take_in_base(ours, theirs, (RUN,))
+    taken = merge_trees(ledger.git, ours, theirs, (RUN,))
     assert taken.tree is not None
     assert ledger.changed_between(taken.tree, ours, (RUN,)) == ()
     assert ledger.changed_between(ours, taken.tree) == ("x",)
@@ -73,7 +74,7 @@ def test_modes_links_and_submodules_survive(bench, repository):
     ledger = bench.open(repository)
     ours = commit(ledger, {"run.sh": LINES + "ours\n"})
     bench.git(repository, "commit", "--quiet", "-m", "Make it run")
-    taken = ledger.take_in_base(ours, commit(ledger, {"run.sh": "theirs\n" + LINES}), ())
+    taken = merge_trees(ledger.git, ours, commit(ledger, {"run.sh": "theirs\n" + LINES}), ())
     listing = bench.git(repository, "ls-tree", f"{taken.tree}").splitlines()
     kinds = {line.split("\t")[1]: line.split(" ")[0] for line in listing}
     assert kinds == {"link": "120000", "module": "160000", "run.sh": "100755", "skills": "040000"}
@@ -89,4 +90,4 @@ def test_submodule_moved_by_both_is_a_conflict(bench, repository):
     ledger = bench.open(repository)
     ours = ledger.commit((sides[0],), sides[1], {}, "Ours")
     theirs = ledger.commit((sides[0],), sides[2], {}, "Theirs")
-    assert ledger.take_in_base(ours, theirs, ()).conflicts == ("module",)
+    assert merge_trees(ledger.git, ours, theirs, ()).conflicts == ("module",)
