@@ -118,7 +118,8 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
-#: Words of tables that stand on two lines, and how far the page is wider than the screen.
+#: Words of tables that stand on two lines, how far the page is wider than the screen, pictures
+#: that are missing, and links in texts that only their colour shows.
 _LOOK = """() => {
   const broken = [];
   for (const cell of document.querySelectorAll("article td, article th")) {
@@ -135,7 +136,10 @@ _LOOK = """() => {
   }
   const drawn = [...document.querySelectorAll("article img")];
   const cut = drawn.filter((one) => getComputedStyle(one).display !== "none" && !one.naturalWidth);
-  return [broken, document.documentElement.scrollWidth - innerWidth, cut.map((one) => one.src)];
+  const links = [...document.querySelectorAll("article :is(p, li, td) > a:not(.md-button)")];
+  const plain = links.filter((one) => getComputedStyle(one).textDecorationLine === "none");
+  const wider = document.documentElement.scrollWidth - innerWidth;
+  return [broken, wider, cut.map((one) => one.src), plain.map((one) => one.href)];
 }"""
 
 
@@ -149,7 +153,7 @@ def test_no_word_of_a_table_is_broken_and_nothing_is_cut_off(browser, address):
         page = browser.new_page(viewport={"width": width, "height": 900})
         for name in names:
             page.goto(f"{address}/{name}")
-            assert page.evaluate(_LOOK) == [[], 0, []], (width, name)
+            assert page.evaluate(_LOOK) == [[], 0, [], []], (width, name)
         page.close()
 
 
