@@ -199,7 +199,7 @@ def _result(folder: int) -> dict[str, Any]:
             raise EnvironmentFailure(str(found["failed"]))
         return {**found["result"]}
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise EnvironmentFailure("the attempt's process left a result that is none") from error
+        raise EnvironmentFailure("the attempt's process left an unusable result") from error
 
 
 def _written(folder: int, name: str) -> str:

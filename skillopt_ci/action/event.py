@@ -241,7 +241,7 @@ def decide(event: GitHubEvent, inputs: Inputs, facts: Facts) -> Activity:
 def _trusted(event: GitHubEvent, inputs: Inputs) -> Activity:
     branch = event.ref.removeprefix("refs/heads/")
     if event.name == "push" and (event.deleted or branch == event.ref):
-        return Nothing(f"{event.ref} is no branch with new commits")
+        return Nothing(f"{event.ref} is not a branch with new commits")
     if branch.startswith(_OWN_BRANCHES):
         return Nothing(f"{branch} is written by training itself: start on the base branch")
     return Perform(inputs.command or Command.STEP)

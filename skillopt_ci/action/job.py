@@ -39,7 +39,7 @@ class Host:
         missing = [name for name in needed if not environ.get(name)]
         if missing:
             raise UsageError(
-                f"this is no job of a GitHub runner: {', '.join(missing)} not set",
+                f"this is not a job of a GitHub runner: {', '.join(missing)} not set",
                 hint="Elsewhere, call the command line: `skillopt-ci --help`.",
             )
         return cls(

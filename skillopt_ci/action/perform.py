@@ -155,7 +155,7 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
 def _apply(job: Job, run: RunView, asked: Reply) -> str:
     number, wishes = asked.comment.number, build.load_configured(job.settings).config.github
     if job.client is None or asked.head_then is None:
-        raise UsageError("GitHub does not tell what was this pull request's head when you asked")
+        raise UsageError("GitHub does not say what this pull request's head was when you asked")
     if find_open(job.client, f"skillopt/{run.state.run}", run.base) != number:
         raise UsageError(f"#{number} is not the pull request of run '{run.state.run}'")
     if (run.state.provisional or run.unscored) and asked.comment.said != "anyway":

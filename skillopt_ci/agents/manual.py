@@ -156,14 +156,14 @@ class ScriptedSolver:
         own, base = task.metadata.get("script", {}), self.settings.model_dump()
         given = {**base, **own} if isinstance(own, dict) else own
         keys = "with the keys `commands` (a list) and `answer` (a text)"
-        with user_errors(f"task {task.id!r}: `metadata.script` is no script {keys}:"):
+        with user_errors(f"task {task.id!r}: `metadata.script` is not a script {keys}:"):
             script = ScriptedConfig.model_validate(given)
         talk = Transcript(task.messages)
         yield Asked(talk.opening)
         for number, command in enumerate(script.commands):
             if place.computer is None:
                 raise UsageError(
-                    f"task {task.id!r}: its script has commands, and there is no computer for them",
+                    f"task {task.id!r}: its script has commands, but there is no computer for them",
                     hint="Set `rollout.computer`, and give the task a `computer` block, even `{}`.",
                 )
             argv = ("sh", "-c", command) if isinstance(command, str) else command

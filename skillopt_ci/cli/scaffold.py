@@ -161,8 +161,7 @@ def _own_commit() -> dict[str, str]:
             commit = Git(folder).attempt("rev-parse", "HEAD").text
     if not commit:
         raise UsageError(
-            "this installation does not tell which commit of skillopt-ci it is, and the workflow "
-            "names one",
+            "this installation does not say of which commit it is, and the workflow names one",
             hint=f"Install a release, or `pipx install git+https://github.com/{_HOME}`.",
         )
     return {"home": home, "commit": commit, "version": version}

@@ -109,7 +109,7 @@ def choose_run(tree: Node, name: str | None) -> Node:
     mark, names = lookup(tree, [RUNS if RUNS in tree.entries else "run"]).mark, ", ".join(runs)
     if name is None:
         raise InvalidConfigError([Problem(mark, RUNS, f"which run? Name one with --run: {names}")])
-    hint = did_you_mean(name, list(runs)) or f"; its runs are {names}"
+    hint = did_you_mean(name, list(runs)) or f"; its runs: {names}"
     raise InvalidConfigError([Problem(mark, "", f"there is no run {name!r} in this file{hint}")])
 
 

@@ -76,7 +76,7 @@ _RIGHT_SERVER = "Is GITHUB_API_URL the API of the server that holds the reposito
 #: What to do about some of the exceptions of `requests`.
 _HINTS = {
     "SSLError": "Set REQUESTS_CA_BUNDLE to a file with your certificate authority.",
-    "InvalidJSONError": f"What came is no JSON, or was cut off. {_RIGHT_SERVER}",
+    "InvalidJSONError": f"What came is not JSON, or was cut off. {_RIGHT_SERVER}",
 }
 
 
@@ -130,7 +130,7 @@ def _translate(error: GithubException, what: str, permission: str) -> Refused | 
         kind = PermissionMissing
         hint = f"Grant `{permission}` to the job (its `permissions:`) or token."
     elif status == HTTPStatus.NOT_FOUND:
-        kind, hint = NotFound, "Or the token may not see it: GitHub does not tell which."
+        kind, hint = NotFound, "Or the token may not see it: GitHub does not say which."
     message = f"GitHub would not {what}: {words or status}"
     return kind(message, status=status, words=words, hint=hint)
 

@@ -421,7 +421,7 @@ def _path(value: str, folder: Path) -> Path:
     if path.suffix in _PROGRAMS:
         raise UsageError(f"{path}: texts that a program makes are not supported; write them out")
     if current().hides(path, current().root):
-        raise UsageError(f"{path} is no file of the repository that may be read")
+        raise UsageError(f"{path} is not a file of the repository that may be read")
     return path
 
 
@@ -445,7 +445,7 @@ def _turns(text: str) -> list[dict[str, Any]]:
 
 def _said(content: Any) -> str:
     parts = content if isinstance(content, list) else [{"text": content}]
-    with user_errors("a prompt has a message with a part that is no text:"):
+    with user_errors("a prompt has a message with a part that is not text:"):
         return "\n".join(str(part["text"]) for part in parts)
 
 

@@ -364,7 +364,7 @@ class Ledger:
         Raises ValueError if ``new_tip`` does not contain ``expected_tip``.
         """
         if expected_tip and not self.is_ancestor(expected_tip, new_tip):
-            raise ValueError(f"{new_tip} is no fast-forward of {expected_tip}")
+            raise ValueError(f"{new_tip} is not a fast-forward of {expected_tip}")
         moves = [Move(self.names.skills, expected_tip, new_tip)]
         if drop_candidate is not None:
             moves.append(Move(self.names.candidate, drop_candidate, None))

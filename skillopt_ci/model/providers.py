@@ -128,7 +128,7 @@ def parsed(body: bytes) -> JsonObject:
         found = page if body.lstrip()[:1] == b"<" else f"not JSON: {error}"
         raise TransientFailure(f"the response is {found}") from error
     if not isinstance(document, dict):
-        raise TransientFailure("the response is no object")
+        raise TransientFailure("the response is not an object")
     return JsonObject(document)
 
 
@@ -184,12 +184,12 @@ def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> 
     preset = config.preset
     if not preset.images and any(message.images for message in request.messages):
         raise ModelSetupError(
-            f"{section}: {preset.title} takes no pictures, and the task has some",
+            f"{section}: {preset.title} does not accept pictures, but the task has some",
             hint="Choose another provider for this role, or leave the pictures out.",
         )
     if not preset.tools and request.tools:
         raise ModelSetupError(
-            f"{section}: {preset.title} calls no tools, and the task needs them",
+            f"{section}: {preset.title} cannot call tools, but the task needs them",
             hint="Choose a provider that serves a model over HTTP for this role.",
         )
 

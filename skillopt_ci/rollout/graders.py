@@ -233,7 +233,7 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
     try:
         root = ET.fromstring(text)  # noqa: S314 - no entities without a document type
     except (ET.ParseError, ValueError) as error:
-        raise GraderBroke(f"the test report is no XML: {error}") from error
+        raise GraderBroke(f"the test report is not XML: {error}") from error
     if root.tag not in ("testsuites", "testsuite"):
         raise GraderBroke(f"the test report begins with <{root.tag[:40]}>, not with <testsuites>")
     # GoogleTest writes no <skipped> for a disabled test

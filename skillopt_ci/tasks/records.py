@@ -162,7 +162,7 @@ def _read_picture(name: str, file: Path) -> TaskImage:
     if size > MOST_BYTES:
         raise TaskFileError(f"{size:,} bytes are more than {MOST_BYTES:,}", file=file)
     if (kind := media_type(content)) is None:
-        raise TaskFileError("is no PNG, JPEG, WebP or GIF picture", file=file)
+        raise TaskFileError("is not a PNG, JPEG, WebP or GIF picture", file=file)
     image = Image(kind, b64encode(content).decode("ascii"))
     return TaskImage(name, hashlib.sha256(content).hexdigest(), image)
 

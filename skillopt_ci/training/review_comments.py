@@ -79,5 +79,5 @@ def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{file}: no file of reviewers' notes: {where}: {first['msg']}") from error
+        raise UsageError(f"{file}: not reviewers' notes: {where}: {first['msg']}") from error
     return content.notes

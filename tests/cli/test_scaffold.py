@@ -163,7 +163,7 @@ def test_the_workflow_is_that_of_the_installed_commit(installed, origin, called)
 def test_a_checkouts_commit_is_its_head_and_without_any_nothing_is_written(installed, tmp_path):
     (clone := tmp_path / "clone").mkdir()
     installed({"url": clone.as_uri(), "dir_info": {"editable": True}})
-    with pytest.raises(UsageError, match="which commit of skillopt-ci"):
+    with pytest.raises(UsageError, match="of which commit it is"):
         workflow()
     git = ["git", "-C", clone, "-c", "user.name=Ada", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], check=True)

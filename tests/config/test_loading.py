@@ -325,7 +325,7 @@ def test_a_run_is_laid_over_what_stands_around_the_list(two):
     [
         (None, r"which run\? Name one with --run: invoices, letters"),
         ("leters", "did you mean 'letters'"),
-        ("zzz", "its runs are invoices, letters"),
+        ("zzz", "its runs: invoices, letters"),
     ],
 )
 def test_a_run_that_is_not_named_is_asked_for(two, name, said):

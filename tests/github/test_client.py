@@ -110,7 +110,7 @@ def test_an_answer_that_leads_elsewhere_is_no_defect(scene):
 def test_an_answer_that_is_no_json_is_no_defect_and_no_object(scene, content):
     scene.pull()
     scene.hub.fail("GET /pulls/{pull_number}/files", 200, content=content)
-    with pytest.raises(AnswerLost, match="no JSON, or was cut off"):
+    with pytest.raises(AnswerLost, match="not JSON, or was cut off"):
         changed_paths(scene.client(), 1, "head")
 
 

@@ -214,7 +214,7 @@ def test_what_skillopt_scores_0_for_its_own_failures_is_infrastructure(opened, s
         ("serchqa", {"prompt_files": "prompts"}, "there is no adapter at skillopt.envs.serchqa"),
         ("searchqa", {}, "lacks its prompt files"),
         ("searchqa", {"prompt_files": "prompts"}, "IsADirectoryError"),
-        ("little.py:NotOne", {}, "'little.py:NotOne' is no EnvAdapter"),
+        ("little.py:NotOne", {}, "'little.py:NotOne' is not an EnvAdapter"),
         ("little.py:Rays", {"config": {"split_dir": "data"}}, "need Ray cannot be bridged"),
         ("little.py:Little", {"config": {"split_dir": "nowhere"}}, "Missing 'train/'"),
     ],

@@ -524,9 +524,9 @@ def test_azure_is_reached_by_newer_and_older_interfaces(api, endpoint, azure, pa
 @pytest.mark.parametrize(
     ("name", "asked", "words"),
     [
-        ("deepseek", request(Message("user", "hi", (PICTURE,))), "DeepSeek takes no pictures"),
-        ("copilot", request(Message("user", "hi", (PICTURE,))), "CLI takes no pictures"),
-        ("codex", request(tools=(TOOL,)), "Codex CLI calls no tools"),
+        ("deepseek", request(Message("user", "hi", (PICTURE,))), "DeepSeek does not accept pic"),
+        ("copilot", request(Message("user", "hi", (PICTURE,))), "CLI does not accept pictures"),
+        ("codex", request(tools=(TOOL,)), "Codex CLI cannot call tools"),
     ],
 )
 def test_what_a_provider_cannot_do_is_said_without_asking(api, name, asked, words):

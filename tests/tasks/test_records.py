@@ -220,7 +220,7 @@ def test_any_bytes_are_a_known_kind_or_none(content):
 @pytest.mark.parametrize("content", [b"", b"<svg/>", b"%PDF-1.7", b"RIFF0000WAVE"])
 def test_what_is_no_picture_is_refused(tmp_path, content):
     put(tmp_path, "a.png", content)
-    with pytest.raises(TaskFileError, match="is no PNG, JPEG, WebP or GIF picture"):
+    with pytest.raises(TaskFileError, match="is not a PNG, JPEG, WebP or GIF picture"):
         task_images(["a.png"], tmp_path)
 
 

@@ -215,7 +215,7 @@ def _adapter(name: str, root: Path) -> type[EnvAdapter]:
     for value in candidates:
         if inspect.isclass(value) and issubclass(value, EnvAdapter):
             return value
-    raise UsageError(f"{name!r} is no EnvAdapter of SkillOpt's")
+    raise UsageError(f"{name!r} is not an EnvAdapter of SkillOpt's")
 
 
 def _point_at(base_url: str, token: str, optimizer: str) -> None:

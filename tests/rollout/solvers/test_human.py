@@ -133,7 +133,7 @@ def test_a_task_may_bring_its_own_script():
 @pytest.mark.parametrize("script", [["echo"], {"comands": ["echo"]}, {"commands": 3}])
 def test_what_is_no_script_is_told_with_the_task(script):
     task = Task("odd", (Message("user", "x"),), metadata={"script": script})
-    with pytest.raises(UsageError, match=r"task 'odd': `metadata\.script` is no script"):
+    with pytest.raises(UsageError, match=r"task 'odd': `metadata\.script` is not a script"):
         play(scripted(), task=task)
 
 
