@@ -17,7 +17,7 @@ from skillopt_ci.tasks.loading import load_splits
 ROOT = Path(__file__).parents[2]
 
 
-def manifest(name: str) -> Any:
+def read(name: str | Path) -> Any:
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
@@ -26,14 +26,13 @@ def test_generated_parts_are_up_to_date():
         assert (ROOT / name).read_text(encoding="utf-8") == text, "scripts/action_manifests.py"
 
 
-INPUTS = manifest("action.yml")["inputs"]
+INPUTS = read("action.yml")["inputs"]
 
 
 @pytest.mark.parametrize("name", ["action.yml", "composite/action.yml", "docker/action.yml"])
 def test_a_manifest_has_the_inputs_and_outputs_of_the_code(name):
-    read = manifest(name)
-    assert list(read["inputs"]) == [one.name for one in fields(Inputs)]
-    assert list(read["outputs"]) == list(Outputs().by_name())
+    assert list(read(name)["inputs"]) == [one.name for one in fields(Inputs)]
+    assert list(read(name)["outputs"]) == list(Outputs().by_name())
 
 
 def test_the_defaults_of_the_code_are_those_of_the_manifest():
@@ -49,8 +48,8 @@ def test_every_command_is_one_of_the_command_line():
 
 
 def test_the_marketplace_gets_its_branding():
-    assert set(manifest("action.yml")["branding"]) == {"icon", "color"}
-    assert len(manifest("action.yml")["description"]) <= 125
+    assert set(read("action.yml")["branding"]) == {"icon", "color"}
+    assert len(read("action.yml")["description"]) <= 125
 
 
 def test_inputs_need_no_dashes_that_a_shell_would_lose():
@@ -73,8 +72,7 @@ def test_its_configuration_tasks_and_document_are_in_order():
 
 
 def test_the_workflow_trains_it_with_the_key_that_it_asks_for():
-    text = (ROOT / ".github" / "workflows" / "train-own-skill.yml").read_text(encoding="utf-8")
-    steps = yaml.safe_load(text)["jobs"]["train"]["steps"]
+    steps = read(".github/workflows/train-own-skill.yml")["jobs"]["train"]["steps"]
     ours = next(step for step in steps if step.get("uses") == "./")
     assert ROOT / ours["with"]["config"] == FOLDER / "skillopt.yaml"
     assert load(FOLDER / "skillopt.yaml").config.model.target.api_key_env in ours["env"]
@@ -87,13 +85,8 @@ OWN = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTION = "skillopt-ci/skillopt-ci@v0"
 
 
-def jobs(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"]
-    return found
-
-
 def steps(file: Path) -> list[dict[str, Any]]:
-    return [step for job in jobs(file).values() for step in job["steps"]]
+    return [step for job in read(file)["jobs"].values() for step in job["steps"]]
 
 
 def named(files: list[Path]) -> Any:
@@ -113,13 +106,13 @@ def test_an_example_gives_inputs_that_exist(file):
 @named(EXAMPLES)
 def test_an_example_reads_outputs_that_exist(file):
     text = file.read_text(encoding="utf-8")
-    read = re.findall(r"steps\.(?:plan|train|report)\.outputs\.([\w-]+)", text)
-    assert set(read) <= set(Outputs().by_name())
+    named = re.findall(r"steps\.(?:plan|train|report)\.outputs\.([\w-]+)", text)
+    assert set(named) <= set(Outputs().by_name())
 
 
 @named(EXAMPLES + OWN)
 def test_every_job_has_least_permissions_and_a_timeout(file):
-    workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
+    workflow = read(file)
     assert workflow["permissions"] == {}
     for job in workflow["jobs"].values():
         assert job["permissions"]
@@ -141,7 +134,7 @@ def test_no_checkout_leaves_a_token_behind(file):
 
 @named([file for file in EXAMPLES if file.name not in ("evaluate.yml", "pages.yml")])
 def test_what_trains_queues_and_is_never_cancelled(file):
-    workflow = yaml.safe_load(file.read_text(encoding="utf-8"))
+    workflow = read(file)
     queue = workflow.get("concurrency") or workflow["jobs"]["command"]["concurrency"]
     assert "skillopt-train" in queue["group"]
     assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
@@ -158,12 +151,11 @@ def test_the_page_is_kept_as_it_is_and_linked(file):
 
 
 def test_pages_are_published_by_a_job_that_can_do_nothing_else():
-    text = (ROOT / "examples" / "workflows" / "pages.yml").read_text(encoding="utf-8")
-    on_clock = [file.read_text(encoding="utf-8") for file in EXAMPLES]
-    on_clock = [yaml.safe_load(one)["name"] for one in on_clock if "  schedule:\n" in one]
-    # YAML's own reading of the key `on`
-    assert sorted(yaml.safe_load(text)[True]["workflow_run"]["workflows"]) == sorted(on_clock)
-    found = jobs(ROOT / "examples" / "workflows" / "pages.yml")
+    page = read("examples/workflows/pages.yml")
+    scheduled = [one["name"] for one in map(read, EXAMPLES) if "schedule" in one[True]]
+    # YAML 1.1 takes `on` for a boolean
+    assert sorted(page[True]["workflow_run"]["workflows"]) == sorted(scheduled)
+    found = page["jobs"]
     assert found["publish"]["permissions"] == {"pages": "write", "id-token": "write"}
     assert found["report"]["permissions"] == {"contents": "read"}
     assert not any("checkout" in step["uses"] for step in found["publish"]["steps"])
@@ -197,8 +189,8 @@ def test_a_pull_requests_head_is_never_checked_out():
 def test_what_works_for_training_may_ask_whether_it_is_paused():
     jobs = [
         job
-        for file in (ROOT / "examples" / "workflows").glob("*.yml")
-        for job in yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"].values()
+        for file in EXAMPLES
+        for job in read(file)["jobs"].values()
         for step in job.get("steps", ())
         if (command := step.get("with", {}).get("command")) in list(Command)
         and Command(command).works_for_training
@@ -208,9 +200,7 @@ def test_what_works_for_training_may_ask_whether_it_is_paused():
 
 
 def test_every_pull_request_and_merge_group_gets_the_check_that_is_required():
-    file = ROOT / "examples" / "workflows" / "evaluate.yml"
-    # YAML 1.1 takes `on` for a boolean
-    events = yaml.safe_load(file.read_text(encoding="utf-8"))[True]
+    events = read("examples/workflows/evaluate.yml")[True]
     assert events["merge_group"] is None
     # GitHub's own three, and another base
     changed = {"opened", "synchronize", "reopened", "edited"}

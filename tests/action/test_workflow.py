@@ -7,7 +7,7 @@ from typing import Any
 
 import forked
 import pytest
-from action_world import SMALL, World
+from action_world import SMALL, Finished, World
 from github_server.scene import WANTED, Scene
 from workflow_runner import INSTALLED, Ran, Runner, github_runner
 
@@ -37,9 +37,11 @@ def github(world: World) -> Iterator[Runner]:
         yield runner
 
 
-def only(ran: dict[str, Ran]) -> tuple[str, Ran]:
+def only(ran: dict[str, Ran]) -> tuple[str, Ran, Finished]:
+    """The one job that ran, by its name, and how the action in it ended."""
     ((name, job),) = ran.items()
-    return name, job
+    assert job.done is not None
+    return name, job, job.done
 
 
 def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github):
@@ -91,27 +93,24 @@ def checks(github: Runner) -> list[tuple[str, str | None]]:
 
 def test_an_own_pull_request_is_evaluated_from_base(github):
     payload = proposal(github, SKILL)
-    name, job = only(github.fire("pull_request_target", payload))
+    name, job, done = only(github.fire("pull_request_target", payload))
     ends = payload["pull_request"]
     assert (name, job.head) == (EVALUATION, ends["base"]["sha"])
     assert job.permissions["contents"] == "read"
-    assert job.done is not None
-    assert job.done.outputs["finding"], job.done.log
+    assert done.outputs["finding"], done.log
     assert [sha for sha, _ in checks(github)] == [ends["head"]["sha"]]
 
 
 def test_a_forks_pull_request_waits_for_the_label(github):
     payload = proposal(github, SKILL, "mallory/skills")
     head = payload["pull_request"]["head"]["sha"]
-    _, waiting = only(github.fire("pull_request_target", payload))
-    assert waiting.done is not None
-    assert (waiting.done.outputs["result"], checks(github)) == ("skipped", [(head, None)])
+    _, _, waiting = only(github.fire("pull_request_target", payload))
+    assert (waiting.outputs["result"], checks(github)) == ("skipped", [(head, None)])
     other = payload | {"action": "labeled", "label": {"name": "docs"}}
     assert github.fire("pull_request_target", other) == {}
     labelled = payload | {"action": "labeled", "label": {"name": "skillopt-eval"}}
-    _, job = only(github.fire("pull_request_target", labelled))
-    assert job.done is not None
-    assert job.done.outputs["finding"], job.done.log
+    _, job, done = only(github.fire("pull_request_target", labelled))
+    assert done.outputs["finding"], done.log
     assert job.head == payload["pull_request"]["base"]["sha"]
 
 
@@ -120,7 +119,9 @@ def test_what_touches_no_skill_and_merge_groups_get_the_required_check(github):
     only(github.fire("pull_request_target", payload))
     base = github.world.hub.bare.tip("main")
     group = {"head_sha": payload["pull_request"]["head"]["sha"], "base_sha": base}
-    _, job = only(github.fire("merge_group", {"action": "checks_requested", "merge_group": group}))
+    _, job, _ = only(
+        github.fire("merge_group", {"action": "checks_requested", "merge_group": group})
+    )
     assert job.head == base
     assert checks(github) == [(group["head_sha"], "success")]
 
@@ -135,16 +136,13 @@ def test_comments_of_members_are_obeyed_and_only_what_trains_waits(github):
     Scene(github.world.hub).pull()
     assert github.fire("issue_comment", comment("/skillopt step", "NONE")) == {}
     assert github.fire("issue_comment", comment("Nice")) == {}
-    _, merge = only(github.fire("issue_comment", comment("/skillopt apply")))
+    _, merge, _ = only(github.fire("issue_comment", comment("/skillopt apply")))
     assert merge.group == "skillopt-train-skillopt.yaml-"  # no step may land in between
-    _, step = only(github.fire("issue_comment", comment("/skillopt  step", "CONTRIBUTOR")))
-    assert step.group == "skillopt-train-skillopt.yaml-"
-    assert step.done is not None
-    assert step.done.outputs["step"] == "1"
-    name, asked = only(github.fire("issue_comment", comment("/skillopt status")))
+    _, step, done = only(github.fire("issue_comment", comment("/skillopt  step", "CONTRIBUTOR")))
+    assert (step.group, done.outputs["step"]) == ("skillopt-train-skillopt.yaml-", "1")
+    name, asked, done = only(github.fire("issue_comment", comment("/skillopt status")))
     assert (name, asked.group) == (TRAINING, "skillopt-comment-3")
-    assert asked.done is not None
-    assert asked.done.outputs["result"] == "done", asked.done.log
+    assert done.outputs["result"] == "done", done.log
 
 
 def test_the_whole_way_to_a_merge_that_a_person_asked_for(github):
@@ -169,9 +167,8 @@ def test_the_whole_way_to_a_merge_that_a_person_asked_for(github):
         payload["issue"]["number"] = pull["number"]
         payload["comment"]["created_at"] = "2999-01-01T00:00:00Z"
         hub.push(branch, hub.bare.tip(branch) or "", hub.moment())
-        _, answered = only(github.fire("issue_comment", payload))
-        assert answered.done is not None
-        assert answered.done.outputs["result"] == result, answered.done.log
+        _, _, answered = only(github.fire("issue_comment", payload))
+        assert answered.outputs["result"] == result, answered.log
     assert pull["merged_at"]
     assert hub.bare.git("diff", "--stat", "main", branch) == ""
 
@@ -183,11 +180,10 @@ def test_the_models_key_gets_where_the_configuration_looks_for_it(github, model_
     github.secrets = {"MY_KEY": "sk-planted-0123"}
     role = ("provider=openai", "model=small", "api_key_env=MY_KEY", f"base_url={model_server.url}")
     github.overrides = "\n".join([SMALL, *(f"model.target.{line}" for line in role)])
-    _, job = only(github.fire("pull_request_target", proposal(github, SKILL)))
-    assert job.done is not None
-    assert job.done.outputs["finding"] == "no clear difference", job.done.log
+    _, job, done = only(github.fire("pull_request_target", proposal(github, SKILL)))
+    assert done.outputs["finding"] == "no clear difference", done.log
     assert model_server.keys == {"Bearer sk-planted-0123"}
-    masked, _, rest = job.done.log.partition("::group::")
+    masked, _, rest = done.log.partition("::group::")
     assert "::add-mask::sk-planted-0123" in masked
     assert "planted" not in rest + job.done.summary
 

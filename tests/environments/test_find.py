@@ -187,19 +187,33 @@ def test_messages_for_people_pass_as_they_are():
         api.split_tasks(Given(tasks=UsageError("say it")), "train")
 
 
+def grade(score: Any) -> api.Score:
+    parts: Any = None
+    return asyncio.run(api.grade(Given(score=score), task(), api.Attempt((), ""), parts))
+
+
+def reflect(patches: Any) -> Any:
+    nobody: Any = None
+    return asyncio.run(api.reflect(Given(patches=patches), nobody, nobody))
+
+
 @pytest.mark.parametrize(
-    ("score", "said"),
+    ("call", "given", "said"),
     [
-        (1.0, "returned 1.0, expected a Score"),
-        (api.Score(2, 1, "", ""), "expected scores from 0 to 1"),
-        (api.Score(1, float("nan"), "", ""), "expected scores from 0 to 1"),
-        (api.Score(None, "good", "", ""), "gave None (hard) and 'good' (soft)"),  # type: ignore[arg-type]
-        (ZeroDivisionError("division"), "raised ZeroDivisionError: division ("),
+        (grade, 1.0, "returned 1.0, expected a Score"),
+        (grade, api.Score(2, 1, "", ""), "expected scores from 0 to 1"),
+        (grade, api.Score(1, float("nan"), "", ""), "expected scores from 0 to 1"),
+        (grade, api.Score(None, "good", "", ""), "gave None (hard) and 'good' (soft)"),  # type: ignore[arg-type]
+        (grade, ZeroDivisionError("division"), "raised ZeroDivisionError: division ("),
+        (reflect, ["edit"], "returned 'edit', expected patches (mappings)"),
+        (reflect, [{"patch": {1, 2}}], "TypeError: Object of type set is not JSON serializable"),
+        (reflect, None, "raised TypeError: 'NoneType' object is not iterable"),
+        (reflect, OSError("no disk"), "environment: Given.reflect raised OSError: no disk ("),
     ],
 )
-def test_scores_that_are_none_are_the_graders_fault(score, said):
-    with pytest.raises(GraderError) as error:
-        grade(score)
+def test_scores_and_patches_that_are_none_are_the_environments_fault(call, given, said):
+    with pytest.raises(GraderError if call is grade else UsageError) as error:
+        call(given)
     assert said in str(error.value)
 
 
@@ -218,30 +232,5 @@ def test_an_attempt_that_makes_the_grader_fail_scores_0():
     assert grade(api.Score(True, True, "r", "a")) == api.Score(1.0, 1.0, "r", "a")
 
 
-def grade(score: Any) -> api.Score:
-    parts: Any = None
-    return asyncio.run(api.grade(Given(score=score), task(), api.Attempt((), ""), parts))
-
-
-@pytest.mark.parametrize(
-    ("patches", "said"),
-    [
-        (["edit"], "returned 'edit', expected patches (mappings)"),
-        ([{"patch": {1, 2}}], "raised TypeError: Object of type set is not JSON serializable"),
-        (None, "raised TypeError: 'NoneType' object is not iterable"),
-        (OSError("no disk"), "environment: Given.reflect raised OSError: no disk ("),
-    ],
-)
-def test_patches_that_are_none_are_told(patches, said):
-    with pytest.raises(UsageError) as error:
-        reflect(patches)
-    assert said in str(error.value)
-
-
 def test_patches_are_handed_on():
     assert reflect([{"patch": {}}]) == ({"patch": {}},)
-
-
-def reflect(patches: Any) -> Any:
-    nobody: Any = None
-    return asyncio.run(api.reflect(Given(patches=patches), nobody, nobody))

@@ -43,22 +43,15 @@ def test_base_is_the_configured_branch(bench, here):
     assert bench.open(here, base="release/2").base == "release/2"
 
 
-def test_base_is_the_remote_s_default(bench, here):
+def test_base_is_the_remote_s_default_known_or_asked_for_and_never_guessed(bench, here, origin):
     bench.git(here, "switch", "--quiet", "-c", "feature/x")
+    away = origin.rename(origin.with_name("moved.git"))
     assert bench.open(here).base == "main"
-
-
-def test_remote_is_asked_for_its_default(bench, here):
     bench.git(here, "symbolic-ref", "--delete", "refs/remotes/origin/HEAD")
-    bench.git(here, "checkout", "--quiet", "--detach")
-    assert bench.open(here).base == "main"
-
-
-def test_base_is_not_guessed_when_the_remote_cannot_be_asked(bench, here, origin):
-    bench.git(here, "symbolic-ref", "--delete", "refs/remotes/origin/HEAD")
-    origin.rename(origin.with_name("moved.git"))
     with pytest.raises(InfrastructureError, match="cannot read from 'origin'"):
         bench.open(here)
+    away.rename(origin)
+    assert bench.open(here).base == "main"
 
 
 def test_remote_without_a_default_leaves_it_to_head(bench, repository):

@@ -15,7 +15,7 @@ from skillopt_ci.report.comment import body, marker, pinned_comment, step_check,
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.markdown import Links, size
 from skillopt_ci.report.terminal import status_json, status_rows
-from skillopt_ci.report.view import RunView
+from skillopt_ci.report.view import RunView, event_view
 from skillopt_ci.report.words import Fate, note_outcomes
 
 LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
@@ -135,21 +135,21 @@ def test_title_and_body_lead_with_the_rules_and_what_they_brought():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "told", "verdict"),
     [
-        (0.02, "**+0.100 ± 0.040 (95 %)** on 40 tasks · "),
-        (0.05, "**+0.100 ± 0.101 (95 %)** on 40 tasks, within noise · "),
-        (None, "**+0.100** on 40 tasks · "),
+        (0.02, "**+0.100 ± 0.040 (95 %)** on 40 tasks · ", "merged, new best"),
+        (0.05, "**+0.100 ± 0.101 (95 %)** on 40 tasks, within noise · ", "merged, within noise"),
+        (None, "**+0.100** on 40 tasks · ", "merged, new best"),
     ],
 )
-def test_a_gain_says_how_sure_it_is(error, told):
+def test_a_gain_says_how_sure_it_is_and_within_noise_is_not_called_the_best(error, told, verdict):
     run = plain_run(1)
-    (step,) = run.steps
     gate = GateRecord(
         policy="strict", planned=40, compared=40, difference=0.1, standard_error=error
     )
-    run = replace(run, steps=(altered(step, {"gate": gate}),))
-    assert f"- {told}[step 1](" in learned(run)
+    step = altered(run.steps[-1], {"gate": gate})
+    assert f"- {told}[step 1](" in learned(replace(run, steps=(step,)))
+    assert event_view(step).verdict == verdict
 
 
 def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_one():

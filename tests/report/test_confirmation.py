@@ -4,16 +4,16 @@ import json
 from dataclasses import replace
 
 import pytest
-from run_views import REPOSITORY, altered, entry, plain_run
+from run_views import REPOSITORY, entry, plain_run
 
 from skillopt_ci.ledger.folder import RunFolder, standing_files
-from skillopt_ci.ledger.records import Confirmed, GateRecord, HistoryEntry, State
+from skillopt_ci.ledger.records import Confirmed, HistoryEntry, State
 from skillopt_ci.report.comment import body, confirmation_check, pinned_comment, title
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.terminal import log_row, status_rows
-from skillopt_ci.report.view import RunView, event_view
+from skillopt_ci.report.view import RunView
 
 LINKS = Links(REPOSITORY)
 GAIN = "+0.310 over the initial skill on 38 fresh pairs"
@@ -88,13 +88,3 @@ def test_steps_are_marked():
     run = run_with(fresh("confirmed"), entry(4, action="accept"))
     marks = [run.mark(one) for one in run.history]
     assert marks == ["", "confirmed", "", "confirmed", "", "provisional"]
-
-
-@pytest.mark.parametrize(
-    ("error", "verdict"), [(0.02, "merged, new best"), (0.2, "merged, within noise")]
-)
-def test_a_gain_within_noise_is_not_called_the_best(error, verdict):
-    gate = GateRecord(
-        policy="strict", planned=40, compared=40, difference=0.1, standard_error=error
-    )
-    assert event_view(altered(plain_run(1).steps[-1], {"gate": gate})).verdict == verdict
