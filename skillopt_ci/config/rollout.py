@@ -316,8 +316,8 @@ class RolloutConfig(Section):
 
     @model_validator(mode="after")
     def _steps_are_seen(self) -> "RolloutConfig":
-        if self.grade_every_step and self.solver.type == "external":
+        if self.solver.type == "external" and (self.grade_every_step or self.nudges):
             raise ValueError(
-                "`grade_every_step`: an external agent's steps are known only when it has ended"
+                "`grade_every_step`, `nudges`: an external agent is seen only when it has ended"
             )
         return self

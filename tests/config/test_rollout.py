@@ -127,10 +127,11 @@ def test_a_chat_answer_is_the_default():
     assert rollout.RolloutConfig().solver == ChatConfig()
 
 
-def test_steps_that_are_not_seen_cannot_be_graded():
+@pytest.mark.parametrize("key", ["grade_every_step", "nudges"])
+def test_steps_that_are_not_seen_can_be_neither_graded_nor_followed(key):
     solver = {"type": "external", "agent": "codex"}
-    with pytest.raises(ValidationError, match=r"grade_every_step.*only when it has ended"):
-        rollout.RolloutConfig.model_validate({"solver": solver, "grade_every_step": True})
+    with pytest.raises(ValidationError, match=rf"`{key}`.*only when it has ended"):
+        rollout.RolloutConfig.model_validate({"solver": solver, key: 1})
 
 
 @pytest.mark.parametrize(
