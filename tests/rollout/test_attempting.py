@@ -27,6 +27,7 @@ from skillopt_ci.rollout.store import AttemptCache, AttemptStore
 from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, ModelSaid, Status, Step
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.code import Functions
+from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile
 
 JUDGE = Account(Role.JUDGE, "judge")
@@ -107,9 +108,11 @@ def test_what_is_kept_and_graded_holds_no_secret(store):
     secret = "sk-planted-4711"
     lab = Lab(PLACES, store, ComputerScorer(type="computer", command=("cat", "result.txt")))
     attempting = replace(lab.attempting(Solving(writing(secret))), redact=Redactor([secret]))
-    order = AttemptRequest(on_computer(make_task("t")), "S", "rollout")
+    order = AttemptRequest(on_computer(make_task("t")), "S\n", "rollout")
     asyncio.run(attempting(order))
     key = attempting.key(order)
+    # a place for guidance is not shown, so its attempts are the same
+    assert attempting.key(replace(order, skill=with_region("S\n", SLOW_UPDATE, ""))) == key
     assert HIDDEN.encode() in store.get(key).attempt.artifacts
     assert not any(secret in line for line in store.lines([key]))
 

@@ -194,16 +194,18 @@ def test_a_test_that_failed_is_taken_up_again(workshop):
     assert checkout.trees() == twin.trees()
 
 
-def test_a_last_skill_that_scored_higher_becomes_the_best(checkout):
+@pytest.mark.parametrize("tested", [True, False])
+def test_a_last_skill_that_scored_higher_becomes_the_best(checkout, tested):
     checkout.run(*PLAIN)
     state = checkout.state()
     lower = state.best.measurement.model_copy(update={"score": 0.25})
     best = state.best.model_copy(update={"measurement": lower, "sha256": "other"})
     checkout.commit(FOLDER.state, document(state.model_copy(update={"best": best})), branch=BRANCH)
-    found = ended(checkout).summary
-    assert (found.promoted, found.best.sha256) == (True, state.current.sha256)
-    assert checkout.history()[-1].action == "promote"
-    assert sha256(checkout.show(BRANCH, FOLDER.best_skill)) == checkout.state().best.sha256
+    found = ended(checkout, f"evaluation.eval_test={tested}").summary
+    best = state.current.sha256 if tested else "other"
+    assert (found.promoted, found.best.sha256) == (tested, best)
+    assert checkout.history()[-1].action == ("promote" if tested else "finish")
+    assert sha256(checkout.show(BRANCH, FOLDER.best_skill)) == state.current.sha256
 
 
 @pytest.mark.parametrize(

@@ -194,8 +194,9 @@ def test_a_submission_that_is_refused_is_told_why_and_the_work_goes_on(agent):
     played = agent.play(place=_place(["There is no report.", None], nudges=2))
     assert [step.text for step in played.of(Nudged)] == ["There is no report."]
     assert played.attempt.response == "b"
-    results = [m["content"] for m in agent.bodies[1]["messages"] if m["role"] == "tool"]
-    assert results == ["There is no report.", "Not carried out: the work was submitted before."]
+    results = [(one["role"], one["content"]) for one in agent.bodies[1]["messages"][-2:]]
+    not_done = "Not carried out: the work was submitted before."
+    assert results == [("tool", "There is no report."), ("tool", not_done)]
 
 
 def test_when_nudges_are_used_up_the_submission_stands(agent):
