@@ -85,9 +85,7 @@ def with_check(
     except LostRace as newer:
         return replace(outcome, notes=(*outcome.notes, str(newer)))
     except SkilloptError as error:
-        note = (
-            f"{error.sentences} Once that works, re-run this job: a merge may wait for the check."
-        )
+        note = f"{error.sentences} Once it works, re-run this job: a merge may wait for the check."
         return replace(outcome, exit_code=error.exit_code, notes=(*outcome.notes, note))
     return outcome
 
@@ -95,7 +93,7 @@ def with_check(
 def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
     content = file_at(client, path, head)
     if content is None:
-        return "", f"The head of this pull request has no file {path}"
+        return "", f"At head, {path} is missing. If the skill was renamed, merge despite this check"
     if len(content) > _MOST_BYTES:
         return "", f"At head, {path} has {len(content):,} bytes; a skill has up to {_MOST_BYTES:,}"
     try:
