@@ -165,7 +165,7 @@ def extract(response: str, how: specs.AnswerFrom, tag: str = "answer") -> str:
     if how == "fence":
         fenced = last_fenced(response)
         return response.strip() if fenced is None else fenced
-    if how == "tag" and (found := last_tagged(response, tag)) is not None:
+    if how == "tag" and (found := last_tagged(response, tag.strip("<>"))) is not None:
         return found
     lines = response.strip().splitlines()
     return lines[-1].strip() if lines else ""
@@ -224,9 +224,8 @@ def last_fenced(text: str) -> str | None:
 
 
 def needs_references(_spec: object, task: Task) -> str | None:
-    if task.references:
-        return None
-    return "the task has no references to compare with (a list of texts under `references`)"
+    lacking = "the task has no references to compare with (a list of texts under `references`)"
+    return None if task.references else lacking
 
 
 def task_data(task: Task) -> dict[str, object]:

@@ -29,8 +29,7 @@ def check_scorers(
             else:
                 fault = "the task has no scorer, and the configuration has none for all"
             if fault:
-                told = f"task {task.id!r}: {fault}"
-                problems.append(TaskProblem(task.file, task.line, told))
+                problems.append(TaskProblem(task.file, task.line, f"task {task.id!r}: {fault}"))
     refuse(problems)
 
 

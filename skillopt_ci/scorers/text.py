@@ -242,7 +242,7 @@ def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
 
 
 def _label(text: str) -> str:
-    return text.strip().strip(_AROUND_LABEL).upper()
+    return text.translate(_PLAIN).strip().strip(_AROUND_LABEL).upper().removeprefix("OPTION ")
 
 
 _NUMBER = re.compile(
@@ -296,8 +296,11 @@ _PLAIN: Mapping[int, int | str] = {
     **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
     ord("\u2044"): "/",
 }
-#: The exponent of a unit or a variable, which is no number of its own: 5 m^2.
-_EXPONENT = re.compile(r"(?<=[A-Za-z})])\s?\^\s?(?:\{[-+−–]?\d+\}|[-+−–]?\d+)")
+#: The exponent of a unit or a variable and a tolerance are no numbers of their own: 5 m^2, 20 ± 1.
+_NO_NUMBER = re.compile(
+    r"(?<=[A-Za-z})])\s?\^\s?(?:\{[-+−–]?\d+\}|[-+−–]?\d+)"
+    r"|(?<=\d)\s?(?:±|\+/[-−–]|\\pm\b)\s?\d+(?:[.,]\d+)?"
+)
 
 
 class Number(NamedTuple):
@@ -320,9 +323,9 @@ def find_numbers(text: str) -> list[Number]:
     )
     text = _LATEX_FRACTION.sub(
         lambda one: f"{one[1] or ''} {one[2] or one[4]}/{one[3] or one[5]}".strip(),
-        text.translate(_PLAIN),
+        re.sub(r"(?<=\d),[-–—]+(?!\d)", ",00", text.translate(_PLAIN)),  # 1.200,- €
     )
-    for match in _NUMBER.finditer(_EXPONENT.sub("", text)):
+    for match in _NUMBER.finditer(_NO_NUMBER.sub("", text)):
         digits = match["digits"] if match["power"] is None else "1"
         if not _WITH_POINT.fullmatch(digits):
             digits = digits.translate(_COMMA_FOR_POINT)
@@ -330,9 +333,8 @@ def find_numbers(text: str) -> list[Number]:
         exponent = match["exponent"] or match["power"] or "0"
         digits = re.sub(r"[^\d.]", "", digits)
         value = float(f"{digits}e{_MINUS.sub('-', exponent)}") if clear else math.nan
-        if match["denominator"]:
-            divisor = float(match["denominator"])
-            value = value / divisor if divisor else math.inf
+        divisor = float(match["denominator"] or 1)
+        value = value / divisor if divisor else math.inf
         value += float(match["whole"] or 0)
         for word in re.findall("[a-z]+", (match["scale"] or "").lower()):
             value *= _SCALES[word.removesuffix("s")]

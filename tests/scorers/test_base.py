@@ -76,6 +76,7 @@ def test_tag(response, answer):
 
 def test_tag_name_is_taken_literally():
     assert base.last_tagged("<axb>no</axb><a.b>yes</a.b>", "a.b") == "yes"
+    assert extract("<a.b>yes</a.b>", "tag", "<a.b>") == "yes"
 
 
 @pytest.mark.parametrize(
