@@ -86,7 +86,9 @@ def test_what_writes_a_protected_block_is_told_to_leave_its_markers_alone(name):
 @pytest.mark.parametrize("name", library.FOR_THE_TARGET)
 def test_whoever_works_is_given_the_skill(name):
     text = library.Prompts.load().with_skill(name, "\n# Rules\n\nBe brief.\n\n")
-    assert "\n# Rules\n\nBe brief.\n" in f"{text}\n"
+    # an external agent is given the path of a file, in a sentence
+    shown = "`{}`" if name == "external" else "<skill>\n{}\n</skill>"
+    assert shown.format("# Rules\n\nBe brief.") in text
     assert "{skill}" not in text
 
 
