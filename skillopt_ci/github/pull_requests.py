@@ -193,18 +193,18 @@ def _is_queued(client: Client, pull: PullRequest) -> bool:
 
 
 def _awaits_confirmation(client: Client, pull: PullRequest) -> bool:
-    """Whether a rule holds it back for a check that only more training can conclude."""
+    """Whether a rule holds it back for a check that only more training can turn green."""
     query = (
         "query($id: ID!) {node(id: $id) {... on PullRequest {commits(last: 1) {nodes {commit "
         "{statusCheckRollup {contexts(first: 100) {nodes {... on CheckRun "
-        "{name status isRequired(pullRequestId: $id)}}}}}}}}}}"
+        "{name conclusion isRequired(pullRequestId: $id)}}}}}}}}}}"
     )
     with suppress(Refused):
         what = f"list the required checks of #{pull.number}"
         (newest,) = client.query(what, query, id=pull.node_id)["node"]["commits"]["nodes"]
         checks = (newest["commit"]["statusCheckRollup"] or {"contexts": {"nodes": ()}})["contexts"]
         return any(
-            one.get("name") == CONFIRMED and one["isRequired"] and one["status"] != "COMPLETED"
+            one.get("name") == CONFIRMED and one["isRequired"] and one["conclusion"] != "SUCCESS"
             for one in checks["nodes"]
         )
     return False

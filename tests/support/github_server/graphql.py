@@ -18,7 +18,7 @@ def answer(hub: Hub, login: str, query: str, variables: Json) -> Json:
         nodes = [
             {
                 "name": each["name"],
-                "status": "COMPLETED" if each.get("conclusion") else "IN_PROGRESS",
+                "conclusion": (each.get("conclusion") or "").upper() or None,
                 "isRequired": each["name"] == hub.required_check,
             }
             for each in hub.checks.values()
