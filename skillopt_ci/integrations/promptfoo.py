@@ -269,9 +269,8 @@ def read_tests(file: Path) -> tuple[Task, ...]:
     config = _shaped(FileShape, _data(file), str(file))
     if config.scenarios:
         raise UsageError(f"{file}: scenarios are not supported; write them out as tests")
-    folder = file.parent
-    prompts = [text for prompt in config.prompts for text in _prompts(prompt, folder)]
-    tests = [test for given in config.tests for test in _tests(given, folder)]
+    prompts = [text for prompt in config.prompts for text in _prompts(prompt, file.parent)]
+    tests = [test for given in config.tests for test in _tests(given, file.parent)]
     found: list[Task] = []
     for number, test in enumerate((_with(config.default, test) for test in tests), 1):
         where = f"{file}: test {number}"
@@ -395,11 +394,13 @@ def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
     if isinstance(given, TestShape):
         yield given
         return
-    path = _path(given, folder)
-    if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
-        raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
-    for number, one in enumerate(_listed(_data(path)), 1):
-        yield _shaped(TestShape, one, f"{path}: test {number}")
+    pattern = folder / given.removeprefix(FILE)
+    for found in sorted(pattern.parent.glob(pattern.name)) or [pattern]:
+        path = _path(str(found), folder)
+        if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
+            raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
+        for number, one in enumerate(_listed(_data(path)), 1):
+            yield _shaped(TestShape, one, f"{path}: test {number}")
 
 
 def _prompts(name: str, folder: Path) -> Iterator[str]:
@@ -410,8 +411,7 @@ def _prompts(name: str, folder: Path) -> Iterator[str]:
     if path.suffix in {".yaml", ".yml"}:
         yield json.dumps(_data(path), ensure_ascii=False)
     elif path.suffix == ".txt":
-        parts = re.split(r"^---\s*$", _text(path), flags=re.MULTILINE)
-        yield from filter(None, map(str.strip, parts))
+        yield from filter(None, map(str.strip, re.split(r"(?m)^---\s*$", _text(path))))
     else:
         yield _text(path)
 

@@ -129,18 +129,19 @@ def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
     line = 1
     try:
         header = next(rows, [])
+        if header == ["sep=", ""]:  # says the delimiter to Excel: sep=;
+            header = next(rows, [])
         named = [*filter(None, header)]  # spreadsheets write empty columns, too
         if len(set(named)) < len(named):
             raise TaskFileError("the header names a column twice", line=line)
-        while True:
-            line = rows.line_num + 1  # the start of the next row: cells may contain line feeds
-            if (row := next(rows, None)) is None:
-                return
+        line = rows.line_num + 1
+        for row in rows:
             if len(row) > len(header):
                 yield TaskProblem(file, line, "more cells than the header has")
             elif any(row):
                 cells = zip(header, row, strict=False)
                 yield TaskRecord({key: cell for key, cell in cells if cell}, file, line)
+            line = rows.line_num + 1  # the start of the next row: cells may contain line feeds
     except csv.Error as error:
         raise TaskFileError(f"invalid CSV: {error}", line=line) from error
 
@@ -162,7 +163,7 @@ def _written(value: float, text: str) -> _Written:
 
 def _decoded(text: str) -> object:
     try:
-        value: object = json.loads(
+        return json.loads(
             text,
             object_pairs_hook=_unique_keys,
             parse_constant=refuse_constant,
@@ -174,7 +175,6 @@ def _decoded(text: str) -> object:
         raise TaskFileError(f"invalid JSON: {error}") from error
     except RecursionError as error:
         raise TaskFileError("invalid JSON: nested too deeply") from error
-    return value
 
 
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -159,7 +159,7 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
     file = write(
         tmp_path,
         prompts=["file://p.txt", {"raw": "file://chat.json", "label": "chat"}],
-        tests=["file://tests.yaml", "file://more.jsonl"],
+        tests=["file://te*.yaml", "file://more.jsonl"],
     )
     found = read_tests(file)
     assert len(found) == 6

@@ -133,9 +133,9 @@ def test_csv_records_have_the_headers_keys_and_their_lines(write):
     assert (first.line, second.line) == (2, 5)
 
 
-@pytest.mark.parametrize("mark", [";", "\t"])
-def test_csv_of_a_spreadsheet_may_have_other_delimiters(write, mark):
-    lines = ("\ufeffid;prompt, in full;references", 'a;"one; two";3,5')
+@pytest.mark.parametrize(("first", "mark"), [("", ";"), ("sep=;\r\n", ";"), ("", "\t")])
+def test_csv_of_a_spreadsheet_may_have_other_delimiters(write, first, mark):
+    lines = (f"\ufeff{first}id;prompt, in full;references", 'a;"one; two";3,5')
     file = write("t.csv", "\r\n".join(lines).replace(";", mark))
     value = {"id": "a", "prompt, in full": f"one{mark} two", "references": "3,5"}
     assert [one.value for one in records(file)] == [value]
