@@ -194,19 +194,18 @@ def _is_queued(client: Client, pull: PullRequest) -> bool:
 
 def _awaits_confirmation(client: Client, pull: PullRequest) -> bool:
     """Whether a rule holds it back for a check that only more training can turn green."""
+    # not of the rollup of all checks: it has statuses too, which need one more permission
     query = (
-        "query($id: ID!) {node(id: $id) {... on PullRequest {commits(last: 1) {nodes {commit "
-        "{statusCheckRollup {contexts(first: 100) {nodes {... on CheckRun "
-        "{name conclusion isRequired(pullRequestId: $id)}}}}}}}}}}"
+        "query($id: ID!, $name: String!) {node(id: $id) {... on PullRequest {commits(last: 1) "
+        "{nodes {commit {checkSuites(first: 100) {nodes {checkRuns(first: 1, filterBy: {checkName: "
+        "$name, checkType: LATEST}) {nodes {conclusion isRequired(pullRequestId: $id)}}}}}}}}}}"
     )
     with suppress(Refused):
         what = f"list the required checks of #{pull.number}"
-        (newest,) = client.query(what, query, id=pull.node_id)["node"]["commits"]["nodes"]
-        checks = (newest["commit"]["statusCheckRollup"] or {"contexts": {"nodes": ()}})["contexts"]
-        return any(
-            one.get("name") == CONFIRMED and one["isRequired"] and one["conclusion"] != "SUCCESS"
-            for one in checks["nodes"]
-        )
+        found = client.query(what, query, id=pull.node_id, name=CONFIRMED)["node"]
+        (suites,) = (one["commit"]["checkSuites"]["nodes"] for one in found["commits"]["nodes"])
+        runs = [run for suite in suites for run in suite["checkRuns"]["nodes"]]
+        return any(run["isRequired"] and run["conclusion"] != "SUCCESS" for run in runs)
     return False
 
 

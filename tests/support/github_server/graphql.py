@@ -13,19 +13,18 @@ def answer(hub: Hub, login: str, query: str, variables: Json) -> Json:
     if "isInMergeQueue" in query:
         facts = hub.pulls[int(variables["id"].removeprefix("PR_"))]
         return {"data": {"node": {"isInMergeQueue": facts.get("queued", False)}}}
-    if "statusCheckRollup" in query:
+    if "checkRuns" in query:
         facts = hub.pulls[int(variables["id"].removeprefix("PR_"))]
-        nodes = [
+        runs = [
             {
-                "name": each["name"],
                 "conclusion": (each.get("conclusion") or "").upper() or None,
                 "isRequired": each["name"] == hub.required_check,
             }
             for each in hub.checks.values()
-            if each["head_sha"] == facts["sha"]
+            if (each["head_sha"], each["name"]) == (facts["sha"], variables["name"])
         ]
-        rollup = {"contexts": {"nodes": nodes}} if nodes else None
-        commits = {"nodes": [{"commit": {"statusCheckRollup": rollup}}]}
+        suites = {"nodes": [{"checkRuns": {"nodes": runs}}]}
+        commits = {"nodes": [{"commit": {"checkSuites": suites}}]}
         return {"data": {"node": {"commits": commits}}}
     wanted = variables["input"]
     facts = hub.pulls[int(wanted["pullRequestId"].removeprefix("PR_"))]
