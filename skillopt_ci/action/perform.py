@@ -35,7 +35,7 @@ def perform(job: Job, activity: Activity) -> JobOutcome:
     if not (isinstance(activity, Nothing) or job.keep.parent.exists()):
         raise UsageError(
             f"there is no checkout in {job.folder}",
-            hint="Let a step with actions/checkout run before this one.",
+            hint="Let a step with actions/checkout run before this one; it needs git there.",
         )
     comment = None if isinstance(activity, Conclude) else activity.comment
     _react(job, comment, activity.reaction if isinstance(activity, Nothing) else "eyes")
