@@ -94,6 +94,8 @@ def init_command(
         asked = partial(decide, given, asking=asking)
         look = partial(ask_server, settings.environ)
         choices = choose(root, asked, _free(usual, names), trained, look=look)
+        if os.path.normpath(choices.skill) in trained:
+            raise UsageError(f"another run trains {choices.skill}", hint="Give another --skill.")
         skill = seen_path(root, choices.skill, repository)
         files = scaffold.scaffold(choices, config.name, skill.parent.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
@@ -331,13 +333,11 @@ def _github_steps(
         "/actions/permissions/workflow -F can_approve_pull_request_reviews=true"
     )
     if pages:
-        site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
-        yield f"Let Actions publish the site:\n     {site}"
+        yield "Let Actions publish:\n     gh api repos/{owner}/{repo}/pages -f build_type=workflow"
     yield "git push --set-upstream origin HEAD"
     yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
-    run = f"gh workflow run {PurePosixPath(scaffold.WORKFLOW).name}"
-    first = f"A push to {branch} starts the first step, and the schedule starts the others."
-    yield f"{first} To start one now:\n     {run}"
+    now = f"To start one now:\n     gh workflow run {PurePosixPath(scaffold.WORKFLOW).name}"
+    yield f"A push to {branch} starts the first step, and the schedule starts the others. {now}"
 
 
 def _tell(

@@ -89,7 +89,8 @@ def test_a_bare_repository_and_an_empty_configuration_are_refused(tmp_path, git)
     assert "run: missing" in str(init(tmp_path, "-y").exception)
 
 
-def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path):
+def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path, git):
+    git(tmp_path, "init")
     init(tmp_path)
     assert "init -c NAME.skillopt.yaml" in init(tmp_path).output
     told = init(tmp_path, "--run", "two", "--skill", "two.md").exception
@@ -100,6 +101,8 @@ def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path):
     assert "tasks/two/train.jsonl" in done["written"]
     config = load(tmp_path / "two.skillopt.yaml").config
     assert (config.run, config.skill) == ("two", "two.md")
+    third = init(tmp_path, "-c", "three.skillopt.yaml", "--skill", "./two.md").exception
+    assert "another run trains ./two.md" in str(third)
     assert init(tmp_path, *own, "--run", "two").return_value == 3
 
 
