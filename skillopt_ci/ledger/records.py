@@ -185,6 +185,10 @@ class StepRecord(Record):
     """`usage` by role and stage; records of earlier versions have none."""
 
     @property
+    def changed(self) -> bool:
+        return self.proposal.changed
+
+    @property
     def merged(self) -> bool:
         return self.decision is not None and self.decision.stays
 

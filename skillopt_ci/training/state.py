@@ -375,17 +375,6 @@ class Candidate:
     skill: str
     commit: str | None = None
 
-    @property
-    def changed(self) -> bool:
-        record = self.record
-        return record.changed if isinstance(record, BoundaryRecord) else record.proposal.changed
-
-    @property
-    def work(self) -> str:
-        if isinstance(self.record, BoundaryRecord):
-            return f"the end of epoch {self.record.epoch}"
-        return f"step {self.record.step}"
-
 
 def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> Candidate:
     """Commit and push a candidate; raises LostRace if another one is in flight."""
@@ -461,14 +450,16 @@ async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredC
     if found is not None:
         record, parent = found.record, parents(run.ledger.git, commit)[0]
         if isinstance(record, StepRecord):
-            name, done = str(record.step), record.step <= state.step
+            name, work = str(record.step), f"step {record.step}"
+            done = record.step <= state.step
         else:
-            name, done = f"epoch-{record.epoch}", record.epoch <= state.boundary
+            name, work = f"epoch-{record.epoch}", f"the end of epoch {record.epoch}"
+            done = record.epoch <= state.boundary
         async with equipped(run) as (_, equipment):
             paid, _ = await equipment.paid(run.scope(name, parent), tuple)
         # as far as the caches here know; what was done meanwhile is on record with its cost
         evaluation = Usage() if done else paid.beyond(record.usage)
-        usage, work = as_recorded(record.usage + evaluation), found.work
+        usage = as_recorded(record.usage + evaluation)
         accounts = record.accounts
         if evaluation.calls:
             accounts = booked(accounts, {Account(Role.TARGET, "selection"): evaluation})

@@ -288,7 +288,7 @@ async def _candidate(
         stages = {stage: as_recorded(usage) for stage, usage in used.items()}
         record = end.model_copy(update={"stages": stages})
     candidate = Candidate(record.model_copy(update=_spent(models.meter)), skill)
-    if not candidate.changed:
+    if not candidate.record.changed:
         return candidate
     run.listen(CandidateProposed(checkout, candidate))
     candidate = await asyncio.to_thread(push_candidate, run, checkout, candidate)
@@ -343,7 +343,7 @@ def commit_decision(
         state,
         skill,
         decision=decision,
-        candidate=candidate.skill if is_step or candidate.changed else None,
+        candidate=candidate.skill if is_step or record.changed else None,
         **facts,
     )
     events = [RunEvent(entry, state, skill, files, record, seconds=seconds)]
