@@ -9,7 +9,7 @@ from skillopt_ci.agents.streams import READERS
 from skillopt_ci.computer.computer import Network
 from skillopt_ci.config import rollout
 from skillopt_ci.config.config import SplitDir, choose_shape_of_tasks
-from skillopt_ci.config.rollout import ChatConfig, ComputerConfig, ExternalConfig, ScriptedConfig
+from skillopt_ci.config.rollout import ChatConfig, ComputerConfig, ExternalConfig
 from skillopt_ci.rollout.computer_pool import computers, spec
 
 
@@ -107,20 +107,6 @@ def test_what_can_be_lent(path):
 
 
 SOLVER: TypeAdapter[Any] = TypeAdapter(rollout.SolverConfig)
-
-
-@pytest.mark.parametrize(
-    ("given", "kind"),
-    [
-        ({"type": "chat"}, ChatConfig),
-        ({"type": "agent"}, rollout.AgentConfig),
-        ({"type": "external", "agent": "codex"}, ExternalConfig),
-        ({"type": "scripted", "commands": ["ls", ["echo", "a b"]]}, ScriptedConfig),
-        ({"type": "human"}, rollout.HumanConfig),
-    ],
-)
-def test_the_type_decides(given, kind):
-    assert isinstance(SOLVER.validate_python(given), kind)
 
 
 def test_a_chat_answer_is_the_default():

@@ -21,17 +21,26 @@ def snapshot(checkout: Checkout) -> dict[str, object]:
     files = (path for path in checkout.folder.rglob("*") if path.is_file())
     return {
         "index": (git / "index").read_bytes(),
-        "files": {str(path): path.read_bytes() for path in files if git not in path.parents},
+        "files": {
+            path: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
+            for path in files
+            if git not in path.parents
+        },
         "HEAD": (git / "HEAD").read_bytes(),
         "HEAD's log": (git / "logs" / "HEAD").read_bytes(),
-        "status": checkout.git("status", "--porcelain=v2", "--branch", "--show-stash"),
+        "FETCH_HEAD": (git / "FETCH_HEAD").exists(),
+        "status": checkout.git("status", "--porcelain=v2", "--show-stash"),
         "stash": checkout.git("stash", "list"),
         "main": checkout.ref("main"),
     }
 
 
 @pytest.mark.parametrize("head", ["main", "--detach"])
-def test_users_checkout_stays_byte_for_byte(checkout, head):
+def test_users_checkout_stays_byte_for_byte(workshop, head):
+    origin = workshop.origin()
+    checkout, other = (workshop.clone(origin, name) for name in ("clone", "other"))
+    other.commit("README.md", "something to fetch\n")
+    other.git("push", "--quiet", "origin", "main")
     checkout.git("checkout", "--quiet", head)
     checkout.write("stashed.txt", "put away\n")
     checkout.git("stash", "push", "--quiet", "--include-untracked")

@@ -36,7 +36,7 @@ def solver(root: Path, settings: object, target: object = None) -> Solver:
         ({"type": "chat"}, "chat"),
         ({"type": "agent"}, "agent"),
         ({"type": "external", "agent": "codex"}, "codex"),
-        ({"type": "scripted"}, "scripted"),
+        ({"type": "scripted", "commands": ["ls", ["echo", "a b"]]}, "scripted"),
         ({"type": "human"}, "human"),
     ],
 )
