@@ -80,7 +80,7 @@ def unconfined_programs(
     """Whether a run starts programs outside of computers, and which can read our secrets."""
     found = []
     if environment is not None and environment.code == "inside":
-        found.append("`environment` runs inside of skillopt-ci")
+        found.append("`environment` runs inside skillopt-ci")
     graded = environment is not None and environment.grades
     specs = [] if graded else [config.scorer, *(task.scorer for task in tasks)]
     parts = list(parts_of(*specs))
@@ -180,7 +180,7 @@ def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
     for entry in found.text.split("\0")[:-1]:
         name = entry[3:]
         if name == run.skill_path:
-            yield f"{name} has changes that are not committed: the committed skill is trained"
+            yield f"{name} has changes that are not committed: training uses what is committed"
         else:
             yield f"{name} differs from what is committed: this run uses it as it is here"
 

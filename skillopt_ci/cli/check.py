@@ -310,7 +310,7 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     start_of(ledger, path, position)
     if ledger.read(position.head, path) is None:
         if file.exists():  # else it is said of the skill itself
-            text = f"{path} is not committed on {ledger.base}: git add {path} && git commit"
+            text = f"{path} is not committed on {ledger.base}: git add '{path}' && git commit"
             yield Finding("git", "error", text)
     elif committed is not None and file.is_file():
         here = file.read_text(encoding="utf-8", errors="replace")
@@ -427,7 +427,7 @@ def _check_programs(
     starts, left = build.unconfined_programs(loaded.config, tasks.all, environment)
     if left:
         text = (
-            f"not kept from secrets: {'; '.join(left)}\nThey can read your files and what other "
+            f"not kept from secrets: {'; '.join(left)}\nThese can read your files and what other "
             "programs of yours hold, such as the shell that exported a key. Pull requests are not "
             "evaluated here unless `rollout.programs_can_read_secrets` is set."
         )

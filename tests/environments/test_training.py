@@ -84,7 +84,7 @@ def test_a_class_of_ones_own(workshop):
     configure(checkout, "items.py:Items", {"items.py": CLASS})
     assert_learned(checkout)
     checked = in_process(checkout.folder, "check").stdout
-    assert "`environment` runs inside of skillopt-ci" in " ".join(checked.split())
+    assert "`environment` runs inside skillopt-ci" in " ".join(checked.split())
     assert in_process(checkout.folder, "status").returncode == 0
 
 

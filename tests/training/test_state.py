@@ -220,7 +220,7 @@ def test_a_clean_filter_that_is_missing_stops_no_training(checkout):
 
 def test_skill_that_is_not_committed_is_refused(checkout):
     checkout.write("draft.md", "# Draft\n")
-    with pytest.raises(SkillError, match=r"\(main \w{10}\)(?s:.*)git add draft\.md"):
+    with pytest.raises(SkillError, match=r"\(main \w{10}\)(?s:.*)git add 'draft\.md'"):
         checkout.step("skill=draft.md", "run=draft")
     checkout.step()
     without = checkout.git("commit-tree", f"{BRANCH}:tasks", "-p", BRANCH, "-m", "Delete the skill")
