@@ -159,8 +159,10 @@ def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     known = decision.reused_from
     reused = "" if known is None else f", as measured in step {known}: the text was the same"
     metric = say.with_pessimistic(decision.metric, measured)
-    told = f"{score(decision.score_before)} → {say.after_text(decision)} ({metric}){reused}"
-    yield Fact("selection tasks", told)
+    after = score_text(measured.score, measured.n)
+    if measured.partial:
+        after = f"{score(decision.score_after)} (estimate: {say.tasks_text(decision)} measured)"
+    yield Fact("selection tasks", f"{score(decision.score_before)} → {after} ({metric}){reused}")
     if sentences := say.arithmetic(decision):
         yield Fact("arithmetic", sentences)
     if decision.gate is not None and decision.gate.rounds > 1:

@@ -75,15 +75,6 @@ def account_rows(accounts: Accounts) -> Iterator[tuple[str, str]]:
 # Scores and the gate's arithmetic.
 
 
-def after_text(decision: Decision) -> str:
-    measured = decision.measurement
-    if measured is None:
-        return "not measured"
-    if measured.partial:
-        return f"{score(decision.score_after)} (estimate: {tasks_text(decision)} measured)"
-    return score_text(measured.score, measured.n)
-
-
 def arrow(decision: Decision) -> str:
     after = score(decision.score_after, estimated=decision.partial)
     return f"{score(decision.score_before)} → {after}"

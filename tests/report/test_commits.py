@@ -308,7 +308,7 @@ def test_rows_at_a_glance(make_end, state):
     assert (rows["guidance"], rows["old guidance"]) == (SLOW.content, "- Old.")
     assert rows["training tasks fixed"] == "t1"
     assert rows["meta skill"] == META.content
-    assert rows["selection tasks"].startswith("0.500 → 0.750")
+    assert rows["selection tasks"].startswith("0.500 → 0.750 [0.30, 0.95] n=4")
 
 
 def test_verdict_without_a_decision(make_end):
