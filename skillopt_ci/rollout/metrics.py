@@ -77,11 +77,6 @@ def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float |
     return math.sqrt(len(deviations) / (len(deviations) - 1) * squares) / len(values)
 
 
-def task_means(scores: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The mean score of each task, so that tasks weigh the same whatever their attempts."""
-    return {task: statistics.fmean(own) for task, own in grouped(scores).items()}
-
-
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
     """Second minus first over ``n`` shared tasks; ``fixed`` rose and ``broken`` fell."""
@@ -123,12 +118,6 @@ class Aggregate:
     soft: float
     n: int
     errors: int
-
-    def pessimistic(self) -> "Aggregate":
-        """The means over all attempts, counting unmeasured ones as failed."""
-        made = self.n + self.errors
-        share = self.n / made if made else 0.0
-        return Aggregate(self.hard * share, self.soft * share, made, 0)
 
 
 def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
@@ -321,9 +310,10 @@ def summarise(
 def _mean_estimate(
     measured: Sequence[Graded], clusters: Mapping[str, str] | None, read: Callable[[Graded], float]
 ) -> MeanEstimate:
-    means = task_means((one.task_id, read(one)) for one in measured)
-    groups = None if clusters is None else [clusters[task] for task in means]
-    return estimate_mean([*means.values()], groups, shares=True)
+    # tasks weigh the same, whatever their attempts
+    scores = grouped((one.task_id, read(one)) for one in measured)
+    groups = None if clusters is None else [clusters[task] for task in scores]
+    return estimate_mean([*map(statistics.fmean, scores.values())], groups, shares=True)
 
 
 def _pessimistic(

@@ -389,15 +389,16 @@ async def decide_learning_rate(
 
 
 def _evidence(means: Aggregate, count: int, noun: str) -> str:
-    worst = means.pessimistic()
+    made = means.n + means.errors
+    share = means.n / made if made else 0.0
     lost = (
-        f"rollout_errors: {means.errors} of {worst.n} attempts could not be measured; they count "
+        f"rollout_errors: {means.errors} of {made} attempts could not be measured; they count "
         f"as failed here. Without them: hard {means.hard:.6f}, soft {means.soft:.6f}"
     )
     facts = (
-        f"rollout_n: {worst.n}",
-        f"rollout_hard: {worst.hard:.6f}",
-        f"rollout_soft: {worst.soft:.6f}",
+        f"rollout_n: {made}",
+        f"rollout_hard: {means.hard * share:.6f}",
+        f"rollout_soft: {means.soft * share:.6f}",
         *([lost] if means.errors else []),
         f"proposed_update_items: {count}",
         f"update_item_type: {noun}",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from skillopt_ci.rollout import metrics
 from skillopt_ci.rollout.metrics import clustered_error, estimate_mean, mean_pass, paired, pass_at_k
+from skillopt_ci.rollout.types import Status
 from skillopt_ci.stats import t_quantile, wilson
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
@@ -141,12 +142,18 @@ def test_no_values_have_no_quartiles():
     assert metrics.quartiles([]) is None
 
 
-@given(st.dictionaries(st.text(max_size=8), st.lists(st.floats(0, 1), min_size=1, max_size=5)))
-def test_task_means_weight_tasks_alike_whatever_their_names(scores):
-    found = metrics.task_means([(task, score) for task, own in scores.items() for score in own])
-    assert list(found) == list(scores)
-    for task, own in scores.items():
-        assert found[task] == pytest.approx(float(np.mean(own)))
+ATTEMPTS = st.lists(st.floats(0, 1), min_size=1, max_size=5)
+
+
+@given(st.dictionaries(st.text(max_size=8), ATTEMPTS, min_size=1))
+def test_tasks_weigh_alike_whatever_their_attempts(scores):
+    each = ((task, one) for task, own in scores.items() for one in own)
+    found = metrics.summarise(
+        metrics.Graded(task, "", Status.SCORED, one, one) for task, one in each
+    )
+    assert found.hard.mean == pytest.approx(
+        float(np.mean([np.mean(own) for own in scores.values()]))
+    )
 
 
 @given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=2))
