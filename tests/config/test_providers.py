@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from skillopt_ci.config.models import PROVIDERS, ModelRole, ProviderName
 from skillopt_ci.model.access import base_url_of
 
+RETIRED = "GitHub Models was retired on 2026-07-30"
 REST = "run: r\nskill: s\ntasks: {path: t}\n"
 
 
@@ -60,12 +61,9 @@ def test_another_provider_does_not_inherit_the_address(load_text, write):
         ("antropic/claude", "did you mean 'anthropic'?"),
         ("gpt-5.5", "expected provider/model, such as openai/gpt-5.5, or a mapping, found"),
         ("/m", "expected provider/model"),
-        ("github/gpt-4.1", "GitHub Models was retired on 2026-07-30"),
-        ("{provider: github_models, model: m}", "GitHub Models was retired on 2026-07-30"),
-        (
-            "{provider: openai, model: m, base_url: 'https://models.github.ai/inference'}",
-            "GitHub Models was retired on 2026-07-30",
-        ),
+        ("github/gpt-4.1", RETIRED),
+        ("{provider: github_models, model: m}", RETIRED),
+        ("{provider: openai, model: m, base_url: 'https://models.github.ai/inference'}", RETIRED),
         (
             "{provider: azure, model: m, base_url: 'https://models.inference.ai.azure.com'}",
             "`copilot`, the Copilot CLI",

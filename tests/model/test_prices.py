@@ -25,27 +25,20 @@ def test_the_configured_price_goes_before_the_table():
 
 
 @pytest.mark.parametrize(
-    ("role", "provider"),
+    ("provider", "model", "more", "priced_by"),
     [
-        ({"provider": "openai", "model": "gpt-5.5"}, "openai"),
-        ({"provider": "anthropic", "model": "claude-opus-4-6"}, "anthropic"),
-        ({"provider": "gemini", "model": "gemini-3.5-flash"}, "google"),
-        (
-            {
-                "provider": "openai",
-                "model": "claude-opus-4-6",
-                "base_url": "https://api.anthropic.com/v1",
-            },
-            "anthropic",
-        ),
+        ("openai", "gpt-5.5", {}, "openai"),
+        ("anthropic", "claude-opus-4-6", {}, "anthropic"),
+        ("gemini", "gemini-3.5-flash", {}, "google"),
+        ("openai", "claude-opus-4-6", {"base_url": "https://api.anthropic.com/v1"}, "anthropic"),
     ],
 )
-def test_a_well_known_model_costs_what_the_table_says(role, provider):
-    found = tariff(**role)
+def test_a_well_known_model_costs_what_the_table_says(provider, model, more, priced_by):
+    found = tariff(provider=provider, model=model, **more)
     counted = Counted(input_tokens=1000, cache_read_tokens=400, output_tokens=100)
-    expected = calc_price(counted, role["model"], provider_id=provider).total_price
+    expected = calc_price(counted, model, provider_id=priced_by).total_price
     assert found.source == "table"
-    assert found.text.startswith(f"{provider}/")
+    assert found.text.startswith(f"{priced_by}/")
     assert found.cost_usd(CALL) == pytest.approx(float(expected))
     assert found.cost_usd(CALL) < found.cost_usd(Usage(1, 1000, 100))
 

@@ -15,22 +15,23 @@ from packaging.utils import canonicalize_name
 from skillopt_ci import __version__
 from skillopt_ci.cli.scaffold import WORKFLOW
 
+ROOT = Path(__file__).parents[2]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder, root = tmp_path_factory.mktemp("dist"), Path(__file__).resolve().parents[2]
+    folder = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
-        [sys.executable, "-c", BUILD, folder], cwd=root, capture_output=True, text=True, check=True
+        [sys.executable, "-c", BUILD, folder], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return zipfile.ZipFile(folder / done.stdout.split()[-1])
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel, root):
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     files = {
-        path.relative_to(root).as_posix()
-        for path in (root / "skillopt_ci").rglob("*")
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "skillopt_ci").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert files <= set(wheel.namelist())
@@ -41,10 +42,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel, root):
     assert b"MIT License" in wheel.read(f"{information}/licenses/LICENSE")
 
 
-def test_the_ci_script_is_runnable_and_make_lists_its_targets(root):
-    assert os.access(root / ".ci" / "run", os.X_OK)
-    subprocess.run(["bash", "-n", root / ".ci" / "run"], check=True)
-    done = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True)
+def test_the_ci_script_is_runnable_and_make_lists_its_targets():
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
+    done = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
         *("help", "quickstart", "test", "unit", "oldest", "lint", "format"),
         *("docs", "lock", "image", "check", "stats", "setup"),
@@ -53,7 +54,6 @@ def test_the_ci_script_is_runnable_and_make_lists_its_targets(root):
 
 # What a job installs is what was reviewed: locked by hash, the base image by its digest.
 
-ROOT = Path(__file__).parents[2]
 _INSTALL = re.compile(r"\b(?:pip|uv)\b[^\n]*\b(?:install|sync)\b[^\n]*")
 
 
@@ -103,8 +103,8 @@ IMAGE = "ghcr.io/skillopt-ci/skillopt-ci@sha256:" + "0" * 64
 
 
 @pytest.mark.end_to_end
-def test_a_release_resolves_to_one_commit_that_runs_the_image(root, tmp_path):
-    if not (root / ".git").exists():
+def test_a_release_resolves_to_one_commit_that_runs_the_image(tmp_path):
+    if not (ROOT / ".git").exists():
         pytest.skip("this is no clone")
     origin, clone = tmp_path / "origin.git", tmp_path / "clone"
 
@@ -112,7 +112,7 @@ def test_a_release_resolves_to_one_commit_that_runs_the_image(root, tmp_path):
         done = subprocess.run(["git", "-C", folder, *words], capture_output=True, check=True)
         return done.stdout.decode().strip()
 
-    git(root, "clone", "--quiet", "--bare", ".", str(origin))
+    git(ROOT, "clone", "--quiet", "--bare", ".", str(origin))
     git(tmp_path, "clone", "--quiet", str(origin), str(clone))
     environ = {**os.environ, "IMAGE": IMAGE, "VERSION": f"v{__version__}", "TOKEN": "job"}
     environ |= {"GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_SERVER_URL": "https://x.test"}
@@ -122,7 +122,7 @@ def test_a_release_resolves_to_one_commit_that_runs_the_image(root, tmp_path):
         words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
         subprocess.run(words, cwd=clone, env=environ, check=True, capture_output=True)
 
-    release = root / ".github" / "workflows" / "release.yml"
+    release = ROOT / ".github" / "workflows" / "release.yml"
     jobs: dict[str, Any] = yaml.safe_load(release.read_text(encoding="utf-8"))["jobs"]
     run("tag", "Point the action at the published image")
     run("tag", "Push the tag")
