@@ -150,11 +150,11 @@ class Computer:
             # One byte more distinguishes a tar that is too large from one that just fits.
             script = (_PACK, str(limit + 1), *portion)
             packed = await self._perform(WORKDIR, script, output_bytes=limit)
-            fresh = unpack(_complete(packed.out, "the export", max_bytes))
+            fresh = unpack(_complete(packed.out, "the task's `artifacts`", max_bytes))
             members += fresh
             left -= sum(len(member.content) for member in fresh)
             if left < 0:
-                raise FileRefused(f"the export: more than {max_bytes} bytes.")
+                raise FileRefused(f"the task's `artifacts`: more than {max_bytes} bytes.")
         return pack(members)
 
     async def load(self, archive: bytes) -> None:

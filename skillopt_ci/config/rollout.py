@@ -226,7 +226,7 @@ class ComputerBlock(Section):
     """How to check a submission. External agents end unchecked."""
     artifacts: tuple[PathInside, ...] = ("**",)
     """Files of the workspace to keep and grade, as paths and globs. If they have more than 100 MB,
-    the attempt scores 0."""
+    even by the set-up, the attempt scores 0: leave out what is large."""
     limits: LimitChanges | None = None
     """Limits of this task."""
 

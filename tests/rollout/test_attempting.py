@@ -258,7 +258,7 @@ def test_more_than_can_be_taken_is_the_agents_own_error(monkeypatch):
     lab = Lab(places=PLACES, scorer=SOLVED)
     found = lab.attempt(Solving(writing("done\n")), on_computer(make_task("a")))
     assert found.status is Status.AGENT_ERROR
-    assert "cannot be taken" in found.reason
+    assert "cannot be taken: the task's `artifacts`: more than 3 bytes" in found.reason
 
 
 def test_an_attempt_that_was_made_is_not_made_again(store):
