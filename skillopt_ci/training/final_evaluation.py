@@ -1,7 +1,7 @@
 """The end of a run: test first, best and last skill, unless tested before; commit a summary."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 
 from skillopt_ci.aio import map_ordered
@@ -14,6 +14,7 @@ from skillopt_ci.model.types import Account, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.rollout.metrics import OTHER, paired
 from skillopt_ci.skill.document import sha256
+from skillopt_ci.skill.regions import as_read
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import clusters_of, measure
@@ -36,22 +37,23 @@ from skillopt_ci.util import grouped, pick
 async def _test(
     run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], models: OpenModels
 ) -> dict[str, Measurement]:
-    named = {sha256(text): (name, text) for name, text in reversed([*texts.items()])}
+    names = {sha256(text): name for name, text in reversed([*texts.items()])}
+    # an epoch's end may only make room for guidance: such texts read the same
+    alike = {as_read(texts[name]): key for key, name in names.items()}
 
     async def one(key: str) -> Measurement:
-        name, text = named[key]
-        return await measure(run, models, text, run.test, stage=f"test {name}")
+        return await measure(run, models, texts[names[key]], run.test, stage=f"test {names[key]}")
 
-    todo = [key for key in named if key not in known]
+    todo = [key for key in alike.values() if key not in known]
     measured = await map_ordered(one, todo, limit=len(texts))
-    return {**known, **dict(zip(todo, measured, strict=True))}
+    tests = {**known, **dict(zip(todo, measured, strict=True))}
+    return {key: tests[alike[as_read(texts[name])]] for key, name in names.items()}
 
 
 def with_test(skill: FinalSkill, test: Measurement | None, tasks: Sequence[Task]) -> FinalSkill:
     if test is None:
         return skill
-    interval = wilson(test.hard, test.n)
-    tested = {"interval": (interval.low, interval.high), "by_type": by_type(tasks, test)}
+    tested = {"interval": astuple(wilson(test.hard, test.n)), "by_type": by_type(tasks, test)}
     return skill.model_copy(update={"test": test, **tested})
 
 
@@ -140,10 +142,9 @@ async def finish(run: Run) -> FinishOutcome | None:
             known = {one.sha256: one.test for one in done if one.test is not None}
             tests = await _test(run, texts, known, models)
         used = dict(models.meter.accounts())
-    changes = charged(checkout, total(used.values()), used)
-    if promoted:
-        changes["best"] = before.current
-    state = before.model_copy(update={"simulated": run.simulated, **changes})
+    best = before.current if promoted else before.best
+    spent = charged(checkout, total(used.values()), used)
+    state = before.model_copy(update={"simulated": run.simulated, "best": best, **spent})
     entry = history_entry(
         run,
         "finish",
@@ -179,9 +180,7 @@ def _summary(
     skills = [
         FinalSkill(sha256=initial_sha256, step=0, origin="initial", score=history[0].score_after),
         *(
-            FinalSkill(
-                sha256=one.sha256, step=one.step, origin=one.origin, score=one.measurement.score
-            )
+            FinalSkill(**pick(one, "sha256 step origin score=measurement.score"))
             for one in (state.best, state.current)
         ),
     ]

@@ -129,11 +129,13 @@ def test_the_gain_s_error_is_over_clusters_where_test_tasks_have_them(checkout):
     assert f"+0.500 ± {half:.3f} (95 %) on 8 test tasks" in checkout.git("log", "-1", BRANCH)
 
 
-def test_equal_texts_are_tested_once(checkout, model_server):
+@pytest.mark.parametrize("room", [False, True], ids=["equal", "room for guidance"])
+def test_texts_that_read_the_same_are_tested_once(checkout, model_server, room):
     model_server.plan = ()
-    checkout.run(*PLAIN, "train.num_epochs=1")
+    checkout.run(*PLAIN, f"optimizer.use_slow_update={room}", "train.num_epochs=1")
     found = ended(checkout, "cache.enabled=false").summary
-    assert found.initial.sha256 == found.best.sha256 == found.last.sha256
+    assert (found.initial.sha256 != found.last.sha256) == room
+    assert found.initial.test == found.best.test == found.last.test
     assert count_tests(model_server) == 8
 
 
