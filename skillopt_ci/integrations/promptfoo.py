@@ -235,10 +235,9 @@ def _as_text(value: Any) -> str:
 
 def _dump(value: Any, indent: int | None = None) -> str:
     """Nunjucks' filter ``dump``: ``value`` as JSON."""
+    plain = to_jsonable_python(value, fallback=_as_text, inf_nan_mode="null")  # keys are texts
     separators = (",", ":") if indent is None else None
-    return json.dumps(
-        value, ensure_ascii=False, indent=indent, separators=separators, default=_as_text
-    )
+    return json.dumps(plain, ensure_ascii=False, indent=indent, separators=separators)
 
 
 def rendered(value: Any, values: Mapping[str, Any]) -> Any:

@@ -91,8 +91,9 @@ def test_a_rubric_is_judged_by_the_judge(tmp_path):
     assert judged(tmp_path, [rubric], "hello", good).hard
     assert judged(tmp_path, [rubric], "hello", poor) == Score(0, 0.6, "cold", "hello")
     assert judged(tmp_path, [{**rubric, "threshold": 0.5}], "hello", poor).hard
-    (task,) = read_tests(write(tmp_path, tests=[{"assert": [{**rubric, "value": ["kind"]}]}]))
-    assert '["kind"]' in str(task.scorer)
+    dated = {**rubric, "value": {date(2026, 1, 1): "kind"}}
+    (task,) = read_tests(write(tmp_path, tests=[{"assert": [dated]}]))
+    assert task.scorer.rubric == '{"2026-01-01":"kind"}'
 
 
 def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path):
