@@ -20,7 +20,13 @@ from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.integrations.skillopt.export import flat_config, skillopt_files
 from skillopt_ci.ledger.evidence import EditRecord, Measurement
-from skillopt_ci.ledger.records import Basis, GateRecord, StepRecord
+from skillopt_ci.ledger.records import (
+    Basis,
+    BoundaryRecord,
+    GateRecord,
+    SlowUpdateRecord,
+    StepRecord,
+)
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import viewer
@@ -319,8 +325,16 @@ def test_a_step_has_every_field_that_the_reference_names(exported):
 def test_a_score_on_the_hardest_tasks_alone_is_not_exported_beside_others(planned):
     run, part = plain_run(1), Measurement(hard=0.25, soft=0.5, score=0.25, planned=planned)
     steps = (altered(run.steps[0], {"measurement": part}),)
-    (entry,) = json.loads(skillopt_files(replace(run, steps=steps), "out")["history.json"])
-    assert entry.get("selection_hard") == (None if planned else 0.25)
+    guidance = SlowUpdateRecord(action="propose", content="Look twice.")
+    facts = {"skill_before": "a", "skill_after": "b", "config_sha256": "", "simulated": False}
+    facts |= {"slow_update": guidance, "decision": steps[0].decision, "epoch": 2, "step": 1}
+    run = replace(run, steps=steps, epochs=(BoundaryRecord.model_validate(facts),))
+    files = skillopt_files(run, "out")
+    (entry,) = json.loads(files["history.json"])
+    slow = json.loads(files["slow_update/epoch_02/slow_result.json"])
+    assert entry["action"] == slow["action"] == "accept_new_best"
+    scores = [one.get("selection_hard") for one in (entry, slow)]
+    assert scores == [None if planned else 0.25] * 2
 
 
 def test_the_summary_has_every_field_that_the_reference_names(exported):

@@ -485,7 +485,9 @@ def test_new_defaults_of_ours_are_not_those_of_a_skillopt_file(load_text):
     optimizer = config.optimizer
     assert (optimizer.learning_rate, optimizer.min_learning_rate) == (4, 2)
     assert (optimizer.lr_scheduler, config.gradient.failure_only) == ("cosine", False)
-    assert config.gradient.minibatch_size == 8
+    assert (config.gradient.minibatch_size, config.train.num_epochs) == (8, 4)
+    target = config.model.target
+    assert (target.timeout, target.max_output_tokens) == (120, 16384)
     budget = config.model_copy(update={"budget": Budget(run=Limits(calls=100))})
     tasks = tuple(Task(f"t{number}", (Message("user", "?"),)) for number in range(50))
     splits = Splits(tasks, tasks, ())

@@ -119,6 +119,7 @@ def test_qwen_as_a_label_fills_the_target_alone(load_text):
     model = load_text(f"{ENV}model: {{backend: qwen, {AZURE}}}").config.model
     told = (model.target.model, model.target.base_url)
     assert told == ("Qwen/Qwen3.5-4B", "http://localhost:8000/v1")
+    assert model.target.api_key_env is None  # a server of one's own needs none
     assert (model.optimizer.provider, model.optimizer.model) == ("azure", "gpt-5.5")
 
 
