@@ -156,6 +156,14 @@ def test_minimax_thinking_is_passed_on(load_text, value, kind):
     assert target.preset.thinking[bool(target.thinking)] == {"thinking": {"type": kind}}
 
 
+@pytest.mark.parametrize(("stated", "optimizer"), [('"8000"', None), ("4000", 4000)])
+def test_minimax_s_usual_limit_is_the_target_s_alone(load_text, stated, optimizer):
+    text = f"{ENV}model: {{target_backend: minimax, optimizer_backend: minimax, KEY: {stated}}}"
+    model = load_text(text.replace("KEY", "minimax_max_tokens")).config.model
+    assert model.optimizer.max_output_tokens == optimizer
+    assert model.target.max_output_tokens == (optimizer or 8000)
+
+
 def test_a_number_that_is_none_is_refused(complaint):
     text = f"{ENV}model: {{target_backend: minimax, minimax_temperature: warm, {AZURE}}}"
     assert "model.target.temperature: expected a number, found 'warm'" in complaint(text)

@@ -84,8 +84,8 @@ _SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 _DEFAULT_MODEL = "gpt-5.5"
 #: Model names that count as unset for backends without OpenAI's models.
 _PLACEHOLDERS = ("gpt-5.4", _DEFAULT_MODEL)
-#: Values that SkillOpt's base file states for each role; there, a shared value has no effect.
-_PREFILLED = ("2024-12-01-preview", "https://cognitiveservices.azure.com/.default")
+#: Values that SkillOpt's base file states for everybody; others, if also stated, count.
+_PREFILLED = ("2024-12-01-preview", "https://cognitiveservices.azure.com/.default", "8000")
 _FOR_BOTH_ROLES = ("openai_compatible", "claude_chat", "copilot_chat", "codex_exec")
 _Fields = dict[str, Any]
 
@@ -169,7 +169,7 @@ class _Role:
 
     def number(self, key: str, default: float | None) -> Node | float | None:
         """A number, perhaps written as text; None for `none`, `off`, `false` and `null`."""
-        if (node := self.get(key)) is None:
+        if (node := self.get(key)) is None or node.value in _PREFILLED:
             return default
         if str(node.value).lower() in ("none", "off", "false", "null"):
             return replace(node, value=None)
