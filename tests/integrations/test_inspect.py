@@ -115,10 +115,10 @@ def test_a_wrong_answer_scores_nothing(opened):
     assert (made.score.hard, made.score.soft) == (0.0, 0.0)
 
 
-def test_the_grader_of_a_task_is_the_judge(opened):
+def test_the_grader_of_a_task_is_the_judge_also_of_work_that_a_limit_of_inspects_ended(opened):
     found = opened(CHAT)
     made = attempt_now(found, next(iter(found.tasks("train"))), answer_or_grade)
-    assert made.score.hard == 1.0
+    assert (made.attempt.limit, made.score.hard) == (Limit.STEPS, 1.0)
     assert "GRADE: C" in made.score.reason
 
 
@@ -155,13 +155,6 @@ def test_a_score_that_is_none_is_the_graders_fault(root, more, said):
     with pytest.raises(GraderError) as error:
         scored(root, **more)
     assert said in str(error.value)
-
-
-def test_a_limit_of_inspects_is_told_and_the_work_is_graded(opened):
-    found = opened(CHAT)
-    made = attempt_now(found, next(iter(found.tasks("train"))), answer_or_grade)
-    assert made.attempt.limit is Limit.STEPS
-    assert made.score.hard == 1.0
 
 
 def test_a_scorer_that_does_not_end_is_not_the_models_failure(opened):

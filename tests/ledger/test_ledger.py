@@ -82,12 +82,9 @@ def test_without_a_remote_training_stays_local(bench, repository):
     assert ledger.sync().tip == tip
 
 
-def test_run_name_must_make_a_branch(bench, repository):
+def test_run_name_must_make_a_branch_that_is_not_the_base(bench, repository):
     with pytest.raises(RepositoryError, match=r"does not allow a branch 'skillopt/demo\.lock'"):
         Ledger.open(repository, "demo.lock", config.Git())
-
-
-def test_own_branch_cannot_be_the_base(bench, repository):
     with pytest.raises(RepositoryError, match="cannot be 'skillopt/demo'"):
         bench.open(repository, base="skillopt/demo")
 

@@ -48,14 +48,8 @@ def test_every_event_says_what_it_belongs_to(tmp_path):
         with in_attempt(order, 1):
             log(TryFailed("down"))
     first, second = written(file)
-    assert {key: first[key] for key in ("run", "stage", "task", "attempt", "retry", "seq")} == {
-        "run": "demo",
-        "stage": "rollout",
-        "task": "a/b:c",
-        "attempt": 3,
-        "retry": 0,
-        "seq": 0,
-    }
+    labels = [first[key] for key in ("run", "stage", "task", "attempt", "retry", "seq")]
+    assert labels == ["demo", "rollout", "a/b:c", 3, 0, 0]
     assert (second["retry"], second["seq"], second["type"]) == (1, 1, "try_failed")
     assert first["ts"] == "1970-01-01T00:00:00.000000+00:00"
 
@@ -95,17 +89,9 @@ def test_every_kind_of_event_can_be_written(tmp_path):
         for event in events:
             log(event)
     found = list(read_events(tmp_path))
-    assert [event["type"] for event in found] == [
-        "attempt_started",
-        "asked",
-        "model_said",
-        "tool_used",
-        "nudged",
-        "told",
-        "step_graded",
-        "work_ended",
-        "attempt_ended",
-    ]
+    kinds = ["asked", "model_said", "tool_used", "nudged", "told", "step_graded"]
+    kinds = ["attempt_started", *kinds, "work_ended", "attempt_ended"]
+    assert [event["type"] for event in found] == kinds
     assert found[6]["score"]["soft"] is None
     assert "NaN" not in (tmp_path / "e.jsonl").read_text(encoding="utf-8")
 

@@ -64,16 +64,11 @@ def test_a_line_of_code_is_no_status_of_a_server(line):
         assert isinstance(agent_failure("command", "agent", 1, told, worked=worked), AgentError)
 
 
-@pytest.mark.parametrize("told", NO_KEY)
-def test_a_missing_key_stops_the_run(told):
+@pytest.mark.parametrize("told", [*NO_KEY, *WRONG_SETTING])
+def test_a_missing_key_or_a_setting_that_cannot_work_stops_the_run(told):
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=False), ModelSetupError)
     # but not once the agent has worked
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=True), AgentError)
-
-
-@pytest.mark.parametrize("told", WRONG_SETTING)
-def test_a_setting_that_cannot_work_stops_the_run(told):
-    assert isinstance(agent_failure("codex", "codex", 1, told, worked=False), ModelSetupError)
 
 
 @pytest.mark.parametrize("told", REFUSED)

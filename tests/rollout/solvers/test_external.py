@@ -181,19 +181,12 @@ def test_a_stream_of_events_becomes_steps_usage_and_cost():
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
     back = {"type": "tool_result", "tool_use_id": "t1", "content": "a.txt"}
     usage = {"input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 100}
+    ended = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 2}
     stream = _events(
         {"type": "assistant", "message": {"id": "m1", "content": [call], "usage": {}}},
         {"type": "user", "message": {"content": [back]}},
         _said("There is a.txt.", 2),
-        {
-            "type": "result",
-            "subtype": "success",
-            "is_error": False,
-            "num_turns": 2,
-            "result": "a.txt",
-            "total_cost_usd": 0.0125,
-            "usage": usage,
-        },
+        {**ended, "result": "a.txt", "total_cost_usd": 0.0125, "usage": usage},
     )
     played = play(external("claude-code"), script=stream)
     assert [type(step) for step in played.steps] == [Asked, ModelSaid, ToolUsed, ModelSaid]
