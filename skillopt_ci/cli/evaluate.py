@@ -162,14 +162,16 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         ]
         print_json({"attempts": objects, "gone": found.gone, **pick(found.usage, "calls cost_usd")})
         return
-    rows, changed = [], 0
-    for one in attempts:
-        then, now = score(_mean([one.before])), score(_mean([one.after]))
-        changed += then != now
-        if then != now or settings.verbosity > 0:
-            place = pick(one.trace, "task stage attempt").values()
-            rows.append((*map(str, place), then, now, one.reason))
-    if rows:
+    rows = [
+        (
+            *map(str, pick(one.trace, "task stage attempt").values()),
+            *(score(_mean([grade])) for grade in (one.before, one.after)),
+            one.reason,
+        )
+        for one in attempts
+    ]
+    changed = [row for row in rows if row[3] != row[4]]
+    if rows := rows if settings.verbosity > 0 else changed:
         headings = ("task", "stage", "attempt", "then", "now", "why")
         print_table(settings, headings, rows, "", ("attempt", "stage"))
     then = score(_mean(one.before for one in attempts))
@@ -177,7 +179,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""
     click.echo(
         f"{plural(len(attempts), 'attempt')}: solved {then} then, {now} now; "
-        f"{changed} changed{gone}."
+        f"{len(changed)} changed{gone}."
     )
 
 
