@@ -242,7 +242,7 @@ def revert_command(settings: Globals, what: str) -> None:
         left = "that rule" if edit else f"step {step}"
         nothing_to_do(f"Nothing to do: the skill has nothing left of {left}.", settings)
     one = f"A rule of step {step}" if edit else f"Step {step}"
-    told = f"{one} is taken back. The next step scores the skill again and knows of it."
+    told = f"{one} is taken back. The next step scores the skill again and tells the optimizer."
     done = {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0}
     settings.tell(done, told)
 
