@@ -307,7 +307,10 @@ class RunView:
     def counts_text(self) -> str:
         counts = self.counts
         empty = f", {counts['empty']} without a candidate" if counts["empty"] else ""
-        return f"{counts['merged']} merged, {counts['reverted']} reverted{empty}"
+        events = self.history[self.base_events :]
+        gone = sum(one.kind == "step" and one.step in self.taken_back for one in events)
+        taken = f" ({gone} taken back)" if gone else ""
+        return f"{counts['merged']} merged{taken}, {counts['reverted']} reverted{empty}"
 
     @property
     def unscored(self) -> bool:
@@ -319,12 +322,16 @@ class RunView:
     def improved(self) -> bool:
         """Whether a change beyond base scored higher and was not taken back."""
         events = self.history[self.base_events :]
-        taken = {one.step for one in events if one.kind == "revert" and not one.edit}
         return (
             not self.unscored
             and (self.rescaled or self.state.current.measurement.score > self.first_score)
-            and any(one.better and one.step not in taken for one in events)
+            and any(one.better and one.step not in self.taken_back for one in events)
         )
+
+    @cached_property
+    def taken_back(self) -> frozenset[int]:
+        """The steps that people took back whole."""
+        return frozenset(one.step for one in self.history if one.kind == "revert" and not one.edit)
 
     @property
     def confirmation(self) -> HistoryEntry | None:
@@ -339,8 +346,7 @@ class RunView:
             return ()
         sure = [place for place, one in enumerate(self.history) if one.action == "confirmed"]
         since = self.history[sure[-1] + 1 if sure else 0 :]
-        taken = {one.step for one in since if one.kind == "revert" and not one.edit}
-        return tuple(one for one in since if one.stays and one.step not in taken)
+        return tuple(one for one in since if one.stays and one.step not in self.taken_back)
 
     @property
     def refuted(self) -> bool:
@@ -364,6 +370,8 @@ class RunView:
         return ". ".join(told)
 
     def mark(self, entry: HistoryEntry) -> str:
+        if entry.kind == "step" and entry.step in self.taken_back:
+            return "taken back"
         if self.state.confirmed is None or not entry.stays:
             return ""
         if any(one is entry for one in self.provisional):

@@ -88,3 +88,7 @@ def test_steps_are_marked():
     run = run_with(fresh("confirmed"), entry(4, action="accept"))
     marks = [run.mark(one) for one in run.history]
     assert marks == ["", "confirmed", "", "confirmed", "", "provisional"]
+    taken = entry(1, kind="revert", action="revert")
+    run = replace(run, history=(*run.history[:2], taken, *run.history[2:]))
+    assert [run.mark(one) for one in run.history][:3] == ["", "taken back", ""]
+    assert " merged (1 taken back), " in run.counts_text
