@@ -133,45 +133,39 @@ def test_reading_takes_as_many_processes_whatever_the_length(checkout, begun):
 # Which settings make scores incomparable.
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "model.target.model=other",
-        "model.target.temperature=0",
-        "model.target.max_output_tokens=100",
-        "model.target.reasoning_effort=low",
-        "model.target.extra_body={top_p: 0.5}",
-        "model.target.api=responses",
-        "scorer.answer=last_line",
-        "evaluation.gate_metric=mixed",
-        "evaluation.gate_mixed_weight=0.25",
-        "evaluation.sel_env_num=4",
-        "prompts=prompts",
-    ],
-)
-def test_way_of_measuring_is_part_of_it(checkout, override):
+WAYS = [
+    "model.target.model=other",
+    "model.target.temperature=0",
+    "model.target.max_output_tokens=100",
+    "model.target.reasoning_effort=low",
+    "model.target.extra_body={top_p: 0.5}",
+    "model.target.api=responses",
+    "scorer.answer=last_line",
+    "evaluation.gate_metric=mixed",
+    "evaluation.gate_mixed_weight=0.25",
+    "evaluation.sel_env_num=4",
+    "prompts=prompts",
+]
+REST = [
+    "model.target.timeout=5",
+    "model.target.retries=1",
+    "model.target.max_concurrency=1",
+    "model.target.price={input: 1, output: 2}",
+    "model.target.structured_output=off",
+    "model.target.token_limit_field=max_tokens",
+    "model.optimizer.model=other",
+    "optimizer.learning_rate=9",
+    "train.batch_size=1",
+    "budget.run.calls=1",
+    "tasks.test=null",
+]
+
+
+def test_way_of_measuring_is_part_of_it_and_the_rest_is_not(checkout):
     checkout.write("prompts/target.md", "Read this first.\n\n{skill}\n")
-    assert checkout.session(override).measured_under != checkout.session().measured_under
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        "model.target.timeout=5",
-        "model.target.retries=1",
-        "model.target.max_concurrency=1",
-        "model.target.price={input: 1, output: 2}",
-        "model.target.structured_output=off",
-        "model.target.token_limit_field=max_tokens",
-        "model.optimizer.model=other",
-        "optimizer.learning_rate=9",
-        "train.batch_size=1",
-        "budget.run.calls=1",
-        "tasks.test=null",
-    ],
-)
-def test_rest_is_not(checkout, override):
-    assert checkout.session(override).measured_under == checkout.session().measured_under
+    plain = checkout.session().measured_under
+    changed = [one for one in WAYS + REST if checkout.session(one).measured_under != plain]
+    assert changed == WAYS
 
 
 def test_judge_counts_where_there_is_a_rubric(checkout):
