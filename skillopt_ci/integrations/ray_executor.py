@@ -19,6 +19,7 @@ from typing import Any
 from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import HumanConfig, LocalExecutor, RayExecutor
+from skillopt_ci.confinement import whole_environment
 from skillopt_ci.environments.api import require
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError, UsageError
@@ -43,20 +44,22 @@ def join(settings: RayExecutor) -> None:
     from ray._private import worker  # noqa: PLC0415
 
     # Ray reports dead workers on our standard output, which is for results, and has no switch.
-    if hasattr(worker, "print_to_stdstream"):
-        setattr(worker, "print_to_stdstream", lambda *_, **__: None)  # noqa: B010 - untyped
+    setattr(worker, "print_to_stdstream", lambda *_, **__: None)  # noqa: B010 - untyped
     if ray.is_initialized():
         return
     # Our users have not agreed to send usage reports to Ray's makers.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Workers of a cluster that begins here get this process's environment, which has no secrets.
+    local = settings.address == "local"
+    withheld = dict(whole_environment().items() - os.environ.items()) if local else {}
+    os.environ.update(withheld)
     try:
         # Workers' logs are not our progress messages; what matters is in the handover.
         ray.init(
             address=settings.address,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            ignore_reinit_error=True,
-            include_dashboard=False if settings.address == "local" else None,
+            include_dashboard=False if local else None,
         )
     except (ConnectionError, OSError, RuntimeError, TimeoutError, ValueError) as error:
         reason = (str(error).strip() or "it does not answer").splitlines()[0]
@@ -65,6 +68,9 @@ def join(settings: RayExecutor) -> None:
             hint="`address: local` starts one of this machine; "
             "`ray start` makes a machine part of one.",
         ) from error
+    finally:
+        for name in withheld:
+            del os.environ[name]
     atexit.register(ray.shutdown)
 
 
@@ -163,8 +169,9 @@ class ClusterExecutor:
         """The rollout for ``order``. Raises InfrastructureError if there is no cluster."""
         if not self._known(order):
             # Each attempt gets an equal share of the remaining budget.
-            most = self.parts.config.model.target.max_concurrency
-            with self.attempting.meter.lent(most) as limits:
+            with self.attempting.meter.lent(
+                self.parts.config.model.target.max_concurrency
+            ) as limits:
                 self._take_in(await self._elsewhere(self._parcel(order, limits)))
         return await here(order)
 
@@ -182,18 +189,18 @@ class ClusterExecutor:
         return self.cache.get(call_key(self.parts.config.model.target, request)) is not None
 
     def _parcel(self, order: AttemptRequest, limits: Limits) -> Parcel:
-        config, root = self.parts.config, str(self.parts.root.resolve())
+        config = self.parts.config
         rollout = config.rollout.model_copy(update={"executor": LocalExecutor()})
         text = config.model_copy(update={"rollout": rollout}).model_dump_json()
-        return Parcel(text, root, order, limits)
+        return Parcel(text, str(self.parts.root.resolve()), order, limits)
 
     async def _elsewhere(self, parcel: Parcel) -> Handover:
         async with self.workers.one() as worker:
             import ray  # noqa: PLC0415 - large; by now it is loaded
 
-            name = f"skillopt-ci {parcel.order.task.id[:80]}"
+            named = worker.make.options(name=f"skillopt-ci {parcel.order.task.id[:80]}")
             try:
-                reference = worker.make.options(name=name).remote(parcel)
+                reference = named.remote(parcel)
             except ConnectionError as error:
                 return Handover(trouble=str(error))
             done: asyncio.Future[Handover] = asyncio.wrap_future(reference.future())
@@ -224,8 +231,7 @@ class ClusterExecutor:
             trouble = error.message
         if trouble and trouble not in self.told:
             self.told.add(trouble)
-            text = f"Ran here since no Ray worker could: {trouble}"
-            self.parts.observer(Note(text, "warning"))
+            self.parts.observer(Note(f"Ran here since no Ray worker could: {trouble}", "warning"))
 
 
 # The worker's side: makes attempts on a machine of the cluster with that machine's environment.
@@ -265,10 +271,9 @@ async def make_attempt(parcel: Parcel, folder: Path, redact: Redactor) -> Handov
             async with equipment.models(parts, UNCLAIMED, meter, keys.append) as models:
                 rollout = await models.runner.attempting(parcel.order)
             trouble = "" if rollout.status.measured else rollout.reason
-        except BudgetExhausted:
-            pass  # only its share is used up: the caller continues with the whole budget
         except SkilloptError as error:
-            trouble = error.message
+            # if only its share is used up, the caller continues with the whole budget
+            trouble = "" if isinstance(error, BudgetExhausted) else error.message
         kept = equipment.store.lines(keys) if equipment.store else ()
         return Handover(answer_lines(cache, keys, kept), redact(trouble))
 

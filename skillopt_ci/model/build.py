@@ -123,8 +123,7 @@ async def open_router(
 
 async def judge_reply(client: ChatClient, prompt: str) -> str:
     """The judge model's reply; a :data:`Judge`, once the client is given."""
-    asked = (Message("user", prompt),)
-    request = ChatRequest(Role.JUDGE, "judge", asked, attempt=GRADING.get())
+    request = ChatRequest(Role.JUDGE, "judge", (Message("user", prompt),), attempt=GRADING.get())
     try:
         return (await client.complete(request)).text
     except ModelRefusal as refusal:

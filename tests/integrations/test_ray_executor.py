@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import shell_agent
 
+from skillopt_ci import confinement
 from skillopt_ci.cli.main import main
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.loading import load
@@ -67,10 +68,12 @@ def cluster() -> Iterator[None]:
     # pytest's folders are too deep for Ray: a socket's path has 107 bytes, of which it needs 66
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DEMO_KEY", WORKERS_KEY)
+            patch.delenv("DEMO_KEY", raising=False)
+            patch.setattr(confinement, "_withheld", {"DEMO_KEY": WORKERS_KEY})
             patch.setenv("TMPDIR", folder)
             join(RayExecutor(type="ray", address="local"))
             assert ray.is_initialized()
+            assert "DEMO_KEY" not in os.environ
         yield
         ray.shutdown()
 
