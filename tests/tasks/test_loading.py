@@ -169,10 +169,3 @@ def test_division_loses_and_repeats_nothing(total, weights, seed):
 )
 def test_largest_remainder_wins_and_ties_go_to_the_larger_weight(total, weights, counts):
     assert split_counts(total, weights) == counts
-
-
-def test_seed_decides_the_order():
-    assert divide(range(20), "2:1:7", 1) == divide(range(20), "2:1:7", 1)
-    assert divide(range(20), "2:1:7", 1) != divide(range(20), "2:1:7", 2)
-    splits = {"train": ("d", "b"), "selection": ("c", "e"), "test": ("a", "f")}
-    assert divide("abcdef", "1:1:1", 42) == splits
