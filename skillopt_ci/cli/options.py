@@ -69,7 +69,7 @@ class Globals:
 
     def tell(self, values: object, text: str) -> None:
         """Print a result: ``values`` as one JSON object on a line if asked for, else ``text``."""
-        click.echo(json.dumps(values) if self.json else text)
+        click.echo(json_line(values) if self.json else text)
 
 
 def command(
@@ -153,7 +153,12 @@ _OPTIONS = (
 
 
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value))
+    click.echo(json_line(value))
+
+
+def json_line(value: object) -> str:
+    # GitHub's runner obeys `##[` anywhere in a line; in JSON it can only be part of a text
+    return json.dumps(value).replace("##[", r"##\u005b")
 
 
 def nothing_to_do(text: str, settings: Globals | None = None) -> NoReturn:

@@ -81,10 +81,12 @@ def step_command(
         tell = partial(_tell, outcomes, settings)
         found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
     if isinstance(found, Candidate):
-        step, cost = found.record.step, found.record.usage.cost_usd
-        facts = {"kind": "candidate", "step": step, "candidate": found.commit or ""}
-        told = f"Step {step}: the candidate waits to be measured."
-        settings.tell({**facts, "cost_usd": cost}, told)
+        record = found.record
+        facts = {"kind": "candidate", "step": record.step, "candidate": found.commit or ""}
+        settings.tell(
+            {**facts, "cost_usd": record.usage.cost_usd},
+            f"Step {record.step}: the candidate waits to be measured.",
+        )
     elif not outcomes:
         _tell_recorded(run, before, settings)
 
@@ -243,8 +245,9 @@ def revert_command(settings: Globals, what: str) -> None:
         nothing_to_do(f"Nothing to do: the skill has nothing left of {left}.", settings)
     one = f"A rule of step {step}" if edit else f"Step {step}"
     told = f"{one} is taken back. The next step scores the skill again and tells the optimizer."
-    done = {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0}
-    settings.tell(done, told)
+    settings.tell(
+        {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0}, told
+    )
 
 
 def _named(reader: RunReader, what: str) -> tuple[int, int]:

@@ -1,4 +1,5 @@
 import io
+import json
 from pathlib import Path
 
 import click
@@ -6,7 +7,14 @@ import pytest
 from command_line import Terminal
 
 from skillopt_ci.cli.main import main
-from skillopt_ci.cli.options import Globals, build_console, command, wants_colour, wrapped
+from skillopt_ci.cli.options import (
+    Globals,
+    build_console,
+    command,
+    print_json,
+    wants_colour,
+    wrapped,
+)
 
 
 @command(cls=click.Group)
@@ -29,6 +37,15 @@ app.add_command(show)
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     assert main(words, group=app) == 0
     return capsys.readouterr().out.strip().split("|")
+
+
+def test_json_holds_no_command_to_a_ci_runner(capsys):
+    told = {"reason": "###[error]::x"}
+    print_json(told)
+    Globals({}, Path(), json=True).tell(told, "")
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line) for line in lines] == [told, told]
+    assert "##[" not in "".join(lines)
 
 
 def test_defaults_need_no_option(capsys):
