@@ -77,11 +77,10 @@ def eval_command(
         )
     else:
         verbose = settings.verbosity > 0
-        note = " (simulated models)" if result.simulated else ""
+        title = f"{result.split} tasks{' (simulated models)' * result.simulated}"
         arms = (*filter(None, [result.baseline]), *result.skills)
         rows = [row for one in arms for row in _rows(one, types=verbose)]
-        headings = ("solved (95 % interval)", "soft", "skill")
-        print_table(settings, headings, rows, f"{result.split} tasks{note}")
+        print_table(settings, ("solved (95 % interval)", "soft", "skill"), rows, title)
         names = [harmless_line(one.skill.name) for one in arms]
         for name, one in zip(names, arms, strict=True):
             for line in terminal.remarks(one.summary, all_of_them=verbose):

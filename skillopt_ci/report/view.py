@@ -374,11 +374,10 @@ class RunView:
             return "taken back"
         if self.state.confirmed is None or not entry.stays:
             return ""
-        if any(one is entry for one in self.provisional):
+        if entry in self.provisional:
             return "refuted" if self.refuted else "provisional"
-        place = next(place for place, one in enumerate(self.history) if one is entry)
-        tested = any(one.action == "confirmed" for one in self.history[place:])
-        return "confirmed" if tested else ""
+        later = self.history[self.history.index(entry) :]
+        return "confirmed" if any(one.action == "confirmed" for one in later) else ""
 
     @property
     def newest(self) -> EventView | None:
