@@ -198,7 +198,7 @@ def test_only_the_candidate_named_is_withdrawn_and_is_gone_everywhere(bench, her
 
 def test_advance_that_is_no_fast_forward_is_a_defect(bench, repository):
     ledger, tip = bench.trained(repository, "one\n")
-    with pytest.raises(ValueError, match="no fast-forward"):
+    with pytest.raises(ValueError, match="not a fast-forward"):
         ledger.advance(tip, ledger.sync().base)
 
 
