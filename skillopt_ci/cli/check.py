@@ -4,6 +4,7 @@ import asyncio
 import os
 import platform
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -310,8 +311,8 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     start_of(ledger, path, position)
     if ledger.read(position.head, path) is None:
         if file.exists():  # else it is said of the skill itself
-            text = f"{path} is not committed on {ledger.base}: git add '{path}' && git commit"
-            yield Finding("git", "error", text)
+            commit = f"git add {shlex.quote(path)} && git commit"
+            yield Finding("git", "error", f"{path} is not committed on {ledger.base}: {commit}")
     elif committed is not None and file.is_file():
         here = file.read_text(encoding="utf-8", errors="replace")
         if is_lfs_pointer(committed) and not is_lfs_pointer(here):

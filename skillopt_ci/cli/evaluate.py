@@ -169,10 +169,11 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         )
         for one in attempts
     ]
-    changed = [row for row in rows if row[3] != row[4]]
-    if rows := rows if settings.verbosity > 0 else changed:
+    changed = [row for row in rows if row[3] != row[4]]  # then and now
+    shown = rows if settings.verbosity > 0 else changed
+    if shown:
         headings = ("task", "stage", "attempt", "then", "now", "why")
-        print_table(settings, headings, rows, "", ("attempt", "stage"))
+        print_table(settings, headings, shown, "", ("attempt", "stage"))
     then = score(_mean(one.before for one in attempts))
     now = score(_mean(one.after for one in attempts))
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""

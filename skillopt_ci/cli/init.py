@@ -333,7 +333,8 @@ def _github_steps(
         "/actions/permissions/workflow -F can_approve_pull_request_reviews=true"
     )
     if pages:
-        yield "Let Actions publish:\n     gh api repos/{owner}/{repo}/pages -f build_type=workflow"
+        site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
+        yield f"Let Actions publish the site:\n     {site}"
     yield "git push --set-upstream origin HEAD"
     yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
     now = f"To start one now:\n     gh workflow run {PurePosixPath(scaffold.WORKFLOW).name}"

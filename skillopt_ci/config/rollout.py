@@ -223,10 +223,10 @@ class ComputerBlock(Section):
     environ: dict[VariableName, Argument] = Field(default_factory=dict)
     """Environment variables, in addition to those in `rollout.computer`."""
     submission: Submission | None = None
-    """How to check a submission. External agents end unchecked."""
+    """How to check a submission. Not for external agents, whose work is graded as it is."""
     artifacts: tuple[PathInside, ...] = ("**",)
-    """Files of the workspace to keep and grade, as paths and globs. If they have more than 100 MB,
-    even by the set-up, the attempt scores 0: leave out what is large."""
+    """Files of the workspace to keep and grade, as paths and globs. If they come to more than
+    100 MB, files of the set-up included, the attempt scores 0: leave out what is large."""
     limits: LimitChanges | None = None
     """Limits of this task."""
 

@@ -169,9 +169,8 @@ class ClusterExecutor:
         """The rollout for ``order``. Raises InfrastructureError if there is no cluster."""
         if not self._known(order):
             # Each attempt gets an equal share of the remaining budget.
-            with self.attempting.meter.lent(
-                self.parts.config.model.target.max_concurrency
-            ) as limits:
+            most = self.parts.config.model.target.max_concurrency
+            with self.attempting.meter.lent(most) as limits:
                 self._take_in(await self._elsewhere(self._parcel(order, limits)))
         return await here(order)
 
@@ -271,9 +270,10 @@ async def make_attempt(parcel: Parcel, folder: Path, redact: Redactor) -> Handov
             async with equipment.models(parts, UNCLAIMED, meter, keys.append) as models:
                 rollout = await models.runner.attempting(parcel.order)
             trouble = "" if rollout.status.measured else rollout.reason
+        except BudgetExhausted:
+            pass  # only its share is used up: the caller continues with the whole budget
         except SkilloptError as error:
-            # if only its share is used up, the caller continues with the whole budget
-            trouble = "" if isinstance(error, BudgetExhausted) else error.message
+            trouble = error.message
         kept = equipment.store.lines(keys) if equipment.store else ()
         return Handover(answer_lines(cache, keys, kept), redact(trouble))
 

@@ -135,7 +135,8 @@ class ServerError:
             )
         return ModelSetupError(
             f"{section}: {where} rejects requests for {config.model!r} ({said})",
-            hint="Check the role's parameters, extra_body and base_url; a firewall sends a page.",
+            hint="Check the role's parameters, extra_body and base_url. If the answer is a web "
+            "page, a firewall in between sent it.",
         )
 
     def refused_setting(self, sent: Collection[str]) -> str | None:

@@ -224,8 +224,9 @@ def last_fenced(text: str) -> str | None:
 
 
 def needs_references(_spec: object, task: Task) -> str | None:
-    lacking = "the task has no references to compare with (a list of texts under `references`)"
-    return None if task.references else lacking
+    if task.references:
+        return None
+    return "the task has no references to compare with (a list of texts under `references`)"
 
 
 def task_data(task: Task) -> dict[str, object]:

@@ -243,7 +243,7 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 #: json_repair reads objects that are alike as one, the last.
 _SCORES = re.compile(r"[\"']score[\"']\s*:\s*([\d.]+)")
-#: Of a longer reply the end is read: the time for repairs grows faster than the text.
+#: Of a longer reply that needs repairs the end is read: their time grows faster than the text.
 _MOST_REPAIRED = 10_000
 _WHOLE_SCORE = re.compile(r"score\W+[^\s,}\]\"']+\s*[^\s\w./%]")
 
@@ -252,8 +252,11 @@ def parse_score(reply: str) -> tuple[float, str]:
     import json_repair  # noqa: PLC0415 - only this scorer needs it
 
     parsed: object = None
-    with suppress(RecursionError):  # of json, which is asked first
-        parsed = json_repair.loads(reply[-_MOST_REPAIRED:])
+    with suppress(RecursionError):
+        try:
+            parsed = json.loads(reply)
+        except ValueError:
+            parsed = json_repair.loads(reply[-_MOST_REPAIRED:])
     candidates = parsed if isinstance(parsed, list) else [parsed]
     replies = [item for item in candidates if isinstance(item, Mapping) and "score" in item]
     if not replies:

@@ -5,6 +5,7 @@ if scored, its skill has a valid score. A candidate is pushed before evaluation,
 """
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -162,7 +163,8 @@ def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) ->
         where = f"skillopt/{ledger.run}" if branch == commit else ledger.base
         raise SkillError(
             f"{path} is not in the commit that training starts from ({where} {commit[:10]}).",
-            hint=f"Commit it there: git add '{path}' && git commit. Or fix the key `skill`.",
+            hint=f"Commit it there: git add {shlex.quote(path)} && git commit. "
+            "Or fix the key `skill`.",
         )
     if is_lfs_pointer(skill):
         raise SkillError(

@@ -220,10 +220,10 @@ def test_at_the_top_of_a_repository_a_skill_has_any_name(fresh, place):
 
 
 def test_a_skill_that_is_not_committed_or_has_unsaved_changes_is_told(fresh, edit):
-    (fresh / "NEW.md").write_text("# New\n", encoding="utf-8")
-    found = look(fresh, "skill=NEW.md")
+    (fresh / "my NEW.md").write_text("# New\n", encoding="utf-8")
+    found = look(fresh, "skill=my NEW.md")
     assert list(errors(found)) == ["git"]
-    assert errors(found)["git"].endswith("on main: git add 'NEW.md' && git commit")
+    assert errors(found)["git"].endswith("on main: git add 'my NEW.md' && git commit")
     skill = fresh / "skills/ledger/SKILL.md"
     skill.write_bytes(skill.read_bytes().replace(b"\n", b"\r\n"))
     assert not any("differs from main" in text for text in warnings(look(fresh)))

@@ -181,7 +181,7 @@ def stand_on_the_skills_branch(checkout: Checkout) -> None:
         (elsewhere, ("-c", "docs/skillopt.yaml"), ("elsewhere: --config skillopt.yaml",)),
         (elsewhere, ("-o", "skill=skill.md"), ("is not in the commit", "fix the key `skill`")),
         (commit_nothing, (), ("no commit yet", "Commit the skill")),
-        (forget_the_skill, (), ("git add 'skills/SKILL.md' && git commit",)),
+        (forget_the_skill, (), ("git add skills/SKILL.md && git commit",)),
         (remove_references, (), ("train.jsonl:1: task 'a0'", "`references`")),
         (repeat_an_id, (), ("train.jsonl:2: id 'a0' is already used",)),
         (

@@ -158,9 +158,10 @@ def test_minimax_thinking_is_passed_on(load_text, value, kind):
 
 @pytest.mark.parametrize(("stated", "optimizer"), [('"8000"', None), ("4000", 4000)])
 def test_minimax_s_usual_limit_is_the_target_s_alone(load_text, stated, optimizer):
-    text = f"{ENV}model: {{target_backend: minimax, optimizer_backend: minimax, KEY: {stated}}}"
-    model = load_text(text.replace("KEY", "minimax_max_tokens")).config.model
-    assert model.optimizer.max_output_tokens == optimizer
+    limits = f"minimax_max_tokens: {stated}, minimax_timeout_seconds: '8000'"
+    text = f"{ENV}model: {{target_backend: minimax, optimizer_backend: minimax, {limits}}}"
+    model = load_text(text).config.model
+    assert (model.optimizer.max_output_tokens, model.optimizer.timeout) == (optimizer, 8000)
     assert model.target.max_output_tokens == (optimizer or 8000)
 
 

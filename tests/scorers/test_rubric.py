@@ -79,6 +79,7 @@ def test_rubric_without_judge_is_refused(grade):
         ('{"score": 0}, once more: {"score": 0}', 0),
         ('{"score": 0.8\n "reason": "x"}', 0.8),
         ('{"score": 0.80 (good), "reason": "r"}', 0.8),
+        pytest.param(f'{{"score": 1, "reason": "{"r" * 20_000}"}}', 1, id="long"),
     ],
 )
 def test_score_is_read_tolerantly(reply, soft):

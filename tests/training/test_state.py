@@ -1,3 +1,6 @@
+import re
+import shlex
+
 import pytest
 from command_line import in_process
 
@@ -219,9 +222,10 @@ def test_a_clean_filter_that_is_missing_stops_no_training(checkout):
 
 
 def test_skill_that_is_not_committed_is_refused(checkout):
-    checkout.write("draft.md", "# Draft\n")
-    with pytest.raises(SkillError, match=r"\(main \w{10}\)(?s:.*)git add 'draft\.md'"):
-        checkout.step("skill=draft.md", "run=draft")
+    checkout.write("a's draft.md", "# Draft\n")
+    quoted = re.escape(shlex.quote("a's draft.md"))
+    with pytest.raises(SkillError, match=rf"\(main \w{{10}}\)(?s:.*)git add {quoted} &&"):
+        checkout.step("skill=a's draft.md", "run=draft")
     checkout.step()
     without = checkout.git("commit-tree", f"{BRANCH}:tasks", "-p", BRANCH, "-m", "Delete the skill")
     checkout.git("update-ref", f"refs/heads/{BRANCH}", without)

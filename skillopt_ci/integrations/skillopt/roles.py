@@ -169,7 +169,8 @@ class _Role:
 
     def number(self, key: str, default: float | None) -> Node | float | None:
         """A number, perhaps written as text; None for `none`, `off`, `false` and `null`."""
-        if (node := self.get(key)) is None or node.value in _PREFILLED:
+        node = self.get(key)
+        if node is None or (node.value in _PREFILLED and key.endswith("_max_tokens")):
             return default
         if str(node.value).lower() in ("none", "off", "false", "null"):
             return replace(node, value=None)
