@@ -55,12 +55,14 @@ _SHARE = 4
 _FILES_PER_MB = 128
 
 #: Runs the words, then kills all other processes of the agent, so nothing stays in the background.
+#: Then it reads what input is left: if a command ends before its input does, `docker` may fail.
 _SCRIPT = """\
 cd -- "$1" || exit 126
 shift
 "$@"
 code=$?
 kill -9 -1 2> /dev/null
+PATH=$PATH:/usr/bin:/bin cat > /dev/null 2>&1
 exit "$code"
 """
 #: Kills all of the agent's processes. Runs as root, which the agent cannot kill first and whose

@@ -4,10 +4,12 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
-from computer_kinds import SPEC
+from computer_kinds import SPEC, computers
 from programs import write_program
 
 from skillopt_ci.computer.docker import Containers, Engine
@@ -136,3 +138,27 @@ def test_a_sweep_says_why_it_cannot_remove(tmp_path):
     environ = engine_with(tmp_path, ABLE, left=left_behind(), removing="the disk says no")
     with pytest.raises(ComputerUnavailable, match="the disk says no"):
         Containers(environ).check()
+
+
+@pytest.mark.integration
+def test_input_that_a_command_leaves_unread_is_taken_all_the_same(tmp_path):
+    """Otherwise the engine closes on `docker`, which then may fail and lose the output."""
+    kind = computers("docker")
+    real = shutil.which("docker")
+    program = write_program(
+        tmp_path / "bin/docker",
+        f"#!{sys.executable}\n"
+        "import subprocess, sys\n"
+        f"running = subprocess.Popen([{real!r}, *sys.argv[1:]], stdin=subprocess.PIPE)\n"
+        "running.stdin.write(sys.stdin.buffer.read())  # raises if `docker` has ended\n"
+        "running.stdin.close()\n"
+        "sys.exit(running.wait())\n",
+    )
+    environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+    async def use() -> None:
+        async with Containers(environ, kind.image).open(SPEC) as computer:
+            done = await computer.run(("echo", "hi"), timeout=60, stdin=b"x" * 60_000_000)
+            assert (done.exit_code, done.stdout, done.stderr) == (0, "hi\n", "")
+
+    asyncio.run(use())
