@@ -31,8 +31,8 @@ class GitHub(Section):
     """`sticky`: one comment, kept up to date; `per-step`: one comment per step; `off`: none."""
     draft: bool = True
     """Keep the pull request a draft until a step has been merged."""
-    labels: tuple[str, ...] = ("skillopt",)
-    """Labels of the pull request."""
+    labels: tuple[str, ...] = ()
+    """Labels of the pull request, which must exist: a job's own token cannot create them."""
     merge: Literal["manual", "auto"] = "manual"
     """`auto`: GitHub merges a confirmed improvement as soon as branch protection allows it."""
     merge_method: Literal["merge", "squash"] = "merge"

@@ -44,10 +44,6 @@ class Refused(UsageError):
         self.words = words
 
 
-class PermissionMissing(Refused):
-    """The token or a setting of the repository does not permit the request."""
-
-
 class NotFound(Refused):
     """The object does not exist or the token may not see it; GitHub does not say which."""
 
@@ -60,18 +56,20 @@ class AnswerLost(Unavailable):
     """A request got no answer; GitHub may have carried it out."""
 
 
-_NOT_GRANTED = (
-    "resource not accessible",
-    "must have push access",
-    "must have admin rights",
-    "must have write access",
-)
-_NO_APP = "you must authenticate via a github app"
-_MAY_NOT_OPEN = "not permitted to create or approve pull requests"
-_SETTING = (
-    "Tick Settings → Actions → General → "
-    "“Allow GitHub Actions to create and approve pull requests”, or use the token of an app."
-)
+_GRANT = "Grant `{permission}` to the job (its `permissions:`) or token."
+#: What to do about a refusal, by words of GitHub's.
+_REMEDIES = {
+    "resource not accessible": _GRANT,
+    "must have push access": _GRANT,
+    "must have admin rights": _GRANT,
+    "must have write access": _GRANT,
+    "permission to create labels": "Create it first (`gh label create`), or grant `issues: write`.",
+    "you must authenticate via a github app": "A person's token cannot: use the job's own or an "
+    "app's.",
+    "not permitted to create or approve pull requests": "Tick Settings → Actions → General → "
+    "“Allow GitHub Actions to create and approve pull requests”, or use the token of an app.",
+    "is locked": "Unlock the conversation.",
+}
 _RIGHT_SERVER = "Is GITHUB_API_URL the API of the server that holds the repository?"
 #: What to do about some of the exceptions of `requests`.
 _HINTS = {
@@ -117,22 +115,14 @@ def _translate(error: GithubException, what: str, permission: str) -> Refused | 
         return Unavailable(f"could not {what}: its rate limit {rest}")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return AnswerLost(f"could not {what}: GitHub answered {status} {words}".rstrip())
-    kind, hint, said = Refused, "", words.lower()
+    kind = Refused
+    hint = next((hint for sign, hint in _REMEDIES.items() if sign in words.lower()), "")
     if status == HTTPStatus.UNAUTHORIZED:
-        kind, hint = PermissionMissing, "The token is wrong or no longer valid."
-    elif _MAY_NOT_OPEN in said:
-        kind, hint = PermissionMissing, _SETTING
-    elif _NO_APP in said:
-        kind, hint = PermissionMissing, "A person's token cannot: use the job's own or an app's."
-    elif "is locked" in said:
-        hint = "Unlock the conversation."
-    elif any(sign in said for sign in _NOT_GRANTED):
-        kind = PermissionMissing
-        hint = f"Grant `{permission}` to the job (its `permissions:`) or token."
-    elif status == HTTPStatus.NOT_FOUND:
+        hint = "The token is wrong or no longer valid."
+    elif status == HTTPStatus.NOT_FOUND and not hint:
         kind, hint = NotFound, "Or the token may not see it: GitHub does not say which."
     message = f"GitHub would not {what}: {words or status}"
-    return kind(message, status=status, words=words, hint=hint)
+    return kind(message, status=status, words=words, hint=hint.format(permission=permission))
 
 
 def _words(error: GithubException) -> str:
@@ -302,8 +292,8 @@ class Client:
         try:
             with asking(what):
                 return self.hub.get_user().login
-        except PermissionMissing as missing:
-            if missing.status == HTTPStatus.UNAUTHORIZED:
+        except Refused as refused:
+            if refused.status == HTTPStatus.UNAUTHORIZED:
                 raise
         try:
             return str(self.query(what, "query { viewer { login } }")["viewer"]["login"])

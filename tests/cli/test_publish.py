@@ -59,6 +59,7 @@ def place(github_hub: Hub) -> Place:
 
 
 def test_a_run_is_shown_by_pull_request_comment_and_check(place):
+    place.hub.labels |= {"skill", "training"}
     published = place.publish(place.run(), labels=["skill", "training"])
     (pull,), checks = place.hub.pulls.values(), checks_of(place.hub)
     assert published == Published(published.report, pull["number"], (), place.run().commit)

@@ -5,7 +5,7 @@ from github_server.scene import Scene
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.client import PermissionMissing
+from skillopt_ci.github.client import Refused
 from skillopt_ci.github.types import NOTHING_TO_DO, Annotation, Change, Conclusion, WantedCheck
 
 
@@ -58,7 +58,7 @@ def test_the_check_of_another_app_is_not_touched(scene, client):
 
 
 def test_a_persons_token_is_told_which_ones_can_post_checks(scene):
-    with pytest.raises(PermissionMissing, match="use the job's own or an app's"):
+    with pytest.raises(Refused, match="use the job's own or an app's"):
         keep_check(scene.client("pat"), wanted(scene))
 
 

@@ -11,7 +11,6 @@ from skillopt_ci.github.client import (
     Access,
     AnswerLost,
     NotFound,
-    PermissionMissing,
     Refused,
     RetryPolicy,
     Unavailable,
@@ -71,7 +70,7 @@ def test_a_person_s_token_speaks_for_them_and_is_asked_once(scene):
 
 
 def test_a_token_that_is_not_accepted_is_told_apart(scene):
-    with pytest.raises(PermissionMissing, match="no longer valid") as caught:
+    with pytest.raises(Refused, match="no longer valid") as caught:
         assert not scene.client("secret-and-wrong").login
     assert "secret-and-wrong" not in str(caught.value)
 

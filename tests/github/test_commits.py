@@ -10,7 +10,7 @@ from skillopt_ci.cli.build import open_ledger
 from skillopt_ci.config import config
 from skillopt_ci.config.loading import load
 from skillopt_ci.errors import LostRace, UsageError
-from skillopt_ci.github.client import PermissionMissing
+from skillopt_ci.github.client import Refused
 from skillopt_ci.github.commits import ApiCommits
 from skillopt_ci.ledger.ledger import Ledger
 
@@ -94,7 +94,7 @@ def test_another_run_that_was_quicker_wins(scene, clone):
 
 def test_the_missing_permission_is_named(scene, clone):
     scene.hub.fail("POST /git/blobs", 403, "Resource not accessible by integration")
-    with pytest.raises(PermissionMissing, match="Grant `contents: write`"):
+    with pytest.raises(Refused, match="Grant `contents: write`"):
         clone.step("better\n")
 
 

@@ -6,7 +6,7 @@ from github_server import pulls
 from github_server.scene import SKILL, WANTED, Scene
 
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.client import NotFound, PermissionMissing, Refused
+from skillopt_ci.github.client import NotFound, Refused
 from skillopt_ci.github.pull_requests import (
     changed_paths,
     file_at,
@@ -33,7 +33,7 @@ def test_the_first_commit_opens_one(scene, client):
 
 
 def test_nothing_is_written_that_is_there(scene, client):
-    wanted = replace(WANTED, labels=("skillopt",), body="One\nTwo\n")
+    wanted = replace(WANTED, labels=("bug",), body="One\nTwo\n")
     scene.step()
     keep_pull_request(client, wanted)
     scene.hub.pulls[1]["body"] = "One\r\nTwo"  # as GitHub's own editor leaves it
@@ -46,6 +46,10 @@ def test_title_body_and_labels_are_brought_up_to_date_and_other_labels_stay(scen
     scene.pull()
     scene.hub.pulls[1]["labels"] = ["urgent", "skillopt"]
     wanted = replace(WANTED, title="0.1 → 0.9", body="New", labels=("skillopt", "improved"))
+    (note,) = keep_pull_request(client, wanted).notes
+    assert "gh label create" in note  # a job may label, but create no label
+    scene.hub.pulls[1]["title"] = "Old"
+    scene.hub.labels |= {"skillopt", "improved"}
     assert keep_pull_request(client, wanted).change == Change.UPDATED
     assert (scene.hub.pulls[1]["title"], scene.hub.pulls[1]["body"]) == ("0.1 → 0.9", "New")
     assert scene.hub.pulls[1]["labels"] == ["urgent", "skillopt", "improved"]
@@ -158,7 +162,7 @@ def test_jobs_at_the_same_time_open_one(scene):
 def test_the_setting_that_forbids_it_is_named(scene, client):
     scene.hub.actions_may_open = False
     scene.step()
-    with pytest.raises(PermissionMissing, match="Allow GitHub Actions to create and approve"):
+    with pytest.raises(Refused, match="Allow GitHub Actions to create and approve"):
         keep_pull_request(client, WANTED)
 
 

@@ -100,6 +100,7 @@ class Runner:
                 continue
             made = Ran(self._resolve(job["concurrency"]["group"], contexts), job["permissions"])
             ran[job["name"]] = made
+            self.world.hub.permissions = job["permissions"]
             for step in job["steps"]:
                 self._step(step, contexts, made, event)
             outputs = self._resolve(job.get("outputs", {}), contexts)

@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from github_server import pulls
+from github_server import permissions, pulls
 from github_server.state import Hub, Json
 
 
 def answer(hub: Hub, login: str, query: str, variables: Json) -> Json:
     """Answer a query or mutation with data or errors."""
+    if not permissions.cover_query(hub, login, query):
+        return _error("Resource not accessible by integration", "FORBIDDEN")
     if "viewer" in query:
         return {"data": {"viewer": {"login": login}}}
     if "isInMergeQueue" in query:
@@ -53,5 +55,5 @@ def _done(name: str, **fields: Any) -> Json:
     return {"data": {name: {"clientMutationId": None, **fields}}}
 
 
-def _error(message: str) -> Json:
-    return {"data": None, "errors": [{"type": "UNPROCESSABLE", "message": message}]}
+def _error(message: str, kind: str = "UNPROCESSABLE") -> Json:
+    return {"data": None, "errors": [{"type": kind, "message": message}]}

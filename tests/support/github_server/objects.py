@@ -9,8 +9,6 @@ _LARGE = 1_000_000
 
 
 def whoami(request: Request) -> Answer:
-    if request.login.endswith("[bot]"):
-        raise Refusal(403, "Resource not accessible by integration")
     return Answer(200, shapes.user(request.login))
 
 

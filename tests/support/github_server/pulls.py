@@ -1,6 +1,6 @@
 """Pull requests, which follow the branches of the real repository."""
 
-from github_server import shapes
+from github_server import permissions, shapes
 from github_server.request import Answer, Refusal, Request, check_length, known
 from github_server.state import ACTIONS, Hub, Json
 
@@ -142,6 +142,7 @@ def merge(request: Request) -> Answer:
 
 def label(request: Request) -> Answer:
     facts = known(request.hub.pulls, request.number("issue_number"))
+    permissions.demand_labels(request.hub, request.login, request.body["labels"])
     facts["labels"] += [name for name in request.body["labels"] if name not in facts["labels"]]
     return Answer(200, shapes.pull(request.hub, facts)["labels"])
 

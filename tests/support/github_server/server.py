@@ -10,7 +10,16 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from http_server import Handler, http_server
 
-from github_server import checks, comments, description, graphql, objects, pulls, smart_http
+from github_server import (
+    checks,
+    comments,
+    description,
+    graphql,
+    objects,
+    permissions,
+    pulls,
+    smart_http,
+)
 from github_server.description import Operation
 from github_server.request import Answer, Refusal, Request
 from github_server.state import Fault, Hub
@@ -42,8 +51,8 @@ class _Handler(Handler):
 
     def _git(self) -> None:
         login = self._login()
-        if login is None and ("receive-pack" in self.path):
-            self.send_response(401)
+        if "receive-pack" in self.path and not permissions.may_push(self.hub, login):
+            self.send_response(401 if login is None else 403)
             self.send_header("WWW-Authenticate", 'Basic realm="git"')
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -63,12 +72,14 @@ class _Handler(Handler):
         if operation is None:
             self.hub.problems.append(f"{self.command} {path} is not described")
             raise Refusal(404, "Not Found")
-        self.hub.requests.append(operation.name.replace("/repos/{owner}/{repo}", ""))
+        short = operation.name.replace("/repos/{owner}/{repo}", "")
+        self.hub.requests.append(short)
         problems = description.request_problems(operation, query, body)
         self.hub.problems += [f"{operation.name}: {problem}" for problem in problems]
         fault = self.hub.fault(operation.name)
         if fault is not None and not fault.after:
             return _trouble(fault)
+        permissions.demand(self.hub, login, short)
         answer = self._run(operation, login, query, body)
         return answer if fault is None else _trouble(fault)
 

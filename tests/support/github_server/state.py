@@ -36,6 +36,11 @@ class Hub:
     name: str = "octo/skills"
     url: str = ""
     tokens: dict[str, str] = field(default_factory=lambda: {"job": ACTIONS, "pat": "ada"})
+    permissions: dict[str, str] = field(
+        default_factory=lambda: dict.fromkeys(("contents", "pull-requests", "checks"), "write")
+    )
+    """Of a job's token, as a workflow grants them; a person's token may do everything."""
+    labels: set[str] = field(default_factory=lambda: {"bug"})
     roles: dict[str, str] = field(default_factory=lambda: {"ada": "admin", "bob": "read"})
     pulls: dict[int, Json] = field(default_factory=dict)
     comments: dict[int, Json] = field(default_factory=dict)
