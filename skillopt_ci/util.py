@@ -21,7 +21,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import SupportsIndex, TypeVar
 
 from skillopt_ci.errors import SkilloptError, UsageError
 
@@ -114,6 +114,27 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
 def sha256_of_json(value: object) -> str:
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+class _Metered(str):  # noqa: SLOT000 - it counts
+    """Raises ValueError at 50 reads per character; repairs of usual slips take up to 3."""
+
+    reads = 0
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        self.reads += 1
+        if self.reads > 50 * len(self):
+            raise ValueError
+        return super().__getitem__(key)
+
+
+def repaired(text: str) -> object:
+    """The value of invalid JSON; None if it cannot be repaired in linear time."""
+    import json_repair  # noqa: PLC0415 - most replies need no repair
+
+    with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return json_repair.loads(_Metered(text), skip_json_loads=True)
+    return None
 
 
 def attribute_docs(cls: type) -> dict[str, str]:

@@ -8,7 +8,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -34,7 +34,7 @@ from skillopt_ci.scorers.base import (
     task_data,
 )
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import last_line, user_object
+from skillopt_ci.util import last_line, repaired, user_object
 from skillopt_ci.worker import Side, Worker, WorkerGone
 
 _TAIL_BYTES = 4096
@@ -243,20 +243,16 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 #: json_repair reads objects that are alike as one, the last.
 _SCORES = re.compile(r"[\"']score[\"']\s*:\s*([\d.]+)")
-#: Of a longer reply that needs repairs the end is read: their time grows faster than the text.
+#: Of a longer reply that needs repairs the end is read.
 _MOST_REPAIRED = 10_000
 _WHOLE_SCORE = re.compile(r"score\W+[^\s,}\]\"']+\s*[^\s\w./%]")
 
 
 def parse_score(reply: str) -> tuple[float, str]:
-    import json_repair  # noqa: PLC0415 - only this scorer needs it
-
-    parsed: object = None
-    with suppress(RecursionError):
-        try:
-            parsed = json.loads(reply)
-        except ValueError:
-            parsed = json_repair.loads(reply[-_MOST_REPAIRED:])
+    try:
+        parsed = json.loads(reply)
+    except (ValueError, RecursionError):
+        parsed = repaired(reply[-_MOST_REPAIRED:])
     candidates = parsed if isinstance(parsed, list) else [parsed]
     replies = [item for item in candidates if isinstance(item, Mapping) and "score" in item]
     if not replies:

@@ -6,7 +6,6 @@ Unusable edits are dropped; an unusable reply raises WireError, shown to the mod
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
@@ -26,9 +25,8 @@ from skillopt_ci.ledger.evidence import PatternRecord
 from skillopt_ci.model.types import ReplySchema
 from skillopt_ci.skill.edits import Edit, Source, Word, clean
 from skillopt_ci.skill.regions import unprotected
+from skillopt_ci.util import repaired
 
-#: Longer objects are not repaired: repair time can grow faster than linearly.
-MAX_REPAIRED_CHARS = 100_000
 #: Each broken object may cost a pass over the whole reply.
 MAX_BROKEN_OBJECTS = 30
 #: A longer list means that the model is looping.
@@ -41,7 +39,7 @@ _LIMIT = re.compile(r"""\n(?:[ \t]*```|(?=\{\s*["']))""")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")
 _FENCE_CHARS = 80
 _NO_VALUE = re.compile(r"""["']\s*+:\s*+[,}\]]""")
-_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 #: Raw line breaks inside strings are the most common mistake; ``strict=False`` accepts them.
 _DECODER = json.JSONDecoder(strict=False)
 
@@ -52,20 +50,18 @@ class WireError(SkilloptError):
 
 def extract_json(text: str) -> dict[str, object]:
     """The one JSON object in ``text``, or the one that is fenced. Raises :class:`WireError`."""
-    thought = _THOUGHT.match(text)
-    body = text[thought.end() :] if thought else text
+    body = _THOUGHT.sub("", text)
     if not (objects := list(_objects(body))):
         raise WireError("The reply holds no complete JSON object. Reply with exactly one.")
     fenced = [
-        (start, value)
+        value
         for start, value in objects
         if _FENCE_BEFORE.search(body, max(0, start - _FENCE_CHARS), start)
     ]
-    choice = fenced if len(fenced) == 1 else objects
-    first = choice[0][1]
-    if any(value != first for _, value in choice[1:]):
+    choice = fenced if len(fenced) == 1 else [value for _, value in objects]
+    if any(value != choice[0] for value in choice):
         raise WireError(f"The reply holds {len(choice)} JSON objects. Reply with exactly one.")
-    return first
+    return choice[0]
 
 
 def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
@@ -80,7 +76,9 @@ def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
             limit, tries = _LIMIT.search(text, start), tries - 1
             position = limit.start() if limit else len(text)
             if end := _end_of_object(text, start, position):
-                value, position = _repaired(text[start:end]), end
+                position = end
+                if not _NO_VALUE.search(text, start, end):
+                    value = repaired(text[start:end])
         if isinstance(value, dict) and value:
             yield start, value
 
@@ -94,32 +92,18 @@ def _end_of_object(text: str, start: int, limit: int) -> int | None:
     return None
 
 
-def _repaired(span: str) -> object:
-    if len(span) > MAX_REPAIRED_CHARS or _NO_VALUE.search(span):
-        return None
-    import json_repair  # noqa: PLC0415 - most replies need no repair
-
-    with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return json_repair.loads(span, skip_json_loads=True)
-    return None
-
-
 # The shapes of the optimizer model's replies: strict where needed, lenient elsewhere.
 
 #: Counts in a reply are capped here.
 MAX_COUNT = 100_000
 
-_WHOLE_NUMBER = re.compile(r"\s*\+?(\d{1,9})(?:\.0*)?\s*", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"\s*\+?(\d{1,4300})(?:\.0*)?\s*", re.ASCII)
 _DICTIONARY = re.compile(r"(?:valid )?dictionary(?: or an instance of \w+)?$")
 
 
 def whole_number(value: object) -> int | None:
     """Read a number or text as a whole number from 0 to ``MAX_COUNT``; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, int):
-        return min(value, MAX_COUNT) if value >= 0 else None
-    match = _WHOLE_NUMBER.fullmatch(str(value))
+    match = _WHOLE_NUMBER.fullmatch(str(value)) if isinstance(value, int | float | str) else None
     return min(int(match[1]), MAX_COUNT) if match else None
 
 

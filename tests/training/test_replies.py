@@ -85,6 +85,10 @@ def test_a_reply_without_an_object_is_refused(text):
     assert "no complete JSON object" in refused(text)
 
 
+def test_a_repair_does_not_read_a_reply_again_and_again():
+    assert "no complete JSON object" in refused('{"a": [' + "'a" * 2_000 + "]}")
+
+
 @pytest.mark.parametrize("text", ['{"a": 1} or {"a": 2}', '```\n{"a": 1}\n```\n```\n{"a": 2}\n```'])
 def test_two_different_objects_are_refused(text):
     assert refused(text) == "The reply holds 2 JSON objects. Reply with exactly one."
