@@ -23,7 +23,6 @@ from skillopt_ci.cli.options import Globals, command, print_json
 from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.cli.read import RunReader, open_reader
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
-from skillopt_ci.computer.computer import Network
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.config.models import ModelRole
@@ -353,7 +352,7 @@ def _check_computers(
     if names := lacks_key(solver, environ):
         text = f"it has no key: none of {', '.join(names)} is set"
         yield Finding("agent", "warning", text, blocks=True)
-    if pool.base.network is Network.NONE and pool.computers.name != "unconfined":
+    if pool.base.network == "none" and pool.computers.name != "unconfined":
         text = "it can reach no server: rollout.computer.network is none\nSet it to open."
         yield Finding("agent", "warning", text, blocks=True)
 

@@ -9,9 +9,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from skillopt_ci.computer.archive import Member, pack, selected, unpack, with_parents
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable, FileRefused
@@ -58,11 +57,6 @@ _PACK = 'limit=$1; shift; tar -cf - --no-recursion -- "$@" | head -c "$limit"'
 _UNPACK = "exec tar -xmf -"
 
 
-class Network(StrEnum):
-    NONE = "none"
-    OPEN = "open"
-
-
 @dataclass(frozen=True, slots=True)
 class ComputerSpec:
     """A task's requirements. Every limit is enforced, or the computer does not start.
@@ -71,7 +65,7 @@ class ComputerSpec:
     folders and files of the host, mounted read-only at the same path. ``image`` is for Docker only.
     """
 
-    network: Network = Network.NONE
+    network: Literal["none", "open"] = "none"
     image: str = ""
     memory_mb: int = 1024
     cpus: float = 1.0

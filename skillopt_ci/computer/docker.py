@@ -18,7 +18,6 @@ from skillopt_ci.computer.computer import (
     Command,
     Computer,
     ComputerSpec,
-    Network,
     probe,
 )
 from skillopt_ci.confinement import public_environ
@@ -233,7 +232,7 @@ def _host_options(spec: ComputerSpec, agent: int) -> list[str]:
     memory = f"{spec.memory_mb + spec.disk_mb + 2 * spare}m"  # files are in memory
     lent = (f'type=bind,"source={path}","target={path}",readonly' for path in spec.readable)
     return [
-        *("--network", "none" if spec.network is Network.NONE else "bridge"),
+        *("--network", "none" if spec.network == "none" else "bridge"),
         *("--memory", memory, "--memory-swap", memory, "--cpus", f"{spec.cpus:.3f}"),
         *("--pids-limit", str(spec.processes + _MACHINERY)),
         *("--ulimit", f"nproc={spec.processes}:{spec.processes}", "--ulimit", "core=0:0"),
@@ -285,5 +284,6 @@ class ContainerShell:
             return replace(done, limit="memory" if ran_out else "disk" if full else "")
 
     async def _report(self, script: str, user: str) -> str:
-        words = ("exec", "--user", user, self.container, "/bin/sh", "-c", script)
-        return await self.engine.call(*words)
+        return await self.engine.call(
+            *("exec", "--user", user, self.container, "/bin/sh", "-c", script)
+        )

@@ -3,13 +3,13 @@
 import asyncio
 import posixpath
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_ci.computer.computer import HOME, START, WORKDIR, Command, Computer, ComputerSpec
-from skillopt_ci.confinement import Cell, current
+from skillopt_ci.confinement import current
 from skillopt_ci.errors import ComputerUnavailable
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.program import CommandResult, execute, kill_marked
@@ -37,43 +37,33 @@ class Unconfined:
                 Path(folder).mkdir()
             cell = await asyncio.to_thread(lambda: current().cell(Path(name)))
             basic = {"PATH": self.search_path, "HOME": folders[HOME], "LANG": "C.UTF-8"}
-            shell = _FolderShell(
-                cell, folders, {**basic, **spec.environ}, tuple(map(str, spec.readable))
-            )
+
+            def locate(path: str) -> str:
+                normal = posixpath.normpath(path)
+                for inside, outside in folders.items():
+                    if normal == inside or normal.startswith(f"{inside}/"):
+                        return outside + normal.removeprefix(inside)
+                return path
+
+            async def shell(command: Command) -> CommandResult:
+                arguments, environ = cell.command(
+                    ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
+                    {**basic, **spec.environ, **command.environ},
+                    cell.folder,
+                    needs=(command.arguments[0], *map(str, spec.readable)),
+                )
+                return await execute(
+                    arguments,
+                    stdin=command.stdin,
+                    environ=environ,
+                    cwd=cell.folder,
+                    timeout=command.timeout,
+                    output_bytes=command.output_bytes,
+                )
+
             try:
-                yield Computer(shell, shell.locate)
+                yield Computer(shell, locate)
             finally:
                 # a process in a session of its own outlives its command, unless in a sandbox
                 if cell.confinement.kind != "sandbox":
                     kill_marked("HOME", folders[HOME])
-
-
-@dataclass(frozen=True, slots=True)
-class _FolderShell:
-    cell: Cell
-    folders: Mapping[str, str]
-    environ: Mapping[str, str]
-    readable: tuple[str, ...] = ()
-
-    def locate(self, path: str) -> str:
-        normal = posixpath.normpath(path)
-        for inside, outside in self.folders.items():
-            if normal == inside or normal.startswith(f"{inside}/"):
-                return outside + normal.removeprefix(inside)
-        return path
-
-    async def __call__(self, command: Command) -> CommandResult:
-        arguments, environ = self.cell.command(
-            ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
-            {**self.environ, **command.environ},
-            self.cell.folder,
-            needs=(command.arguments[0], *self.readable),
-        )
-        return await execute(
-            arguments,
-            stdin=command.stdin,
-            environ=environ,
-            cwd=self.cell.folder,
-            timeout=command.timeout,
-            output_bytes=command.output_bytes,
-        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillopt_ci.aio import TimeUp, working_time
-from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ComputerBlock, ComputerConfig
 from skillopt_ci.errors import ComputerFailure, FileRefused, TaskFileError, UsageError
@@ -39,7 +39,7 @@ class ComputerPool:
         block = self.block(task)
         return replace(
             self.base,
-            network=self.base.network if block.network is None else Network(block.network),
+            network=block.network or self.base.network,
             image=self.base.image if block.image is None else block.image,
             environ={**self.base.environ, **block.environ},
         )
@@ -117,6 +117,4 @@ def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers
 
 
 def spec(settings: ComputerConfig) -> ComputerSpec:
-    return ComputerSpec(
-        network=Network(settings.network), **settings.model_dump(exclude={"type", "network"})
-    )
+    return ComputerSpec(**settings.model_dump(exclude={"type"}))

@@ -14,7 +14,6 @@ import pytest
 from computer_kinds import desk
 
 from skillopt_ci import confinement
-from skillopt_ci.computer.computer import Network
 from skillopt_ci.errors import ComputerFailure, FileRefused
 
 pytestmark = pytest.mark.integration
@@ -125,7 +124,7 @@ def test_sockets_without_a_file(cell, trusted):
 
 @pytest.mark.parametrize("kind", ["sandbox", "uncounted", "docker"])
 def test_an_open_network_is_one(kind, listener):
-    with desk(kind, network=Network.OPEN) as opened:
+    with desk(kind, network="open") as opened:
         assert opened.python(BY_TCP, host_address(), listener).stdout == f"{OUT}\n"
 
 

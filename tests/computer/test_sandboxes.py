@@ -11,7 +11,7 @@ import pytest
 from computer_kinds import SPEC, computers, processes_with
 
 from skillopt_ci.computer import sandbox_limits
-from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, Network, probe
+from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, probe
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.computer.sandbox import Sandboxes, find_programs
 from skillopt_ci.computer.sandbox_limits import CONTROLLERS, Hierarchy, usable_hierarchies
@@ -46,7 +46,7 @@ class Leaky:
 
     @asynccontextmanager
     async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:
-        async with self.inner.open(replace(spec, network=Network.OPEN)) as computer:
+        async with self.inner.open(replace(spec, network="open")) as computer:
             yield computer
 
 

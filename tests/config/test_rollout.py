@@ -6,7 +6,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.agents.cli_agents import AGENTS
 from skillopt_ci.agents.streams import READERS
-from skillopt_ci.computer.computer import Network
 from skillopt_ci.config import rollout
 from skillopt_ci.config.config import SplitDir, choose_shape_of_tasks
 from skillopt_ci.config.rollout import ChatConfig, ComputerConfig, ExternalConfig
@@ -16,7 +15,7 @@ from skillopt_ci.rollout.computer_pool import computers, spec
 def test_the_usual_computer_is_a_sandbox_without_network():
     settings = ComputerConfig()
     assert computers(settings, {}).name == "sandbox"
-    assert spec(settings).network is Network.NONE
+    assert spec(settings).network == "none"
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "docker", "unconfined"])
@@ -44,7 +43,7 @@ def test_every_limit_reaches_the_computer():
         }
     )
     made = spec(settings)
-    assert (made.network, made.image) == (Network.OPEN, "python:3.12")
+    assert (made.network, made.image) == ("open", "python:3.12")
     assert (made.memory_mb, made.cpus, made.processes, made.disk_mb) == (64, 0.5, 32, 8)
     assert (made.environ, made.readable) == ({"A": "1", "B": "2"}, (Path("/opt/tool"),))
 

@@ -19,7 +19,7 @@ from computer_kinds import desk
 
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.skill_files import SkillFolder
-from skillopt_ci.computer.computer import Computer, Network
+from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused
@@ -163,7 +163,7 @@ def run(
     limits = AttemptLimits(rollout_seconds=seconds, steps=steps)
     with desk(
         kind,
-        network=Network.OPEN,
+        network="open",
         memory_mb=4096,
         processes=256,
         disk_mb=1024,
