@@ -26,7 +26,7 @@ class MeanEstimate:
     standard_error: float | None
     interval: Interval | None
     n: int
-    clusters: int | None = None
+    clusters: int | None
 
 
 def estimate_mean(
@@ -78,16 +78,12 @@ def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float |
 
 
 @dataclass(frozen=True, slots=True)
-class PairedDifference:
+class PairedDifference(MeanEstimate):
     """Second minus first over ``n`` shared tasks; ``fixed`` rose and ``broken`` fell."""
 
     mean: float
-    standard_error: float | None
-    n: int
     fixed: tuple[str, ...]
     broken: tuple[str, ...]
-    interval: Interval | None = None
-    clusters: int | None = None
 
 
 def paired(
@@ -100,13 +96,9 @@ def paired(
     groups = None if clusters is None else [clusters[task] for task in change]
     found = estimate_mean([*change.values()], groups)
     return PairedDifference(
-        mean=found.mean or 0.0,
-        standard_error=found.standard_error,
-        n=found.n,
+        *(found.mean or 0.0, found.standard_error, found.interval, found.n, found.clusters),
         fixed=tuple(task for task, gain in change.items() if gain > 0),
         broken=tuple(task for task, gain in change.items() if gain < 0),
-        interval=found.interval,
-        clusters=found.clusters,
     )
 
 
@@ -199,8 +191,10 @@ class Graded:
 
 
 def graded(one: Rollout) -> Graded:
-    told = (one.task_id, one.task_type, one.status, one.hard, one.soft, one.reason, one.limit)
-    return Graded(*told, len(one.messages) or None)
+    return Graded(
+        *(one.task_id, one.task_type, one.status, one.hard, one.soft, one.reason, one.limit),
+        length=len(one.messages) or None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
