@@ -79,13 +79,12 @@ def tools(names: Sequence[str]) -> tuple[Tool, ...]:
     for name in (*names, SUBMIT):
         arguments = _SHAPES[name]
         schema = arguments.model_json_schema(schema_generator=DescribedSchema)
-        properties = {
-            key: {fact: value for fact, value in about.items() if fact != "title"}
-            for key, about in schema["properties"].items()
-        }
         parameters = {
             "type": "object",
-            "properties": properties,
+            "properties": {
+                key: {fact: value for fact, value in about.items() if fact != "title"}
+                for key, about in schema["properties"].items()
+            },
             "required": schema.get("required", []),
             "additionalProperties": False,
         }
@@ -236,9 +235,13 @@ class AgentSolver:
         yield Attempt(talk.messages, response, n_turns=talk.turns, usage=talk.usage)
 
     def first_request(self, task: Task, skill: str, stage: str, attempt: int) -> ChatRequest:
-        messages = conversation(task, skill, self.prompts, "agent")
-        offered = tools(self.settings.tools)
-        return ChatRequest(Role.TARGET, stage, messages, attempt=attempt, tools=offered)
+        return ChatRequest(
+            Role.TARGET,
+            stage,
+            conversation(task, skill, self.prompts, "agent"),
+            attempt=attempt,
+            tools=tools(self.settings.tools),
+        )
 
 
 def _until_submission(

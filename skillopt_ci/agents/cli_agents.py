@@ -57,7 +57,6 @@ class AgentFacts:
     passed_on: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     same_key: Mapping[str, str] = field(default_factory=dict)
-    model_option: str = "--model"
     prompt_option: str = ""
     last_argument: str = ""
     turns_option: str = ""
@@ -126,7 +125,7 @@ AGENTS: Mapping[str, AgentFacts] = {
         environ={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
     ),
     # Any other program.
-    "command": AgentFacts(model_option=""),
+    "command": AgentFacts(),
 }
 
 _SHOWN = 500
@@ -174,12 +173,13 @@ def _agent_command(
     facts, command = AGENTS[settings.agent], _placed(settings.command, root)
     if settings.agent == "command":
         # The prompt is filled in last, so that placeholders in it stay as they are.
-        named = [part.replace("{model}", settings.model) for part in command]
-        filled = tuple(part.replace("{prompt}", prompt) for part in named)
+        filled = tuple(
+            part.replace("{model}", settings.model).replace("{prompt}", prompt) for part in command
+        )
         return filled, "" if any("{prompt}" in part for part in settings.command) else prompt
     arguments = [*(command or (facts.program,)), *facts.arguments]
     for option, value in (
-        (facts.model_option, settings.model or None),
+        ("--model", settings.model or None),
         (facts.turns_option, limits.steps),
         (facts.cost_option, limits.cost_usd),
     ):

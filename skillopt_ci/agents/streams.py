@@ -98,9 +98,8 @@ class AgentTranscript:
         if self.usage is None and (used := total(turn.usage for turn in turns)).calls:
             # killed before its result: outputs are as long as they were when their messages began
             self.usage = replace(used, estimated=True)
-        said = [turn.message.content for turn in turns]
-        if self.response is None and said and said[-1].strip():
-            self.response = said[-1]
+        if self.response is None and turns and turns[-1].message.content.strip():
+            self.response = turns[-1].message.content
 
     def _end_turn(self) -> None:
         if self._text or self._calls:
@@ -175,14 +174,15 @@ def _codex(told: AgentTranscript, event: JsonObject) -> None:
         case "item.started" | "item.completed" as type_:
             _codex_item(told, event.at("item"), ended=type_ == "item.completed")
         case "turn.completed":
-            usage = _usage(
-                event.at("usage"),
-                "input_tokens",
-                completion="output_tokens",
-                cached="cached_input_tokens",
-                reasoning="reasoning_output_tokens",
+            told.spend(
+                _usage(
+                    event.at("usage"),
+                    "input_tokens",
+                    completion="output_tokens",
+                    cached="cached_input_tokens",
+                    reasoning="reasoning_output_tokens",
+                )
             )
-            told.spend(usage)
         case "turn.failed":
             told.error = event.at("error").text("message") or "the turn failed"
         case "error":

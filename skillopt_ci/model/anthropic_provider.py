@@ -14,7 +14,6 @@ from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, ReplyS
 #: The API requires a token limit; this is used if neither the role nor the stage sets one.
 _DEFAULT_LIMIT = 16_384
 _CACHED: Mapping[str, object] = {"cache_control": {"type": "ephemeral"}}
-_EFFORTS = {"minimal": "low"}
 
 Block = dict[str, object]
 
@@ -23,9 +22,8 @@ def anthropic_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
     """The whole body; cache breakpoints follow the system prompt and, with tools used, the end."""
-    limit = providers.limit_in(settings)
-    most = _DEFAULT_LIMIT if limit is None else limit
-    body: dict[str, object] = {"model": config.model, "max_tokens": most}
+    limit = providers.limit_in(settings) or _DEFAULT_LIMIT
+    body: dict[str, object] = {"model": config.model, "max_tokens": limit}
     if request.tools:
         body["tools"] = [
             {"name": one.name, "description": one.description, "input_schema": {**one.parameters}}
@@ -49,7 +47,7 @@ def anthropic_body(
     if effort == "none":
         body["thinking"] = {"type": "disabled"}
     elif effort is not None:
-        output["effort"] = _EFFORTS.get(str(effort), effort)
+        output["effort"] = "low" if effort == "minimal" else effort
     if isinstance(schema := settings.get("response_format"), ReplySchema):
         output["format"] = {"type": "json_schema", "schema": dict(schema.schema)}
     if output:

@@ -112,8 +112,9 @@ async def open_router(
                         f"{section} needs a package that is not installed",
                         hint=f"Install it: pip install 'skillopt-ci[{extra}]'.",
                     ) from error
-            throttle = Throttle(one.max_concurrency)
-            clients[role] = RetryingClient(client, one.retries, throttle, section, observe)
+            clients[role] = RetryingClient(
+                client, one.retries, Throttle(one.max_concurrency), section, observe
+            )
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
         cache = None
         if cache_path is not None:

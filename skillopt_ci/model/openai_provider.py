@@ -90,8 +90,9 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     if finish in _BROKEN_OFF:
         why = choice.at("error").text("message") or finish
-        billed = None if usage.estimated else usage
-        raise TransientFailure(f"the server broke its answer off: {why}", usage=billed)
+        raise TransientFailure(
+            f"the server broke its answer off: {why}", usage=None if usage.estimated else usage
+        )
     # The first call's state holds what must be sent back with all of them.
     state = {name: message[name] for name in config.preset.carried if message.get(name)}
     made = []

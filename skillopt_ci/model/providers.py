@@ -268,8 +268,9 @@ class ServerClient:
         while True:
             settings = settings_of(config, request, self._refused)
             try:
-                sent = wire.body(config, request, settings)
-                answer: bytes | ChatReply | ServerError = await self._send(sent)
+                answer: bytes | ChatReply | ServerError = await self._send(
+                    wire.body(config, request, settings)
+                )
                 if isinstance(answer, bytes):
                     answer = wire.read(answer, request, config)
             except RecursionError as error:

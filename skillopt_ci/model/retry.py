@@ -64,12 +64,13 @@ class Throttle:
         self._window = min(self._ceiling, self._window + 1 / self._window)
 
     def overloaded(self, since: int, retry_after: float | None) -> None:
-        """Halve the limit, once for all calls with one ``since``; pause ``retry_after`` seconds."""
+        """Halve the limit, once for all calls with one ``since``; pause as the server asks."""
         if since == self._epoch:
             self._window = max(1.0, self._window / 2)
             self._epoch += 1
         if retry_after is not None:
-            self._resume_at = max(self._resume_at, _now() + retry_after)
+            pause = min(_LONGEST_RETRY_AFTER, retry_after)
+            self._resume_at = max(self._resume_at, _now() + pause)
 
 
 def _now() -> float:
@@ -209,9 +210,7 @@ class RetryingClient:
             except TransientFailure as failure:
                 refund(_now() - started)
                 if failure.overloaded:
-                    wish = failure.retry_after
-                    bearable = None if wish is None else min(_LONGEST_RETRY_AFTER, wish)
-                    self.throttle.overloaded(since, bearable)
+                    self.throttle.overloaded(since, failure.retry_after)
                 raise
             self.throttle.answered()
             self._reached = True

@@ -95,8 +95,8 @@ class ServerError:
     @property
     def asks_too_much(self) -> bool:
         """Whether the same request might pass without a limit on the answer."""
-        words = _TOO_LARGE in self.message or _TOO_MANY_WORDS.search(self.message)
-        return self.too_long or bool(words)
+        said = self.message
+        return self.too_long or _TOO_LARGE in said or bool(_TOO_MANY_WORDS.search(said))
 
     def exception(self, section: str, config: ModelRole) -> SkilloptError:
         where, message = base_url_of(config), self.message
