@@ -122,9 +122,15 @@ def _jsonl_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
 
 def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
     csv.field_size_limit(len(text))  # no cell is too long
-    header_line = re.sub('"[^"]*"', "", text.partition("\n")[0])
+    header_line, *rest = re.sub('"[^"]*"', "", text).split("\n")[:2]
     # spreadsheets write semicolons where a comma is the decimal point
-    delimiter = max(",;\t", key=header_line.count)
+    delimiter = max(
+        ",;\t",
+        key=lambda one: (
+            one in header_line and all(row.count(one) == header_line.count(one) for row in rest),
+            header_line.count(one),
+        ),
+    )
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
     try:

@@ -160,21 +160,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             found.lost.append(f"{name}: the column {empty[0]} is empty")
             continue
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
-        kind = "number" if all(map(_WOULD_CHANGE.fullmatch, answers)) else "normalized"
-        references = answers
-        results = [_WORKED_OUT.search(one) for one in answers]
-        if all(results):
-            rest["solution"] = answers[0]
-            kind = "number"
-            references = [one[1] for one in results if one]
-        if choices := _choices(rest, answers):
-            rest["choices"] = choices
-            kind = "choice"
-            labels = [*choices, *choices.values()]
-            numbered = (
-                {str(number): label for number, label in enumerate(choices)} if from_0 else {}
-            )
-            references = [one if one in labels else numbered.get(one, one) for one in answers]
+        kind, references, choices = _right(rest, answers, from_0=from_0)
         one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest}
         if answer in REFERENCE_KEYS and references is answers:
             one[answer] = item[answer]
@@ -201,12 +187,35 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         found.entries.append(one)
 
 
+def _right(
+    rest: Entry, answers: list[str], *, from_0: bool
+) -> tuple[str, list[str], dict[str, str]]:
+    """The scorer's type, the references and the choices of a row, of which ``rest`` keeps more.
+
+    ``answers`` that are numbers name choices, the first of which is 0 if ``from_0``.
+    """
+    results = [_WORKED_OUT.search(one) for one in answers]
+    if all(results):
+        rest["solution"] = answers[0]
+    if choices := _choices(rest, answers):
+        rest["choices"] = choices
+        labels = [*choices, *choices.values()]
+        numbered = {str(number): label for number, label in enumerate(choices)} if from_0 else {}
+        named = [one if one in labels else numbered.get(one, one) for one in answers]
+        return "choice", named, choices
+    if all(results):
+        return "number", [one[1] for one in results if one], {}
+    usual = "number" if all(map(_WOULD_CHANGE.fullmatch, answers)) else "normalized"
+    return usual, answers, {}
+
+
 def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
     """A row's choices by label; those in columns A, B, C … are taken out of ``rest``."""
     given = rest.get("choices")
     given = golds(given) if isinstance(given, str) else given  # in CSV, a list as text
     if isinstance(given, dict) and given.keys() == {"text", "label"}:  # as in ARC
-        given = dict(zip(given["label"], given["text"], strict=False))
+        labels = _listed(given["label"]) or ascii_uppercase
+        given = {str(key): one for key, one in zip(labels, _listed(given["text"]), strict=False)}
     columns = takewhile(lambda one: rest.get(one) not in (None, ""), ascii_uppercase)
     shown = {column: str(rest[column]) for column in columns}
     if given is None and len(shown) > 1 and {*answers} <= {*shown, *shown.values()}:

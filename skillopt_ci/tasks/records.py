@@ -147,11 +147,6 @@ def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
     return tuple(_read_picture(name, _inside(name, folder)) for name in paths)
 
 
-def media_type(content: bytes) -> str | None:
-    found = _MAGIC.match(content)
-    return f"image/{found.lastgroup}" if found else None
-
-
 def _read_picture(name: str, file: Path) -> TaskImage:
     try:
         # Check the size before reading: a task file may name any file.
@@ -161,9 +156,9 @@ def _read_picture(name: str, file: Path) -> TaskImage:
         raise TaskFileError(f"cannot be read: {error.strerror}", file=file) from error
     if size > MOST_BYTES:
         raise TaskFileError(f"{size:,} bytes are more than {MOST_BYTES:,}", file=file)
-    if (kind := media_type(content)) is None:
+    if (found := _MAGIC.match(content)) is None:
         raise TaskFileError("is not a PNG, JPEG, WebP or GIF picture", file=file)
-    image = Image(kind, b64encode(content).decode("ascii"))
+    image = Image(f"image/{found.lastgroup}", b64encode(content).decode("ascii"))
     return TaskImage(name, hashlib.sha256(content).hexdigest(), image)
 
 

@@ -130,6 +130,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": -6.50}, "number", "-6.5"),
         ({"answer": "B", "choices": ["x", "y"]}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
+        ({"answer": "B", "choices": {"text": ["x", "y"], "label": None}}, "choice", "B"),
         ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
         ({"answer": "#### How\nBoil it."}, "normalized", "#### How"),
         ({"answer": "B", "A": ["x"], "B": "y"}, "choice", "B"),

@@ -141,8 +141,9 @@ def test_csv_of_a_spreadsheet_may_have_other_delimiters(write, first, mark):
     assert [one.value for one in records(file)] == [value]
 
 
-def test_marks_inside_a_quoted_name_of_a_csv_are_no_delimiters(write):
-    file = write("t.csv", 'id,"why; how; when; where",references\na,b,c\n')
+@pytest.mark.parametrize("quote", ['"', ""])
+def test_marks_inside_a_name_of_a_csv_are_no_delimiters(write, quote):
+    file = write("t.csv", f"id,{quote}why; how; when; where{quote},references\na,b,c\n")
     value = {"id": "a", "why; how; when; where": "b", "references": "c"}
     assert [one.value for one in records(file)] == [value]
 
