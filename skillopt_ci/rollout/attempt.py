@@ -19,6 +19,7 @@ from skillopt_ci.model.types import (
     Account,
     ModelRefusal,
     ModelUnavailable,
+    RequestTooLarge,
     Role,
     Usage,
     redacted_message,
@@ -105,9 +106,11 @@ class AttemptRunner:
                 except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
                     failure = error.message
                     self.record(events.TryFailed(failure))
+                    if isinstance(error, RequestTooLarge):
+                        break
                 except GraderError as error:  # of the tool that makes the attempts
                     return _without_work(request, Status.GRADER_ERROR, error.message, number)
-        return _without_work(request, Status.ERROR, failure, retries)
+        return _without_work(request, Status.ERROR, failure, number)
 
     def kept(self, request: AttemptRequest) -> bool:
         """Whether the work is stored already; a chat answer never is."""

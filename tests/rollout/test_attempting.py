@@ -14,7 +14,15 @@ from skillopt_ci.config.scorers import ComputerScorer, ExactScorer, ScorerSpec
 from skillopt_ci.errors import BudgetExhausted, ComputerFailure, UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.types import Account, ModelRefusal, ModelUnavailable, Role, Usage, by_stage
+from skillopt_ci.model.types import (
+    Account,
+    ModelRefusal,
+    ModelUnavailable,
+    RequestTooLarge,
+    Role,
+    Usage,
+    by_stage,
+)
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout import types
@@ -131,6 +139,8 @@ def test_infrastructure_that_stays_broken_is_never_scored():
     found = lab.attempt(Solving(answering(*[ModelUnavailable("down")] * 9)), make_task("a"))
     assert (found.status, found.status.measured, found.reason) == (Status.ERROR, False, "down")
     assert found.retries == 1
+    found = Lab().attempt(Solving(answering(RequestTooLarge("too much"))), make_task("a"))
+    assert (found.status, found.reason, found.retries) == (Status.ERROR, "too much", 0)
     model, lab = ScriptedModel(lambda text: ModelUnavailable("still 500")), Lab()
     found = lab.attempt(ChatSolver(model, Prompts.load()), make_task("a"))
     assert (found.status, len(model.requests), lab.pauses) == (Status.ERROR, 1, [])
