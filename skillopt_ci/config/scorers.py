@@ -1,5 +1,6 @@
 """How an answer is taken out of a response and graded: one model per scorer type."""
 
+import unicodedata
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -79,7 +80,7 @@ class RegexScorer(AnswerScorer):
         import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few configurations need it
 
         try:
-            regex.compile(value)
+            regex.compile(unicodedata.normalize("NFC", value))  # the form that answers get
         except regex.error as error:
             raise ValueError(f"not a regular expression: {error}") from error
         return value

@@ -394,7 +394,7 @@ def test_an_accent_may_be_a_character_of_its_own(grade, kind, forms):
     keys = {
         "choice": {"choices": {"A": reference, "B": "Bar"}},
         "contains": {"contains": [reference]},
-        "regex": {"pattern": reference},
+        "regex": {"pattern": unicodedata.normalize(forms[1], "Caf[é-ü]")},
     }
     assert grade(kind, answer, reference, **keys.get(kind, {})).hard
 
