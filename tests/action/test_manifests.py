@@ -140,6 +140,12 @@ def test_what_trains_queues_and_is_never_cancelled(file):
     assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
 
 
+@named(EXAMPLES)
+def test_what_is_kept_replaces_the_same_of_an_earlier_attempt(file):
+    kept = [one["with"] for one in steps(file) if "/upload-artifact@" in one.get("uses", "")]
+    assert all(given["overwrite"] is True for given in kept if "name" in given)
+
+
 @named([file for file in EXAMPLES if "train.outputs" in file.read_text(encoding="utf-8")])
 def test_the_page_is_kept_as_it_is_and_linked(file):
     by_name = {step.get("name"): step for step in steps(file)}
@@ -159,6 +165,17 @@ def test_pages_are_published_by_a_job_that_can_do_nothing_else():
     assert found["publish"]["permissions"] == {"pages": "write", "id-token": "write"}
     assert found["report"]["permissions"] == {"contents": "read"}
     assert not any("checkout" in step["uses"] for step in found["publish"]["steps"])
+
+
+@pytest.mark.parametrize("folder", ["examples", ".github"])
+def test_a_site_is_named_after_the_attempt_that_made_it(folder):
+    # what an earlier attempt left stays; two of a name cannot be published
+    jobs = read(f"{folder}/workflows/pages.yml")["jobs"]
+    name = "github-pages-${{ github.run_attempt }}"
+    assert jobs["report"]["outputs"]["site"] == name
+    assert jobs["report"]["steps"][-1]["with"]["name"] == name
+    deploy = jobs["publish"]["steps"][-1]["with"]
+    assert deploy == {"artifact_name": "${{ needs.report.outputs.site }}"}
 
 
 def test_runs_that_train_side_by_side_share_no_queue_and_no_cache():
