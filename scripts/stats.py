@@ -11,6 +11,8 @@ Everything is read from the syntax trees; nothing is imported or run.
 - A *client layer* is a class of the package with ``async def complete`` that is no Protocol: it
   *passes on* if its ``complete`` awaits another one, and *answers* otherwise.
 - *Imported by one* is a module that a single module imports, one of the same top-level folder.
+- An import *points up* if its folder stands above in the table of ``docs/architecture.md``, or is
+  called before another in the same row (``a/``, then ``b/``).
 - *Circles* are modules that import each other, directly or around, imports inside functions
   included, those under ``if TYPE_CHECKING`` not; *at load* leaves out what functions import.
 """
@@ -21,6 +23,7 @@ import argparse
 import ast
 import gc
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,20 +35,8 @@ from typing import Any
 
 PACKAGE = "skillopt_ci"
 
-#: Where other tools' formats and programs are dealt with, before and after they share a folder.
-INTEGRATIONS = (
-    "integrations",
-    *(f"environments.{name}" for name in ("skillopt", "inspect_ai", "promptfoo")),
-    *("rollout.ray", "settings.skillopt"),
-)
-
-#: Imports that should not be: a name for them, from where, to where.
-FORBIDDEN = {
-    "training → report": ("training", ("report", "page")),
-    "training → integrations": ("training", INTEGRATIONS),
-    "cli → action": ("cli", ("action",)),
-    "action → cli": ("action", ("cli",)),
-}
+#: The page whose table of floors says which folders may import which.
+FLOORS = Path("docs", "architecture.md")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -226,23 +217,44 @@ def shape(modules: dict[str, Module]) -> dict[str, Any]:
     }
 
 
-def bonds(modules: dict[str, Module]) -> dict[str, Any]:
+def floors(page: str) -> dict[str, tuple[int, int]]:
+    """Return the place of each folder and module in the table of floors; imports may go to later.
+
+    Those of one place may import each other: of one row, unless it says ``then``.
+    """
+    table = page.partition("| floor |")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    return {
+        name.removesuffix("/").removesuffix(".py"): (row, place)
+        for row, cell in enumerate(cells)
+        for place, names in enumerate(cell.split("then"))
+        for name in re.findall("`(.+?)`", names)
+    }
+
+
+def upward(graph: dict[str, set[str]], page: str) -> list[str]:
+    """Return the imports that point up, and what has no floor at all."""
+    floor, found = floors(page), []
+    for name in sorted(graph):
+        here = top(name)
+        if here in ("", "__main__"):  # the package itself, and `python -m`
+            continue
+        if here not in floor:
+            found.append(f"{name} has no floor")
+            continue
+        over = (one for one in graph[name] if floor.get(top(one), floor[here]) < floor[here])
+        found += [f"{name} imports {one}" for one in sorted(over)]
+    return found
+
+
+def bonds(modules: dict[str, Module], page: str) -> dict[str, Any]:
     """Return what hangs together: client layers, imports across floors, circles."""
     layers = [layer for module in modules.values() for layer in module.client_layers()]
     graph = import_graph(modules, When.TYPING)
     return {
         "layers_passing_on": [name for name, passes in layers if passes],
         "layers_answering": [name for name, passes in layers if not passes],
-        "forbidden_imports": {
-            rule: [
-                f"{name} imports {target}"
-                for name in graph
-                if within(name, source) and not any(within(name, to) for to in targets)
-                for target in sorted(graph[name])
-                if any(within(target, to) for to in targets)
-            ]
-            for rule, (source, targets) in FORBIDDEN.items()
-        },
+        "upward": upward(graph, page),
         "circles": circles(import_graph(modules, When.CALL)),
         "circles_at_load": circles(import_graph(modules, When.LOAD)),
     }
@@ -269,7 +281,7 @@ def measure(root: Path) -> dict[str, Any]:
     return {
         "package": size(modules.values()) | shape(modules),
         "folders": {name: size(folders[name]) for name in sorted(folders)},
-        **bonds(modules),
+        **bonds(modules, (root / FLOORS).read_text(encoding="utf-8")),
         "package_data": {"lines": sum(data.values()), "by_kind": data},
         "beside": {
             "tests/support": size(support.values()),
@@ -307,7 +319,8 @@ def table(found: dict[str, Any]) -> str:
         ("client layers", f"{len(passing)} that pass calls on, and the one that answers"),
         *(("", name) for name in passing),
         ("  that answer", ", ".join(answering)),
-        *((rule, str(len(names))) for rule, names in found["forbidden_imports"].items()),
+        ("imports that point up", str(len(found["upward"]))),
+        *(("", name) for name in found["upward"]),
         ("circles", f"{len(found['circles'])}, at load {len(found['circles_at_load'])}"),
         *(("", " ↔ ".join(circle)) for circle in found["circles"]),
         ("package data", f"{found['package_data']['lines']:,} lines: {kinds}"),
