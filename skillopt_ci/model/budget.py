@@ -32,12 +32,6 @@ from skillopt_ci.redaction import Redact, unchanged
 
 # The price of calls: from the configuration, else from the genai-prices table, else unknown.
 
-#: Providers in the price table, by our names; the table lists Gemini under Google.
-_IN_TABLE = (
-    *("anthropic", "azure", "deepseek", "gemini", "groq", "minimax", "mistral", "openai"),
-    *("openrouter", "together"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
@@ -62,13 +56,10 @@ def tariff_of(config: ModelRole) -> Tariff:
     import genai_prices  # noqa: PLC0415
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
-    places: list[tuple[str | None, str | None]] = []
-    if config.base_url:
-        places.append((None, config.base_url))
     # Other servers speak OpenAI's protocol: at another address its prices do not apply.
-    if config.provider in _IN_TABLE and not (config.base_url and config.provider == "openai"):
-        places.append(("google" if config.provider == "gemini" else config.provider, None))
-    for name, address in places:
+    own = "" if config.base_url and config.provider == "openai" else config.preset.base_url
+    for address in (config.base_url or "", own):  # without any, the table would guess by the model
+        name = "azure" if config.provider == "azure" and not address else None
         try:
             provider, model = get_snapshot().find_provider_model(config.model, None, name, address)
         except LookupError:

@@ -30,6 +30,8 @@ def test_the_configured_price_goes_before_the_table():
         ("openai", "gpt-5.5", {}, "openai"),
         ("anthropic", "claude-opus-4-6", {}, "anthropic"),
         ("gemini", "gemini-3.5-flash", {}, "google"),
+        ("azure", "gpt-4o", {"base_url": "https://gateway.test"}, "azure"),
+        ("anthropic", "claude-opus-4-6", {"base_url": "https://gateway.test"}, "anthropic"),
         ("openai", "claude-opus-4-6", {"base_url": "https://api.anthropic.com/v1"}, "anthropic"),
     ],
 )
