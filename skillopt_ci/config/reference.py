@@ -179,8 +179,8 @@ def influences(config: Config) -> dict[str, Any]:
     for all runs now: older hashes stay.
     """
     facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
-    gate = facts["evaluation"]["gate"]
-    # in this order, in which a basis is hashed; a new option goes here too, unless at its default
+    gate = config.evaluation.gate
+    # in this order, in which a basis is hashed; newer options follow unless at their defaults
     facts["evaluation"]["gate"] = {
         "policy": "strict",
         "confidence": 0.8,
@@ -188,12 +188,13 @@ def influences(config: Config) -> dict[str, Any]:
         "effect": 0.1,
         "futility": 0.1,
         "attempts": 3,
-        "early_stop": gate["early_stop"],
-        "look_every": gate["look_every"],
+        "early_stop": gate.early_stop,
+        "look_every": gate.look_every,
         "remeasure": False,
         "subset": 0,
         "max_consultations": 0,
-        "max_type_loss": gate["max_type_loss"],
+        "max_type_loss": gate.max_type_loss,
+        **gate.model_dump(mode="json", exclude_defaults=True),
     }
     facts["evaluation"]["race"] = _RACE
     if facts["rollout"] == RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS):

@@ -5,9 +5,10 @@ from jsonschema import Draft202012Validator
 
 from skillopt_ci.config import reference
 from skillopt_ci.config.base import Section, meanings
-from skillopt_ci.config.config import Config, Train
+from skillopt_ci.config.config import Config, Evaluation, GateConfig, Train
 from skillopt_ci.config.reference import choices, fields, homes, influences, json_schema, locate
 from skillopt_ci.config.scorers import ContainsScorer, JsonScorer
+from skillopt_ci.util import sha256_of_json
 
 
 def test_a_location_leaves_out_the_branches_of_unions():
@@ -114,6 +115,27 @@ def test_changed_keys_are_named_with_both_values_unless_they_are_long(before, af
 )
 def test_what_influences_training_changes_it(load_with, override):
     assert influences(load_with("", override).config) != influences(load_with().config)
+
+
+class LongerGate(GateConfig):
+    margin: float = 0.0
+
+
+class LongerEvaluation(Evaluation):
+    gate: LongerGate = LongerGate()
+
+
+class LongerConfig(Config):
+    evaluation: LongerEvaluation = LongerEvaluation()
+
+
+def test_a_new_option_of_the_gate_influences_training_where_it_is_set(load_with):
+    """So that `replay` knows it, and hashes of configurations without it stay."""
+    before = load_with().config
+    after = LongerConfig.model_validate(before.model_dump(by_alias=True))
+    assert sha256_of_json(influences(after)) == sha256_of_json(influences(before))
+    after = after.model_copy(update={"evaluation": LongerEvaluation(gate=LongerGate(margin=0.1))})
+    assert influences(after)["evaluation"]["gate"]["margin"] == 0.1
 
 
 @pytest.mark.parametrize(
