@@ -206,13 +206,15 @@ class AttemptTrace:
 
 
 def attempt_traces(events: Iterable[Mapping[str, Any]]) -> Iterator[AttemptTrace]:
-    """The attempts in ``events``, in the order in which they ended; unfinished ones last."""
-    under_way: dict[tuple[object, object, object], AttemptTrace] = {}
+    """The attempts in ``events`` in the order of their ends; unfinished ones where a file ends."""
+    under_way: dict[tuple[object, ...], AttemptTrace] = {}
     for event in events:
-        key = (event.get("stage"), event.get("task"), event.get("attempt"))
+        if event.get("seq") == 0:  # a new file, in which nothing of an earlier one goes on
+            yield from under_way.values()
+            under_way.clear()
+        # two skills may be at work on a task at a time; older records do not tell them apart
+        key = tuple(event.get(label) for label in ("stage", "task", "attempt", "skill"))
         if event.get("type") == "attempt_started":
-            if key in under_way:
-                yield under_way.pop(key)
             number = int(event.get("attempt") or 0)
             solver, skill = str(event.get("solver", "")), str(event.get("skill_sha256", ""))
             under_way[key] = AttemptTrace(str(key[0]), str(key[1]), number, solver, skill)

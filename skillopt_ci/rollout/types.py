@@ -13,6 +13,7 @@ from skillopt_ci.computer.computer import Computer
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
 from skillopt_ci.scorers.base import Score
+from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 
 
@@ -191,7 +192,7 @@ Executor = Callable[[AttemptRequest, MakeAttempt], Awaitable[Rollout]]
 
 
 #: The context of work outside any attempt; ``retry`` counts earlier tries.
-_OUTSIDE = {"stage": "", "task": "", "attempt": 0, "retry": 0}
+_OUTSIDE = {"stage": "", "task": "", "attempt": 0, "skill": "", "retry": 0}
 _CONTEXT: ContextVar[Mapping[str, object]] = ContextVar("attempt_context", default=_OUTSIDE)
 
 #: Returns the context of the current work.
@@ -201,7 +202,7 @@ attempt_context = _CONTEXT.get
 @contextmanager
 def in_attempt(request: AttemptRequest, retry: int = 0) -> Iterator[None]:
     where = {"stage": request.stage, "task": request.task.id, "attempt": request.attempt}
-    token = _CONTEXT.set({**where, "retry": retry})
+    token = _CONTEXT.set({**where, "skill": sha256(request.skill), "retry": retry})
     try:
         yield
     finally:

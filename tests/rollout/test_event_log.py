@@ -2,6 +2,7 @@ import asyncio
 import base64
 import json
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -151,24 +152,33 @@ def test_only_the_newest_files_are_kept(tmp_path):
     assert not (tmp_path / "0005.jsonl").exists()
 
 
-def test_events_of_mixed_attempts_make_whole_courses(tmp_path):
-    one, other = AttemptRequest(make_task("a"), "", "s"), AttemptRequest(make_task("b"), "", "s")
+ONE = AttemptRequest(make_task("a"), "", "s")
+
+
+TWO = replace(ONE, task=make_task("b"))
+
+
+# the events of earlier versions do not say which skill they belong to
+@pytest.mark.parametrize(
+    ("other", "older"), [(TWO, False), (replace(ONE, skill="new"), False), (TWO, True)]
+)
+def test_events_of_mixed_attempts_make_whole_courses(tmp_path, other, older):
     said = ModelSaid(Message("assistant", "42"), Usage())
-    with closing(EventLog(tmp_path / "e.jsonl", "demo")) as log:
-        for order, event in (
-            (one, STARTED),
-            (other, STARTED),
-            (one, said),
-            (one, WorkEnded(None)),
-            (one, ENDED),
-            (other, ASKED),
-        ):
-            with in_attempt(order):
-                log(event)
-    first, second = attempt_traces(read_events(tmp_path))
+    course = [(ONE, STARTED), (other, STARTED), (ONE, said), (ONE, WorkEnded(None)), (ONE, ENDED)]
+    killed = replace(other, attempt=1)
+    for name, events in (("1", [(killed, STARTED)]), ("2", [*course, (other, ASKED)])):
+        with closing(EventLog(tmp_path / f"{name}.jsonl", "demo")) as log:
+            for order, event in events:
+                with in_attempt(order):
+                    log(event)
+    found = list(read_events(tmp_path))
+    for event in found * older:
+        del event["skill"]
+    zeroth, first, second = attempt_traces(found)
+    assert (zeroth.attempt, zeroth.end) == (1, None)
     assert (first.task, first.response, len(first.events)) == ("a", "42", 4)
     assert first.end is not None
-    assert (second.task, second.end, len(second.events)) == ("b", None, 2)
+    assert (second.task, second.end, len(second.events)) == (other.task.id, None, 2)
 
 
 # Work is kept and graded without the secrets that an agent came across.
