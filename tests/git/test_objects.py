@@ -259,7 +259,8 @@ def test_message_is_utf8_whatever_the_user_prefers(bench, repository):
     assert "encoding" not in bench.git(repository, "cat-file", "commit", commit)
 
 
-def test_commits_are_signed_if_the_user_signs(bench, repository):
+def test_commits_are_signed_if_the_user_signs(bench, repository, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # git 2.39 leaves the key's copy there
     script = 'for last; do :; done\necho "SIGNED" > "$last.sig"'
     key = write_program(repository.parent / "key", script)
     bench.git(repository, "config", "gpg.format", "ssh")
