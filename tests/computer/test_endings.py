@@ -144,7 +144,7 @@ def test_a_killed_process_s_folder_is_removed_and_one_in_use_is_not(tmp_path, mo
     ):
         assert running.stdout is not None
         assert running.stdout.readline() == b"open\n"
-        in_use, left = sorted(tmp_path.iterdir(), key=lambda one: str(running.pid) in one.name)
+        in_use, left = sorted(tmp_path.iterdir(), key=lambda one: f"-{running.pid}-" in one.name)
         running.kill()
         running.wait()
         subprocess.run(["mkdir", "-p", f"{left}/{'d/' * 1_500}"], check=True)
