@@ -216,26 +216,34 @@ def test_only_the_attempts_own_token_and_the_chat_protocol_are_served():
 
 
 def test_the_end_of_the_work_ends_calls_under_way():
-    cancelled = []
+    asked, cancelled = asyncio.Event(), []
 
     class Slow(ScriptedModel):
         async def complete(self, request: ChatRequest) -> ChatReply:
+            asked.set()
             try:
                 return await asyncio.Future()
             except asyncio.CancelledError:
                 cancelled.append(request)
                 raise
 
+    async def call(base_url: str, token: str) -> None:
+        async with client_of(base_url, token) as client:
+            with pytest.raises(openai.APIConnectionError):
+                await ask(client, "a")
+
     async def run() -> None:
+        calls = []
+
         async def job(base_url: str, token: str) -> dict[str, Any]:
-            async with client_of(base_url, token) as client:
-                with pytest.raises(openai.APITimeoutError):
-                    await ask(client, "a", timeout=0.2)
+            calls.append(asyncio.create_task(call(base_url, token)))
+            await asked.wait()
             return {}
 
         conversation = Conversation(Slow(lambda _: "x"), "rollout", 3)
         async with aclosing(conversation.hold(job)) as told:
             assert [step async for step in told] == []
+        await calls[0]
 
     asyncio.run(run())
     assert len(cancelled) == 1
