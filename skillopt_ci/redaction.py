@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TextIO
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 #: Removes secrets from a text.
 Redact = Callable[[str], str]
@@ -24,6 +24,7 @@ _SECRET_NAME = re.compile(
     r"(?:_\d+)?$",
     re.IGNORECASE,
 )
+_PROXY_PASSWORD = re.compile(r"(?:^|//)[^/@:]*:([^/@]+)@")
 
 
 def unchanged(text: str) -> str:
@@ -51,8 +52,12 @@ def redacted_line(line: str, redact: Redact) -> str:
 
 
 def named_secrets(environ: Mapping[str, str]) -> Iterator[str]:
-    """The values of variables with unmistakable names, such as `GITHUB_TOKEN`."""
-    return (value for name, value in environ.items() if _SECRET_NAME.search(name))
+    """Proxies' passwords, and the values of unmistakably named variables, like `GITHUB_TOKEN`."""
+    for name, value in environ.items():
+        if _SECRET_NAME.search(name):
+            yield value
+        if name.lower().endswith("_proxy"):
+            yield from map(unquote, _PROXY_PASSWORD.findall(value))
 
 
 def can_be_hidden(secret: str) -> bool:

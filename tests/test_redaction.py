@@ -128,8 +128,10 @@ def test_variables_are_secret_by_the_end_of_their_name():
         "GIT_CONFIG_KEY_0": "no",
         "OTHER_KEY_0": "e",
         "PATH": "no",
+        "HTTPS_PROXY": "http://me:f%21@proxy:80",
+        "no_proxy": "localhost:80,http://no@host",
     }
-    assert sorted(redaction.named_secrets(environ)) == ["a", "b", "c", "d", "e"]
+    assert sorted(redaction.named_secrets(environ)) == ["a", "b", "c", "d", "e", "f!"]
 
 
 def test_a_stream_writes_what_is_left():
