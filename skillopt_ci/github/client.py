@@ -73,6 +73,8 @@ _REMEDIES = {
 _RIGHT_SERVER = "Is GITHUB_API_URL the API of the server that holds the repository?"
 #: What to do about some of the exceptions of `requests`.
 _HINTS = {
+    "ProxyError": "Check HTTPS_PROXY, ALL_PROXY and NO_PROXY.",
+    "InvalidSchema": "Name an HTTP proxy, no SOCKS.",
     "SSLError": "Set REQUESTS_CA_BUNDLE to a file with your certificate authority.",
     "InvalidJSONError": f"What came is not JSON, or was cut off. {_RIGHT_SERVER}",
 }

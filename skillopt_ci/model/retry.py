@@ -184,7 +184,7 @@ class RetryingClient:
                 raise InfrastructureError(
                     f"The {request.role} model cannot be reached: {last.message}",
                     hint=f"Check that its server runs, {self.section}.base_url, the network, its "
-                    "proxy and its certificate (SSL_CERT_FILE).",
+                    "proxy (no SOCKS) and its certificate (SSL_CERT_FILE).",
                 ) from last
             if spent:
                 break

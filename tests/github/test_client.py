@@ -96,6 +96,18 @@ def test_a_server_that_is_not_there_is_no_defect(scene):
         assert connect(Access("o/r", "job", f"http://127.0.0.1:{port}"), policy).login
 
 
+@pytest.mark.parametrize(
+    ("proxy", "told"), [("http://127.0.0.1:1", "Check HTTPS_PROXY"), ("socks5://x:1", "no SOCKS")]
+)
+def test_a_proxy_that_cannot_be_used_is_told(monkeypatch, scene, proxy, told):
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.setenv("NO_PROXY", "")
+    policy = RetryPolicy(wait=scene.waits.append, retries=0)
+    with pytest.raises(AnswerLost) as caught:
+        assert connect(Access("o/r", "job", "http://github.invalid"), policy).login
+    assert told in caught.value.hint
+
+
 def test_an_answer_that_leads_elsewhere_is_no_defect(scene):
     scene.pull()
     url = scene.hub.url
