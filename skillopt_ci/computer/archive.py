@@ -66,7 +66,8 @@ def _member(
         # A hard link to an earlier file is a copy of that file.
         same = before.get(posixpath.normpath(info.linkname))
         return None if same is None or same.folder or same.target else replace(same, name=name)
-    stream = tar.extractfile(info) if info.isreg() else None
+    # the holes of a sparse file would be read as zeros
+    stream = tar.extractfile(info) if info.isreg() and not info.issparse() else None
     return None if stream is None else Member(name, stream.read(), bool(info.mode & 0o100))
 
 

@@ -111,6 +111,17 @@ def test_a_hard_link_is_the_file_once_more():
     assert unpack(file.getvalue()) == [Member("first", b"x"), Member("second", b"x")]
 
 
+def test_a_file_whose_holes_would_fill_the_memory_is_left_out():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("holes")
+        info.size = 512
+        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.realsize": "1000000"}
+        info.pax_headers["GNU.sparse.minor"] = "0"
+        tar.addfile(info, io.BytesIO(b"1\n0\n0\n".ljust(512, b"\0")))
+    assert unpack(file.getvalue()) == []
+
+
 LISTED = ["a", "a/b", "a/b/c.txt", "a/d.txt", "e.md", "e.txt", "f[1]", "g"]
 PATHS = st.lists(st.text(st.characters(exclude_characters="/*?[\0.")), min_size=1, max_size=4).map(
     lambda parts: "/".join(part or "x" for part in parts)
