@@ -77,18 +77,19 @@ def read_skill_folder(path: Path) -> SkillFolder:
     size = 0
     found: list[Member] = []
     try:
-        for number, file in enumerate(_plain_files(path.parent), start=1):
-            content = b"" if file == path else file.read_bytes()
+        for file in _plain_files(path.parent):
+            if file == path:
+                continue
+            content = file.read_bytes()
             size += len(content)
-            if number > MOST_FILES or size > MOST_BYTES:
+            if len(found) == MOST_FILES or size > MOST_BYTES:
                 raise SkillError(
                     f"the folder {path.parent} holds more than {MOST_FILES} files "
                     f"or {MOST_BYTES:,} bytes beside the skill",
                     hint="The agent gets the whole folder: move unrelated files elsewhere.",
                 )
-            if file != path:
-                name = file.relative_to(path.parent).as_posix()
-                found.append(Member(name, content, os.access(file, os.X_OK)))
+            name = file.relative_to(path.parent).as_posix()
+            found.append(Member(name, content, os.access(file, os.X_OK)))
     except OSError as error:
         raise SkillError(f"a file beside the skill cannot be read: {error}", file=path) from error
     files = tuple(sorted(found, key=lambda member: member.name))
