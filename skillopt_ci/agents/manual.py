@@ -96,17 +96,16 @@ class HumanSolver:
             while answer is None:
                 line = await self._line()
                 word, _, rest = line.partition(" ")
-                calls: tuple[ToolCall, ...] = ()
-                if word == "submit":
-                    answer = rest.strip()
-                else:
+                if word != "submit":
                     command = json.dumps({"command": line})
-                    calls = (ToolCall(f"typed_{len(talk.messages)}", "shell", command),)
-                said = Message("assistant", answer or "", tool_calls=calls)
-                yield talk.add(ModelSaid(said, Usage()))
-                for call in calls:
+                    call = ToolCall(f"typed_{len(talk.messages)}", "shell", command)
+                    said = Message("assistant", "", tool_calls=(call,))
+                    yield talk.add(ModelSaid(said, Usage()))
                     yield talk.add(await self._run(call, line, place))
-                if answer is not None and nudges and (objection := await place.check_submission()):
+                    continue
+                answer = rest.strip()
+                yield talk.add(ModelSaid(Message("assistant", answer), Usage()))
+                if nudges and (objection := await place.check_submission()):
                     nudges, answer = nudges - 1, None
                     self._show(objection)
                     yield talk.add(Nudged(objection))

@@ -135,20 +135,16 @@ class AttemptRunner:
     async def _attempt(self, request: AttemptRequest) -> Rollout:
         task, key, pool = request.task, self.key(request), self.pool
         limits = self._limits(task)
-        known = self.cache.find(key, request.stage) if self.cache and key else None
-        if (
-            self.cache is not None
-            and known is not None
-            and known.ending == "done"
-            and self.grading.keeps_computer(task)
-            and self._stored_grade(task, key)[1] is None
-        ):
+        if self.cache and key and (known := self.cache.find(key, request.stage)) is not None:
+            if (
+                known.ending != "done"
+                or not self.grading.keeps_computer(task)
+                or self._stored_grade(task, key)[1] is not None
+            ):
+                self._tell_end(known, key, stored=True)
+                return await self._grade(request, known, key)
             # only its own computer, which is gone, could give it a grade
             self.cache.store.set_aside(key)
-            known = None
-        if known is not None:
-            self._tell_end(known, key, stored=True)
-            return await self._grade(request, known, key)
         needed = self.solver.needs_computer or task.computer is not None
         if not needed and (pool is None or pool.common is None):
             return await self._grade(request, await self._work(request, limits, key, None), key)
@@ -162,8 +158,7 @@ class AttemptRunner:
 
     def _stored_grade(self, task: Task, key: str) -> tuple[str, Score | None]:
         """The scorer's hash, empty if grades are not stored, and the grade that is."""
-        facts = self.grading.facts(task) if key and self.cache is not None else None
-        if self.cache is None or facts is None:
+        if self.cache is None or not key or (facts := self.grading.facts(task)) is None:
             return "", None
         scorer = sha256_of(facts)
         return scorer, self.cache.store.grade(key, scorer)

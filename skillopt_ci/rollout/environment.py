@@ -17,8 +17,6 @@ from skillopt_ci.skill.edits import Source
 from skillopt_ci.tasks.task import Task
 
 Split = Literal["train", "selection", "test"]
-#: Grades an attempt; raises GraderError if the grader fails.
-Grader = Callable[[Task, Attempt], Awaitable[Score]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +24,9 @@ class Parts:
     """The parts of a run that an environment can use.
 
     All model calls must go through ``client``, which caches, meters and enforces budgets.
-    ``solver`` is the configured one; ``grade`` uses the task's or the run's scorer. ``computers``
-    is None if none are configured; ``root`` is the configuration's folder.
+    ``solver`` is the configured one; ``grade`` uses the task's or the run's scorer and raises
+    GraderError if that fails. ``computers`` is None if none are configured; ``root`` is the
+    configuration's folder.
     """
 
     client: ChatClient
@@ -38,7 +37,7 @@ class Parts:
     environ: Mapping[str, str]
     computers: Computers | None
     solver: Solver
-    grade: Grader
+    grade: Callable[[Task, Attempt], Awaitable[Score]]
 
 
 @dataclass(frozen=True, slots=True)

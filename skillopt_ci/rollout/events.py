@@ -14,7 +14,7 @@ from typing import Any
 
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.redaction import Redact, redacted_line, unchanged
-from skillopt_ci.rollout.types import Limit, Rollout, Status, Step, attempt_context
+from skillopt_ci.rollout.types import Asked, Limit, Rollout, Status, Step, attempt_context
 
 #: Version of the events' keys; readers ignore unknown keys.
 EVENTS_VERSION = 1
@@ -107,9 +107,8 @@ class EventLog:
             "type": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
             **_shallow(event),
         }
-        messages = content.get("messages")
-        if isinstance(messages, tuple | list):
-            shown = [_shallow(message) for message in messages]
+        if isinstance(event, Asked):
+            shown = [_shallow(message) for message in event.messages]
             content["messages"] = shown
             for message in shown:
                 if message["role"] == "system":

@@ -189,8 +189,7 @@ class ComputerGrader:
             raise GraderError(how)
         if result.timed_out:
             return scored(False, how, response)
-        broke = result.exit_code in self.spec.error_status or result.exit_code in _SIGNALLED
-        if broke or result.limit:
+        if result.limit or result.exit_code in (*self.spec.error_status, *_SIGNALLED):
             raise GraderBroke(how)
         if report is not None:
             try:

@@ -176,8 +176,9 @@ async def run_solver(
     except Exception as error:
         if type(solver).__module__.startswith("skillopt_ci."):
             raise
-        why = f"environment: the solver {solver.name} raised {last_line(error)}"
-        raise UsageError(why) from error
+        raise UsageError(
+            f"environment: the solver {solver.name} raised {last_line(error)}"
+        ) from error
     finally:
         _TRACKER.reset(token)
     return replace(attempt, progress=tuple(so_far.progress))

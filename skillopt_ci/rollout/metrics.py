@@ -30,19 +30,15 @@ class MeanEstimate:
 
 
 def estimate_mean(
-    values: Sequence[float],
-    clusters: Sequence[str] | None = None,
-    *,
-    shares: bool = False,
-    confidence: float = 0.95,
+    values: Sequence[float], clusters: Sequence[str] | None = None, *, shares: bool = False
 ) -> MeanEstimate:
     """Estimate the mean of the distribution that ``values`` were drawn from.
 
     ``clusters`` names the group of each value (a source document, a topic); values in a group are
-    correlated. The interval is the mean plus or minus t times the standard error, with one degree
-    of freedom less than the number of values or clusters. With ``shares``, values and interval lie
-    between 0 and 1. If those values are all 0 or 1 and independent, or all equal, the interval is
-    Wilson's, which holds for few values and near the ends.
+    correlated. The interval of 95 % is the mean plus or minus t times the standard error, with one
+    degree of freedom less than the number of values or clusters. With ``shares``, values and
+    interval lie between 0 and 1. If those values are all 0 or 1 and independent, or all equal, the
+    interval is Wilson's, which holds for few values and near the ends.
     """
     n = len(values)
     mean = statistics.fmean(values) if n else None
@@ -51,8 +47,8 @@ def estimate_mean(
     if mean is None or error is None:
         return MeanEstimate(mean, None, None, n, groups)
     if shares and (error == 0 or (clusters is None and all(value in (0, 1) for value in values))):
-        return MeanEstimate(mean, error, wilson(mean, groups or n, confidence), n, groups)
-    half = t_quantile(confidence, (groups or n) - 1) * error
+        return MeanEstimate(mean, error, wilson(mean, groups or n), n, groups)
+    half = t_quantile(0.95, (groups or n) - 1) * error
     low, high = mean - half, mean + half
     interval = Interval(max(0.0, low), min(1.0, high)) if shares else Interval(low, high)
     return MeanEstimate(mean, error, interval, n, groups)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from skillopt_ci.aio import Slots, map_ordered, stream
 from skillopt_ci.progress import silent
@@ -31,8 +30,11 @@ class Runner:
     async def carry_out(
         self, requests: Iterable[AttemptRequest], done: Callable[[Rollout], None] = silent
     ) -> tuple[Rollout, ...]:
-        work = partial(self._carry_out, done=done)
-        return tuple(await map_ordered(work, requests, limit=self.places.limit))
+        return tuple(
+            await map_ordered(
+                lambda one: self._carry_out(one, done), requests, limit=self.places.limit
+            )
+        )
 
     def stream(self, requests: Iterable[AttemptRequest]) -> AsyncGenerator[Rollout, None]:
         return stream(self._carry_out, requests, limit=self.places.limit)
