@@ -113,8 +113,9 @@ class Computer:
         if reason or not command:
             return CommandResult(126, Capture.of(""), Capture.of(reason or "there is no command"))
         folder = self.locate(posixpath.join(WORKDIR, cwd))
-        asked = Command(tuple(command), timeout, stdin, folder, environ, output_bytes)
-        return await self.shell(asked)
+        return await self.shell(
+            Command(tuple(command), timeout, stdin, folder, environ, output_bytes)
+        )
 
     async def read(self, path: str, *, max_bytes: int = 1_000_000) -> bytes:
         script = (_READ, self._file(path), str(max_bytes + 1))

@@ -134,8 +134,7 @@ class Engine:
             )
 
     async def provide(self, image: str) -> None:
-        known = await self.run("image", "inspect", "--format", "{{.Id}}", "--", image)
-        if known.exit_code == 0:
+        if (await self.run("image", "inspect", "--format", "{{.Id}}", "--", image)).exit_code == 0:
             return
         try:
             await self.call("pull", "--quiet", "--", image, timeout=_PULL_PATIENCE)

@@ -16,7 +16,6 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from skillopt_ci.aio import shielded
@@ -326,7 +325,7 @@ def bubblewrap_options(
         *_read_only(readable),
         # Otherwise both would be writable file systems in memory, without a size limit.
         *("--remount-ro", "/dev", "--remount-ro", "/"),
-        *chain.from_iterable(("--setenv", name, value) for name, value in environ.items()),
+        *(word for name, value in environ.items() for word in ("--setenv", name, value)),
         *("--chdir", "/"),
     ]
 

@@ -172,8 +172,10 @@ def _limits(hierarchy: Hierarchy, spec: ComputerSpec) -> list[tuple[str, str, bo
         ("memory.swap.max", "0", False),
         ("cpu.max", f"{quota} {_PERIOD}", True),
     )
-    processes = ("pids.max", str(spec.processes + _MACHINERY), True)
-    rows = (*(version_1 if hierarchy.version == 1 else version_2), processes)
+    rows = (
+        *(version_1 if hierarchy.version == 1 else version_2),
+        ("pids.max", str(spec.processes + _MACHINERY), True),
+    )
     return [row for row in rows if row[0].partition(".")[0] in hierarchy.controllers]
 
 

@@ -118,9 +118,11 @@ def analyse_failures(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[
 
 
 def analyse_successes(brief: AnalystBrief, dice: Dice) -> tuple[Reply, str, list[Edit]]:
-    patterns = ["The answers follow the conventions that the skill states."]
     return (
-        {"batch_size": len(brief.trajectories), "success_patterns": patterns},
+        {
+            "batch_size": len(brief.trajectories),
+            "success_patterns": ["The answers follow the conventions that the skill states."],
+        },
         "What works is in the skill already.",
         _with_mishap([], brief, dice, ("platitude",)),
     )
@@ -177,8 +179,11 @@ def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
 
 def lapse_notes(brief: AnalystBrief) -> list[str]:
     taken = stances(brief.skill)
-    lapses = [name for name in broken_conventions(brief.trajectories) if taken[name] == {"for"}]
-    rules = [CONVENTIONS[name].rules[0] for name in lapses]
+    rules = [
+        CONVENTIONS[name].rules[0]
+        for name in broken_conventions(brief.trajectories)
+        if taken[name] == {"for"}
+    ]
     notes = [f"Before you answer, look again: {rule[0].lower()}{rule[1:]}" for rule in rules]
     return [note for note in notes if note not in brief.skill]
 
@@ -263,8 +268,9 @@ def meta_skill(prompt: str) -> Reply:
 
 
 def grade(prompt: str) -> str:
-    block = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
-    fenced = block.findall(prompt)
+    fenced = re.findall(
+        r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1", prompt, re.MULTILINE | re.DOTALL
+    )
     *known, answer = [set(re.findall(r"\w+", text.casefold())) for _, text in fenced] or [set()]
     shared = len(answer & set().union(*known)) / max(1, len(answer))
     reason = f"{shared:.0%} of the answer's words are those of the task and the rubric."

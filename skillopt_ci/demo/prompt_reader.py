@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -152,9 +151,10 @@ def _trajectories(
 
 
 def _parsed(text: str) -> object:
-    with suppress(ValueError):
+    try:
         return json.loads(text)
-    return []
+    except ValueError:
+        return []
 
 
 def _objects(value: object, key: str) -> Iterator[dict[str, Any]]:

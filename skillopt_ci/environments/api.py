@@ -63,8 +63,10 @@ class Division(Section):
         try:
             parts = divide(items, self.split, self.seed)
         except ValueError as error:
-            hint = "Add tasks, or choose a more even `environment.split`."
-            raise UsageError(f"environment: {error}", hint=hint) from error
+            raise UsageError(
+                f"environment: {error}",
+                hint="Add tasks, or choose a more even `environment.split`.",
+            ) from error
         return {name: part[: self.limit or None] for name, part in parts.items()}
 
 
@@ -213,10 +215,11 @@ def try_solutions(
         limits=settings.limits,
     )
     solver = ScriptedSolver(ScriptedConfig(type="scripted", answer="done"))
-    scripts = [{"commands": list(solutions.get(one.id, ())), "answer": "done"} for one in tasks]
     scripted = [
-        replace(task, metadata={**task.metadata, "script": script})
-        for task, script in zip(tasks, scripts, strict=True)
+        replace(
+            task, metadata={**task.metadata, "script": {"commands": [*solutions.get(task.id, ())]}}
+        )
+        for task in tasks
     ]
     runner = Runner(AttemptRunner(solver, scorers, settings, places), Slots(4))
     made = asyncio.run(runner.carry_out(AttemptRequest(one, "", "trial") for one in scripted))

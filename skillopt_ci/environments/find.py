@@ -41,8 +41,9 @@ def loading_limit(seconds: float) -> Iterator[None]:
     try:
         yield
     except _Late as place:
-        text = f"environment: its tasks did not load within {seconds:g} s"
-        raise UsageError(f"{text} (at {place})") from None
+        raise UsageError(
+            f"environment: its tasks did not load within {seconds:g} s (at {place})"
+        ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

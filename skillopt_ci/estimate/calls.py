@@ -106,8 +106,9 @@ def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> Range:
     if isinstance(solver, ScriptedConfig | HumanConfig):
         return Range()
     attempts = sum(len(one.proposal.rollout.tasks) for one in steps)
-    usages = [one.proposal.usage for one in steps]
-    used = sum(usage["rollout"].calls for usage in usages if "rollout" in usage)
+    used = sum(
+        one.proposal.usage["rollout"].calls for one in steps if "rollout" in one.proposal.usage
+    )
     if attempts and used:
         return Range(0, used / attempts, most)
     return Range(0, 1 if isinstance(solver, ChatConfig) else min(_AGENT_STEPS, most), most)
@@ -160,8 +161,9 @@ class Forecast:
                 META_SKILL: Range(1, 1, 2) if meta else Range(),
             }
             if slow:
-                gated = optimizer.slow_update_gate_with_selection
-                calls[SELECTION] = self._selection(self._judge(_GUIDED, gated=gated))
+                calls[SELECTION] = self._judge(
+                    _GUIDED, gated=optimizer.slow_update_gate_with_selection
+                )
         self._same = 1.0
         return calls
 
@@ -208,11 +210,10 @@ class Forecast:
             calls[REWRITE] = Range(0, proposed, 2)
         if notes_from(optimizer) and optimizer.skill_aware_consolidate_threshold:
             calls[CONSOLIDATE] = Range(0, 0, 2)
-        gated = self.config.evaluation.use_gate
-        calls[SELECTION] = self._selection(self._judge(proposed, gated=gated))
+        calls[SELECTION] = self._judge(proposed, gated=self.config.evaluation.use_gate)
         return calls
 
-    def _judge(self, proposed: float, *, gated: bool) -> float:
+    def _judge(self, proposed: float, *, gated: bool) -> Range:
         gate = self.config.evaluation.gate
         planned = tasks = self.situation.selection
         if gate.early_stop:
@@ -227,7 +228,8 @@ class Forecast:
         self._fresh += changed * (1 - self._fresh)
         self._same *= 1 - changed
         # An accepted candidate is measured on all tasks.
-        return proposed * (share * planned + (1 - share) * rejected) * self.config.rollout.attempts
+        judged = share * planned + (1 - share) * rejected
+        return self._selection(proposed * judged * self.config.rollout.attempts)
 
     def _selection(self, attempts: float) -> Range:
         most = self.situation.selection * (1 + bool(notes_from(self.config.optimizer)))

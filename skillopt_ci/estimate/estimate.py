@@ -155,8 +155,7 @@ def _assumptions(
     yield f"Assumed: the target solves {supposed.solved:.0%} of the tasks, more with each step."
     yield f"Assumed: the gate accepts {supposed.accepted:.0%} of the candidates."
     if (most := supposed.calls.high) > 1:
-        usual = supposed.calls.likely
-        yield f"An attempt takes {usual:.1f} answers of the target, at most {most}."
+        yield f"An attempt takes {supposed.calls.likely:.1f} answers of the target, at most {most}."
     if not any(one.measured for one in sizes.values()):
         yield (
             f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
@@ -180,14 +179,12 @@ def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Call
 def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     """A text: the most that ``rounds`` of attempts at the selection tasks may consume."""
     made = rounds * len(run.selection) * run.config.rollout.attempts
-    supposed = counts.assumed(run.config, None, (), ())
     calls = counts.in_calls(
         {counts.SELECTION: Range(made, made, made)},
-        supposed.calls,
+        counts.assumed(run.config, None, (), ()).calls,
         judged(run.config, run.selection),
     )
-    sizes, prices = _sizes(run, checkout), tariffs(run.config.model)
-    part = _part("calibration", calls, sizes, prices)
+    part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model))
     dollars = part.cost_usd()
     cost = cost_text(None if dollars is None else dollars.likely)
     asked, tokens = round(part.calls().likely), round(part.tokens().likely)

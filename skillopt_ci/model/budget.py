@@ -319,8 +319,9 @@ class Expectation:
         if not usage.tokens:  # a refusal, after which the next call may get a long answer
             return
         account, tries = Account(request.role, request.stage), max(1, usage.calls)
-        longest = self._longest.get(account, 0)
-        self._longest[account] = max(longest, usage.completion_tokens // tries)
+        self._longest[account] = max(
+            self._longest.get(account, 0), usage.completion_tokens // tries
+        )
         seen = usage.prompt_tokens / tries / max(1, _characters(request))
         self._density[request.role] = max(self._density.get(request.role, 0.0), seen)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.messages import Message, ToolCall, well_formed
 from skillopt_ci.model import providers
-from skillopt_ci.model.providers import Wire, limit_in
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.server_errors import ServerError, told_error
 from skillopt_ci.model.types import ChatReply, ChatRequest, JsonObject, ModelRefusal, ReplySchema
@@ -112,7 +111,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     return reply
 
 
-CHAT = Wire("/chat/completions", chat_body, read_reply)
+CHAT = providers.Wire("/chat/completions", chat_body, read_reply)
 
 # Responses, the newer protocol. We have the server store nothing, so we send its reasoning back.
 
@@ -132,7 +131,10 @@ def responses_body(
         ]
         body["include"] = ["reasoning.encrypted_content"]
     body["input"] = [item for message in request.messages for item in _items(message)]
-    spelt = {"max_output_tokens": limit_in(settings), "temperature": settings.get("temperature")}
+    spelt = {
+        "max_output_tokens": providers.limit_in(settings),
+        "temperature": settings.get("temperature"),
+    }
     body |= {name: value for name, value in spelt.items() if value is not None}
     if "reasoning_effort" in settings:
         body["reasoning"] = {"effort": settings["reasoning_effort"]}
@@ -187,4 +189,4 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     return reply
 
 
-RESPONSES = Wire("/responses", responses_body, read_response)
+RESPONSES = providers.Wire("/responses", responses_body, read_response)

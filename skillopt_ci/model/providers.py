@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from skillopt_ci.config.models import ModelRole
@@ -234,7 +233,7 @@ class ServerClient:
         key: str,
         pool: Any,
         *,
-        headers: Mapping[str, str] = MappingProxyType({}),
+        headers: Mapping[str, str] = {},
         observe: Observer = silent,
     ) -> None:
         self._section, self._config, self._wire = section, config, wire

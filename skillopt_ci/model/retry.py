@@ -69,8 +69,7 @@ class Throttle:
             self._window = max(1.0, self._window / 2)
             self._epoch += 1
         if retry_after is not None:
-            pause = min(_LONGEST_RETRY_AFTER, retry_after)
-            self._resume_at = max(self._resume_at, _now() + pause)
+            self._resume_at = max(self._resume_at, _now() + min(_LONGEST_RETRY_AFTER, retry_after))
 
 
 def _now() -> float:
@@ -190,13 +189,18 @@ class RetryingClient:
                 break
             if last.message not in self._told:
                 self._told.add(last.message)
-                text = f"The {request.role} model does not answer: {last.message}. Trying again."
-                self.observe(Note(text, level="warning"))
+                self.observe(
+                    Note(
+                        f"The {request.role} model does not answer: {last.message}. Trying again.",
+                        level="warning",
+                    )
+                )
         if last.reply is not None:
             return replace(last.reply, usage=unused)
         tries = "1 try" if number == 1 else f"{number} tries"
-        text = f"The {request.role} model did not answer after {tries}: {last.message}"
-        unavailable = ModelUnavailable(text)
+        unavailable = ModelUnavailable(
+            f"The {request.role} model did not answer after {tries}: {last.message}"
+        )
         bill(unavailable, unused)
         raise unavailable from last
 

@@ -72,8 +72,9 @@ async def blamed(
     try:
         await empty()
     except GraderBroke as same:
-        message = f"{failure.message}; on an empty submission: {same.message}"
-        raise GraderError(message) from failure.__cause__
+        raise GraderError(
+            f"{failure.message}; on an empty submission: {same.message}"
+        ) from failure.__cause__
     first = GRADING.set(1)
     try:
         return await work()

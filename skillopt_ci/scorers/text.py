@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from types import NoneType
 from typing import Any, NamedTuple
 
 from skillopt_ci.config import scorers as specs
@@ -138,7 +137,7 @@ PATTERN_SECONDS = 1.0
 _MOST_BACKTRACKING = 100_000
 #: Most nesting levels of JSON to validate: the library crashes the process if its stack overflows.
 _MOST_NESTED = 500
-_FLAT = (str, int, float, NoneType)
+_FLAT = (str, int, float, type(None))
 
 
 def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
@@ -397,8 +396,9 @@ def _schema_fault(schema: Any, value: Any) -> str:
         validator = jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
-            text = f"the JSON Schema refers to something that is not in it: {error.message}"
-            raise GraderError(text) from None
+            raise GraderError(
+                f"the JSON Schema refers to something that is not in it: {error.message}"
+            ) from None
         raise GraderError(f"not a JSON Schema: {error.message}") from error
     if _depth(value) > _MOST_NESTED:
         return "the answer is nested too deeply"

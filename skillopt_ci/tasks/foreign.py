@@ -55,8 +55,10 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise TaskFileError(f"cannot be read: {error}", file=file) from error
     if isinstance(whole, dict) and {"prompts", "tests"} <= whole.keys():
-        hint = f"Train on it as it is: `environment: {{type: promptfoo, file: {file.name}}}`."
-        raise UsageError(f"{file}: a promptfoo configuration needs no task files", hint=hint)
+        raise UsageError(
+            f"{file}: a promptfoo configuration needs no task files",
+            hint=f"Train on it as it is: `environment: {{type: promptfoo, file: {file.name}}}`.",
+        )
     cases = whole.get("evals") if isinstance(whole, dict) else whole
     dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
     if dicts and (cases is not whole or any("should_trigger" in one for one in dicts)):

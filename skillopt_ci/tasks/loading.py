@@ -79,8 +79,9 @@ def _divided(spec: RatioSplit, file: Path) -> NamedSplits:
     try:
         return divide(read_entries(file), spec.split, spec.seed)
     except ValueError as error:
-        hint = "Add tasks, or choose a more even `tasks.split`."
-        raise TaskFileError(str(error), file=file, hint=hint) from error
+        raise TaskFileError(
+            str(error), file=file, hint="Add tasks, or choose a more even `tasks.split`."
+        ) from error
 
 
 def divide(items: Sequence[Item], ratio: str, seed: int) -> dict[SplitName, tuple[Item, ...]]:
