@@ -181,16 +181,13 @@ def _most_end_calls(config: Config, sizes: Sizes) -> float:
 
 
 def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
-    """Plan step number ``step`` (1 to :func:`total_steps`) over the training ``tasks``.
+    """Plan step number ``step``, from 1, over the training ``tasks``.
 
     The epoch's order is a shuffle with ``seed + epoch * 1000``. Batch k (from 0) takes the k-th
     slice and has the seed ``seed + epoch * 1000 + k + 1``. If no tasks are left (few tasks, much
     accumulation), the batch is drawn from that order with its own seed.
     """
-    last = total_steps(len(tasks), train)
-    if not 1 <= step <= last:
-        raise ValueError(f"step {step} is not within 1 to {last}")
-    per_epoch = last // train.num_epochs
+    per_epoch = steps_per_epoch(len(tasks), train)
     epoch, position = divmod(step - 1, per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
     order = _order(len(tasks), seed)

@@ -238,10 +238,7 @@ def next_work(
         return None
     if candidate is None:
         refuse_to_learn_nothing(run, checkout)
-    train = run.config.train
-    if candidate is not None:  # its step may lie beyond an end that was moved meanwhile
-        train = train.model_copy(update={"num_epochs": max(step, train.num_epochs)})
-    return plan_step(run.splits.train, train, step)
+    return plan_step(run.splits.train, run.config.train, step)
 
 
 async def _candidate(

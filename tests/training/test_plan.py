@@ -87,12 +87,6 @@ def test_a_batch_with_nothing_left_is_drawn_as_in_skillopts_plan():
     assert [TASKS.index(task) for task in refilled] == [3, 0]
 
 
-@pytest.mark.parametrize("step", [0, -1, 4])
-def test_a_step_outside_the_run_is_refused(step):
-    with pytest.raises(ValueError, match="within 1 to 3"):
-        plan_step(TASKS, Train(batch_size=4, num_epochs=1), step)
-
-
 def test_a_contradicting_train_size_is_a_configuration_error():
     with pytest.raises(ConfigError, match=r"train_size is 12, but there are 10"):
         total_steps(10, Train(train_size=12))
