@@ -16,16 +16,18 @@ _Model = TypeVar("_Model", bound=BaseModel)
 #: Reads a file of one commit; None if it is not there.
 Reader = Callable[[str], str | None]
 
-#: GitHub folds such files in reviews and leaves them out of language statistics.
-_ATTRIBUTES = "** linguist-generated=true\n"
-
-_README = """\
+#: What all runs' folders have in common.
+FIXED_FILES = {
+    # GitHub folds such files in reviews and leaves them out of language statistics
+    ".skillopt/.gitattributes": "** linguist-generated=true\n",
+    ".skillopt/README.md": """\
 This folder is the memory of skillopt-ci, which trains a skill of this repository step by step.
 `<run>/state.json` says where training stands, `<run>/history.jsonl` has one line per event,
 `<run>/steps/` the evidence of each step, `<run>/best_skill.md` the best text measured so far, and
 `<run>/initial_skill.md` the text that training started from.
 It is written by the trainer; edit the skill itself instead.
-"""
+""",
+}
 
 
 class RunFolder:
@@ -55,9 +57,6 @@ class RunFolder:
 
     def confirmation(self, test: int) -> str:
         return f"{self.path}/confirmations/{test:02d}.json"
-
-    def fixed_files(self) -> dict[str, str]:
-        return {".skillopt/.gitattributes": _ATTRIBUTES, ".skillopt/README.md": _README}
 
     def read_state(self, read: Reader) -> records.State | None:
         """Like the other readers, raises RepositoryError if the file is not a valid record."""

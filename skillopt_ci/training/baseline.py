@@ -10,6 +10,7 @@ from typing import Literal
 from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement, as_recorded
+from skillopt_ci.ledger.folder import FIXED_FILES
 from skillopt_ci.ledger.records import Confirmed, Snapshot, State
 from skillopt_ci.ledger.timeline import MEASURED_ANEW
 from skillopt_ci.progress import Note
@@ -130,7 +131,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
     }
     changes: tuple[str, ...] = ()
     score_before = None
-    files: dict[str, str | None] = {**run.folder.fixed_files(), run.folder.best_skill: best_skill}
+    files: dict[str, str | None] = {**FIXED_FILES, run.folder.best_skill: best_skill}
     if before is None:
         start: dict[str, object] = {"run": run.config.run, "skill": run.skill_path}
         if run.config.evaluation.confirm:

@@ -18,7 +18,7 @@ from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
 from skillopt_ci.git.objects import merge_trees
 from skillopt_ci.ledger.evidence import as_recorded, booked
-from skillopt_ci.ledger.folder import RunFolder, document, standing_files
+from skillopt_ci.ledger.folder import FIXED_FILES, RunFolder, document, standing_files
 from skillopt_ci.ledger.ledger import Ledger, Position
 from skillopt_ci.ledger.records import (
     Basis,
@@ -187,7 +187,7 @@ def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
     folder, known = RunFolder(ledger.run), len(now.history)
     if len(then.history) > known and then.history[:known] == now.history:
         return base  # which went on from here: this is a stale copy of a branch that was merged
-    keep = [folder.path, *folder.fixed_files()]
+    keep = [folder.path, *FIXED_FILES]
     # Base holds an earlier state of the skills branch, the only sign of a squash merge.
     squashed = then.state is not None and then.state.current.sha256 == then.sha256
     if squashed and now.history[: len(then.history)] == then.history:

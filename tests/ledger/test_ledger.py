@@ -6,7 +6,7 @@ from records import state_of
 from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.evidence import Measurement
-from skillopt_ci.ledger.folder import RunFolder, document
+from skillopt_ci.ledger.folder import FIXED_FILES, RunFolder, document
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
 
@@ -108,7 +108,7 @@ def test_every_file_is_in_the_run_s_own_folder():
     paths = [FOLDER.state, FOLDER.history, FOLDER.best_skill, FOLDER.initial_skill, FOLDER.step(7)]
     assert all(path.startswith(".skillopt/demo/") for path in paths)
     assert FOLDER.step(7) == ".skillopt/demo/steps/0007.json"
-    assert FOLDER.fixed_files()[".skillopt/.gitattributes"] == "** linguist-generated=true\n"
+    assert FIXED_FILES[".skillopt/.gitattributes"] == "** linguist-generated=true\n"
 
 
 def test_a_record_reads_back_as_it_was_written():
