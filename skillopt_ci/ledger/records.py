@@ -143,9 +143,9 @@ class Decision(_Decided, Record):
     """The verdict on the notes alone, where they came with edits that were rejected."""
 
     @property
-    def keeps_notes(self) -> bool:
-        """Whether the notes become part of the current skill although the edits do not."""
-        return self.notes is not None and self.notes.stays
+    def kept_notes(self) -> "Decision | None":
+        """The verdict on the notes if they become part of the skill although the edits do not."""
+        return self.notes if self.notes is not None and self.notes.stays else None
 
     @property
     def verdict(self) -> str:

@@ -171,7 +171,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     notes = record.proposal.notes if isinstance(record, StepRecord) else None
     if decision is not None and decision.stays:
         skill = candidate.skill
-    elif decision is not None and decision.keeps_notes and notes is not None:
+    elif decision is not None and decision.kept_notes is not None and notes is not None:
         skill = with_notes(skill, notes.appendix)
     done = pick(work, "step epoch") if isinstance(work, StepPlan) else {"boundary": work}
     after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
@@ -344,17 +344,18 @@ def commit_decision(
         **facts,
     )
     events = [RunEvent(entry, state, skill, files, record, seconds=seconds)]
-    if isinstance(record, StepRecord) and decision is not None and decision.keeps_notes:
-        events.append(_notes_event(run, record, decision.notes, state, after.skill))
-    end: Literal["merge", "revert"] = "merge" if stays else "revert"
-    return record_events(run, checkout, *events, candidate=candidate.commit, end=end)
+    kept = None if decision is None else decision.kept_notes
+    if isinstance(record, StepRecord) and kept is not None:
+        events.append(_notes_event(run, record, kept, state, after.skill))
+    return record_events(
+        run, checkout, *events, candidate=candidate.commit, end="merge" if stays else "revert"
+    )
 
 
 def _notes_event(
-    run: Run, record: StepRecord, kept: Decision | None, state: State, skill: str
+    run: Run, record: StepRecord, kept: Decision, state: State, skill: str
 ) -> RunEvent:
     """Commit the reminders of rejected edits separately, on top of the revert."""
-    assert kept is not None  # noqa: S101 - the reminders have their own decision
     origin = f"notes of step {record.step}"
     state = state.model_copy(update=decided_snapshots(kept, skill, record.step, origin))
     entry = history_entry(

@@ -187,7 +187,7 @@ def test_notes_survive_the_rejection_of_their_edits(checkout, step):
     step((RULE,), ())
     before, outcome = checkout.show(BRANCH), step((HARMFUL,), (NOTE,))
     assert outcome.decision.action == "reject"
-    assert outcome.decision.keeps_notes
+    assert outcome.decision.kept_notes is outcome.decision.notes
     assert notes_of(checkout.show(BRANCH)) == (NOTE,)
     assert HARMFUL not in checkout.show(BRANCH)
     assert checkout.state().current.origin == "notes of step 2"
@@ -220,11 +220,12 @@ def test_harmful_notes_go_with_their_edits_unless_they_are_forced(checkout, step
     outcome = step((), (HARMFUL,))
     assert outcome.decision.action == "reject"
     outcome = step(("Say nothing.",), (HARMFUL,))
-    assert (outcome.decision.action, outcome.decision.keeps_notes) == ("reject", False)
+    assert (outcome.decision.action, outcome.decision.kept_notes) == ("reject", None)
     assert notes_of(checkout.show(BRANCH)) == ()
     assert is_consistent(checkout)
     outcome = step(("Say nothing at all.",), (HARMFUL,), FORCED)
-    assert (outcome.decision.action, outcome.decision.keeps_notes) == ("reject", True)
+    assert outcome.decision.action == "reject"
+    assert outcome.decision.kept_notes is not None
     assert checkout.state().current.measurement.score == 0.0
     assert checkout.state().best.measurement.score == 0.25
     assert is_consistent(checkout)
