@@ -12,7 +12,6 @@ from pydantic import BeforeValidator, StringConstraints
 from skillopt_ci.skill import regions
 from skillopt_ci.skill.document import ended, frontmatter_end, line_ending
 
-_LINE_BREAK = re.compile(r"\r\n?")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 #: Characters of words, including combining accents, and those that join their parts: don't, 12.50.
@@ -22,7 +21,7 @@ _JOINS = r"['’.,-]"
 
 def clean(text: str) -> str:
     """``text`` with line feeds and tabs as the only control characters."""
-    return _UNPRINTABLE.sub("", _LINE_BREAK.sub("\n", text))
+    return _UNPRINTABLE.sub("", regions.LINE_BREAK.sub("\n", text))
 
 
 _CLEANED = BeforeValidator(lambda text: clean(text) if isinstance(text, str) else text)
@@ -107,7 +106,7 @@ def apply_edits(
     for index, edit in enumerate(edits, start=1):
         changed, status, reason = current, EditStatus.UNKNOWN_OP, ""
         if (change := _CHANGES.get(edit.op.strip().lower())) is not None:
-            content = regions.strip_markers(_LINE_BREAK.sub("\n", edit.content)).strip()
+            content = regions.strip_markers(regions.LINE_BREAK.sub("\n", edit.content)).strip()
             changed, status = change(current, edit.target.replace("\r\n", "\n"), content)
         if status.applied:
             changed = ended(changed)

@@ -185,7 +185,7 @@ def with_notes(text: str, notes: Iterable[str]) -> str:
     return with_region(text, APPENDIX, inner)
 
 
-_LINE_BREAK = re.compile(r"\r\n?")
+LINE_BREAK = re.compile(r"\r\n?")
 # The lookbehind avoids a match attempt from each character of a long run.
 _TRAILING = re.compile(r"(?<![ \t])[ \t]+$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -196,7 +196,7 @@ def reading(text: str) -> str:
 
     Indentation stays, since it has a meaning in Markdown.
     """
-    plain = _TRAILING.sub("", _LINE_BREAK.sub("\n", as_read(text)))
+    plain = _TRAILING.sub("", LINE_BREAK.sub("\n", as_read(text)))
     return _BLANK_LINES.sub("\n\n", plain).strip("\n")
 
 

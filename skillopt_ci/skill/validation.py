@@ -21,14 +21,12 @@ LFS_REMEDY = (
     "and commit it."
 )
 
-Severity = Literal["error", "warning"]
-
 
 @dataclass(frozen=True, slots=True)
 class SkillProblem:
     """An ``error`` makes the document unusable for its readers; a ``warning`` deserves a look."""
 
-    severity: Severity
+    severity: Literal["error", "warning"]
     message: str
     line: int | None = None
 
@@ -105,9 +103,9 @@ def unloadable(text: str, path: Path) -> str:
 MAX_LINES = 500
 MAX_WORDS = 4_000
 
-_PLAIN_CONTROLS = "\t\n\r"
+PLAIN_CONTROLS = "\t\n\r"
 #: Invisible, but ordinary characters in some scripts and in emoji.
-_JOINERS = "\u200c\u200d"
+JOINERS = "\u200c\u200d"
 
 
 def problems(text: str, path: Path) -> tuple[SkillProblem, ...]:
@@ -142,7 +140,7 @@ def _unseen_characters(text: str) -> Iterator[SkillProblem]:
         (character, position)
         for position, character in enumerate(text)
         if not character.isprintable()
-        and character not in _PLAIN_CONTROLS + _JOINERS
+        and character not in PLAIN_CONTROLS + JOINERS
         and unicodedata.category(character) in ("Cc", "Cf", "Cs")
     )
     for character, positions in places.items():

@@ -63,15 +63,15 @@ _DIGITS = 6
 #: Confidence required to report that the model changed.
 _SURE = 0.999
 
-ConfirmAction = Literal["confirmed", "refuted", "open"]
-
 
 def level(test: int) -> float:
     """The probability of a false confirmation allowed to test number ``test`` (from 1)."""
     return ALPHA * 6 / (math.pi * test) ** 2
 
 
-def verdict(wins: int, losses: int, left: int, level: float) -> ConfirmAction | None:
+def verdict(
+    wins: int, losses: int, left: int, level: float
+) -> Literal["confirmed", "refuted", "open"] | None:
     """The verdict with ``left`` pairs still to come; None while these could change it."""
     if sign_test(wins, losses + left) <= level:
         return "confirmed"
@@ -174,8 +174,9 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
         now = {"sha256": checkout.sha256, "step": checkout.state.step}
         confirmed = confirmed.model_copy(update=now)
         files[run.folder.confirmed_skill] = checkout.skill
-    changes = {"confirmed": confirmed, **charged(checkout, usage, accounts)}
-    state = checkout.state.model_copy(update=changes)
+    state = checkout.state.model_copy(
+        update={"confirmed": confirmed, **charged(checkout, usage, accounts)}
+    )
     before, after = (
         math.fsum(side) / max(1, len(record.pairs))
         for side in ([one.confirmed for one in record.pairs], [one.current for one in record.pairs])
@@ -295,9 +296,6 @@ async def _tested(
     scores, limit = Scores(), run.config.evaluation.max_error_rate
     run.observer(StageStarted(STAGE, 2 * most))
 
-    def done(rollout: Rollout) -> None:
-        run.observer(StageAdvanced(STAGE, rollout.task_id))
-
     end = begun + most
     while begun < end and _undecided(record):
         left = (record.size or 0) - record.draws
@@ -313,10 +311,11 @@ async def _tested(
             for skill in skills
         ]
         try:
-            rollouts = await models.runner.carry_out(requests, done)
+            rollouts = await models.runner.carry_out(
+                requests, lambda one: run.observer(StageAdvanced(STAGE, one.task_id))
+            )
         except BudgetExhausted as over:  # what was paid is recorded; the next command goes on
-            told = f"The merges are not confirmed yet. {over.message}"
-            run.observer(Note(told, level="warning"))
+            run.observer(Note(f"The merges are not confirmed yet. {over.message}", level="warning"))
             break
         for rollout in rollouts:
             scores.add(rollout)
@@ -331,10 +330,10 @@ async def _tested(
 def _pairs(
     run: Run, drawn: Sequence[tuple[Task, int]], rollouts: Sequence[Rollout]
 ) -> Iterable[FreshPair]:
-    evaluation = run.config.evaluation
     for (task, draw), *attempts in zip(drawn, rollouts[::2], rollouts[1::2], strict=True):
         if all(one.status.measured for one in attempts):
             current, confirmed = (
-                round(float(worth(evaluation, (one.hard, one.soft))), _DIGITS) for one in attempts
+                round(float(worth(run.config.evaluation, (one.hard, one.soft))), _DIGITS)
+                for one in attempts
             )
             yield FreshPair(id=task.id, draw=draw, current=current, confirmed=confirmed)

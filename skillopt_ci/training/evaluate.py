@@ -72,8 +72,7 @@ def _without_candidate(proposal: ProposalRecord) -> tuple[Action, str]:
     if not proposal.n_failure_patches + proposal.n_success_patches:
         if lost is not None and lost.all:
             return "skip_no_patches", "no reply of the optimizer could be used"
-        refused = "the guard refused every proposal"
-        why = refused if proposal.screened else "no edit was proposed"
+        why = "the guard refused every proposal" if proposal.screened else "no edit was proposed"
         if lost is not None:
             why += f"; {len(lost.replies)} of {lost.asked} replies could not be used"
         return "skip_no_patches", why

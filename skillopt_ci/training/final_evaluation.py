@@ -142,9 +142,13 @@ async def finish(run: Run) -> FinishOutcome | None:
             known = {one.sha256: one.test for one in done if one.test is not None}
             tests = await _test(run, texts, known, models)
         used = dict(models.meter.accounts())
-    best = before.current if promoted else before.best
-    spent = charged(checkout, total(used.values()), used)
-    state = before.model_copy(update={"simulated": run.simulated, "best": best, **spent})
+    state = before.model_copy(
+        update={
+            "simulated": run.simulated,
+            "best": before.current if promoted else before.best,
+            **charged(checkout, total(used.values()), used),
+        }
+    )
     entry = history_entry(
         run,
         "finish",

@@ -273,9 +273,7 @@ def compare(
             beats_best=beats_best,
         )
 
-    def wins_tie(other: Measurement) -> bool:
-        return evaluation.ties == "prefer_shorter" and candidate.words < other.words
-
+    prefer_shorter = evaluation.ties == "prefer_shorter"
     if notes_only:
         if ours >= theirs:
             return decision("accept_notes", ": the notes do no harm", beats_best=ours > record)
@@ -285,11 +283,11 @@ def compare(
     if not evaluation.use_gate:
         return decision("force_accept", ", taken over in any case", beats_best=ours > record)
     shorter = ""
-    if ours == theirs and wins_tie(current):
+    if ours == theirs and prefer_shorter and candidate.words < current.words:
         shorter = f", but {current.words - candidate.words} words shorter"
     elif ours <= theirs:
         return decision("reject")
-    if ours > record or (ours == record and wins_tie(best)):
+    if ours > record or (ours == record and prefer_shorter and candidate.words < best.words):
         return decision("accept_new_best", shorter, beats_best=True)
     return decision("accept", f"{shorter}, but not above the best skill's {float(record):.4f}")
 

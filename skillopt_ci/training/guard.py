@@ -15,10 +15,11 @@ from functools import cached_property, partial
 from skillopt_ci.config.config import Guard
 from skillopt_ci.model.access import resolved_key_values
 from skillopt_ci.progress import Note, Observer
-from skillopt_ci.redaction import HIDDEN
+from skillopt_ci.redaction import HIDDEN, SHORTEST
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.edits import Refuse
 from skillopt_ci.skill.regions import strip_markers
+from skillopt_ci.skill.validation import JOINERS, PLAIN_CONTROLS
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.replies import Item, Patch, Reflection, SkillCandidate, Suggestion
 from skillopt_ci.training.run_context import Run
@@ -133,11 +134,9 @@ _HEX = re.compile(r"[0-9a-fA-F-]+")
 _JOINT = re.compile(r"[._=/-]")
 #: A random value has a part with at least this many characters and bits per character.
 _RANDOM_CHARS, _RANDOM = 8, 2.5
-#: A shorter value of an environment variable may be an ordinary word.
-_SHORTEST_KEY = 8
 
 
-def without_secrets(text: str, keys: Iterable[str] = ()) -> str:
+def without_secrets(text: str, keys: Iterable[str]) -> str:
     for kind, found in _secrets(text, keys):
         text = text.replace(found, f"[{kind} was here]")
     return text
@@ -145,7 +144,7 @@ def without_secrets(text: str, keys: Iterable[str] = ()) -> str:
 
 def _secrets(text: str, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
     for key in keys:
-        if len(key) >= _SHORTEST_KEY and key in text:
+        if len(key) >= SHORTEST and key in text:
             yield "a key of this run", key
     if HIDDEN in text:
         yield "a key of this run", HIDDEN
@@ -168,9 +167,6 @@ def _looks_random(value: str) -> bool:
 
 # Invisible characters and new web addresses.
 
-_PLAIN_CONTROLS = "\t\n\r"
-#: Legitimate between letters of some scripts and inside emoji.
-_JOINERS = "\u200c\u200d"
 _EMOJI_STYLE = "\ufe0f"
 #: Invisible categories: control, format, lone surrogate, private use, separators.
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
@@ -200,13 +196,13 @@ def hidden_character(text: str, known: str) -> str:
 
     Joiners and emoji styles pass where they have an effect; characters in ``known`` pass anywhere.
     """
-    familiar = set(known + _PLAIN_CONTROLS)
+    familiar = set(known + PLAIN_CONTROLS)
     for position, character in enumerate(text):
         blank = _BLANK.match(character)
         if character in familiar or (character.isprintable() and not blank):
             continue
         before, after = text[max(0, position - 1) : position], text[position + 1 : position + 2]
-        if character in _JOINERS:
+        if character in JOINERS:
             hides = not (_joinable(before) and _joinable(after))
         elif character == _EMOJI_STYLE:
             hides = not before or not (_joinable(before) or before in "#*0123456789")

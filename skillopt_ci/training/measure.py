@@ -21,7 +21,6 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import score_text
 from skillopt_ci.training.run_context import OpenModels, Run
 
-Metric = Literal["hard", "soft", "mixed"]
 Number = TypeVar("Number", float, Fraction)
 
 #: A float stands for the nearest fraction with at most this denominator. Fractions add up exactly
@@ -35,7 +34,9 @@ def exact(score: float) -> Fraction:
     return Fraction(score).limit_denominator(_PARTS)
 
 
-def gate_score(hard: Number, soft: Number, metric: Metric, weight: Number) -> Number:
+def gate_score(
+    hard: Number, soft: Number, metric: Literal["hard", "soft", "mixed"], weight: Number
+) -> Number:
     """Combine ``hard`` and ``soft`` in the gate's metric; ``weight`` is that of soft in a mix."""
     if metric == "mixed":
         return (1 - weight) * hard + weight * soft
@@ -237,8 +238,7 @@ def measurement_of(
     scores: TaskScores, errors: Sequence[str], evaluation: Evaluation, skill: str, planned: int = 0
 ) -> Measurement:
     density, words = text_of(skill, evaluation)
-    rows = list(scores.values())
-    hard, soft = _means(rows)
+    hard, soft = _means(list(scores.values()))
     mean = gate_score(hard, soft, evaluation.gate_metric, evaluation.gate_mixed_weight)
     return Measurement(
         hard=hard,

@@ -4,7 +4,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
-from types import MappingProxyType
 
 from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord
 from skillopt_ci.ledger.records import Conclusion, Decision, HistoryEntry, StepRecord
@@ -22,8 +21,6 @@ from skillopt_ci.util import grouped
 
 #: Longest quoted value, in characters, so that memory does not crowd out the trajectories.
 MAX_VALUE_CHARS = 600
-#: Steps to the numbers of the edits that people took back; 0 is the whole step.
-TakenBack = Mapping[int, Collection[int]]
 
 _INTRODUCTION = (
     "What earlier steps of this epoch saw and tried. Do not repeat edits that did not help, in "
@@ -43,9 +40,12 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
 
 
 def render_steps(
-    steps: Iterable[StepRecord], taken: TakenBack = MappingProxyType({}), *, again: bool = False
+    steps: Iterable[StepRecord], taken: Mapping[int, Collection[int]], *, again: bool
 ) -> str:
-    """The steps that proposed something; ``again`` allows edits that chance may have rejected."""
+    """The steps that proposed something; ``again`` allows edits that chance may have rejected.
+
+    ``taken`` has the numbers of the edits that people took back; 0 is the whole step.
+    """
     blocks = [
         _block(step, step.decision, taken.get(step.step, ()), again=again)
         for step in steps

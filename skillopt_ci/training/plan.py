@@ -377,9 +377,11 @@ async def decide_learning_rate(
     )
     lost = reply if isinstance(reply, Lost) else None
     if isinstance(reply, Lost):
-        why = f"no usable answer: {reply.error.message}"
         reply = LearningRateRecord(
-            learning_rate=0, available=available, fallback=True, reasoning=why
+            learning_rate=0,
+            available=available,
+            fallback=True,
+            reasoning=f"no usable answer: {reply.error.message}",
         )
     chat.observer(StageFinished("step size", str(reply.learning_rate)))
     return reply, lost

@@ -142,15 +142,16 @@ class Prefetcher:
 
 # The rollouts that the next piece of work begins with, for `plan`, shards and the prefetcher.
 
-#: What rollouts are for: the skill's score, a step's batches, a decision, or comparing two epochs.
-Phase = Literal["measure", "rollout", "evaluation", "comparison"]
-
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The next piece of work, for step ``step``, in a run that has used ``spent``."""
+    """The next piece of work, for step ``step``, in a run that has used ``spent``.
 
-    phase: Phase
+    ``phase`` is what its rollouts are for: the skill's score, a step's batches, a decision, or
+    comparing two epochs.
+    """
+
+    phase: Literal["measure", "rollout", "evaluation", "comparison"]
     step: int
     attempts: tuple[AttemptRequest, ...]
     spent: Usage

@@ -303,11 +303,14 @@ def _edit(entry: object, read: ValidatorFunctionWrapHandler) -> Edit:
     return edit
 
 
-_OPERATIONS: _Schema = {"type": "string", "enum": ["append", "insert_after", "replace", "delete"]}
 EDITS = Payload(
     "edits",
     TypeAdapter[Edit](Annotated[Edit, WrapValidator(_edit)]),
-    {"op": _OPERATIONS, "target": _TEXT, "content": _TEXT},
+    {
+        "op": {"type": "string", "enum": ["append", "insert_after", "replace", "delete"]},
+        "target": _TEXT,
+        "content": _TEXT,
+    },
 )
 SUGGESTIONS = Payload(
     "revise_suggestions",

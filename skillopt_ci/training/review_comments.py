@@ -52,7 +52,8 @@ def render_notes(notes: Sequence[ReviewerNote]) -> str:
             f"Note `{note.id}` by {one_line(note.author, 60)}{place}:",
             fenced(note.text[:_MOST_CHARACTERS] + more, "text"),
         ]
-    return library.reviewer_guidance(shown)
+    parts = (library.REVIEWERS, library.NOTE_IDS, *shown)
+    return library.section("Reviewer Guidance", *parts) if shown else ""
 
 
 class _Notes(BaseModel):

@@ -22,7 +22,7 @@ from skillopt_ci.training.plan import Batch, StepPlan, analyst_budget, shuffled
 from skillopt_ci.training.reflect import Analysts
 from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import OpenModels, Run
-from skillopt_ci.training.state import Checkout, basis_sha256
+from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import UpdateMode, notes_from
 from skillopt_ci.util import pick
 
@@ -121,7 +121,7 @@ def _attempts(
     if before or room <= 0 or not config.cache.enabled:
         return (), attempts
     tasks = {task.id: task for task in run.splits.train}
-    comparable = made_under(sha256, basis_sha256(run.basis), records)
+    comparable = made_under(sha256, run.basis_sha256, records)
     made = dict.fromkeys((name, number // each) for name, number in comparable if name in tasks)
     latest = [(tasks[name], number) for name, number in made][-room:]
     return rounds(latest, skill, "rollout", each), attempts

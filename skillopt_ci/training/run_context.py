@@ -95,10 +95,6 @@ class RunnerParts:
         return None if cache is None else cache.with_name(f"{cache.stem}-attempts.sqlite")
 
 
-#: What was paid for in vain, by whichever role.
-_ABANDONED = Account(Role.TARGET, "abandoned")
-
-
 class Equipment:
     """Resources shared by all work of a run, opened on first use, closed with ``resources``."""
 
@@ -338,16 +334,18 @@ class Run(RunnerParts):
     @cached_property
     def measured_under(self) -> str:
         """The fingerprint of what scores depend on besides the skill."""
-        facts = self.rollout_facts
-        return measurement_fingerprint(self.config, self.selection, self.prompts, facts, self.root)
+        return measurement_fingerprint(
+            self.config, self.selection, self.prompts, self.rollout_facts, self.root
+        )
 
     @cached_property
     def tested_under(self) -> str:
         """The same for test scores; empty if nothing is tested."""
         if not (self.test and self.config.evaluation.eval_test):
             return ""
-        facts = self.rollout_facts
-        return measurement_fingerprint(self.config, self.test, self.prompts, facts, self.root)
+        return measurement_fingerprint(
+            self.config, self.test, self.prompts, self.rollout_facts, self.root
+        )
 
     @cached_property
     def basis(self) -> Basis:
@@ -356,6 +354,10 @@ class Run(RunnerParts):
         lessons = "\n".join(task_sha256(task) + task.reference_text for task in train)
         tasks = {"train_size": len(train), "train_sha256": sha256(lessons)}
         return Basis.model_validate({"config": recordable(self.config), **tasks})
+
+    @cached_property
+    def basis_sha256(self) -> str:
+        return sha256(self.basis.model_dump_json())
 
     @property
     def simulated(self) -> bool:
@@ -400,7 +402,8 @@ class Run(RunnerParts):
             finally:
                 # at the end, so that no candidate's record holds what its resumption charges again
                 if (lost := total(others.values()) + meter.unbooked).calls:
-                    meter.charge(_ABANDONED, lost)
+                    # by whichever role
+                    meter.charge(Account(Role.TARGET, "abandoned"), lost)
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ A checkout is a commit's skill, memory and history, read from one tree so that t
 if scored, its skill has a valid score. A candidate is pushed before evaluation, to survive a kill.
 """
 
-import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -205,10 +204,6 @@ def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
     return merged.tree
 
 
-def basis_sha256(basis: Basis) -> str:
-    return hashlib.sha256(basis.model_dump_json().encode("utf-8")).hexdigest()
-
-
 def changes_since(before: Basis | None, now: Basis) -> tuple[str, ...]:
     """Describe what changed: keys of the configuration and the training tasks."""
     if before is None:
@@ -358,8 +353,9 @@ def record_events(
             summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
             if summary is not None and summary.tested_under != run.tested_under:
                 summary = None  # another model or other tests: not this model's score
-            model = run.config.model.target.model
-            files |= standing_files(folder, event.state, summary, model, when)
+            files |= standing_files(
+                folder, event.state, summary, run.config.model.target.model, when
+            )
         decided = candidate if event is events[0] else None
         tip = tree = ledger.commit(parents, tree, files, message(*run.render.event(event, decided)))
         parents = (tip,)

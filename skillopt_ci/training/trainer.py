@@ -41,7 +41,6 @@ from skillopt_ci.training.state import (
     Candidate,
     RunEvent,
     ScoredCheckout,
-    basis_sha256,
     changes_since,
     charged,
     decided_snapshots,
@@ -186,8 +185,9 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         return BoundaryOutcome(record, decided.commit, decided.state, seconds)
     assert decision is not None  # noqa: S101 - a step always has one
     run.observer(StageFinished("decide", "recorded"))
-    total = last_step_of(run, decided)
-    return StepOutcome(record, decision, decided.commit, decided.state, total, seconds)
+    return StepOutcome(
+        record, decision, decided.commit, decided.state, last_step_of(run, decided), seconds
+    )
 
 
 def _spent(meter: Meter) -> dict[str, object]:
@@ -264,15 +264,14 @@ async def _candidate(
         return candidate
     record: StepRecord | BoundaryRecord
     if isinstance(work, StepPlan):
-        basis = run.basis
-        if changes := changes_since(checkout.state.basis, basis):
+        if changes := changes_since(checkout.state.basis, run.basis):
             run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
         skill, proposal = await propose(run, checkout, work, last_step_of(run, checkout), models)
         record = StepRecord(
             **pick(work, "step epoch step_in_epoch"),
             simulated=run.simulated,
             changes=changes,
-            basis_sha256=basis_sha256(basis),
+            basis_sha256=run.basis_sha256,
             proposal=proposal,
         )
     else:
@@ -311,11 +310,10 @@ def commit_decision(
     }
     facts = pick(record, "step epoch usage simulated")
     if isinstance(record, StepRecord):
-        basis, before = run.basis, checkout.state
-        # a resumed candidate may be older than a change of the configuration
-        changes["basis"] = basis if record.basis_sha256 == basis_sha256(basis) else before.basis
+        if record.basis_sha256 == run.basis_sha256:
+            changes["basis"] = run.basis  # else the configuration changed since it was proposed
         heard = (note.id for note in record.proposal.reviewer_notes)
-        changes["heard_notes"] = (*before.heard_notes, *heard)
+        changes["heard_notes"] = (*checkout.state.heard_notes, *heard)
         facts |= pick(record.proposal, "edits=change_count config_sha256")
         files: dict[str, str | None] = {run.folder.step(record.step): document(record)}
     else:

@@ -46,13 +46,16 @@ class UpdateMode(Generic[Item]):
 
     def assignment(self, limit: int | None) -> str:
         """Return the prompt section that says how much to propose; None means no limit."""
-        if self.name != "full_rewrite_minibatch":
-            return library.budget(self.noun, limit)
-        return library.section(
-            "Update Format",
-            "Write exactly one complete document that replaces the current skill. No edits, no "
-            "suggestions, no excerpt.",
-        )
+        if self.name == "full_rewrite_minibatch":
+            return library.section(
+                "Update Format",
+                "Write exactly one complete document that replaces the current skill. No edits, no "
+                "suggestions, no excerpt.",
+            )
+        told = f"Propose at most L={limit} {self.noun}s."
+        if limit is None:
+            told = f"There is no fixed limit: propose every {self.noun} that is worth it."
+        return library.section(f"{self.noun.capitalize()}s Budget", told)
 
     def pool(self, edits: Sequence[Item]) -> str:
         lines = []

@@ -247,7 +247,7 @@ def test_keys_of_this_run_are_found_whatever_they_look_like():
     assert secret_in("say yes", "", ["yes"]) == ""
     assert secret_in(f"Log in with {HIDDEN}.", "") == "a key of this run"
     assert secret_in(f"Log in with {HIDDEN}.", f"known: {HIDDEN}") == ""
-    assert HIDDEN not in guard.without_secrets(f"Log in with {HIDDEN}.")
+    assert HIDDEN not in guard.without_secrets(f"Log in with {HIDDEN}.", [])
 
 
 def test_a_secret_that_the_skill_has_is_no_news():
