@@ -63,41 +63,33 @@ class Request:
     id: int
     number: int
     request: str
-    on_pull_request: bool
-    open: bool
     created_at: str = ""
     said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GitHubEvent:
-    """An event; fields that do not apply are empty. ``group_sha`` is a merge group's head."""
+    """An event; fields that do not apply are empty. ``group_sha`` is a merge group's head.
+
+    ``comment`` is there if a person gives a new command in it, on an open pull request.
+    """
 
     name: str
     action: str = ""
     ref: str = ""
     deleted: bool = False
     actor: str = ""
-    actor_is_bot: bool = False
     label: str = ""
     pull: Pull | None = None
     comment: Request | None = None
     group_sha: str = ""
-
-    @property
-    def asked(self) -> Request | None:
-        """The comment, if a person gives a command in it on an open pull request."""
-        new = (self.name, self.action) == ("issue_comment", "created") and not self.actor_is_bot
-        said = self.comment if new else None
-        return said if said and said.request and said.on_pull_request and said.open else None
 
 
 def read_event(name: str, file: Path) -> GitHubEvent:
     """Raises UsageError if the payload is not what GitHub sends."""
     try:
         payload = json.loads(file.read_text(encoding="utf-8"))
-        sender, label = payload.get("sender") or {}, payload.get("label") or {}
-        pull, issue, comment = map(payload.get, ("pull_request", "issue", "comment"))
+        label, pull = payload.get("label") or {}, payload.get("pull_request")
         # what a pull request changes depends on its base
         rebased = "base" in (payload.get("changes") or {})
         return GitHubEvent(
@@ -105,11 +97,10 @@ def read_event(name: str, file: Path) -> GitHubEvent:
             action="rebased" if rebased else payload.get("action") or "",
             ref=payload.get("ref") or "",
             deleted=bool(payload.get("deleted")),
-            actor=sender.get("login") or "",
-            actor_is_bot=sender.get("type") == "Bot",
+            actor=(payload.get("sender") or {}).get("login") or "",
             label=label.get("name") or "",
             pull=_pull(pull) if pull else None,
-            comment=_comment(issue, comment) if issue and comment else None,
+            comment=_asked(payload) if name == "issue_comment" else None,
             group_sha=(payload.get("merge_group") or {}).get("head_sha") or "",
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -128,17 +119,15 @@ def _pull(pull: dict[str, Any]) -> Pull:
     )
 
 
-def _comment(issue: dict[str, Any], comment: dict[str, Any]) -> Request:
+def _asked(payload: dict[str, Any]) -> Request | None:
+    issue, comment, sender = (payload.get(key) or {} for key in ("issue", "comment", "sender"))
     word, said = requested(comment.get("body") or "")
-    return Request(
-        int(comment["id"]),
-        int(issue["number"]),
-        word,
-        on_pull_request=issue.get("pull_request") is not None,
-        open=issue.get("state", "open") == "open",
-        created_at=comment.get("created_at") or "",
-        said=said,
-    )
+    by_person = payload.get("action") == "created" and sender.get("type") != "Bot"
+    on_pull = issue.get("pull_request") is not None and issue.get("state", "open") == "open"
+    if not (word and by_person and on_pull):
+        return None
+    at = comment.get("created_at") or ""
+    return Request(int(comment["id"]), int(issue["number"]), word, at, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +295,7 @@ _UNREAD = "Notes here are not read. Add yours to the pull request that training 
 
 
 def _commented(event: GitHubEvent, inputs: Inputs, facts: Facts) -> Activity:
-    comment = event.asked
+    comment = event.comment
     if comment is None:
         return Nothing(
             "only new comments of people that begin with /skillopt, on open pull requests, count"

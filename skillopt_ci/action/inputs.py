@@ -26,10 +26,6 @@ class Command(StrEnum):
     REPORT = "report"
 
     @property
-    def verb(self) -> str:
-        return "step" if self is Command.PROPOSE else self.value
-
-    @property
     def trains(self) -> bool:
         return self.steps or self in (Command.SLOW_UPDATE, Command.FINISH)
 

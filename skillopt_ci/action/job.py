@@ -24,38 +24,23 @@ from skillopt_ci.report.markdown import inline, join
 from skillopt_ci.sanitize import harmless
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    workspace: Path
-    event_name: str
-    event_path: Path
-    server_url: str
-    debug: bool
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "Host":
-        """Raises UsageError, which names the missing variables."""
-        needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
-        missing = [name for name in needed if not environ.get(name)]
-        if missing:
-            raise UsageError(
-                f"this is not a job of a GitHub runner: {', '.join(missing)} not set",
-                hint="Elsewhere, call the command line: `skillopt-ci --help`.",
-            )
-        return cls(
-            workspace=Path(environ["GITHUB_WORKSPACE"]),
-            event_name=environ["GITHUB_EVENT_NAME"],
-            event_path=Path(environ["GITHUB_EVENT_PATH"]),
-            server_url=environ.get("GITHUB_SERVER_URL") or "https://github.com",
-            debug=environ.get("RUNNER_DEBUG") == "1",
+def workspace_of(environ: Mapping[str, str]) -> Path:
+    """The runner's folder. Raises UsageError, which names the missing variables of a job."""
+    needed = ("GITHUB_WORKSPACE", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY")
+    missing = [name for name in needed if not environ.get(name)]
+    if missing:
+        raise UsageError(
+            f"this is not a job of a GitHub runner: {', '.join(missing)} not set",
+            hint="Elsewhere, call the command line: `skillopt-ci --help`.",
         )
+    return Path(environ["GITHUB_WORKSPACE"])
 
 
 @dataclass(frozen=True)
 class Job:
     """One run of the action. Without a token, ``client`` is None."""
 
-    runner: Host
+    workspace: Path
     inputs: Inputs
     log: JobLog
     environ: Mapping[str, str] = field(repr=False)
@@ -64,20 +49,21 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        return self.runner.workspace / self.inputs.directory
+        return self.workspace / self.inputs.directory
 
     @property
     def keep(self) -> Path:
         """The folder of files for later steps of the job, which git ignores."""
-        return repositories(self.runner.workspace, self.folder)[-1] / ".git" / "skillopt-ci"
+        return repositories(self.workspace, self.folder)[-1] / ".git" / "skillopt-ci"
 
     @property
     def rollouts(self) -> dict[str, list[str]]:
         """The files that each pattern of the input `rollouts` matches."""
-        workspace = self.runner.workspace
         # unlike a path's own glob, this takes absolute patterns
-        files = partial(glob, root_dir=workspace, recursive=True, include_hidden=True)
-        return {one: [str(workspace / file) for file in files(one)] for one in self.inputs.rollouts}
+        files = partial(glob, root_dir=self.workspace, recursive=True, include_hidden=True)
+        return {
+            one: [str(self.workspace / file) for file in files(one)] for one in self.inputs.rollouts
+        }
 
     @property
     def page(self) -> Path:
@@ -95,7 +81,7 @@ class Job:
             config=Path(self.inputs.config),
             overrides=self.inputs.overrides,
             run=self.inputs.run or None,
-            verbosity=int(self.runner.debug),
+            verbosity=int(self.environ.get("RUNNER_DEBUG") == "1"),
             redact=self.redact,
         )
 
@@ -136,7 +122,8 @@ def command_line(job: Job, command: Command) -> list[str]:
     run = ["--run", inputs.run] if inputs.run else []
     overrides = [word for key in inputs.overrides for word in ("--override", key)]
     common = ["--config", inputs.config, *run, *overrides, "--json"]
-    return [command.verb, *common, *options.get(command, [])]
+    verb = "step" if command is Command.PROPOSE else command
+    return [verb, *common, *options.get(command, [])]
 
 
 @dataclass(frozen=True, slots=True)

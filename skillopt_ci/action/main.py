@@ -12,7 +12,7 @@ from pathlib import Path
 from skillopt_ci.action import git_access
 from skillopt_ci.action.event import Facts, GitHubEvent, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
-from skillopt_ci.action.job import Ended, Host, Job, JobOutcome, announce
+from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, workspace_of
 from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs, append_summary
 from skillopt_ci.action.perform import perform, tell_failed
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
@@ -39,17 +39,17 @@ def main() -> int:
     redact = Redactor(named_secrets(environ))
     try:
         with terminate_is_interrupt():
-            runner, inputs = Host.of(environ), read_inputs(environ)
+            workspace, inputs = workspace_of(environ), read_inputs(environ)
             token = [inputs.token, git_access.basic(inputs.token)] if inputs.token else []
             keys = dict(inputs.keys)
             for secret in (*token, *keys.values(), *filter(can_be_hidden, named_secrets(environ))):
                 log.mask(secret)
             # The environment is the only way to reach every git process from here on.
-            keep_back(git_environment(runner, inputs, environ))
+            keep_back(git_environment(workspace, inputs, environ))
             redact.learn([inputs.token, *keys.values()])
             client = connect(from_environ(environ, inputs.token), redact=redact) if token else None
-            with git_access.owner_kept(runner.workspace, os.geteuid()):
-                return run(Job(runner, inputs, log, whole_environment() | keys, client, redact))
+            with git_access.owner_kept(workspace, os.geteuid()):
+                return run(Job(workspace, inputs, log, whole_environment() | keys, client, redact))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - outermost layer
         failure = describe(error, ["action"], redact)
         announce(log, failure, error, Path(environ.get("GITHUB_WORKSPACE") or "."))
@@ -65,26 +65,27 @@ def run(job: Job) -> int:
             job.log.mask(job.environ.get(name, ""))
         config, root = job.configured.config, job.configured.root
         job.redact.learn(run_secrets(config, root, job.environ))
-    event = read_event(job.runner.event_name, job.runner.event_path)
+    event = read_event(job.environ["GITHUB_EVENT_NAME"], Path(job.environ["GITHUB_EVENT_PATH"]))
     try:
         outcome = perform(job, decide(event, job.inputs, gather(job, event)))
     except BaseException as error:
-        if event.asked is not None:
+        if event.comment is not None:
             failure = describe(error, ["action"], job.redact)
-            tell_failed(job, event.asked, Ended(failure.exit_code, failure=failure))
+            tell_failed(job, event.comment, Ended(failure.exit_code, failure=failure))
         raise
     _hand_over(job, outcome)
     return outcome.exit_code
 
 
-def git_environment(runner: Host, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
-    if not (runner.workspace / inputs.directory).is_dir():
+def git_environment(workspace: Path, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
+    if not (workspace / inputs.directory).is_dir():
         raise UsageError(f"input directory: the checkout has no folder {inputs.directory!r}")
-    folders = git_access.repositories(runner.workspace, runner.workspace / inputs.directory)
+    folders = git_access.repositories(workspace, workspace / inputs.directory)
+    server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
     settings = [
         # even if another user owns them
         *(("safe.directory", str(folder)) for folder in folders),
-        *git_access.authorize(runner.server_url, inputs.token),
+        *git_access.authorize(server, inputs.token),
     ]
     trusted = git_access.as_environment(settings, environ)
     if not Git(folders[-1], trusted).attempt("config", "--get", "user.email").text:
@@ -94,7 +95,7 @@ def git_environment(runner: Host, inputs: Inputs, environ: Mapping[str, str]) ->
 
 def gather(job: Job, event: GitHubEvent) -> Facts:
     """Get the facts missing from ``event`` from GitHub and the configuration, but no others."""
-    if (said := event.asked) is not None:
+    if (said := event.comment) is not None:
         may = _may_write(job, event.actor)
         if not may or job.client is None:
             return Facts(may)
@@ -127,7 +128,7 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
         changed = pull_requests.changed_paths(job.client, event.pull.number, event.pull.head_sha)
     if changed is not None:
         named = loaded.root / loaded.config.skill  # each part of it may be a link
-        top = git_access.repositories(job.runner.workspace, job.folder)[-1]
+        top = git_access.repositories(job.workspace, job.folder)[-1]
         paths = {os.path.relpath(path, top) for path in (named, *named.parents)}
         paths.add(os.path.relpath(named.resolve(), top.resolve()))
         skill_changed = not changed.isdisjoint(paths)
@@ -146,7 +147,7 @@ def _hand_over(job: Job, outcome: JobOutcome) -> None:
         job.keep.mkdir(exist_ok=True)
         file = job.page.with_suffix(".md")
         file.write_text(outcome.report, encoding="utf-8")
-        report = file.relative_to(job.runner.workspace).as_posix()
+        report = file.relative_to(job.workspace).as_posix()
     unpublished = (f"> [!WARNING]\n> **{UNPUBLISHED}:** {inline(n, 1_000)}" for n in outcome.notes)
     summary = join(outcome.ending, *unpublished, outcome.report)
     _tell_runner(job.environ, replace(outcome.outputs, report=report), summary)

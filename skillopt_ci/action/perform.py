@@ -218,7 +218,7 @@ def _command(job: Job, command: Command) -> JobOutcome:
         ended = Ended(results=ended.results)
     found = meaning(ended.exit_code)
     if (failed := ended.failure) is not None and ended.error is not None:
-        announce(job.log, failed, ended.error, job.runner.workspace)
+        announce(job.log, failed, ended.error, job.workspace)
     remarks = [
         *(one for result in ended.results for one in result.get("findings", ())),
         *(
@@ -263,7 +263,7 @@ def _tell_missing_rollouts(job: Job, command: Command) -> None:
     if missing and command in (Command.STEP, Command.PROPOSE, Command.CHECK):
         job.log.annotate(
             "warning",
-            f"{harmless(missing)} matches no file in {harmless(str(job.runner.workspace))}: the "
+            f"{harmless(missing)} matches no file in {harmless(str(job.workspace))}: the "
             "step makes, and pays for, the rollouts that it does not find.",
             title="input rollouts",
         )
@@ -308,7 +308,7 @@ def _leave_page(job: Job, command: Command, ended: Ended) -> str:
     if command is not Command.REPORT:
         ended = execute(job, command_line(job, Command.REPORT))
     there = ended.failure is None and job.page.is_file()
-    return job.page.relative_to(job.runner.workspace).as_posix() if there else ""
+    return job.page.relative_to(job.workspace).as_posix() if there else ""
 
 
 def _notes(job: Job, command: Command) -> list[str]:

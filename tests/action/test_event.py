@@ -54,16 +54,31 @@ def test_a_head_elsewhere_or_nowhere_is_a_fork(tmp_path, head):
     assert pull.from_fork
 
 
-def test_a_comment(tmp_path):
-    payload = {
-        "action": "created",
-        "issue": {"number": 7, "state": "closed", "pull_request": {"url": "…"}},
-        "comment": {"id": 11, "body": "/skillopt eval"},
-        "sender": {"login": "bot", "type": "Bot"},
-    }
-    event = read(tmp_path, "issue_comment", payload)
-    assert event.comment == Request(11, 7, "eval", on_pull_request=True, open=False)
-    assert (event.actor, event.actor_is_bot) == ("bot", True)
+ISSUE = {"number": 7, "state": "open", "pull_request": {"url": "…"}}
+COMMENT = {
+    "action": "created",
+    "issue": ISSUE,
+    "comment": {"id": 11, "body": "/skillopt revert 2", "created_at": "then"},
+    "sender": {"login": "ada", "type": "User"},
+}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"action": "edited"},
+        {"comment": {"id": 11, "body": "Well done"}},
+        {"sender": {"login": "robot", "type": "Bot"}},
+        {"issue": {**ISSUE, "state": "closed"}},
+        {"issue": {"number": 7}},
+        {"issue": None, "comment": None},
+    ],
+)
+def test_a_person_gives_a_command_in_a_new_comment_on_an_open_pull_request(tmp_path, other):
+    event = read(tmp_path, "issue_comment", COMMENT)
+    assert (event.actor, event.comment) == ("ada", Request(11, 7, "revert", "then", "2"))
+    assert read(tmp_path, "issue_comment", {**COMMENT, **other}).comment is None
+    assert read(tmp_path, "pull_request_review_comment", COMMENT).comment is None
 
 
 @pytest.mark.parametrize(
@@ -72,13 +87,6 @@ def test_a_comment(tmp_path):
 def test_another_base_changes_a_pull_request(tmp_path, changes, action):
     payload = {"action": "edited", "pull_request": {"number": 7, **SIDES}, "changes": changes}
     assert read(tmp_path, "pull_request", payload).action == action
-
-
-def test_an_issue_is_no_pull_request(tmp_path):
-    payload = {"issue": {"number": 7}, "comment": {"id": 11, "body": "/skillopt step"}}
-    comment = read(tmp_path, "issue_comment", payload).comment
-    assert comment is not None
-    assert not comment.on_pull_request
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"pull_request": {"number": "x"}}', "\udcff"])
@@ -93,7 +101,7 @@ NOTHING = "nothing"
 OWN = Pull(7, "head", "better", from_fork=False)
 FORK = replace(OWN, from_fork=True)
 TRAINED = replace(OWN, head_ref="skillopt/ledger")
-SAID = Request(11, 7, "step", on_pull_request=True, open=True)
+SAID = Request(11, 7, "step")
 WRITER = Facts(actor_may_write=True)
 UNCONFIGURED = Facts(configured=False)
 
@@ -110,8 +118,8 @@ def target(pull: Pull, action: str = "labeled", label: str = "skillopt-eval") ->
     return GitHubEvent("pull_request_target", action, actor="ada", label=label, pull=pull)
 
 
-def said(comment: Request = SAID, action: str = "created", **more: bool) -> GitHubEvent:
-    return GitHubEvent("issue_comment", action, actor="ada", comment=comment, **more)
+def said(comment: Request | None = SAID) -> GitHubEvent:
+    return GitHubEvent("issue_comment", actor="ada", comment=comment)
 
 
 def asking(word: str) -> Request:
@@ -174,13 +182,8 @@ TABLE: list[tuple[GitHubEvent, str, Facts, Activity | str]] = [
     (said(asking("unknown")), "", Facts(), NOTHING),
     (said(asking("unknown")), "", replace(WRITER, of_other_run=True), NOTHING),
     (said(asking("revert")), "", replace(WRITER, of_other_run=True), NOTHING),
-    (said(asking("unknown"), actor_is_bot=True), "", WRITER, NOTHING),
     (said(asking("note")), "", WRITER, NOTHING),
-    (said(asking("")), "", WRITER, NOTHING),
-    (said(action="edited"), "", WRITER, NOTHING),
-    (said(actor_is_bot=True), "", WRITER, NOTHING),
-    (said(replace(SAID, open=False)), "", WRITER, NOTHING),
-    (said(replace(SAID, on_pull_request=False)), "", WRITER, NOTHING),
+    (said(None), "", WRITER, NOTHING),
     (GitHubEvent("pull_request_review_comment", "created", pull=OWN), "", WRITER, NOTHING),
     (GitHubEvent("release", "published"), "step", WRITER, NOTHING),
     (GitHubEvent("merge_group", "checks_requested", group_sha="h"), "", Facts(), "success"),

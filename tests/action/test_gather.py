@@ -39,8 +39,7 @@ def pull_of(hub: Hub, *paths: str) -> None:
 
 
 def said(request: str, actor: str) -> GitHubEvent:
-    comment = Request(11, 1, request, on_pull_request=True, open=True)
-    return GitHubEvent("issue_comment", "created", actor=actor, comment=comment)
+    return GitHubEvent("issue_comment", actor=actor, comment=Request(11, 1, request))
 
 
 @pytest.mark.parametrize(("actor", "may"), [("ada", True), ("bob", False), ("mallory", False)])
@@ -72,7 +71,7 @@ def test_a_pull_request_into_another_branch_is_known(job, github_hub):
 
 
 def test_nobody_is_asked_about_other_comments_and_clocks(job, github_hub):
-    assert gather(job, said("", "ada")) == Facts()
+    assert gather(job, GitHubEvent("issue_comment", actor="ada")) == Facts()
     gather(job, GitHubEvent("schedule"))
     assert github_hub.requests == []
 

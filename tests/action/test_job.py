@@ -6,7 +6,7 @@ import pytest
 from action_world import make_job
 
 from skillopt_ci.action.inputs import Command, Inputs
-from skillopt_ci.action.job import Ended, Host, announce, command_line, execute, meaning
+from skillopt_ci.action.job import Ended, announce, command_line, execute, meaning, workspace_of
 from skillopt_ci.action.outputs import JobLog, Printed
 from skillopt_ci.cli.main import describe
 from skillopt_ci.demo import write_example
@@ -122,24 +122,7 @@ def test_a_budget_is_a_warning_and_no_verdict(tmp_path):
     assert announced(SkilloptError("a\n::add-mask::b\r\n::error::c"), tmp_path).count("\n") == 1
 
 
-VARIABLES = {
-    "GITHUB_WORKSPACE": "/github/workspace",
-    "GITHUB_EVENT_NAME": "push",
-    "GITHUB_EVENT_PATH": "/github/workflow/event.json",
-    "GITHUB_REPOSITORY": "octo/skills",
-}
-
-
-def test_what_github_com_leaves_out_is_known():
-    runner = Host.of(VARIABLES)
-    assert runner.server_url == "https://github.com"
-    assert not runner.debug
-    server = {"GITHUB_SERVER_URL": "https://git.corp"}
-    runner = Host.of({**VARIABLES, **server, "RUNNER_DEBUG": "1"})
-    assert (runner.server_url, runner.debug) == ("https://git.corp", True)
-
-
 def test_elsewhere_than_on_a_runner_every_missing_variable_is_named():
     with pytest.raises(UsageError) as caught:
-        Host.of({"GITHUB_WORKSPACE": "/w", "GITHUB_EVENT_NAME": ""})
+        workspace_of({"GITHUB_WORKSPACE": "/w", "GITHUB_EVENT_NAME": ""})
     assert "GITHUB_EVENT_NAME, GITHUB_EVENT_PATH, GITHUB_REPOSITORY" in str(caught.value)

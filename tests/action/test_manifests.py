@@ -43,7 +43,7 @@ def test_the_defaults_of_the_code_are_those_of_the_manifest():
 
 
 def test_every_command_is_one_of_the_command_line():
-    assert [name for name in Command if name.verb not in COMMANDS] == []
+    assert set(Command) - COMMANDS.keys() == {Command.PROPOSE}  # which is a step
     assert [name for name in Command if f"`{name}`" not in INPUTS["command"]["description"]] == []
 
 

@@ -284,7 +284,7 @@ def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, reaction
 
 
 def test_a_reaction_that_fails_fails_nothing(job):
-    comment = Request(404, 1, "step", on_pull_request=True, open=True)
+    comment = Request(404, 1, "step")
     assert perform(job, Nothing("seen", comment, "eyes")).exit_code == 0
 
 
@@ -302,9 +302,9 @@ def test_a_comment_is_told_that_github_failed(job, github_hub, failing, what, re
     payload = job.keep.parent / "event.json"
     payload.write_text(json.dumps(given), encoding="utf-8")
     github_hub.fail(failing, 503, times=6)
-    runner = replace(job.runner, event_name="issue_comment", event_path=payload)
+    environ = {"GITHUB_EVENT_NAME": "issue_comment", "GITHUB_EVENT_PATH": str(payload)}
     with pytest.raises(InfrastructureError, match=f"could not {what}"):
-        run(replace(job, runner=runner))
+        run(replace(job, environ=job.environ | environ))
     assert [content for _, _, content in github_hub.reactions] == reactions
     (answer,) = github_hub.own_comments()
     assert f"could not {what}: GitHub did not answer" in answer
@@ -322,7 +322,7 @@ def test_a_run_ends_after_the_step_at_which_github_fell_silent(job, desk, log, g
 def posted(hub: Hub) -> Request:
     hub.bare.save("main", "skills/SKILL.md", "# Skill\n")
     Scene(hub).pull()
-    return Request(hub.say("ada", "/skillopt"), 1, "step", on_pull_request=True, open=True)
+    return Request(hub.say("ada", "/skillopt"), 1, "step")
 
 
 class Trained:

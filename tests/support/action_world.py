@@ -14,7 +14,7 @@ import forked
 from github_server.state import Hub
 
 from skillopt_ci.action.inputs import Inputs
-from skillopt_ci.action.job import Host, Job
+from skillopt_ci.action.job import Job
 from skillopt_ci.action.outputs import JobLog
 from skillopt_ci.demo import write_example
 
@@ -111,14 +111,8 @@ def _until(delimiter: str, lines: Iterator[str]) -> Iterator[str]:
 
 def make_job(workspace: Path, log: TextIO | None = None, **changes: Any) -> Job:
     """A job in ``workspace`` as if the runner had started it; ``changes`` are its fields."""
-    names = ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH")
-    environ = {
-        "GITHUB_WORKSPACE": str(workspace),
-        "GITHUB_REPOSITORY": "octo/skills",
-        **dict.fromkeys(names, "x"),
-    }
     fields = {"inputs": Inputs(), "environ": {}, **changes}
-    return Job(Host.of(environ), log=JobLog(log or io.StringIO(), lambda: "t"), **fields)
+    return Job(workspace, log=JobLog(log or io.StringIO(), lambda: "t"), **fields)
 
 
 def obeyed(log: str) -> list[str]:
