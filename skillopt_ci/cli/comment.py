@@ -13,7 +13,7 @@ from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import SkilloptError
-from skillopt_ci.github.types import Change, Comment, WantedPullRequest
+from skillopt_ci.github.types import Comment, WantedPullRequest
 from skillopt_ci.report import comment
 from skillopt_ci.report.evaluation import TRAINED, unevaluated_check
 from skillopt_ci.report.markdown import Links
@@ -119,7 +119,7 @@ def publish(
         number = kept.number
         notes.extend(kept.notes)
         # nobody reads on a pull request that people closed
-        read = None if kept.change is Change.DECLINED else number
+        read = None if kept.declined else number
         if read is not None:
             with noting(notes):
                 if wishes.comments == "sticky":

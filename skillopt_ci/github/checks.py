@@ -7,7 +7,7 @@ from github.CheckRun import CheckRun
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.github.client import Client, asking, same_text
-from skillopt_ci.github.types import NOTHING_TO_DO, Annotation, Change, WantedCheck
+from skillopt_ci.github.types import NOTHING_TO_DO, Annotation, WantedCheck
 from skillopt_ci.text import collapsed
 
 #: Most annotations in one request.
@@ -18,7 +18,7 @@ _TITLE = 255
 
 def keep_check(
     client: Client, wanted: WantedCheck, *, yields: bool = False, again: bool = False
-) -> Change:
+) -> None:
     """Create or complete the check of that name on that commit; needs an app's token.
 
     Raises LostRace instead of making a concluded evaluation wait, unless it is to be made
@@ -38,16 +38,16 @@ def keep_check(
         with asking(f"create the check {wanted.name}", "checks: write"):
             return client.repo.create_check_run(wanted.name, wanted.head_sha, **fields)
 
-    notes, change, there = wanted.annotations, Change.UNCHANGED, _BATCH
+    notes, there = wanted.annotations, _BATCH
     run = find()
     if yields and run is not None and run.conclusion:
-        return Change.UNCHANGED
+        return
     if run is not None and run.conclusion and wanted.conclusion is None:
         if run.output.title != NOTHING_TO_DO and not again:
             raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
         run = None  # the pull request has another base by now
     if run is None:
-        run, change = client.create_idempotent(create, find), Change.CREATED
+        run = client.create_idempotent(create, find)
     else:
         there = run.output.annotations_count or 0
     batches = [notes[start : start + _BATCH] for start in range(there, len(notes), _BATCH)]
@@ -63,8 +63,6 @@ def keep_check(
     for batch in batches:
         with asking(f"update the check {wanted.name}", "checks: write"):
             run.edit(**_fields(client, wanted, batch))
-        change = change if change == Change.CREATED else Change.UPDATED
-    return change
 
 
 def _fields(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.github.client import Client, NotFound, asking, same_text
-from skillopt_ci.github.types import Change, Comment, Reaction
+from skillopt_ci.github.types import Comment, Reaction
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _OURS = "<!-- skillopt-ci:"
@@ -21,7 +21,7 @@ _RUN = re.compile(r"/actions/runs/(\d+)\)</sub>\s*$")
 
 def keep_comment(
     client: Client, number: int, body: str, *, thread: int | None = None, new: bool = True
-) -> Change:
+) -> None:
     """Post or edit our comment with the marker of ``body``; unless ``new``, only edit it.
 
     It stands in the conversation, or in a ``thread`` of the diff. Raises LostRace if both end with
@@ -49,12 +49,12 @@ def keep_comment(
         with asking(f"comment on #{number}", _WRITE):
             return _comment(client.send("POST", place, {"body": text}))
 
-    found, change = mine(), Change.UNCHANGED
+    found = mine()
     if not (found or new):
-        return Change.UNCHANGED
+        return
     if not found:
         made = client.create_idempotent(create, lambda: next(iter(mine()), None))
-        found, change = mine() or [made], Change.CREATED
+        found = mine() or [made]
     newest = max(_run_of(one.body) for one in found)
     if 0 < _run_of(text) < newest:
         raise LostRace(f"the comment on #{number} stays: the newer workflow run {newest} wrote it")
@@ -62,11 +62,9 @@ def keep_comment(
     if not same_text(oldest.body, text):
         with asking("edit a comment", _WRITE):
             client.send("PATCH", _resource(oldest), {"body": text})
-        change = Change.UPDATED if change == Change.UNCHANGED else change
     for duplicate in younger:
         with suppress(NotFound), asking("delete a comment that was posted twice", _WRITE):
             client.send("DELETE", _resource(duplicate))
-    return change
 
 
 def react(client: Client, comment: int, reaction: Reaction) -> None:

@@ -10,7 +10,6 @@ from github.PullRequest import PullRequest
 from skillopt_ci.github.client import Client, NotFound, Refused, asking, noting, same_text
 from skillopt_ci.github.types import (
     CONFIRMED,
-    Change,
     KeptPullRequest,
     MergeMethod,
     WantedPullRequest,
@@ -75,7 +74,7 @@ def find_open(client: Client, head: str, base: str, *, or_merged: bool = False) 
 def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
     """Open the pull request of a branch, or update it.
 
-    If a person closed it, it stays closed (`DECLINED`) until they reopen it or delete its branch.
+    If a person closed it, it stays closed until they reopen it or delete its branch.
     After a merge, or on a new branch of the same name, a new one is opened.
     """
     wanted = replace(wanted, title=client.redact(wanted.title), body=client.redact(wanted.body))
@@ -84,7 +83,7 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     if current is not None:
         return _update(client, current, wanted)
     if closed := _closed(client, pulls, wanted.head):
-        return KeptPullRequest(pulls[0].number, Change.DECLINED, (closed,))
+        return KeptPullRequest(pulls[0].number, declined=True, notes=(closed,))
     return _create(client, wanted)
 
 
@@ -246,7 +245,7 @@ def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
         words = refused.words.lower()
         gone = "head invalid" in words and _of_branch(client, wanted.head, wanted.base)
         if gone or "no commits between" in words:
-            return KeptPullRequest(None, Change.NOTHING)
+            return KeptPullRequest(None)
         if "already exists" in words and (found := find()) is not None:
             return _update(client, found, wanted)
         if wanted.draft and "draft pull requests are not supported" in words:
@@ -254,11 +253,11 @@ def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
             note = "This repository's plan has no draft pull requests: it was opened as ready."
             return replace(kept, notes=(note, *kept.notes))
         raise
-    return _finish(client, pull, wanted, Change.CREATED)
+    return _finish(client, pull, wanted)
 
 
 def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
-    notes, change = list[str](), Change.UNCHANGED
+    notes = list[str]()
     if pull.base.ref != wanted.base:  # a person may have chosen it
         told = f"#{pull.number} asks to merge into {pull.base.ref}, but training follows "
         notes.append(f"{told}{wanted.base}: change the pull request's base, or `git.base`.")
@@ -266,30 +265,23 @@ def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> Kep
         # comments and checks say the same, so the rest goes on
         with noting(notes), asking(f"edit pull request #{pull.number}", _WRITE):
             pull.edit(title=wanted.title, body=wanted.body)
-            change = Change.UPDATED
-    kept = _finish(client, pull, wanted, change)
+    kept = _finish(client, pull, wanted)
     return replace(kept, notes=(*notes, *kept.notes))
 
 
-def _finish(
-    client: Client, pull: PullRequest, wanted: WantedPullRequest, change: Change
-) -> KeptPullRequest:
+def _finish(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
     """Set draft state and labels; these are optional, so a refusal becomes a note."""
     known, notes = {label.name for label in pull.labels}, list[str]()
     missing = [label for label in wanted.labels if label not in known]
-    done = change if change != Change.UNCHANGED else Change.UPDATED
     with noting(notes):
         # What was converted to a draft is held back by a person: we convert none.
         if pull.draft and not wanted.draft and "convert_to_draft" not in _history(client, pull):
             with asking(f"mark #{pull.number} as ready for review", _WRITE):
                 pull.mark_ready_for_review()
-            change = done
-    with noting(notes):
-        if missing:
-            with asking(f"label #{pull.number}", _WRITE):
-                client.send("POST", f"/issues/{pull.number}/labels", {"labels": missing})
-            change = done
-    return KeptPullRequest(pull.number, change, tuple(notes))
+    if missing:
+        with noting(notes), asking(f"label #{pull.number}", _WRITE):
+            client.send("POST", f"/issues/{pull.number}/labels", {"labels": missing})
+    return KeptPullRequest(pull.number, notes=tuple(notes))
 
 
 def _merge_now(

@@ -1,22 +1,11 @@
 """Arguments and results of this folder's functions; texts are within GitHub's limits."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal
 
 Reaction = Literal["+1", "-1", "eyes", "rocket", "confused"]
 Conclusion = Literal["success", "failure", "neutral", "cancelled", "skipped", "action_required"]
 MergeMethod = Literal["merge", "squash"]
-
-
-class Change(StrEnum):
-    CREATED = "created"
-    UPDATED = "updated"
-    UNCHANGED = "unchanged"
-    #: Left alone: a person closed the pull request and its branch still exists.
-    DECLINED = "declined"
-    #: Nothing to propose: the branch has no commit that base lacks, or is gone after a merge.
-    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +22,14 @@ class WantedPullRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeptPullRequest:
-    """``notes`` list what GitHub refused."""
+    """``notes`` list what GitHub refused.
+
+    It is ``declined`` if a person closed it and its branch still exists. Without a number there is
+    nothing to propose: the branch has no commit that base lacks, or is gone after a merge.
+    """
 
     number: int | None
-    change: Change
+    declined: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -15,18 +15,13 @@ from skillopt_ci.github.pull_requests import (
     merge_pull_request,
     why_paused,
 )
-from skillopt_ci.github.types import Change, WantedCheck
+from skillopt_ci.github.types import KeptPullRequest, WantedCheck
 
 READY = replace(WANTED, draft=False)
 
 
-def writes(scene: Scene) -> list[str]:
-    return [each for each in scene.hub.requests if not each.startswith("GET")]
-
-
 def test_the_first_commit_opens_one(scene, client):
     head, kept = scene.step(), keep_pull_request(client, WANTED)
-    assert kept.change == Change.CREATED
     pull = get_pull_request(client, 1)
     assert (kept.number, pull.head.sha) == (1, head)
     assert (pull.draft, pull.title) == (True, "Train demo")
@@ -37,9 +32,9 @@ def test_nothing_is_written_that_is_there(scene, client):
     scene.step()
     keep_pull_request(client, wanted)
     scene.hub.pulls[1]["body"] = "One\r\nTwo"  # as GitHub's own editor leaves it
-    before = writes(scene)
-    assert keep_pull_request(client, wanted).change == Change.UNCHANGED
-    assert writes(scene) == before
+    scene.writes()
+    assert keep_pull_request(client, wanted) == KeptPullRequest(1)
+    assert scene.writes() == []
 
 
 def test_title_body_and_labels_are_brought_up_to_date_and_other_labels_stay(scene, client):
@@ -50,19 +45,19 @@ def test_title_body_and_labels_are_brought_up_to_date_and_other_labels_stay(scen
     assert "gh label create" in note  # a job may label, but create no label
     scene.hub.pulls[1]["title"] = "Old"
     scene.hub.labels |= {"skillopt", "improved"}
-    assert keep_pull_request(client, wanted).change == Change.UPDATED
+    assert keep_pull_request(client, wanted).notes == ()
     assert (scene.hub.pulls[1]["title"], scene.hub.pulls[1]["body"]) == ("0.1 → 0.9", "New")
     assert scene.hub.pulls[1]["labels"] == ["urgent", "skillopt", "improved"]
 
 
 def test_a_draft_becomes_ready_and_stays_it_unless_a_person_converts_it(scene, client):
     scene.pull()
-    assert keep_pull_request(client, READY).change == Change.UPDATED
+    keep_pull_request(client, READY)
     assert scene.hub.pulls[1]["draft"] is False
-    assert keep_pull_request(client, WANTED).change == Change.UNCHANGED
+    keep_pull_request(client, WANTED)
     assert scene.hub.pulls[1]["draft"] is False
     scene.hub.convert_to_draft(1)
-    assert keep_pull_request(client, READY).change == Change.UNCHANGED
+    keep_pull_request(client, READY)
     assert scene.hub.pulls[1]["draft"] is True
 
 
@@ -74,7 +69,6 @@ def test_what_it_can_do_without_becomes_a_note(scene, client):
     scene.hub.fail("PATCH /pulls/{pull_number}", 403, refused)
     kept = keep_pull_request(client, replace(READY, title="New", labels=("skillopt",)))
     assert [note.count("pull-requests: write") for note in kept.notes] == [1, 1, 1]
-    assert kept.change == Change.UNCHANGED
 
 
 def test_one_that_a_person_closed_is_left_alone(scene, client):
@@ -83,7 +77,7 @@ def test_one_that_a_person_closed_is_left_alone(scene, client):
     scene.hub.event(1, "closed")
     scene.step("more\n")
     kept = keep_pull_request(client, READY)
-    assert (kept.change, len(scene.hub.pulls)) == (Change.DECLINED, 1)
+    assert (kept.declined, len(scene.hub.pulls)) == (True, 1)
     assert "#1 was closed without a merge" in kept.notes[0]
 
 
@@ -92,7 +86,8 @@ def test_one_that_was_opened_again_goes_on(scene, client):
     scene.hub.pulls[1]["state"] = "closed"
     keep_pull_request(client, WANTED)
     scene.hub.pulls[1]["state"] = "open"
-    assert keep_pull_request(client, replace(WANTED, title="On")).change == Change.UPDATED
+    assert not keep_pull_request(client, replace(WANTED, title="On")).declined
+    assert scene.hub.pulls[1]["title"] == "On"
 
 
 def test_a_branch_that_was_deleted_gets_a_new_one(scene, client):
@@ -101,7 +96,7 @@ def test_a_branch_that_was_deleted_gets_a_new_one(scene, client):
     assert get_pull_request(client, 1).state == "closed"
     scene.step("from the start\n")
     kept = keep_pull_request(client, WANTED)
-    assert (kept.change, kept.number) == (Change.CREATED, 2)
+    assert kept.number == 2
 
 
 def test_deleting_and_restoring_the_branch_is_still_a_no(scene, client):
@@ -111,19 +106,19 @@ def test_deleting_and_restoring_the_branch_is_still_a_no(scene, client):
     get_pull_request(client, 1)
     scene.hub.bare.git("update-ref", "refs/heads/skillopt/demo", tip)
     scene.hub.event(1, "head_ref_restored")
-    assert keep_pull_request(client, WANTED).change == Change.DECLINED
+    assert keep_pull_request(client, WANTED).declined
 
 
 def test_after_a_merge_the_next_step_opens_another(scene, client):
     scene.pull()
     scene.hub.bare.git("update-ref", "refs/heads/main", str(scene.hub.bare.tip("skillopt/demo")))
     assert get_pull_request(client, 1).merged
-    assert keep_pull_request(client, WANTED).change == Change.NOTHING
+    assert keep_pull_request(client, WANTED) == KeptPullRequest(None)
     scene.hub.bare.git("update-ref", "-d", "refs/heads/skillopt/demo")  # as GitHub may do by itself
-    assert keep_pull_request(client, WANTED).change == Change.NOTHING
+    assert keep_pull_request(client, WANTED) == KeptPullRequest(None)
     scene.step("next\n")
     kept = keep_pull_request(client, WANTED)
-    assert (kept.change, kept.number) == (Change.CREATED, 2)
+    assert kept.number == 2
 
 
 def test_a_fork_with_a_branch_of_that_name_is_not_ours(scene, client):
@@ -141,7 +136,7 @@ def test_without_draft_pull_requests_it_opens_a_ready_one(scene, client):
     scene.hub.drafts = False
     scene.step()
     kept = keep_pull_request(client, WANTED)
-    assert kept.change == Change.CREATED
+    assert scene.hub.pulls[1]["draft"] is False
     assert "no draft pull requests" in kept.notes[0]
 
 
@@ -155,8 +150,7 @@ def test_jobs_at_the_same_time_open_one(scene):
     scene.step()
     with ThreadPoolExecutor(6) as pool:
         kept = list(pool.map(lambda _: keep_pull_request(scene.client(), WANTED), range(6)))
-    assert len(scene.hub.pulls) == 1
-    assert [each.change for each in kept].count(Change.CREATED) == 1
+    assert (len(scene.hub.pulls), {one.number for one in kept}) == (1, {1})
 
 
 def test_the_setting_that_forbids_it_is_named(scene, client):
@@ -178,9 +172,8 @@ def test_one_that_was_retargeted_is_kept_where_it_is_and_told(scene, client):
     scene.hub.bare.save("release", SKILL, "# Other\n")
     scene.hub.pulls[1]["base"] = "release"
     wanted = replace(WANTED, title="On")
-    for change in (Change.UPDATED, Change.UNCHANGED):
+    for _ in range(2):
         kept = keep_pull_request(client, wanted)
-        assert kept.change == change
         assert "#1 asks to merge into release, but training follows main" in kept.notes[0]
     assert scene.hub.pulls[1]["base"] == "release"
 
@@ -188,7 +181,7 @@ def test_one_that_was_retargeted_is_kept_where_it_is_and_told(scene, client):
 def test_the_spelling_of_the_repository_does_not_matter(scene):
     scene.pull()
     client = replace(scene.client(), name="OCTO/Skills")
-    assert keep_pull_request(client, WANTED).change == Change.UNCHANGED
+    assert keep_pull_request(client, WANTED) == KeptPullRequest(1)
 
 
 @pytest.fixture

@@ -26,6 +26,12 @@ class Scene:
         """Move the skills branch on."""
         return self.hub.bare.save("skillopt/demo", SKILL, text)
 
+    def writes(self) -> list[str]:
+        """Return, and forget, the requests since the last call that do more than read."""
+        made = [one for one in self.hub.requests if not one.startswith("GET")]
+        self.hub.requests.clear()
+        return made
+
     def pull(self) -> int:
         """Have a pull request of the skills branch."""
         self.step()
