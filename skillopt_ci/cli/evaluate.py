@@ -21,12 +21,12 @@ from skillopt_ci.errors import ConfigError, UsageError
 from skillopt_ci.estimate.estimate import estimate_measuring
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report import terminal
-from skillopt_ci.report.words import usage_text
+from skillopt_ci.report.words import gain_text, usage_text
 from skillopt_ci.rollout.events import attempt_traces, read_events
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
-from skillopt_ci.text import difference_text, names_text, percent, plural, rounded, score
+from skillopt_ci.text import names_text, percent, plural, rounded, score
 from skillopt_ci.training import offline_eval
 from skillopt_ci.training.state import find_checkout
 from skillopt_ci.util import nearest, pick, read_text
@@ -88,10 +88,9 @@ def eval_command(
         first = harmless_line(result.skills[0].skill.name)
         for other, found in ((first, result.difference), (names[0], result.worth)):
             if found is not None:
-                gain = difference_text(found.mean, found.standard_error, found.clusters or found.n)
                 click.echo(
-                    f"{names[-1]} minus {other}, on the same {plural(found.n, 'task')}: {gain}.\n"
-                    f"{len(found.fixed)} fixed, {len(found.broken)} broken.",
+                    f"{names[-1]} minus {other}, on the same {plural(found.n, 'task')}: "
+                    f"{gain_text(found)}.\n{len(found.fixed)} fixed, {len(found.broken)} broken.",
                     file=settings.people,
                 )
 
@@ -278,10 +277,10 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
     if settings.json:
         print_json(asdict(found))
         return
-    note = " (simulated models)" if found.simulated else ""
     click.echo(
-        f"Calibration on {plural(found.tasks, 'selection task')}{note}: each attempted "
-        f"{made} times under the same skill, mean score {rounded(found.mean)}. "
+        f"Calibration on {plural(found.tasks, 'selection task')}"
+        f"{' (simulated models)' * found.simulated}: each attempted {made} times under the same "
+        f"skill, mean score {rounded(found.mean)}. "
         f"{percent(found.undecided)} of the tasks were solved in some attempts and not in others.\n"
         f"Of {plural(found.same_compared, 'comparison')} of the skill with itself the gate took "
         f"{found.same_accepted} for a gain.\n"

@@ -171,19 +171,19 @@ def explain(
 def _explained(
     error: ErrorDetails, root: type[Section], home: Callable[[KeyPath], str]
 ) -> tuple[KeyPath, str]:
-    place, value = locate(error["loc"], root), error["input"]
-    annotation = place.field.annotation if place.field else None
+    (path, section, field), value = locate(error["loc"], root), error["input"]
+    annotation = field.annotation if field else None
     shapes = list(sections(annotation))
     if shapes and error["type"] in _WRONG_SHAPE:
-        return _wrong_shape(place.path, shapes, value)
-    found = shown(place.path, value)
-    key = next((step for step in reversed(place.path) if isinstance(step, str)), "")
-    about = " ".join((meanings(place.section).get(key, "") if place.section else "").split())
+        return _wrong_shape(path, shapes, value)
+    found = shown(path, value)
+    key = next((step for step in reversed(path) if isinstance(step, str)), "")
+    about = " ".join((meanings(section).get(key, "") if section else "").split())
     match error["type"]:
         case "model_type" if ModelRole in shapes:
             text = f"expected provider/model, such as openai/gpt-5.5, or a mapping, found {found}"
         case "extra_forbidden":
-            text = _unknown(place.path, place.section, home(place.path))
+            text = _unknown(path, section, home(path))
         case "missing":
             text = f"missing. {about}".strip()
         case "literal_error":
@@ -198,7 +198,7 @@ def _explained(
             said = error["msg"].removeprefix("String should have ")
             other = said.replace("Input should be ", "a value ")
             text = f"expected {_EXPECTED.get(kind, other)}, found {found}"
-    return place.path, text
+    return path, text
 
 
 def _wrong_shape(path: KeyPath, shapes: list[type[Section]], value: object) -> tuple[KeyPath, str]:

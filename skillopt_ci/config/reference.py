@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -19,20 +18,13 @@ BASE = "_base_"
 RUNS = "runs"
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a validation error happened, in the user's terms."""
+def locate(
+    loc: Sequence[str | int], root: type[Section] = Config
+) -> tuple[tuple[str | int, ...], type[Section] | None, FieldInfo | None]:
+    """Translate pydantic's ``loc`` below ``root``, which names the union's branches too.
 
-    #: Keys and list indices.
-    path: tuple[str | int, ...]
-    #: The model that holds the last key.
-    section: type[Section] | None
-    #: That key's definition.
-    field: FieldInfo | None
-
-
-def locate(loc: Sequence[str | int], root: type[Section] = Config) -> Location:
-    """Translate pydantic's ``loc`` below ``root``, which names the union's branches too."""
+    Returns the keys and list indices, the section that holds the last key, and its definition.
+    """
     path: list[str | int] = []
     shapes: list[type[Section]] = [root]
     section: type[Section] | None = None
@@ -47,7 +39,7 @@ def locate(loc: Sequence[str | int], root: type[Section] = Config) -> Location:
             section = shapes[0] if shapes else None
             field = fields(section).get(step) if section else None
             shapes = list(sections(field.annotation)) if field else []
-    return Location(tuple(path), section, field)
+    return tuple(path), section, field
 
 
 def fields(section: type[Section]) -> dict[str, FieldInfo]:

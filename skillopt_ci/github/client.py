@@ -187,7 +187,6 @@ class RetryPolicy:
     wait: Callable[[float], None] = time.sleep
     retries: int = 5
     longest: float = 120.0
-    between_writes: float = 1.0
 
 
 class Retry(GithubRetry):
@@ -333,7 +332,7 @@ def connect(
             secondary_rate_wait=min(60.0, policy.longest),
         ),
         seconds_between_requests=0,
-        seconds_between_writes=policy.between_writes if has_secondary_limits else 0,
+        seconds_between_writes=1 if has_secondary_limits else 0,
         lazy=True,
     )
     ask = hub.requester.requestJson

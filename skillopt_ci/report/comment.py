@@ -11,9 +11,16 @@ from skillopt_ci.report import markdown as md
 from skillopt_ci.report.lessons import lessons
 from skillopt_ci.report.sections import event_body, event_section, fact_cells, view_section
 from skillopt_ci.report.view import Fact, RunView, run_facts
-from skillopt_ci.report.words import Fate, NoteOutcome, detailed, edit_text, note_outcomes
+from skillopt_ci.report.words import (
+    Fate,
+    NoteOutcome,
+    detailed,
+    edit_text,
+    gain_text,
+    note_outcomes,
+)
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.text import difference_text, plural, score
+from skillopt_ci.text import plural, score, signed
 
 #: Must accompany every simulated number.
 SIMULATED = (
@@ -124,11 +131,10 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
     if found is not None and not run.base_events:
         skill, gain = found
         if gain is not None and skill.sha256 == current.sha256:
-            error = gain.standard_error if sure else None
-            told = difference_text(gain.mean, error, gain.clusters or gain.n)
+            told = gain_text(gain) if sure else signed(gain.mean)
             return f"{told} on {plural(gain.n, 'test task')}"
     measured = current.measurement
-    told = difference_text(measured.score - run.first_score, None, 0)
+    told = signed(measured.score - run.first_score)
     return f"{told} on {plural(measured.n, 'selection task')}"
 
 

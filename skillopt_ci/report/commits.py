@@ -15,7 +15,7 @@ from skillopt_ci.ledger.records import (
 from skillopt_ci.report import words as say
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.text import difference_text, plural, score, score_text
+from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training.state import RunEvent
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
@@ -299,8 +299,7 @@ def _final_scores(skill: FinalSkill) -> str:
 
 def _gain(gain: DifferenceRecord) -> str:
     return (
-        f"{difference_text(gain.mean, gain.standard_error, gain.clusters or gain.n)} on "
-        f"{plural(gain.n, 'test task')}, "
+        f"{say.gain_text(gain)} on {plural(gain.n, 'test task')}, "
         f"{len(gain.fixed)} fixed, {len(gain.broken)} broken"
     )
 

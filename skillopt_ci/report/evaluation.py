@@ -10,10 +10,10 @@ from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report.comment import SIMULATED, TaskPlace, annotations, marker
-from skillopt_ci.report.words import reservations, usage_text, with_pessimistic
+from skillopt_ci.report.words import gain_text, reservations, usage_text, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.stats import sign_test
-from skillopt_ci.text import difference_text, percent, plural, rounded, score, score_text
+from skillopt_ci.text import percent, plural, rounded, score, score_text
 
 _MOST_PAIRS = 100
 _Scores = Mapping[str, tuple[float, float]]
@@ -90,8 +90,7 @@ class EvaluationView:
             return f"{self.finding} (head cannot be evaluated)"
         if found is None or not found.n:
             return f"{self.finding}"
-        gain = difference_text(found.mean, found.standard_error, found.clusters or found.n)
-        return f"{self.finding} ({gain} on {plural(found.n, 'task')})"
+        return f"{self.finding} ({gain_text(found)} on {plural(found.n, 'task')})"
 
 
 def evaluation_comment(view: EvaluationView, links: md.Links) -> str:
@@ -189,8 +188,10 @@ def _parts(view: EvaluationView, links: md.Links) -> Iterator[str]:
     if view.difference is not None:
         yield _flips(view.difference, view.confidence)
     if (worth := view.worth) is not None and worth.n:
-        gain = difference_text(worth.mean, worth.standard_error, worth.clusters or worth.n)
-        yield f"Against no skill at all, head is worth {gain} on {plural(worth.n, 'task')}."
+        yield (
+            "Against no skill at all, head is worth "
+            f"{gain_text(worth)} on {plural(worth.n, 'task')}."
+        )
     if view.simulated:
         yield SIMULATED
     if view.sides:

@@ -33,10 +33,6 @@ class Trajectory(NamedTuple):
     turns: tuple[Turn, ...]
     reason: str = ""
 
-    @property
-    def size(self) -> int:
-        return sum(len(turn.text) for turn in self.turns)
-
 
 class Wish(NamedTuple):
     stage: str
@@ -206,7 +202,7 @@ def _within_bounds(attempts: Iterator[Trajectory]) -> Iterator[Trajectory]:
     for one in attempts:
         if one in taken:
             continue
-        size += one.size
+        size += sum(len(turn.text) for turn in one.turns)
         if len(taken) == VIEWER_MOST or size > MOST_CHARACTERS:
             return
         taken.add(one)

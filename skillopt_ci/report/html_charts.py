@@ -29,18 +29,14 @@ class Mark(NamedTuple):
     anchor: str
 
 
-class Stretch(NamedTuple):
-    """A part of the curve with comparable scores: points of the line and of the band."""
-
-    line: str
-    band: str
-
-
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """``labels`` are (x, text), ``epochs`` (x, number)."""
+    """``labels`` are (x, text), ``epochs`` (x, number).
 
-    stretches: tuple[Stretch, ...]
+    ``stretches`` have comparable scores: points of the line and of the band.
+    """
+
+    stretches: tuple[tuple[str, str], ...]
     marks: tuple[Mark, ...]
     labels: tuple[tuple[float, str], ...]
     epochs: tuple[tuple[float, int], ...]
@@ -82,7 +78,7 @@ def _y(value: float) -> float:
     return round(100 * (1 - min(max(value, 0.0), 1.0)), 2)
 
 
-def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
+def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[tuple[str, str]]:
     """Break the curve where an unchanged skill was measured again: scores stop being comparable."""
     points: list[tuple[float, float, int]] = []
     known = ""
@@ -102,7 +98,7 @@ def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[Stretch]:
         yield _stretch(points)
 
 
-def _stretch(points: Sequence[tuple[float, float, int]]) -> Stretch:
+def _stretch(points: Sequence[tuple[float, float, int]]) -> tuple[str, str]:
     # A step function: a score holds until the next verdict.
     corners = [points[0]]
     for (_, value, tasks), after in pairwise(points):
@@ -110,9 +106,7 @@ def _stretch(points: Sequence[tuple[float, float, int]]) -> Stretch:
     spans = [(x, wilson(min(max(value, 0.0), 1.0), tasks)) for x, value, tasks in corners]
     upper = [(x, _y(span.high)) for x, span in spans]
     lower = [(x, _y(span.low)) for x, span in reversed(spans)]
-    return Stretch(
-        line=_points((x, _y(value)) for x, value, _ in corners), band=_points((*upper, *lower))
-    )
+    return _points((x, _y(value)) for x, value, _ in corners), _points((*upper, *lower))
 
 
 def _points(pairs: Iterator[tuple[float, float]] | Sequence[tuple[float, float]]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cache, partial
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
@@ -25,7 +25,7 @@ from skillopt_ci.report.view import EventView, RunView
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
 from skillopt_ci.stats import wilson
-from skillopt_ci.text import cost_text, difference_text, plural, score, score_text
+from skillopt_ci.text import cost_text, plural, score, score_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,10 @@ class Evidence:
     count: int = 0
     effects: Effects = field(default_factory=dict)
     dates: tuple[str, ...] = ()
+
+
+#: The skill, its mean score, the number of tasks.
+_Score = tuple[str, float, int]
 
 
 def build_page(evidence: Evidence, *, live: str = "") -> str:
@@ -119,15 +123,8 @@ def _event(run: RunView, entry: HistoryEntry) -> tuple[HistoryEntry, str, str, s
     return entry, say.event_name(entry), anchor(entry), ", ".join(filter(None, told))
 
 
-class ScoreRow(NamedTuple):
-    """First and newest score on one kind of task; a score is (skill, mean, number of tasks)."""
-
-    name: str
-    scores: tuple[tuple[str, float, int], ...]
-    told: tuple[str, ...]
-
-
-def _results(run: RunView, *, edited: bool) -> Iterator[ScoreRow]:
+def _results(run: RunView, *, edited: bool) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
+    """For each kind of task its name, the first and newest score, and what is to be said."""
     found = run.tested
     skill, gain = run.tested_skill or (None, None)
     if found is not None and skill is not None and skill.test is not None:
@@ -136,13 +133,12 @@ def _results(run: RunView, *, edited: bool) -> Iterator[ScoreRow]:
         if skill.sha256 != run.state.current.sha256:
             told.append(f"the skill of {skill.origin}, not the current one")
         if gain is not None:
-            count = gain.clusters or gain.n
-            difference = difference_text(gain.mean, gain.standard_error, count)
-            told.append(f"{difference}, {len(gain.fixed)} fixed, {len(gain.broken)} broken")
+            flips = f"{len(gain.fixed)} fixed, {len(gain.broken)} broken"
+            told.append(f"{say.gain_text(gain)}, {flips}")
         if run.state.step > found.step:
             told.append(f"measured after step {found.step}; training has gone on since")
-        scores = ((name, one.hard, one.n) for name, one in tested if one is not None)
-        yield ScoreRow("Test", tuple(scores), tuple(told))
+        scores = [(name, one.hard, one.n) for name, one in tested if one is not None]
+        yield "Test", scores, told
     current, best, origin = run.state.current, run.state.best, run.origin
     told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
     if edited:
@@ -154,7 +150,7 @@ def _results(run: RunView, *, edited: bool) -> Iterator[ScoreRow]:
     told += say.reservations(current.measurement)
     now = (current.origin, current.measurement.score, current.measurement.n)
     first = () if origin is None else (("at the start", run.first_score, origin.tasks),)
-    yield ScoreRow("Selection", (*first, now), tuple(told))
+    yield "Selection", (*first, now), told
 
 
 def _known(run: RunView, path: str) -> Any:
@@ -180,7 +176,7 @@ def _template() -> Template:
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     shown = (score, score_text, plural, cost_text, section_name, diff_rows, wilson, code_spans)
     told = (say.failures, say.edit_evidence, say.edit_fate, say.effect_text, say.gist)
-    also = (say.note_outcomes, say.usage_text)
+    also = (say.note_outcomes, say.usage_text, say.account_rows)
     environment.filters.update({one.__name__: one for one in (*shown, *told, *also)})
     return environment.get_template("page.html")
 

@@ -77,7 +77,7 @@ def rows_in_full(view: EventView) -> Rows:
         *(("reasoning", text) for text in view.reasoning),
         *rows,
         *_told((*view.extras, *view.gate, view.used)),
-        *view.accounts,
+        *say.account_rows(record.accounts),
     )
 
 

@@ -54,8 +54,7 @@ class EventView:
     """A step or the end of an epoch, as every report presents it.
 
     ``work`` says what the candidate was made from and how; ``extras``, what else was proposed and
-    what the guard refused. ``failed`` are the training tasks that it learned from, ``accounts`` the
-    usage as label and value.
+    what the guard refused. ``failed`` are the training tasks that it learned from.
     """
 
     record: StepRecord | BoundaryRecord
@@ -68,7 +67,6 @@ class EventView:
     extras: tuple[Fact, ...]
     reasoning: tuple[str, ...]
     failed: tuple[str, ...]
-    accounts: tuple[tuple[str, str], ...]
 
     @property
     def anchor(self) -> str:
@@ -136,7 +134,6 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
             extras=tuple(extra_facts(proposal)),
             reasoning=(proposal.reasoning.strip(),) if proposal.reasoning.strip() else (),
             failed=failed,
-            accounts=tuple(say.account_rows(record.accounts)),
         )
     parts = (record.slow_update, record.meta_skill)
     undecided = "in flight" if record.changed else "nothing changed"
@@ -151,7 +148,6 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
         extras=(),
         reasoning=tuple(one.reasoning.strip() for one in parts if one and one.reasoning.strip()),
         failed=tuple(pair.id for pair in record.pairs if pair.current.hard < FAILURE_BELOW),
-        accounts=tuple(say.account_rows(record.accounts)),
     )
 
 

@@ -12,11 +12,27 @@ from skillopt_ci.ledger.evidence import (
     ProposalRecord,
     ReviewerNoteRecord,
 )
-from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, StepRecord
+from skillopt_ci.ledger.records import (
+    BoundaryRecord,
+    Decision,
+    DifferenceRecord,
+    HistoryEntry,
+    StepRecord,
+)
 from skillopt_ci.model.types import Accounts, Usage, by_role
 from skillopt_ci.report.effects import Effect
+from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.text import cost_text, difference_text, percent, plural, rounded, score, score_text
+from skillopt_ci.text import (
+    cost_text,
+    difference_text,
+    percent,
+    plural,
+    rounded,
+    score,
+    score_text,
+    signed,
+)
 from skillopt_ci.util import grouped
 
 #: 95 % of a normal distribution lie within this many standard deviations.
@@ -104,7 +120,7 @@ def arithmetic(decision: Decision) -> str:
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"
     if decision.partial and decision.score_after is not None:
         # what headlines show: without it, the step would have two different gains
-        gain = difference_text(decision.score_after - decision.score_before, None, 0)
+        gain = signed(decision.score_after - decision.score_before)
         over += f", so {gain} overall if the rest score as before"
     told = [f"Difference: {difference} on {over}."]
     each = 1 if decision.measurement is None else decision.measurement.attempts_each
@@ -117,6 +133,10 @@ def arithmetic(decision: Decision) -> str:
         lost = ", ".join(f"{one_line(kind, 40)} -{loss:.3f}" for kind, loss in gate.losses.items())
         told.append(f"Types of task that lost too much: {lost}.")
     return " ".join(told)
+
+
+def gain_text(gain: DifferenceRecord | PairedDifference) -> str:
+    return difference_text(gain.mean, gain.standard_error, gain.clusters or gain.n)
 
 
 def reservations(measurement: Measurement | None) -> Iterator[str]:

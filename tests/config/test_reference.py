@@ -12,13 +12,12 @@ from skillopt_ci.util import sha256_of_json
 
 
 def test_a_location_leaves_out_the_branches_of_unions():
-    place = locate(("scorer", "all", "of", 1, "contains", "contains", 0))
-    assert place.path == ("scorer", "of", 1, "contains", 0)
-    assert place.section is ContainsScorer
-    place = locate(("train", "seed"))
-    assert (place.section, place.field) == (Train, Train.model_fields["seed"])
-    assert locate(("train", "sed")).field is None
-    assert locate(("nothing", "below")).path == ("nothing", "below")
+    path, section, _ = locate(("scorer", "all", "of", 1, "contains", "contains", 0))
+    assert (path, section) == (("scorer", "of", 1, "contains", 0), ContainsScorer)
+    seed = Train.model_fields["seed"]
+    assert locate(("train", "seed")) == (("train", "seed"), Train, seed)
+    assert locate(("train", "sed")) == (("train", "sed"), Train, None)
+    assert locate(("nothing", "below"))[0] == ("nothing", "below")
 
 
 def test_fields_go_by_the_names_that_users_write():

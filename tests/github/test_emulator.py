@@ -23,7 +23,7 @@ DEPARTURES = ("labels[0].description: None", "'annotations_url' is a required", 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    policy = RetryPolicy(between_writes=0, retries=0)
+    policy = RetryPolicy(retries=0)
     with emulating(tmp_path_factory.mktemp("emulator")) as url, recording() as exchanges:
         yield connect(Access("ada/skills", "token", url), policy)
     rest = [each for each in exchanges if each.target != "/graphql"]

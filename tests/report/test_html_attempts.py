@@ -101,7 +101,9 @@ def test_every_step_has_its_most_telling_attempt_before_any_has_more():
 def test_the_page_is_bounded_in_characters():
     run = grown(200)
     found = viewer(run, everything(run, size=6_000))
-    assert sum(one.attempt.size for one in found.shown) <= MOST_CHARACTERS
+    assert (
+        sum(len(turn.text) for one in found.shown for turn in one.attempt.turns) <= MOST_CHARACTERS
+    )
     assert found.shown[0].section == "step-200"
 
 

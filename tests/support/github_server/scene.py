@@ -19,7 +19,7 @@ class Scene:
     waits: list[float] = field(default_factory=list)
 
     def client(self, token: str = "job", longest: float = 120.0) -> Client:
-        policy = RetryPolicy(wait=self.waits.append, longest=longest, between_writes=0)
+        policy = RetryPolicy(wait=self.waits.append, longest=longest)
         return connect(Access(self.hub.name, token, self.hub.url), policy)
 
     def step(self, text: str = "better\n") -> str:
