@@ -214,6 +214,7 @@ class AttemptRunner:
                         await self.cache.keep(f"failed {uuid4()}", Attempt((), ""), used)
         if self.cache is not None and key:
             await self.cache.keep(key, attempt, share.charged)
+            self.cache.used(key)  # unlike a failed try, it can be handed to another machine
         self._tell_end(attempt, key, stored=False)
         return attempt
 

@@ -205,4 +205,3 @@ class AttemptCache:
         content = await asyncio.to_thread(zlib.compress, artifacts, 6) if artifacts else b""
         self.store.put(key, attempt, content, usage=usage, paid_by=self.scope)
         self.accounted.add(key)
-        self.used(key)

@@ -357,9 +357,13 @@ def test_what_was_spent_before_a_failure_is_charged_and_kept(store, told):
         yield told
         raise ModelUnavailable("overloaded")
 
-    lab = Lab(store=store, settings=RolloutConfig(retries=1))
-    lab.attempt(Solving(fails), make_task("a"))
+    lab, used = Lab(store=store, settings=RolloutConfig(retries=1)), list[str]()
+    attempting = lab.attempting(Solving(fails))
+    assert attempting.cache is not None
+    attempting = replace(attempting, cache=replace(attempting.cache, used=used.append))
+    asyncio.run(attempting(AttemptRequest(make_task("a"), "S", "rollout")))
     assert lab.meter.total() == store.paid("step 1") == PAID + PAID
+    assert list(store.lines(used)) == []  # shards can still hand over all that they made
 
 
 def test_a_judge_s_calls_at_every_step_are_not_taken_for_the_agent_s():
