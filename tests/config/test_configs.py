@@ -14,7 +14,7 @@ from skillopt_ci.config.yaml import plain
 CONFIGS = Path(__file__).parents[2] / "configs"
 #: The providers that have a file: all whose models somebody serves, and the keyless agent.
 NAMES = [
-    *(name for name, one in PROVIDERS.items() if one.protocol in ("chat", "messages")),
+    *(name for name, one in PROVIDERS.items() if one.protocol not in ("command", "simulated")),
     "copilot",
 ]
 NAMES.remove("compatible")

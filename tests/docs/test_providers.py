@@ -29,7 +29,7 @@ def _yes(value: object) -> str:
 
 def _thinking(preset: Preset) -> str:
     switch = "switch" if len(preset.thinking) == 2 else "off switch" if preset.thinking else ""
-    is_server = preset.protocol in ("chat", "messages")
+    is_server = preset.protocol not in ("command", "simulated")
     effort = "effort" if is_server and "reasoning_effort" not in preset.rejects else ""
     return ", ".join(filter(None, (effort, switch))) or "—"
 
@@ -38,7 +38,7 @@ def reached() -> Iterator[str]:
     yield "| provider | address | key | token limit |"
     yield "| --- | --- | --- | --- |"
     for name, preset in PROVIDERS.items():
-        if preset.protocol in ("chat", "messages"):
+        if preset.protocol not in ("command", "simulated"):
             url = f"`{preset.base_url}`" if preset.base_url else "`base_url`"
             key = f"`{preset.key}`" if preset.key else "`api_key_env`"
             optional = " (optional)" if preset.key_optional or not preset.key else ""
@@ -52,7 +52,7 @@ def features() -> Iterator[str]:
     )
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for name, preset in PROVIDERS.items():
-        is_server = preset.protocol in ("chat", "messages")
+        is_server = preset.protocol not in ("command", "simulated")
         images = "as files" if preset.images and not is_server else _yes(preset.images)
         cells = (
             f"`{name}`",

@@ -1,20 +1,38 @@
 import os
+import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from skillopt_ci.config import scorers
+from skillopt_ci.config.reference import choices, fields
 from skillopt_ci.confinement import confine
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.check import check_scorers, check_spec, check_task
 from skillopt_ci.scorers.code import Functions
+from skillopt_ci.scorers.text import GRADERS
 from skillopt_ci.tasks.task import Splits
 
 PATTERN = {"type": "regex", "pattern": "a"}
 OWN_COMPUTER = {"type": "computer", "command": "true", "same_computer": True}
 EXACT = scorers.ExactScorer(type="exact")
+KINDS = {
+    choices(fields(kind)["type"].annotation)[0]: kind
+    for kind in get_args(get_args(scorers.ScorerSpec)[0])
+}
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "tasks-and-scorers.md"
+
+
+def test_every_kind_has_its_grader_and_its_row_in_the_guide():
+    others = {name for name, kind in KINDS.items() if kind not in GRADERS}
+    built = {"command", "python", "rubric", "computer", "all", "any", "weighted"}
+    assert others == built, "in GRADERS (scorers/text.py), or here and in TaskScorers._build"
+    table = GUIDE.read_text(encoding="utf-8").partition("| scorer |")[2].partition("\n\n")[0]
+    named = re.findall(r"`(\w+)`", " ".join(row[: row.find(" | ")] for row in table.splitlines()))
+    assert {*named} == KINDS.keys()
 
 
 @pytest.mark.parametrize(
