@@ -19,7 +19,8 @@ def test_json_has_the_defaults_worked_in(cli, untrained):
 
 def test_the_schema_is_the_committed_one(cli, tmp_path):
     printed = json.loads(cli(tmp_path, "config", "schema").out)
-    assert printed == json.loads(SCHEMA.read_text(encoding="utf-8"))
+    committed = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert printed == committed, "run skillopt-ci config schema > configs/schema.json"
 
 
 def test_warnings_go_to_stderr(cli, tmp_path):

@@ -40,7 +40,7 @@ def test_every_section_of_the_configuration_has_all_its_keys():
         if f"\n| `{key}` |" not in part(text, name.lower())
     ]
     assert definitions
-    assert missing == []
+    assert missing == [], "run scripts/docs_reference.py"
 
 
 def test_a_key_has_its_type_its_default_and_its_meaning():
@@ -64,7 +64,7 @@ def test_every_record_of_a_file_has_all_its_keys():
         for key in cls.model_fields
         if f"\n| `{key}` |" not in part(text, cls.__name__.lower())
     ]
-    assert missing == []
+    assert missing == [], "run scripts/docs_reference.py"
 
 
 def test_every_exit_code_has_a_row_with_a_meaning():
