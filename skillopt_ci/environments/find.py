@@ -73,7 +73,7 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
         )
     if not _is_environment(found):
         raise UsageError(
-            f"environment: {name} is not a subclass of skillopt_ci.rollout.environment.Environment"
+            f"environment: {name} is not a subclass of skillopt_ci.environments.api.Environment"
         )
     with user_errors(f"environment: {name} cannot be built:"):
         return found(options, root)

@@ -71,7 +71,7 @@ def test_a_class_in_a_module_of_the_repository(root, monkeypatch):
         ("inspct", "there is no environment 'inspct'; did you mean 'inspect'\\?"),
         ("gymnastics!", "known are: inspect, promptfoo, skillopt"),
         ("riddles.py:Ridles", "has no class 'Ridles'; did you mean 'Riddles'\\?"),
-        ("riddles.py:Other", "is not a subclass of skillopt_ci.rollout.environment.Environment"),
+        ("riddles.py:Other", "is not a subclass of skillopt_ci.environments.api.Environment"),
         ("riddles.py:Half", "Can't instantiate abstract class Half with.* method '?tasks"),
         ("riddles.py:Broken", "cannot be built: KeyError"),
         ("nowhere.py:Riddles", "environment: nowhere.py cannot be imported: FileNotFoundError"),
