@@ -124,6 +124,14 @@ def test_a_release_resolves_to_one_commit_that_runs_the_image(tmp_path):
 
     release = ROOT / ".github" / "workflows" / "release.yml"
     jobs: dict[str, Any] = yaml.safe_load(release.read_text(encoding="utf-8"))["jobs"]
+    log = clone / "CHANGELOG.md"
+    written = log.read_text(encoding="utf-8").replace(f"## [{__version__}]", "## [before]")
+    log.write_text(written, encoding="utf-8")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        run("check", "Read the version")
+    assert b"CHANGELOG.md::has no section" in refused.value.stdout
+    log.write_text(written.replace("Unreleased", __version__, 1), encoding="utf-8")
+    run("check", "Read the version")
     run("tag", "Point the action at the published image")
     run("tag", "Push the tag")
     run("package", "Tell the package its commit")
@@ -131,7 +139,8 @@ def test_a_release_resolves_to_one_commit_that_runs_the_image(tmp_path):
     tag, major = f"v{__version__}", f"v{__version__.partition('.')[0]}"
     commit = git(origin, "rev-parse", tag)
     assert git(origin, "rev-parse", major) == commit
-    assert (tmp_path / "output").read_text(encoding="utf-8") == f"commit={commit}\n"
+    outputs = f"version={tag}\ncommit={commit}\n"
+    assert (tmp_path / "output").read_text(encoding="utf-8") == outputs
     for manifest in ("action.yml", "docker/action.yml"):
         runs = yaml.safe_load(git(origin, "show", f"{tag}:{manifest}"))["runs"]
         assert runs["image"] == f"docker://{IMAGE}"
