@@ -5,12 +5,19 @@ from html import unescape
 
 from run_views import altered, plain_run
 
-from skillopt_ci.ledger.evidence import EditRecord, Measurement, PatternRecord, ReviewerNoteRecord
+from skillopt_ci.ledger.evidence import (
+    EditRecord,
+    Measurement,
+    PatternRecord,
+    ReviewerNoteRecord,
+    TaskOutcome,
+)
 from skillopt_ci.ledger.records import GateRecord, StepRecord
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.view import Fact, event_view
+from skillopt_ci.rollout.types import Status
 
 GATE = GateRecord(
     policy="sequential",
@@ -99,9 +106,14 @@ def test_what_attribution_did_in_runs_of_before_is_told_in_words():
     assert "delete · applied · did harm, by all that was measured" in told
 
 
-def test_tasks_of_earlier_steps_that_were_read_again_are_named():
+def test_tasks_of_earlier_steps_and_refused_prompts_are_named():
     pattern = PatternRecord(description="`x`", count=1, task_ids=("train-9",))
-    assert "failed in earlier steps, and read again: train-9" in card(step(patterns=(pattern,)))
+    rollout = step().proposal.rollout
+    lost = TaskOutcome(id="train-8", status=Status.REFUSED, hard=0, soft=0)
+    rollout = rollout.model_copy(update={"tasks": (*rollout.tasks, lost)})
+    told = card(step(patterns=(pattern,), rollout=rollout))
+    assert "failed in earlier steps 1: train-9" in told
+    assert "prompt refused 1: train-8" in told
 
 
 def test_what_reviewers_asked_for_is_told_with_what_became_of_it():
