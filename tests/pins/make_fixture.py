@@ -13,6 +13,8 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # as pytest does
+
 from tests.pins import surface
 from tests.pins.world import FIXTURES, SAFELY, Case, differences, go_on, pack, unpack
 

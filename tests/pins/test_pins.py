@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any
@@ -20,11 +22,16 @@ from tests.pins.world import FIXTURES, Case, Place, differences, go_on, normalis
 pytestmark = pytest.mark.integration
 
 #: Fixtures go on as they are: a new field of a record has `exclude_if=not_`, so old trees stay.
-ON_PURPOSE = "If it must change (tests/pins/README.md): python -m tests.pins.make_fixture --accept"
+ON_PURPOSE = "On purpose (see README.md)? .venv/bin/python -m tests.pins.make_fixture --accept"
 #: Of agents' runs the one that goes on with kept attempts makes all other kinds of attempts too.
 CASES = sorted(
     {file.name.removesuffix(".tar.xz") for file in FIXTURES.glob("*.tar.xz")} - {"fresh-agent"}
 )
+
+
+def test_what_failing_pins_say_to_run_runs():
+    words = ON_PURPOSE.partition("python ")[2].split()
+    subprocess.run([sys.executable, *words], cwd=surface.ROOT, check=True)  # which names nothing
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -71,6 +78,6 @@ def test_quickstart(tmp_path):
 def test_surface(name, tmp_path):
     found = json.loads(json.dumps(surface.SCENES[name](tmp_path)))
     both = surface.expected(name), found
-    sides = (json.dumps(one, indent=1, sort_keys=True).splitlines() for one in both)
-    told = [*unified_diff(*sides, "expected", "found", n=2, lineterm="")]
+    old, new = (json.dumps(one, indent=1, sort_keys=True).splitlines() for one in both)
+    told = [*unified_diff(old, new, "expected", "found", n=2, lineterm="")]
     assert not told, "\n".join([*told, ON_PURPOSE, name])
