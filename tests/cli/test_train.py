@@ -26,7 +26,9 @@ def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(cli, fresh, gi
     assert done.out.startswith("Step 1 of 2, epoch 1 (simulated models)\n")
     # the score stands beside what was measured, and no hash does
     (line,) = [one for one in done.err.splitlines() if "16 of 16 tasks measured" in one]
-    assert re.fullmatch(r"✓ selection +0\.\d{3} → 0\.\d{3}, 16 of 16 tasks measured", line)
+    assert re.fullmatch(
+        r"✓ selection +0\.\d{3} → 0\.\d{3}, 16 of 16 tasks measured( \(\d+ s\))?", line
+    )
     assert not re.search(r"\b[0-9a-f]{10}\b", done.out + done.err)
     subjects = git(fresh, "log", "--format=%s", "--first-parent", "skillopt/quickstart")
     assert [line.split()[0] for line in subjects.splitlines()] == ["Merge", "Start", "Write"]
