@@ -59,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _work_in_memory()
     for name in [name for name in os.environ if name.startswith(("GITHUB_", "RUNNER_"))]:
         del os.environ[name]  # tests are no part of the job that runs them
+    # without retries an attempt is lost if a busy machine holds us up while we connect
+    providers._LONGEST_CONNECT = 100.0
     gc.disable()  # until all is collected
     # repositories without examples of hooks: git writes these longer than all the rest
     template = tempfile.TemporaryDirectory()
@@ -396,8 +398,6 @@ def opened(folder: Path) -> Iterator[Workshop]:
         environment.setenv("HOME", str(folder))
         environment.setenv("GIT_CONFIG_NOSYSTEM", "1")
         environment.setenv("GIT_CONFIG_GLOBAL", str(file))
-        # without retries an attempt is lost if a busy machine holds us up while we connect
-        environment.setattr(providers, "_LONGEST_CONNECT", 100.0)
         yield Workshop(folder, server)
 
 
