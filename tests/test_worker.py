@@ -184,7 +184,7 @@ def test_closing_ends_a_sandbox_in_which_something_goes_on(start, tmp_path, monk
     assert attempts(worker, {"do": "leave"}) == [{}]
     closing = threading.Thread(target=worker.close)
     closing.start()
-    closing.join(10)
+    closing.join(60)
     ended = not closing.is_alive()
     with suppress(ProcessLookupError):
         os.killpg(worker._process.pid, signal.SIGKILL)
@@ -226,7 +226,7 @@ def test_a_worker_that_is_still_dying_takes_no_attempt(start, monkeypatch):
 
 async def hang(worker: Worker, pids: Path, end: Callable[[asyncio.Task[Any]], object]) -> None:
     running = asyncio.create_task(worker.attempt({"do": "hang", "pids": str(pids)}))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (pids.exists() and len(pids.read_text().split()) == 2):
             await asyncio.sleep(0.01)
     end(running)

@@ -160,5 +160,5 @@ def test_batch_process_ends_when_we_are_killed(repository):
     ) as trainer:
         git = os.pidfd_open(int(trainer.stdout.readline()))
         trainer.kill()
-        assert select.select([git], [], [], 30)[0], "git is still there"
+        assert select.select([git], [], [], 60)[0], "git is still there"
         os.close(git)

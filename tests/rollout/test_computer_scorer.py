@@ -45,7 +45,7 @@ class Bench:
 
     async def left(self, command: str) -> bytes:
         async with self.places.open(self.task) as computer:
-            done = await computer.run(["sh", "-c", command], timeout=20)
+            done = await computer.run(["sh", "-c", command], timeout=60)
             assert done.exit_code == 0, done.stderr
             return await computer.export(["**"], max_bytes=1_000_000)
 
@@ -54,7 +54,7 @@ class Bench:
         attempt = Attempt((), "done", artifacts=await self.left(command))
         return await scorers.grade(self.task, attempt)
 
-    def grade(self, left: str, seconds: float = 20.0, **spec: object) -> Score:
+    def grade(self, left: str, seconds: float = 60.0, **spec: object) -> Score:
         return asyncio.run(self._grade(ComputerScorer(type="computer", **spec), left, seconds))
 
     def grade_with(self, spec: ScorerSpec, left: str) -> Score:
@@ -147,7 +147,7 @@ def test_the_graders_files_can_lie_in_a_folder(bench, tmp_path):
     ],
 )
 def test_a_grader_that_does_not_work_leaves_the_attempt_unmeasured(bench, spec, why):
-    seconds = 0.3 if "on_timeout" in spec else 20.0
+    seconds = 0.3 if "on_timeout" in spec else 60.0
     with pytest.raises(GraderError, match=why):
         bench.grade("true", seconds, **spec)
 

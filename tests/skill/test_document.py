@@ -111,7 +111,7 @@ def test_git_applies_the_diff(tmp_path):
     skill = tmp_path / "SKILL.md"
     skill.write_text(before, encoding="utf-8", newline="")
     patch = unified_diff(before, after).encode()
-    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, check=True, timeout=30)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, check=True)
     assert skill.read_text(encoding="utf-8") == after
 
 

@@ -94,7 +94,7 @@ async def test_begun_ignores_another_attempt_skill_or_task(prefetcher, hands, sl
     prefetcher.expect([order("a")])
     await rounds()
     for other in (order("a", attempt=1), order("a", skill="Do not.\n"), order("b")):
-        await asyncio.wait_for(prefetcher.begun(other), 5)
+        await asyncio.wait_for(prefetcher.begun(other), 60)
     assert hands.asked == ["a"]
 
 
@@ -120,8 +120,8 @@ async def test_begun_raises_what_went_wrong(prefetcher, hands, slots):
 async def test_close_cancels_without_patience(prefetcher, hands, slots):
     prefetcher.expect([order("a")])
     await rounds()
-    await asyncio.wait_for(prefetcher.close(patient=False), 5)
-    async with asyncio.timeout(5), slots, slots:
+    await asyncio.wait_for(prefetcher.close(patient=False), 60)
+    async with asyncio.timeout(60), slots, slots:
         assert hands.asked == ["a"]
 
 

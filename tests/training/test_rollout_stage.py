@@ -140,7 +140,7 @@ def test_the_first_minibatch_is_read_before_the_last_attempt_was_answered(checko
         if "Stage: analyst" in prompt:
             analyst_asked.set()
         elif last in prompt and not held:
-            held.append(analyst_asked.wait(30))
+            held.append(analyst_asked.wait(60))
 
     model_server.trouble = trouble
     checkout.done(EACH_ITS_ANALYST)
@@ -156,7 +156,7 @@ def test_the_record_does_not_tell_which_attempt_was_slow(workshop):
         item = prompt.rsplit("\n\n", maxsplit=1)[-1]
         if item.startswith(f"Item {first[1:]} of"):
             for _ in range(3):
-                others.acquire(timeout=30)
+                others.acquire(timeout=60)
         elif item.startswith("Item "):
             others.release()
 
