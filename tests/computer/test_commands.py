@@ -6,8 +6,10 @@ import uuid
 
 import pytest
 from computer_kinds import EVERY, SPEC, Desk, computers, desk, eventually, processes_with
+from virtual_time import out_of_time
 
 from skillopt_ci.computer.computer import HOME, WORKDIR
+from skillopt_ci.program import CommandResult
 
 pytestmark = pytest.mark.integration
 
@@ -79,9 +81,20 @@ def test_folders_and_variables(any_desk):
     assert any_desk.sh("cat here /tmp/agent-there").stdout == "kept\nkept\n"
 
 
+def endless(marker: str) -> str:
+    """A command that never ends; only its own process has the whole ``marker``."""
+    return f"sh -c 'sleep 1000; :' {marker[:16]}''{marker[16:]}"
+
+
+def out_of_time_in(opened: Desk, script: str, marker: str) -> CommandResult:
+    """Run ``script`` until its endless command has begun; then its time is over."""
+    work = opened.computer.run(["sh", "-c", script], timeout=60)
+    return opened.do(out_of_time(work, lambda: processes_with(marker)))
+
+
 def test_time_is_limited(any_desk):
     marker = uuid.uuid4().hex
-    done = any_desk.sh(f"echo begun; sleep 1000 & sleep 1000; : {marker}", timeout=1.0)
+    done = out_of_time_in(any_desk, f"echo begun; sleep 1000 & {endless(marker)}", marker)
     assert done.timed_out
     assert (done.exit_code, done.stdout) == (137, "begun\n")
     assert done.seconds < 60
@@ -90,8 +103,8 @@ def test_time_is_limited(any_desk):
 
 def test_time_is_over_for_what_is_in_a_session_of_its_own_too(any_desk):
     marker = uuid.uuid4().hex
-    inner = f"setsid sh -c 'echo begun; while :; do sleep 1; done; : {marker}'"
-    done = any_desk.sh(f'setsid sh -c "{inner}" & wait', timeout=1.0)
+    any_desk.write("inner", f"echo begun; {endless(marker)}; :".encode())
+    done = out_of_time_in(any_desk, 'setsid sh -c "setsid sh inner; :" & wait', marker)
     assert (done.timed_out, done.stdout) == (True, "begun\n")
     assert eventually(lambda: not processes_with(marker))
 
@@ -100,7 +113,7 @@ def test_what_hides_goes_with_its_computer():
     marker = uuid.uuid4().hex
     script = f"setsid sh -c 'touch begun; while :; do sleep 1; done; : {marker}' & "
     with desk("unconfined") as opened:
-        opened.sh(f"{script} until test -e begun; do :; done", timeout=30)
+        opened.sh(f"{script} until test -e begun; do :; done")
         assert processes_with(marker)
     assert eventually(lambda: not processes_with(marker))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from rollout_values import PLACES, ScriptedModel, Solving, make_task
+from virtual_time import pass_time
 
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, RolloutConfig
@@ -192,10 +193,11 @@ def test_time_is_up_and_the_artifacts_count():
         assert place.computer is not None
         await place.computer.write("result.txt", b"done\n")
         yield ModelSaid(Message("assistant", "nearly"), PAID)
+        pass_time(60)
         await asyncio.Event().wait()
         yield Attempt((), "")
 
-    limits = AttemptLimits(rollout_seconds=0.3)
+    limits = AttemptLimits(rollout_seconds=60)
     lab = Lab(places=PLACES, scorer=SOLVED, settings=RolloutConfig(limits=limits))
     found = lab.attempt(Solving(hangs), on_computer(make_task("a")))
     assert (found.status, found.limit, found.hard) == (Status.LIMIT, types.Limit.TIME, 1.0)
@@ -205,7 +207,7 @@ def test_time_is_up_and_the_artifacts_count():
 def test_files_and_setup_are_there_before_the_work():
     async def looks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         assert place.computer is not None
-        shown = await place.computer.run(["cat", "a.txt", "b.txt"], timeout=9)
+        shown = await place.computer.run(["cat", "a.txt", "b.txt"], timeout=60)
         yield Attempt((), shown.stdout)
 
     common = ComputerTask(ComputerBlock(), (TaskFile("a.txt", "common"), TaskFile("b.txt", "x")))
@@ -314,12 +316,13 @@ def test_infrastructure_errors_are_not_kept(store):
 def test_what_its_own_tool_could_not_grade_is_unscored_and_made_again(store):
     async def hangs(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield ModelSaid(Message("assistant", "answered"), PAID)
+        pass_time(60)
         try:
             await asyncio.Event().wait()
         finally:
             place.hindered.append("the scorer hangs")
 
-    settings, solver = RolloutConfig(limits=AttemptLimits(rollout_seconds=0.1)), Solving(hangs)
+    settings, solver = RolloutConfig(limits=AttemptLimits(rollout_seconds=60)), Solving(hangs)
     found = Lab(store=store, settings=settings).attempt(solver, make_task("a"))
     assert (found.status, found.reason) == (Status.GRADER_ERROR, "the scorer hangs")
     assert len(solver.done) == 1

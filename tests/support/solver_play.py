@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from virtual_time import out_of_time
+
 from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.config.rollout import AttemptLimits
@@ -47,11 +49,13 @@ def play(
     script: str = "",
     computer: bool = True,
     held: bool = False,
+    begun: Callable[[], object] | None = None,
 ) -> Played:
     """Play a solver (or what makes one in the event loop) on a task, in a workspace of its own.
 
     ``files`` are there before it works, and ``script`` as ``agent``; those that are to ``look`` at
-    are read afterwards. If it is ``held`` to its limits, the runner does so.
+    are read afterwards. If it is ``held`` to its limits, the runner does so. Its first minute is
+    over as soon as it has ``begun``.
     """
     asked = task or Task("t", (Message("user", prompt),))
 
@@ -85,4 +89,4 @@ def play(
             played.files = {name: (await opened.read(name)).decode() for name in look}
         return played
 
-    return asyncio.run(run())
+    return asyncio.run(out_of_time(run(), begun) if begun else run())

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from computer_kinds import desk, is_running
 from programs import write_program
-from solver_play import play
+from solver_play import Played, play
 
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.agents.skill_files import SkillFolder
@@ -240,12 +240,18 @@ def test_steps_beyond_the_limit_are_paid_for_all_the_same():
 
 
 def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_path):
-    started, line = tmp_path / "started", json.dumps(_said("begun"))
-    script = f"#!/bin/sh\necho '{line}'\nsleep 60 &\necho $! > {started}\nsleep 60\n"
-    played = play(external("claude-code"), limits={"rollout_seconds": 0.5}, script=script)
+    started = tmp_path / "started"
+    played = hung(started, external("claude-code"), _events(_said("begun")))
     assert played.attempt.limit is Limit.TIME
     assert played.attempt.response == "begun"
     assert not is_running(int(started.read_text()))
+
+
+def hung(started: Path, solver: ExternalSolver, script: str) -> Played:
+    """Play an agent that hangs at the end of ``script``; then its time is over."""
+    hang = f"sleep 600 &\necho $! > {started}.new\nmv {started}.new {started}\nsleep 600\n"
+    limits = {"rollout_seconds": 60}
+    return play(solver, limits=limits, script=script + hang, begun=started.exists)
 
 
 WORKED = f"echo '{json.dumps(_said(' '))}'; "
@@ -304,31 +310,28 @@ def test_an_agent_that_reports_an_error_failed_whatever_its_status():
         ("gemini", "echo 'Attempt 3 failed with status 503. Retrying with backoff...' >&2"),
     ],
 )
-def test_time_that_a_server_took_is_not_held_against_the_agent(agent, script):
+def test_time_that_a_server_took_is_not_held_against_the_agent(tmp_path, agent, script):
+    solver = external(agent, {"ANTHROPIC_API_KEY": "key-1", "GEMINI_API_KEY": "key-1"})
     with pytest.raises(ModelUnavailable):
-        play(
-            external(agent, {"ANTHROPIC_API_KEY": "key-1", "GEMINI_API_KEY": "key-1"}),
-            limits={"rollout_seconds": 0.5},
-            script=f"#!/bin/sh\n{script}\nsleep 60\n",
-        )
+        hung(tmp_path / "started", solver, f"#!/bin/sh\n{script}\n")
 
 
-def test_a_server_in_trouble_while_time_runs_out_is_not_either():
+def test_a_server_in_trouble_while_time_runs_out_is_not_either(tmp_path):
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "error", "message": "Reconnecting... 5/5 (503 Service Unavailable)"},
     )
     with pytest.raises(ModelUnavailable, match="503 Service Unavailable"):
-        play(external("codex"), limits={"rollout_seconds": 0.5}, script=f"{stream}sleep 60\n")
+        hung(tmp_path / "started", external("codex"), stream)
 
 
 BEGUN = ({"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"})
 
 
-def test_codex_with_a_command_that_hangs_was_at_work():
+def test_codex_with_a_command_that_hangs_was_at_work(tmp_path):
     hangs = {"type": "command_execution", "command": "sleep 60", "status": "in_progress"}
     stream = _events(*BEGUN, {"type": "item.started", "item": {"id": "0", **hangs}})
-    played = play(external("codex"), limits={"rollout_seconds": 0.5}, script=f"{stream}sleep 60\n")
+    played = hung(tmp_path / "started", external("codex"), stream)
     assert played.attempt.limit is Limit.TIME
 
 
