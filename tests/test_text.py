@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from skillopt_ci import text
@@ -68,6 +70,8 @@ def test_usage_is_one_line():
     assert usage_text(usage) == "1 call, 1,234 tokens, cost unknown (no price known)"
     usage = Usage(calls=2, prompt_tokens=1, estimated=True)
     assert usage_text(usage) == "2 calls, about 1 token, cost $0.00"
+    usage = replace(usage, cost_usd=0.25)
+    assert usage_text(usage) == "2 calls, about 1 token, cost about $0.2500"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ def event_name(entry: HistoryEntry) -> str:
 def usage_text(usage: Usage) -> str:
     about = "about " if usage.estimated else ""
     calls, tokens = plural(usage.calls, "call"), plural(usage.tokens, "token")
-    return f"{calls}, {about}{tokens}, cost {cost_text(usage.cost_usd)}"
+    cost = (about if usage.cost_usd else "") + cost_text(usage.cost_usd)
+    return f"{calls}, {about}{tokens}, cost {cost}"
 
 
 def detailed(usage: Usage) -> str:
