@@ -93,6 +93,7 @@ def eval_command(
                     f"{gain_text(found)}.\n{len(found.fixed)} fixed, {len(found.broken)} broken.",
                     file=settings.people,
                 )
+        click.echo(f"Used {usage_text(result.usage)}.", file=settings.people)
 
 
 def _skill_json(one: offline_eval.Evaluated) -> dict[str, object]:
@@ -139,15 +140,14 @@ def _rows(one: offline_eval.Evaluated, *, types: bool) -> Iterator[tuple[str, ..
 def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> None:
     """Grade the recorded attempts again, and print old and new scores.
 
-    Makes no new attempts and records nothing in git. To try another scorer, use --scorer, or
-    `-o scorer=…` for tasks without their own.
+    Makes no new attempts and records nothing in git; leaves out those without an answer, such as
+    refused ones. To try another scorer, use --scorer, or `-o scorer=…` for tasks without their own.
     """
     if file is not None:
         given = f"scorer={json.dumps(_scorer(settings.cwd / file))}"
         settings = replace(settings, overrides=(*settings.overrides, given))
     with opened(settings) as run:
         found = asyncio.run(offline_eval.rescore(run, stage=stage, own_scorers=file is None))
-    attempts = found.attempts
     if settings.json:
         objects = [
             {
@@ -156,7 +156,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
                 "after": one.after and pick(one.after, "hard soft"),
                 "reason": one.reason,
             }
-            for one in attempts
+            for one in found.attempts
         ]
         print_json({"attempts": objects, "gone": found.gone, **pick(found.usage, "calls cost_usd")})
         return
@@ -166,18 +166,18 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
             *(score(_mean([grade])) for grade in (one.before, one.after)),
             one.reason,
         )
-        for one in attempts
+        for one in found.attempts
     ]
     changed = [row for row in rows if row[3] != row[4]]  # then and now
     shown = rows if settings.verbosity > 0 else changed
     if shown:
         headings = ("task", "stage", "attempt", "then", "now", "why")
         print_table(settings, headings, shown, "", ("attempt", "stage"))
-    then = score(_mean(one.before for one in attempts))
-    now = score(_mean(one.after for one in attempts))
+    then = score(_mean(one.before for one in found.attempts))
+    now = score(_mean(one.after for one in found.attempts))
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""
     click.echo(
-        f"{plural(len(attempts), 'attempt')}: solved {then} then, {now} now; "
+        f"{plural(len(found.attempts), 'attempt')}: solved {then} then, {now} now; "
         f"{len(changed)} changed{gone}."
     )
 

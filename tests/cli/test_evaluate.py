@@ -67,6 +67,7 @@ def test_no_skill_at_all_is_an_arm_of_its_own(cli, trained):
     assert [line[32:] for line in lines[2:5]] == ["no skill", "initial", "best"]
     assert lines[5].startswith("best minus initial, on the same 16 tasks: ")
     assert lines[7].startswith("best minus no skill, on the same 16 tasks: +")
+    assert lines[9].startswith("Used ")
     found = cli(trained, "eval", "best", "--baseline", "none", "--json").json
     (best,), none = found["skills"], found["baseline"]
     assert (none["name"], none["tasks"], found["difference"]) == ("no skill", 16, None)
