@@ -220,13 +220,13 @@ def _check_plan(
     if more_edits:
         told += f"; a step makes up to {plural(config.optimizer.learning_rate, 'edit')}"
     first = sizes.calls * sizes.selection + plan.likely_calls(config, sizes)
+    tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if state is None and plan.calls_left(config, sizes, None) < first:
-        told = f"the first score and one step take about {first:.0f} calls"
-        text = f"{told}, more than the budget allows\nRaise budget.run, or lower train.batch_size."
-        yield Finding("plan", "warning", text)
+        told = f"the first score, one step and the final tests take about {first + tests:.0f} calls"
+        mended = "Raise budget.run, or lower train.batch_size or evaluation.test_env_num."
+        yield Finding("plan", "warning", f"{told}, more than the budget allows\n{mended}")
     else:
         yield Finding("plan", "ok", told, then=then)
-    tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if calls is not None and tests >= calls:
         told = f"the final tests take about {tests} calls"
         mended = "Raise budget.run, or set evaluation.test_env_num."

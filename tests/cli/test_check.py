@@ -278,7 +278,8 @@ def test_the_plan_of_a_budget_is_told(fresh, limit):
 def test_a_budget_too_small_for_a_step_is_warned_about(fresh):
     tested = "evaluation.eval_test=true"
     told = " ".join(warnings(look(fresh, "budget.run.calls=30", tested)))
-    assert "the first score and one step take about 36 calls" in told  # 16 + 8 + 16 / 2 + 4
+    # 16 + 8 + 16 / 2 + 4 + 2 * 16
+    assert "the first score, one step and the final tests take about 68 calls" in told
     assert "the final tests take about 32 calls" in told
     found = warnings(look(fresh, "budget.run.calls=99", tested))
     assert not any("than the budget allows" in text for text in found)
