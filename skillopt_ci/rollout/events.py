@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -89,7 +88,6 @@ class EventLog:
     run: str
     redact: Redact = unchanged
     observe: Observer = silent
-    now: Callable[[], float] = time.time
     _numbers: Iterator[int] = field(default_factory=count, init=False)
     _stream: FileIO | None = field(default=None, init=False)
     _known: set[str] = field(default_factory=set, init=False)
@@ -101,7 +99,7 @@ class EventLog:
         content = {
             "v": EVENTS_VERSION,
             "seq": next(self._numbers),
-            "ts": datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="microseconds"),
+            "ts": datetime.now(UTC).isoformat(timespec="microseconds"),
             "run": self.run,
             **attempt_context(),
             "type": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
