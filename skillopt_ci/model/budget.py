@@ -235,10 +235,8 @@ class Meter:
     def require_prices(self, tariffs: Mapping[str, Tariff]) -> None:
         """Raise :class:`ModelSetupError` if there is a cost limit but a price is unknown."""
         limited = [scope for scope, limits in self._limits.items() if limits.cost_usd is not None]
-        if not limited:
-            return
         unpriced = [name for name, tariff in tariffs.items() if not tariff.known]
-        if unpriced:
+        if limited and unpriced:
             raise ModelSetupError(
                 f"budget.{limited[0]}.cost_usd needs model.{unpriced[0]}.price: nothing says what "
                 "a call of this model costs",

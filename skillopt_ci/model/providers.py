@@ -262,8 +262,9 @@ class ServerClient:
         config, wire = self._config, self._wire
         require_abilities(self._section, config, request)
         tools = {tool.name for tool in request.tools}
-        sent_back = tuple(sendable(message, tools) for message in request.messages)
-        request = replace(request, messages=sent_back)
+        request = replace(
+            request, messages=tuple(sendable(message, tools) for message in request.messages)
+        )
         while True:
             settings = settings_of(config, request, self._refused)
             try:

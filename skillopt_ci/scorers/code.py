@@ -57,9 +57,12 @@ async def run_command(
             "task": work / "task.json",
             "dir": work,
         }
-        texts = {work / "files" / file.name: file.content for file in task.files}
-        texts[paths["answer"]], texts[paths["response"]] = answer, response
-        texts[paths["task"]] = json.dumps(task_data(task), ensure_ascii=False, indent=1)
+        texts = {
+            **{work / "files" / file.name: file.content for file in task.files},
+            paths["answer"]: answer,
+            paths["response"]: response,
+            paths["task"]: json.dumps(task_data(task), ensure_ascii=False, indent=1),
+        }
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", errors="replace", newline="")
