@@ -159,11 +159,13 @@ def calls_left(
 def final_test_calls(
     config: Config, sizes: Sizes, history: Sequence[HistoryEntry] = (), state: State | None = None
 ) -> float:
-    """The calls that testing the first, the best and the last skill takes, at one for an attempt.
+    """The calls that testing the first, the best and the last skill takes.
 
-    The last is the best one unless a gate is open or a change stayed without a higher score.
+    The last is the best one unless a gate is open or a change stayed without a higher score. An
+    agent's turns are known by the first score, which is charged for abandoned work, too.
     """
-    first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks]
+    known = config.rollout.solver.type == "chat" and config.environment is None
+    first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks and not known]
     each = max(sizes.calls, *first, 0)
     gated = config.evaluation.use_gate and (
         config.optimizer.slow_update_gate_with_selection or not config.optimizer.use_slow_update

@@ -177,6 +177,10 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     # a judge is asked besides; an agent of three turns is known by the first score
     assert final_test_calls(config, Sizes(48, 40, 10, calls=2)) == 2 * 10 * 2
     first = HistoryEntry(kind="start", step=0, epoch=0, action="start", usage=Usage(120), tasks=40)
+    # which is charged for abandoned work, too: a chat never takes three
+    assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10
+    agent = {"solver": {"type": "agent"}}
+    config = configured(rollout=agent)
     assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10 * 3
     # the last skill is tested, too, where it may not be the best one
     now = stands(4)
@@ -194,7 +198,8 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
         assert calls_left(opened, Sizes(48, 40, 60), None) == 220 - 3 * 60
     off = {"slow_update_gate_with_selection": False, "use_slow_update": False}
     assert final_test_calls(configured(optimizer=off), Sizes(48, 40, 60)) == 2 * 60
-    config, sizes = configured(budget={"run": {"calls": 800}}), Sizes(48, 40, 60)
+    config = configured(budget={"run": {"calls": 800}}, rollout=agent)
+    sizes = Sizes(48, 40, 60)
     assert completed_epoch(config, sizes, stands(6, calls=450), [first]) is None
     assert completed_epoch(config, sizes, stands(6, calls=450)) is not None
     config = configured(budget={"run": {"calls": 480}})
