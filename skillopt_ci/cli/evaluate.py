@@ -292,13 +292,14 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
                 "No attempt solved any task: the scorer is wrong, or all are too hard to show "
                 "a better skill. Look at one: skillopt-ci trace TASK"
             )
-        click.echo(f"{why}\nUsed {usage_text(found.usage)}.")
-        return
-    shares = ((one.tasks, one.same, one.worse, one.better) for one in found.rates)
-    print_table(
-        settings,
-        ("selection tasks", "equal skill", "worse skill", "better skill"),
-        [(str(tasks), *(f"{share:.1%}" for share in row)) for tasks, *row in shares],
-        f"Accepted in {found.trials} simulated comparisons (worse, better: by {found.effect:g})",
-    )
+        click.echo(why)
+    else:
+        shares = ((one.tasks, one.same, one.worse, one.better) for one in found.rates)
+        print_table(
+            settings,
+            ("selection tasks", "equal skill", "worse skill", "better skill"),
+            [(str(tasks), *(f"{share:.1%}" for share in row)) for tasks, *row in shares],
+            f"Accepted in {found.trials} simulated comparisons "
+            f"(worse, better: by {found.effect:g})",
+        )
     click.echo(f"\nUsed {usage_text(found.usage)}.")

@@ -212,9 +212,13 @@ def attempt_traces(events: Iterable[Mapping[str, Any]]) -> Iterator[AttemptTrace
         # two skills may be at work on a task at a time; older records do not tell them apart
         key = tuple(event.get(label) for label in ("stage", "task", "attempt", "skill"))
         if event.get("type") == "attempt_started":
-            number = int(event.get("attempt") or 0)
-            solver, skill = str(event.get("solver", "")), str(event.get("skill_sha256", ""))
-            under_way[key] = AttemptTrace(str(key[0]), str(key[1]), number, solver, skill)
+            under_way[key] = AttemptTrace(
+                stage=str(event.get("stage")),
+                task=str(event.get("task")),
+                attempt=int(event.get("attempt") or 0),
+                solver=str(event.get("solver", "")),
+                skill_sha256=str(event.get("skill_sha256", "")),
+            )
         if key in under_way:
             under_way[key].events.append(event)
             if event.get("type") == "attempt_ended":
