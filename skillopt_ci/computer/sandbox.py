@@ -57,7 +57,6 @@ _ADVICE = (
 )
 
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-
 _OWN_SETTINGS = ("passwd", "group", "hosts", "nsswitch.conf")
 _AGENT = "1000"
 _BASIC = {"PATH": SEARCH_PATH, "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
@@ -73,6 +72,7 @@ _PATIENCE = 60.0
 #: for `cat`, it also reaps orphaned processes.
 _HOLD = """\
 set -eu
+umask 022
 mount -t tmpfs -o "size=$1m,nr_inodes=$2,mode=0755,nosuid,nodev" tmpfs /sys
 owner=$3
 shift 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from computer_kinds import SPEC, computers, processes_with
+from computer_kinds import SPEC, computers, desk, processes_with
 
 from skillopt_ci.computer import sandbox_limits
 from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec, probe
@@ -96,6 +96,17 @@ def test_variables_are_not_in_the_list_of_processes():
             return found
 
     assert asyncio.run(use()) == ([], [])
+
+
+@pytest.mark.integration
+def test_a_strict_umask_does_no_harm():
+    computers("sandbox")  # or skip
+    before = os.umask(0o077)
+    try:
+        with desk("sandbox") as opened:
+            assert opened.sh("cat /etc/passwd && touch here /tmp/there").exit_code == 0
+    finally:
+        os.umask(before)
 
 
 def test_what_does_not_hold_is_said():
