@@ -1,1 +1,1 @@
-"""The command line: one module per command; it parses, builds the parts, calls and prints."""
+"""The command line: `main.COMMANDS` has the module of each; it parses, builds, calls and prints."""

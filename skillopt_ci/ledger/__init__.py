@@ -1,1 +1,1 @@
-"""The training log in git: objects and refs, never the user's checkout."""
+"""The training log: records in commits of the skills branch, never in the user's checkout."""

@@ -1,1 +1,1 @@
-"""Model calls: one protocol, wrapped by retrying, caching and metering."""
+"""Model calls: one interface, `ChatClient`, that retrying, caching and budgets wrap."""
