@@ -1,4 +1,4 @@
-"""Inspect a run: find the commits to look at, as far as this clone knows."""
+"""Look up the commits of a run, as far as this clone knows them."""
 
 from collections.abc import Callable
 from pathlib import Path
