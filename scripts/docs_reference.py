@@ -36,8 +36,8 @@ def main() -> int:
 def lacking(texts: Mapping[str, str]) -> list[str]:
     """What is wrong with the meanings: rows without one, and entries of the glossary in vain."""
     rows = [
-        f"no meaning: {name}: {line.split(' | ')[0].strip('| ')} (write a docstring below it, or a "
-        "line in scripts/reference_pages/glossary.yaml)"
+        f"no meaning: {name}: {line.split(' | ')[0].strip('| ')} (write a docstring below it, "
+        "`help` into an option, or a line into scripts/reference_pages/glossary.yaml)"
         for name, text in texts.items()
         for line in text.splitlines()
         if line.endswith((f"| {MISSING} |", "|  |"))
