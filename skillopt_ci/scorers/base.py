@@ -89,7 +89,7 @@ async def blamed(
 class FallibleScorer:
     """Grades with ``once(task, response, answer)``, which may fail; see :func:`blamed`."""
 
-    spec: specs.AnswerScorer | specs.CommandScorer
+    spec: specs.AnswerScorer
     once: Callable[[Task, str, str], Awaitable[Score]]
 
     async def __call__(self, task: Task, response: str) -> Score:
