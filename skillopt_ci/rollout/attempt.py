@@ -180,7 +180,7 @@ class AttemptRunner:
 
         async def grade_now() -> Score | None:
             attempt = await self._with_artifacts(so_far.attempt(), task, computer)
-            return await self.grading.grade(task, attempt)
+            return await self.grading.grade(task, redacted_work(attempt, self.redact))
 
         place = Workplace(
             *(request.stage, request.attempt, limits, computer),

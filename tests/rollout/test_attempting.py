@@ -116,9 +116,10 @@ def on_computer(task: Task, **block: object) -> Task:
 def test_what_is_kept_and_graded_holds_no_secret(store):
     secret = "sk-planted-4711"
     lab = Lab(PLACES, store, ComputerScorer(type="computer", command=("cat", "result.txt")))
+    lab.settings = RolloutConfig(grade_every_step=True)
     attempting = replace(lab.attempting(Solving(writing(secret))), redact=Redactor([secret]))
     order = AttemptRequest(on_computer(make_task("t")), "S\n", "rollout")
-    asyncio.run(attempting(order))
+    assert asyncio.run(attempting(order)).progress
     key = attempting.key(order)
     # a place for guidance is not shown, so its attempts are the same
     assert attempting.key(replace(order, skill=with_region("S\n", SLOW_UPDATE, ""))) == key
