@@ -195,7 +195,10 @@ def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> s
     made = git.attempt("commit-tree", tree, *lineage, *signing, "-F", "-", stdin=message.encode())
     if made.status != 0:
         require_identity(git)
-        raise RepositoryError(f"git could not write a commit: {made.stderr.strip()}")
+        raise RepositoryError(
+            f"git could not write a commit: {made.stderr.strip()}",
+            hint="It has to sign (commit.gpgSign); `git commit -S` shows more." if signing else "",
+        )
     return made.text
 
 
