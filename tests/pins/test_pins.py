@@ -21,8 +21,10 @@ from tests.pins.world import FIXTURES, Case, Place, differences, go_on, normalis
 
 pytestmark = pytest.mark.integration
 
-#: Fixtures go on as they are: a new field of a record has `exclude_if=not_`, so old trees stay.
-ON_PURPOSE = "On purpose (see README.md)? .venv/bin/python -m tests.pins.make_fixture --accept"
+ON_PURPOSE = (
+    "Leave new fields and settings out at their defaults (docs/architecture.md). On purpose:"
+    " .venv/bin/python -m tests.pins.make_fixture --accept"
+)
 #: Of agents' runs the one that goes on with kept attempts makes all other kinds of attempts too.
 CASES = sorted(
     {file.name.removesuffix(".tar.xz") for file in FIXTURES.glob("*.tar.xz")} - {"fresh-agent"}
