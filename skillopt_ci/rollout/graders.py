@@ -33,7 +33,7 @@ from skillopt_ci.scorers.base import (
     scored,
 )
 from skillopt_ci.scorers.code import Functions, ask_judge, call_function, run_command
-from skillopt_ci.scorers.text import grade_answer
+from skillopt_ci.scorers.text import grade_answer, grade_varies
 from skillopt_ci.tasks.task import Task
 
 _PROGRAMS = (specs.ComputerScorer, specs.CommandScorer, specs.PythonScorer)
@@ -311,12 +311,9 @@ class TaskScorers:
         )
 
     def facts(self, task: Task) -> Mapping[str, object] | None:
-        """What a score depends on besides the attempt; None for commands, functions and judges."""
+        """What a score depends on besides the attempt; None if not all of that is known."""
         spec = task.scorer or self.default
-        if spec is None or any(
-            isinstance(part, specs.CommandScorer | specs.PythonScorer | specs.RubricScorer)
-            for part in specs.parts_of(spec)
-        ):
+        if spec is None or any(map(grade_varies, specs.parts_of(spec))):
             return None
         parts = [part for part in specs.parts_of(spec) if isinstance(part, specs.ComputerScorer)]
         # increment when the same files and commands grade differently

@@ -8,7 +8,7 @@ from skillopt_ci.config import scorers as specs
 from skillopt_ci.confinement import current
 from skillopt_ci.errors import UsageError
 from skillopt_ci.scorers import code
-from skillopt_ci.scorers.text import GRADERS
+from skillopt_ci.scorers.text import GRADERS, grade_varies
 from skillopt_ci.tasks.files import TaskProblem, refuse
 from skillopt_ci.tasks.task import Splits, Task
 
@@ -36,7 +36,7 @@ def check_scorers(
 def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) -> str | None:
     """The fault of ``spec``, if any. Raises UsageError for a function that cannot be loaded."""
     parts = [*specs.parts_of(spec)]
-    unkept = [one.type for one in parts if one.type in ("command", "python", "rubric")]
+    unkept = [one.type for one in parts if grade_varies(one)]
     if unkept and any(one.type == "computer" and one.same_computer for one in parts):
         return (
             f"`same_computer` cannot stand beside `{unkept[0]}`, whose grades are not kept: each "

@@ -468,3 +468,8 @@ GRADERS: Mapping[object, AnswerGrader] = {
     specs.AnlsScorer: AnswerGrader(grade_anls),
     specs.JsonScorer: AnswerGrader(grade_json, check_json_references),
 }
+
+
+def grade_varies(part: specs.ScorerSpec) -> bool:
+    """Whether more than the work decides, as for programs here and judges; grades are not kept."""
+    return type(part) not in (*GRADERS, specs.ComputerScorer)

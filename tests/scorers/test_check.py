@@ -2,7 +2,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 
@@ -10,6 +10,7 @@ from skillopt_ci.config import scorers
 from skillopt_ci.config.reference import choices, fields
 from skillopt_ci.confinement import confine
 from skillopt_ci.errors import TaskFileError, UsageError
+from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.check import check_scorers, check_spec, check_task
 from skillopt_ci.scorers.code import Functions
@@ -33,6 +34,16 @@ def test_every_kind_has_its_grader_and_its_row_in_the_guide():
     table = GUIDE.read_text(encoding="utf-8").partition("| scorer |")[2].partition("\n\n")[0]
     named = re.findall(r"`(\w+)`", " ".join(row[: row.find(" | ")] for row in table.splitlines()))
     assert {*named} == KINDS.keys()
+
+
+class AskedScorer(scorers.AnswerScorer):
+    type: Literal["asked"] = "asked"
+
+
+def test_grades_of_a_new_kind_are_not_kept(make_task, tmp_path):
+    parts = {"judge": None, "root": tmp_path, "functions": Functions({})}
+    assert TaskScorers(EXACT, **parts).facts(make_task("a")) is not None
+    assert TaskScorers(AskedScorer(), **parts).facts(make_task("a")) is None
 
 
 @pytest.mark.parametrize(
