@@ -13,6 +13,7 @@ import atexit
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -85,14 +86,14 @@ def run(
 @cache
 def _server() -> str:
     """Start the server, which ends with this process; return its socket's path."""
-    folder = tempfile.TemporaryDirectory(prefix="forked-")
-    path = f"{folder.name}/socket"
+    folder = tempfile.mkdtemp(prefix="forked-")  # the server removes it, also if we are killed
+    path = f"{folder}/socket"
     plain = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
     process = subprocess.Popen(
         [sys.executable, __file__, path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=folder.name,
+        cwd=folder,
         env=plain,
     )
     assert process.stdin is not None
@@ -104,7 +105,6 @@ def _server() -> str:
         process.stdin.close()
         process.wait()
         process.stdout.close()
-        folder.cleanup()
 
     return path
 
@@ -145,6 +145,7 @@ def _serve(path: str) -> None:
     while True:
         ready, _, _ = select.select([listener, 0], [], [])
         if 0 in ready:  # whoever started the server is gone
+            shutil.rmtree(Path(path).parent, ignore_errors=True)
             os._exit(0)
         talk, _ = listener.accept()
         if os.fork() == 0:
