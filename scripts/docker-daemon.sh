@@ -13,7 +13,7 @@ folder=$(mkdir -p "$1" && cd "$1" && pwd)
 image=skillopt-ci-test:1
 own=unix://$folder/docker.sock
 
-answers() { DOCKER_HOST=$1 docker version >/dev/null 2>&1; }
+answers() { DOCKER_HOST=$1 timeout 10 docker version >/dev/null 2>&1; }
 
 start_engine() {
   command -v dockerd >/dev/null || { echo "docker-daemon.sh: no engine answers, and there is no dockerd" >&2; exit 3; }
@@ -21,10 +21,12 @@ start_engine() {
   rm -f "$folder/pid"
   setsid dockerd --data-root "$folder/data" --exec-root "$folder/exec" --host "$own" \
     --pidfile "$folder/pid" >"$folder/log" 2>&1 </dev/null &
-  for _ in {1..120}; do
+  local end=$((SECONDS + 90))
+  while ((SECONDS < end)) && kill -0 "$!"; do
     if answers "$own"; then return; fi
     sleep 0.5
-  done
+  done 2>/dev/null
+  echo "docker-daemon.sh: dockerd did not start within 90 s, or ended; it said:" >&2
   tail -n 20 "$folder/log" >&2
   exit 3
 }
