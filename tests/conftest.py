@@ -438,7 +438,9 @@ def browser() -> "Iterator[Browser]":
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program(), args=list(QUIET))
+        browser = playwright.chromium.launch(
+            executable_path=program(), args=list(QUIET), timeout=120_000
+        )
         yield browser
         browser.close()
 
