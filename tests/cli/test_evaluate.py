@@ -256,7 +256,7 @@ def test_more_files_may_be_open_than_usual(checkout):
     )
     program = [sys.executable, "-m", "skillopt_ci", "eval", "skills/SKILL.md", "--json", *settings]
     done = subprocess.run(
-        ["prlimit", "--nofile=64:4096", *program],
+        ["prlimit", "--nofile=64:", *program],
         check=False,
         cwd=checkout.folder,
         env={**os.environ, "DEMO_KEY": "sk-demo-key"},
