@@ -30,38 +30,29 @@ _MARKER = re.compile("|".join(map(re.escape, chain.from_iterable(REGIONS))))
 class Span:
     start: int
     end: int
+    #: A marker without its partner.
+    lone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
-    blocks: tuple[Span, ...]
-    orphans: tuple[Span, ...]
-    #: Both, in the order of the text.
-    spans: list[Span]
-
-
-def markers(text: str, region: Region) -> Markers:
-    """Pair each start marker of the region with the next end marker."""
-    blocks: list[Span] = []
-    orphans: list[Span] = []
+def markers(text: str, region: Region) -> list[Span]:
+    """The region's blocks, each from a start marker to the next end marker, and lone markers."""
+    spans: list[Span] = []
     starts: list[Span] = []
     for match in re.finditer(f"{region.start}|{region.end}", text):
-        span = Span(*match.span())
+        span = Span(*match.span(), lone=True)
         if match[0] == region.start:
             starts.append(span)
         elif starts:
-            blocks.append(Span(starts[0].start, span.end))
+            spans.append(Span(starts[0].start, span.end))
             starts = []
         else:
-            orphans.append(span)
-    orphans += starts
-    spans = sorted((*blocks, *orphans), key=attrgetter("start"))
-    return Markers(tuple(blocks), tuple(orphans), spans)
+            spans.append(span)
+    return sorted((*spans, *starts), key=attrgetter("start"))
 
 
 def protected_spans(text: str) -> tuple[Span, ...]:
     """The spans that edits must not touch: frontmatter, regions, lone markers; sorted, disjoint."""
-    spans = [span for region in REGIONS for span in markers(text, region).spans]
+    spans = [span for region in REGIONS for span in markers(text, region)]
     if end := frontmatter_end(text):
         spans.append(Span(0, end))
     united: list[Span] = []
@@ -96,9 +87,9 @@ def strip_markers(text: str) -> str:
 
 def region_text(text: str, region: Region) -> str | None:
     """The stripped content of the region's first block; None if there is no block."""
-    if not (blocks := markers(text, region).blocks):
+    first = next((one for one in markers(text, region) if not one.lone), None)
+    if first is None:
         return None
-    first = blocks[0]
     return text[first.start + len(region.start) : first.end - len(region.end)].strip()
 
 
@@ -116,7 +107,7 @@ def without_region(text: str, region: Region) -> str:
     ending = line_ending(text)
     left = text.replace(ending, "\n")
     # Repeat, because a removal may join text into another marker.
-    while spans := markers(left, region).spans:
+    while spans := markers(left, region):
         kept = [left[: spans[0].start]]
         between = (left[one.end : other.start] for one, other in pairwise(spans))
         for piece in (*(one for one in between if one.strip("\n")), left[spans[-1].end :]):

@@ -114,7 +114,7 @@ def problems(text: str, path: Path) -> tuple[SkillProblem, ...]:
         return (SkillProblem("error", f"This is a Git LFS pointer, not the skill. {LFS_REMEDY}"),)
     found: list[SkillProblem] = []
     for region in REGIONS:
-        for orphan in markers(text, region).orphans:
+        for orphan in (one for one in markers(text, region) if one.lone):
             mark = text[orphan.start : orphan.end]
             partner = region.end if mark == region.start else region.start
             message = f"The marker `{mark}` has no matching `{partner}`."
