@@ -216,8 +216,7 @@ class Git:
         return (*_COMMAND, "-C", str(self.folder), *args), environ
 
     def _failed(self, args: tuple[str, ...], message: str) -> RepositoryError:
-        command = args[2] if args[0] == "-c" else args[0]
-        return RepositoryError(f"git {command} failed in {self.folder}: {message}")
+        return RepositoryError(f"git {args[0]} failed in {self.folder}: {message}")
 
 
 def _cannot_start(error: OSError) -> RepositoryError:
