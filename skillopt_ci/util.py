@@ -5,7 +5,6 @@ import difflib
 import errno
 import gc
 import hashlib
-import importlib
 import importlib.util
 import inspect
 import json

@@ -146,9 +146,9 @@ def standing_files(
         "simulated": state.simulated,
         **({} if state.confirmed is None else {"provisional": state.provisional}),
     }
-    files = {folder.badge: badge, folder.card: card}
     return {
-        path: json.dumps(told, ensure_ascii=False, indent=1) + "\n" for path, told in files.items()
+        path: json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+        for path, told in ((folder.badge, badge), (folder.card, card))
     }
 
 

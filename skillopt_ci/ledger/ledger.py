@@ -10,8 +10,6 @@ from typing import NamedTuple
 from skillopt_ci.config import config
 from skillopt_ci.errors import InfrastructureError, LostRace, RepositoryError
 from skillopt_ci.git import history, locks, objects, refs, remote
-from skillopt_ci.git.history import Commit
-from skillopt_ci.git.objects import CommitWriter
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import HEADS, Move, RunRefs, branch, tracking
 from skillopt_ci.redaction import Redact, unchanged
@@ -69,7 +67,7 @@ class Ledger:
     base: str
     remote: str | None
     #: Creates commits: with local git, or through the code host, which signs them.
-    write_commit: CommitWriter = objects.write_commit
+    write_commit: objects.CommitWriter = objects.write_commit
     #: Removes secrets from messages and records; skills stay unchanged.
     redact: Redact = unchanged
     #: Called with each repair of the repository.
@@ -260,7 +258,7 @@ class Ledger:
 
     def log(
         self, tip: str, *, first_parent: bool = False, limit: int = 0, paths: Sequence[str] = ()
-    ) -> tuple[Commit, ...]:
+    ) -> tuple[history.Commit, ...]:
         """Commits in ``tip`` (that changed ``paths``, if any), newest first; ``limit`` 0: all."""
         shown = self.git.run(
             "log", "-z", "--topo-order", "--no-show-signature", "--no-color", "--no-patch",
@@ -273,7 +271,9 @@ class Ledger:
         commits = []
         for record in shown.text.split("\0")[:-1]:
             sha, parents, author, time, message = record.split("\n", 4)
-            commits.append(Commit(sha, tuple(parents.split()), author, time, message.rstrip("\n")))
+            commits.append(
+                history.Commit(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
+            )
         return tuple(commits)
 
     def deepen(self, generations: int) -> bool:

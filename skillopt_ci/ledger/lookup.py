@@ -6,7 +6,6 @@ from pathlib import Path
 from skillopt_ci.config.config import Git
 from skillopt_ci.errors import InfrastructureError, RepositoryError
 from skillopt_ci.git import history, refs, remote
-from skillopt_ci.git.history import Commit
 from skillopt_ci.ledger.ledger import Ledger
 
 _SKILLS_BRANCHES = ("refs/heads/skillopt/*", "refs/remotes/*/skillopt/*")
@@ -32,7 +31,7 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
     return known or base_commit(ledger)
 
 
-def candidate(ledger: Ledger) -> Commit | None:
+def candidate(ledger: Ledger) -> history.Commit | None:
     """The undecided candidate, if any, as far as this clone knows."""
     name = ledger.names.candidate
     commits = refs.read(ledger.git, name, *ledger.tracked(name).values())

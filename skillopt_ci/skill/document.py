@@ -60,13 +60,10 @@ READERS = {
     ".cursor/rules/*.mdc": "Cursor",
 }
 
-#: The trainer's own folder, which holds copies of skills.
-_OURS = ".skillopt"
-
 
 def reader_of(path: str) -> str | None:
     """The agents that read the document at ``path`` (relative, POSIX) by themselves, or None."""
     pure = PurePosixPath(path)
-    if pure.parts[:1] == (_OURS,):
+    if pure.parts[:1] == (".skillopt",):  # the trainer's own folder, which holds copies of skills
         return None
     return next((reader for pattern, reader in READERS.items() if pure.match(pattern)), None)

@@ -129,8 +129,6 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         "simulated": run.simulated,
         **charged(checkout, models.meter.total(), models.meter.accounts()),
     }
-    changes: tuple[str, ...] = ()
-    score_before = None
     files: dict[str, str | None] = {**FIXED_FILES, run.folder.best_skill: best_skill}
     if before is None:
         start: dict[str, object] = {"run": run.config.run, "skill": run.skill_path}
@@ -139,8 +137,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         state = State.model_validate({**start, "step": 0, "epoch": 0, "basis": run.basis, **found})
         files[run.folder.initial_skill] = checkout.skill
     else:
-        state, changes = before.model_copy(update=found), changes_since(before.basis, run.basis)
-        score_before = before.current.measurement.score
+        state = before.model_copy(update=found)
     kind: Literal["start", "measure"] = "start" if before is None else "measure"
     entry = history_entry(
         run,
@@ -149,11 +146,12 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         checkout.skill,
         action=kind,
         reason=why,
-        score_before=score_before,
+        score_before=None if before is None else before.current.measurement.score,
         score_after=measurement.score,
         tasks=measurement.n,
         usage=as_recorded(models.meter.total()),
     )
+    changes = changes_since(None if before is None else before.basis, run.basis)
     event = RunEvent(entry, state, checkout.skill, files, changes=changes)
     return record_events(run, checkout, event)
 

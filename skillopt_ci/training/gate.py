@@ -21,9 +21,6 @@ from skillopt_ci.text import plural
 from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth
 from skillopt_ci.util import grouped
 
-#: Why a test ended: all tasks were measured, or rejection was certain.
-End = Literal["measured", "certain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -78,9 +75,12 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted."""
+    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted.
 
-    end: End
+    It ends when all tasks were measured, or rejection was certain.
+    """
+
+    end: Literal["measured", "certain"]
     candidate: TaskScores
     asked: tuple[str, ...] = ()
     attempts: int = 0
@@ -191,13 +191,10 @@ def decide(
         before += _bonus(current.density, evaluation)
         total = sum(differences, Fraction())
         gain = total / max(1, len(counting)) + setup.bonus
-        told = (
-            f"after {count} of {len(counting)} tasks "
-            f"({float(total):+.4g} in sum) no gain was in reach"
-        )
         decision = Decision(
             action="reject",
-            reason=told,
+            reason=f"after {count} of {len(counting)} tasks ({float(total):+.4g} in sum) "
+            "no gain was in reach",
             metric=evaluation.gate_metric,
             score_before=float(before),
             score_after=float(before + gain),

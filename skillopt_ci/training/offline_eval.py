@@ -83,11 +83,16 @@ async def evaluate_skills(
     def gain(one: Evaluated, other: Evaluated) -> metrics.PairedDifference:
         return metrics.paired(one.measurement.hard_scores, other.measurement.hard_scores, clusters)
 
-    difference = gain(each[0], each[1]) if len(each) > 1 else None
-    worth = gain(none, each[-1]) if none else None
     roles = (run.config.model.target, run.config.model.judge)
-    simulated = any(role is not None and role.provider == "simulated" for role in roles)
-    return EvaluationResult(split, each, difference, models.meter.total(), simulated, none, worth)
+    return EvaluationResult(
+        split,
+        each,
+        difference=gain(each[0], each[1]) if len(each) > 1 else None,
+        usage=models.meter.total(),
+        simulated=any(role is not None and role.provider == "simulated" for role in roles),
+        baseline=none,
+        worth=gain(none, each[-1]) if none else None,
+    )
 
 
 async def _evaluate(
@@ -105,8 +110,12 @@ async def _evaluate(
         )
     except TooManyErrors as error:
         done = {one.task_id for one in outcomes if one.status.measured}
-        counts = {"tasks": len(done), "errors": len({one.task_id for one in outcomes} - done)}
-        part = {"name": skill.name, "sha256": skill.sha256, **counts}
+        part = {
+            "name": skill.name,
+            "sha256": skill.sha256,
+            "tasks": len(done),
+            "errors": len({one.task_id for one in outcomes} - done),
+        }
         error.details = {"split": split, "skills": [part]}
         raise
     due = dict.fromkeys((task.id for task in tasks), run.config.rollout.attempts)

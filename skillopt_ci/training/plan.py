@@ -90,9 +90,11 @@ def sizes_of(config: Config, splits: Splits) -> Sizes:
 
 def judged(config: Config, tasks: Iterable[Task]) -> int:
     """The most questions to the judge for an attempt at one of ``tasks``."""
-    specs: list[Any] = [task.scorer or config.scorer for task in tasks]
-    kinds = ([type(part) for part in parts_of(spec)] for spec in specs)
-    return max((one.count(RubricScorer) for one in kinds), default=0)
+    questions = (
+        sum(isinstance(part, RubricScorer) for part in parts_of(task.scorer or config.scorer))
+        for task in tasks
+    )
+    return max(questions, default=0)
 
 
 def last_step(
@@ -297,8 +299,9 @@ def last_step_of(run: Run, checkout: Checkout) -> int:
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
-    sizes = sizes_of(run.config, run.splits)
-    return completed_epoch(run.config, sizes, checkout.state, checkout.history)
+    return completed_epoch(
+        run.config, sizes_of(run.config, run.splits), checkout.state, checkout.history
+    )
 
 
 def completed_epoch(

@@ -46,10 +46,6 @@ class Category(StrEnum):
     IMPROVED = "improved"
     STABLE_SUCCESS = "stable_success"
 
-    @property
-    def changed(self) -> bool:
-        return self in (Category.REGRESSED, Category.IMPROVED)
-
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -118,7 +114,7 @@ async def sample_pairs(
     for start in range(0, len(order), size):
         drawn = order[start : start + size]
         pairs = pair_up(drawn, *await roll_out(drawn))
-        found += [pair for pair in pairs if pair.category.changed in wanted]
+        found += [pair for pair in pairs if (pair.previous.solved != pair.current.solved) in wanted]
         if policy != "changed" or len(found) >= size:
             break
     return tuple(found[:size])
@@ -302,8 +298,7 @@ async def compare_epochs(
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
         async def roll_out(skill: str) -> tuple[Rollout, ...]:
-            first = ((task, 0) for task in tasks)
-            requests = rounds(first, skill, "slow_rollout", each)
+            requests = rounds(((task, 0) for task in tasks), skill, "slow_rollout", each)
             return await models.runner.carry_out(
                 requests, lambda one: observer(StageAdvanced("compare", one.task_id))
             )

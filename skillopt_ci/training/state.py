@@ -222,9 +222,12 @@ def open_models(
 
     Unless ``alone``, it is charged for work stopped there, or before people moved the branch.
     """
-    commits = tuple if alone else partial(_with_the_same_events, run, checkout)
-    scope, limited = run.scope(work, checkout.commit), work != "finish"  # which cannot be divided
-    return run.models(scope, checkout.spent, commits=commits, limited=limited)
+    return run.models(
+        run.scope(work, checkout.commit),
+        checkout.spent,
+        commits=tuple if alone else partial(_with_the_same_events, run, checkout),
+        limited=work != "finish",  # which cannot be divided
+    )
 
 
 def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
