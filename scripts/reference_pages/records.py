@@ -8,7 +8,7 @@ from pydantic.json_schema import models_json_schema
 
 from reference_pages.markdown import table
 from reference_pages.objects import part
-from skillopt_ci.ledger import evidence, records
+from skillopt_ci.ledger import evidence, records, summary
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.util import attribute_docs
 
@@ -20,7 +20,7 @@ _FILES: dict[str, tuple[type[BaseModel], str]] = {
     _RUN.path + "/steps/NNNN.json": (records.StepRecord, "all evidence of a step"),
     _RUN.path + "/epochs/EE.json": (records.BoundaryRecord, "all evidence of an epoch's end"),
     _RUN.path + "/confirmations/KK.json": (records.ConfirmationRecord, "a test by fresh attempts"),
-    _RUN.summary: (records.Summary, "what came of the run, written by `finish`"),
+    _RUN.summary: (summary.Summary, "what came of the run, written by `finish`"),
 }
 _TEXTS = {
     _RUN.initial_skill: "the skill that training started from",
@@ -66,5 +66,5 @@ def _schemas() -> dict[str, Any]:
 
 
 def _texts(name: str) -> dict[str, str]:
-    cls = getattr(records, name, None) or getattr(evidence, name, None)
+    cls = next((vars(one)[name] for one in (records, evidence, summary) if name in vars(one)), None)
     return attribute_docs(cls) if inspect.isclass(cls) else {}

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger import records
+from skillopt_ci.ledger.summary import Summary
 from skillopt_ci.text import rounded
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -79,8 +80,8 @@ class RunFolder:
     def read_confirmation(self, read: Reader, test: int) -> records.ConfirmationRecord | None:
         return self._read(read, self.confirmation(test), records.ConfirmationRecord)
 
-    def read_summary(self, read: Reader) -> records.Summary | None:
-        return self._read(read, self.summary, records.Summary)
+    def read_summary(self, read: Reader) -> Summary | None:
+        return self._read(read, self.summary, Summary)
 
     def read_history(self, read: Reader) -> tuple[records.HistoryEntry, ...]:
         lines = filter(None, (read(self.history) or "").split("\n"))
@@ -115,7 +116,7 @@ _document = lru_cache(128)(_validated)
 
 
 def standing_files(
-    folder: RunFolder, state: records.State, summary: records.Summary | None, model: str, day: str
+    folder: RunFolder, state: records.State, summary: Summary | None, model: str, day: str
 ) -> dict[str, str | None]:
     """The badge and the card for the current skill and score of ``state``."""
     measured = state.current.measurement

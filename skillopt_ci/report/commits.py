@@ -3,15 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from skillopt_ci.git.history import CommitText
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
-    DifferenceRecord,
-    FinalSkill,
-    HistoryEntry,
-    StepRecord,
-    Summary,
-)
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, StepRecord
+from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.report import words as say
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256

@@ -6,16 +6,8 @@ from functools import cached_property
 from typing import Literal
 
 from skillopt_ci.ledger.evidence import Measurement, ProposalRecord
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
-    DifferenceRecord,
-    FinalSkill,
-    HistoryEntry,
-    State,
-    StepRecord,
-    Summary,
-)
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, State, StepRecord
+from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.ledger.timeline import comparable_from
 from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status

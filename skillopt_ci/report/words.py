@@ -12,13 +12,8 @@ from skillopt_ci.ledger.evidence import (
     ProposalRecord,
     ReviewerNoteRecord,
 )
-from skillopt_ci.ledger.records import (
-    BoundaryRecord,
-    Decision,
-    DifferenceRecord,
-    HistoryEntry,
-    StepRecord,
-)
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, StepRecord
+from skillopt_ci.ledger.summary import DifferenceRecord
 from skillopt_ci.model.types import Accounts, Usage, by_role
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.rollout.metrics import PairedDifference

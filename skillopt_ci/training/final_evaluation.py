@@ -6,9 +6,15 @@ from functools import partial
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
-from skillopt_ci.ledger import records
 from skillopt_ci.ledger.evidence import Measurement, as_recorded
-from skillopt_ci.ledger.records import FinalSkill, HistoryEntry, Snapshot, State, Summary
+from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
+from skillopt_ci.ledger.summary import (
+    DifferenceRecord,
+    EpochSummary,
+    FinalSkill,
+    Summary,
+    TypeScore,
+)
 from skillopt_ci.ledger.timeline import timeline
 from skillopt_ci.model.types import Account, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
@@ -57,28 +63,26 @@ def with_test(skill: FinalSkill, test: Measurement | None, tasks: Sequence[Task]
     return skill.model_copy(update={"test": test, **tested})
 
 
-def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, records.TypeScore]:
+def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, TypeScore]:
     groups = grouped(
         (task.task_type or OTHER, measurement.tasks[task.id][0])
         for task in tasks
         if task.id in measurement.tasks
     )
     return {
-        kind: records.TypeScore(hard=sum(hard) / len(hard), n=len(hard))
+        kind: TypeScore(hard=sum(hard) / len(hard), n=len(hard))
         for kind, hard in sorted(groups.items())
     }
 
 
-def gain(
-    initial: FinalSkill, other: FinalSkill, tasks: Sequence[Task]
-) -> records.DifferenceRecord | None:
+def gain(initial: FinalSkill, other: FinalSkill, tasks: Sequence[Task]) -> DifferenceRecord | None:
     if initial.test is None or other.test is None:
         return None
     found = paired(initial.test.hard_scores, other.test.hard_scores, clusters_of(tasks))
-    return records.DifferenceRecord.model_validate(found, from_attributes=True)
+    return DifferenceRecord.model_validate(found, from_attributes=True)
 
 
-def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[records.EpochSummary]:
+def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
     """For every epoch with a step, the number of steps by outcome and the scores at its end."""
     moments = tuple(timeline(history))
     for epoch in sorted({one.entry.epoch for one in moments if one.entry.kind == "step"}):
@@ -86,7 +90,7 @@ def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[records.EpochSu
         steps = [one.entry for one in own if one.entry.kind == "step"]
         accepts = sum(entry.stays for entry in steps)
         skips = sum(entry.score_after is None for entry in steps)
-        yield records.EpochSummary(
+        yield EpochSummary(
             epoch=epoch,
             steps=len(steps),
             accepts=accepts,

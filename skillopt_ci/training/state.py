@@ -28,8 +28,8 @@ from skillopt_ci.ledger.records import (
     Snapshot,
     State,
     StepRecord,
-    Summary,
 )
+from skillopt_ci.ledger.summary import Summary
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.types import Account, Accounts, Role, Usage, role_of
 from skillopt_ci.progress import Note

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from skillopt_ci.cli.main import COMMANDS
 from skillopt_ci.config.reference import json_schema
 from skillopt_ci.errors import ExitCode
-from skillopt_ci.ledger import records
+from skillopt_ci.ledger import records, summary
 
 ROOT = Path(__file__).parents[2]
 PAGES, SCRIPTS = ROOT / "docs" / "reference", str(ROOT / "scripts")
@@ -57,7 +57,7 @@ def test_every_record_of_a_file_has_all_its_keys():
         records.HistoryEntry,
         records.StepRecord,
         records.BoundaryRecord,
-        records.Summary,
+        summary.Summary,
     ]
     missing = [
         (cls.__name__, key)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from run_views import REPOSITORY, SHA, TEXTS, altered, entry, plain_run, record, runs
 
 from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRecord
-from skillopt_ci.ledger.records import DifferenceRecord, FinalSkill, GateRecord, StepRecord, Summary
+from skillopt_ci.ledger.records import GateRecord, StepRecord
+from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import comment
 from skillopt_ci.report.comment import body, marker, pinned_comment, step_check, step_comment, title

@@ -8,6 +8,7 @@ from run_views import landed, told
 from skillopt_ci.git.history import Commit, CommitText, message
 from skillopt_ci.ledger import records
 from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairRecord, SlowUpdateRecord
+from skillopt_ci.ledger.summary import FinalSkill, Summary, TypeScore
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.commits import base, candidate
 from skillopt_ci.report.terminal import rows_at_a_glance, rows_in_full, title
@@ -150,9 +151,9 @@ def test_hostile_text_is_inert_in_messages(
 ):
     proposal = make_proposal(edits=(make_edit(content=ATTACK),), reasoning=ATTACK)
     record = make_record(proposal=proposal, decision=make_decision(fixed=(ATTACK,)))
-    kinds = dict.fromkeys((ATTACK, "[skip ci] ##[error]"), records.TypeScore(hard=1, n=1))
-    skill = records.FinalSkill(sha256="a", step=0, origin="initial", by_type=kinds)
-    summary = records.Summary(
+    kinds = dict.fromkeys((ATTACK, "[skip ci] ##[error]"), TypeScore(hard=1, n=1))
+    skill = FinalSkill(sha256="a", step=0, origin="initial", by_type=kinds)
+    summary = Summary(
         run="demo", skill="x", simulated=False, step=1, total_steps=1, epoch=1, metric="hard",
         initial=skill, best=skill, last=skill, promoted=False,
     )  # fmt: skip

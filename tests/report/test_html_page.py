@@ -16,7 +16,8 @@ from run_views import altered, entry, plain_run, runs
 from bench.report import LONG, QUICKSTART, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.ledger.evidence import Measurement, TaskOutcome
-from skillopt_ci.ledger.records import Basis, DifferenceRecord, FinalSkill, GateRecord, Summary
+from skillopt_ci.ledger.records import Basis, GateRecord
+from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Trajectory, Turn, recorded
 from skillopt_ci.report.html_charts import TaskGrade

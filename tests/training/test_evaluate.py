@@ -4,7 +4,7 @@ import pytest
 
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.evidence import Measurement
-from skillopt_ci.ledger.records import TypeScore
+from skillopt_ci.ledger.summary import TypeScore
 from skillopt_ci.messages import Message
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.final_evaluation import by_type

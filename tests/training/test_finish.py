@@ -7,7 +7,8 @@ import pytest
 from skillopt_ci.errors import TooManyErrors, UsageError
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.folder import RunFolder, document
-from skillopt_ci.ledger.records import HistoryEntry, Snapshot, Summary
+from skillopt_ci.ledger.records import HistoryEntry, Snapshot
+from skillopt_ci.ledger.summary import Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import Event, Note, Observer, StageFinished, silent
 from skillopt_ci.skill.document import sha256

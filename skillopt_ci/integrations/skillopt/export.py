@@ -13,7 +13,8 @@ from skillopt_ci.ledger.evidence import (
     ProposalRecord,
     SuggestionRecord,
 )
-from skillopt_ci.ledger.records import BoundaryRecord, SlowUpdateRecord, StepRecord, Summary
+from skillopt_ci.ledger.records import BoundaryRecord, SlowUpdateRecord, StepRecord
+from skillopt_ci.ledger.summary import Summary
 from skillopt_ci.ledger.timeline import Moment, timeline
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.view import RunView
