@@ -64,16 +64,16 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
         clock=run.clock,
     )
     run.observer(StageStarted("rollout", len(mine)))
-    try:
-        async with (
-            equipped(run) as (_, equipment),
-            equipment.models(run, UNCLAIMED, meter, keys.append) as models,
-        ):
-            rollouts = await models.runner.carry_out(
-                mine, lambda one: run.observer(StageAdvanced("rollout", one.task_id))
-            )
-    finally:
-        with _stores(run) as (cache, attempts):
+    with _stores(run) as (cache, attempts):
+        try:
+            async with (
+                equipped(run) as (_, equipment),
+                equipment.models(run, UNCLAIMED, meter, keys.append) as models,
+            ):
+                rollouts = await models.runner.carry_out(
+                    mine, lambda one: run.observer(StageAdvanced("rollout", one.task_id))
+                )
+        finally:
             answers = export_answers(cache, keys, file, attempts.lines(keys))
     errors = sum(not one.status.measured for one in rollouts)
     run.observer(StageFinished("rollout", f"{len(mine)} attempts, {errors} not measured"))

@@ -208,9 +208,12 @@ def test_attempts_that_fail_are_left_to_the_step(checkout, model_server):
     assert checkout.history()[0].tasks == 8
 
 
-def test_without_a_cache_nothing_can_be_shared(checkout):
+def test_without_a_cache_nothing_can_be_shared_or_is_paid_for(checkout, model_server):
     with pytest.raises(UsageError, match="cache"):
         take_over(checkout.session("cache.enabled=false"), [])
+    with pytest.raises(UsageError, match="cache"):
+        roll_out(checkout, Shard(1, 1), "cache.enabled=false")
+    assert model_server.prompts == []
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/2/3", "-1/2", "١/٢"])
