@@ -47,8 +47,7 @@ def visible(text: str) -> str:
     """
     if text.isprintable():  # nearly every line
         return text
-    odd = {one for one in set(text) if not one.isprintable() and one not in "\n\t"}
-    unseen = {one for one in odd if unicodedata.category(one) in _UNSEEN}
+    unseen = {one for one in set(text) - {*"\n\t"} if unicodedata.category(one) in _UNSEEN}
     return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text
 
 

@@ -48,8 +48,7 @@ class Prompts:
         template = self.texts[name]
         if skill.strip():
             return template.replace(PLACEHOLDER, skill.strip())
-        sections = _SECTION_START.split(template)
-        kept = "".join(section for section in sections if PLACEHOLDER not in section)
+        kept = "".join(one for one in _SECTION_START.split(template) if PLACEHOLDER not in one)
         return kept.strip() or template.replace(PLACEHOLDER, "").strip()
 
 

@@ -132,8 +132,7 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
         point = len(text) if newline < 0 else newline + 1
         return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
     # Append as a separate paragraph, before the first marked region if there is one.
-    end = frontmatter_end(text)
-    starts = [text.find(region.start, end) for region in regions.REGIONS]
+    starts = [text.find(region.start, frontmatter_end(text)) for region in regions.REGIONS]
     start = min((one for one in starts if one >= 0), default=len(text))
     before, region = text[:start], text[start:]
     added = "\n\n".join(filter(None, (before.rstrip(), content, region)))

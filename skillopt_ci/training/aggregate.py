@@ -75,8 +75,9 @@ class _Merger(Generic[Item]):
         while len(patches) > 1:
             level += 1
             chunks = [patches[start : start + size] for start in range(0, len(patches), size)]
-            work = partial(self._chunk, source, level)
-            merged = await map_ordered(work, chunks, limit=len(chunks))
+            merged = await map_ordered(
+                partial(self._chunk, source, level), chunks, limit=len(chunks)
+            )
             patches = [patch for patch in merged if patch.edits]
         return patches[0] if patches else Patch()
 
@@ -84,10 +85,12 @@ class _Merger(Generic[Item]):
         if len(chunk) == 1:
             return chunk[0]
         edits = [edit for patch in chunk for edit in patch.edits]
-        key = self.mode.payload.key
         heading = f"Patches to merge ({len(chunk)} total, merge level {level})"
         shown = [
-            {key: list(map(replies.as_json, one.edits)), "reasoning": one.reasoning}
+            {
+                self.mode.payload.key: list(map(replies.as_json, one.edits)),
+                "reasoning": one.reasoning,
+            }
             for one in chunk
         ]
         patch = await self.merged(

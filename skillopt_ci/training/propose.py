@@ -115,8 +115,9 @@ async def propose(
     record = ProposalRecord.model_validate(facts)
     if guard.rules.secrets:
         # what the guard keeps out of the skill must not enter git in the record
-        clean = partial(without_secrets, keys=guard.keys)
-        told = redacted_values(record.model_dump(mode="json"), clean)
+        told = redacted_values(
+            record.model_dump(mode="json"), partial(without_secrets, keys=guard.keys)
+        )
         record = ProposalRecord.model_validate(told)
     return after, record
 

@@ -292,9 +292,8 @@ async def compare_epochs(
     """Roll out a sample of training tasks under both skills; may raise TooManyErrors."""
     optimizer, train = run.config.optimizer, run.splits.train
     observer, limit = run.observer, run.config.evaluation.max_error_rate
-    sample = min(optimizer.slow_update_samples, len(train))
     each = run.config.rollout.attempts
-    observer(StageStarted("compare", 2 * sample * each))
+    observer(StageStarted("compare", 2 * min(optimizer.slow_update_samples, len(train)) * each))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
         async def roll_out(skill: str) -> tuple[Rollout, ...]:
