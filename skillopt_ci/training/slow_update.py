@@ -279,11 +279,9 @@ def _refused(what: str, before: str, after: str, guard: GuardContext, observer: 
 
 def earlier_skill(run: Run, checkout: ScoredCheckout, epoch: int) -> str:
     """The skill after the last epoch's end that was carried out, or else the initial skill."""
-    paths = [run.folder.epoch_skill(number) for number in range(epoch - 1, 0, -1)]
-    for path in (*paths, run.folder.initial_skill):
-        if (text := run.ledger.read(checkout.commit, path)) is not None:
-            return text
-    return checkout.skill
+    paths = (*map(run.folder.epoch_skill, range(epoch - 1, 0, -1)), run.folder.initial_skill)
+    texts = (run.ledger.read(checkout.commit, path) for path in paths)
+    return next((text for text in texts if text is not None), checkout.skill)
 
 
 async def compare_epochs(
