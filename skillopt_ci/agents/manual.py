@@ -37,11 +37,7 @@ class StreamTerminal:
 
     async def ask(self, prompt: str) -> str | None:
         print(prompt, end="", file=self.shown, flush=True)
-        try:
-            descriptor = self.source.fileno()
-        except (OSError, ValueError):  # a stream in memory has no descriptor and never blocks
-            line = self.source.readline()
-            return line.removesuffix("\n") if line else None
+        descriptor = self.source.fileno()
         while b"\n" not in self._typed:
             await _readable(descriptor)
             if not (part := os.read(descriptor, _AT_ONCE)):

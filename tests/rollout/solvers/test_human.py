@@ -2,6 +2,9 @@ import asyncio
 import io
 import os
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -18,12 +21,20 @@ from skillopt_ci.rollout.types import AgentError, Asked, ModelSaid, Nudged, Tool
 from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 
 
-def at_terminal(typed: str) -> tuple[HumanSolver, io.StringIO]:
-    shown = io.StringIO()
-    return HumanSolver(HumanConfig(type="human"), StreamTerminal(io.StringIO(typed), shown)), shown
+@pytest.fixture
+def at_terminal(tmp_path: Path) -> Iterator[Callable[[str], tuple[HumanSolver, io.StringIO]]]:
+    with ExitStack() as opened:
+
+        def sits(typed: str) -> tuple[HumanSolver, io.StringIO]:
+            (tmp_path / "typed").write_text(typed, encoding="utf-8")
+            source = opened.enter_context((tmp_path / "typed").open(encoding="utf-8"))
+            shown = io.StringIO()
+            return HumanSolver(HumanConfig(type="human"), StreamTerminal(source, shown)), shown
+
+        yield sits
 
 
-def test_a_person_reads_runs_and_submits():
+def test_a_person_reads_runs_and_submits(at_terminal):
     solver, shown = at_terminal("\necho hi | tee f\nfalse\nsubmit forty two\n")
     played = play(solver, "Say hi.", look=["f"])
     assert (played.files, played.attempt.response) == ({"f": "hi\n"}, "forty two")
@@ -34,14 +45,14 @@ def test_a_person_reads_runs_and_submits():
     assert "[exit code 1]" in shown.getvalue()
 
 
-def test_without_a_skill_a_person_reads_the_task_alone():
+def test_without_a_skill_a_person_reads_the_task_alone(at_terminal):
     solver, shown = at_terminal("submit x\n")
     (asked,) = play(solver, "Say hi.", skill="").of(Asked)
     assert asked.messages == (Message("user", "Say hi."),)
     assert shown.getvalue().startswith("── Task t ──\nSay hi.\n")
 
 
-def test_a_person_sees_the_task_s_files_and_the_names_of_its_pictures():
+def test_a_person_sees_the_task_s_files_and_the_names_of_its_pictures(at_terminal):
     picture = TaskImage("a.png", "0" * 64, Image("image/png", ""))
     turns, files = (Message("user", "Say hi."),), (TaskFile("a.txt", "content"),)
     solver, shown = at_terminal("submit x\n")
@@ -49,14 +60,14 @@ def test_a_person_sees_the_task_s_files_and_the_names_of_its_pictures():
     assert "Say hi.\n\nFile a.txt:\n```\ncontent\n```\n\nPicture: a.png" in shown.getvalue()
 
 
-def test_what_is_shown_cannot_steer_the_terminal():
+def test_what_is_shown_cannot_steer_the_terminal(at_terminal):
     solver, shown = at_terminal("printf '\\033[31mred'\nsubmit\n")
     play(solver, "Clear\x1b[2J the screen.")
     assert "\x1b" not in shown.getvalue()
     assert "Clear[2J the screen." in shown.getvalue()
 
 
-def test_a_submission_that_is_refused_is_told_why():
+def test_a_submission_that_is_refused_is_told_why(at_terminal):
     objections = iter(["there is no report", None])
 
     async def check() -> str | None:
@@ -69,7 +80,7 @@ def test_a_submission_that_is_refused_is_told_why():
     assert played.attempt.response == "b"
 
 
-def test_the_end_of_input_is_no_submission():
+def test_the_end_of_input_is_no_submission(at_terminal):
     solver, _ = at_terminal("ls\n")
     with pytest.raises(AgentError, match="input ended"):
         play(solver)
@@ -78,7 +89,7 @@ def test_the_end_of_input_is_no_submission():
     assert "no computer" in shown.getvalue()
 
 
-def test_tasks_are_shown_one_at_a_time():
+def test_tasks_are_shown_one_at_a_time(at_terminal):
     async def both(solver: HumanSolver) -> None:
         async def one(name: str) -> None:
             task = Task(name, (Message("user", f"Task {name}"),))
@@ -93,7 +104,7 @@ def test_tasks_are_shown_one_at_a_time():
     assert text.index("── Task a ──") < text.index("$ ") < text.index("── Task b ──")
 
 
-def test_waiting_for_one_s_turn_takes_none_of_the_task_s_time():
+def test_waiting_for_one_s_turn_takes_none_of_the_task_s_time(at_terminal):
     solver, _ = at_terminal("submit 1\n")
 
     async def after_another() -> float:
@@ -148,7 +159,7 @@ def test_an_answer_needs_no_computer():
     assert "`computer` block" in refused.value.hint
 
 
-# Lines of a person: from a terminal, a pipe, a file, a text.
+# Lines of a person: from a terminal, a pipe, a file.
 
 SAID = ["ls -la", "", "submit 4 \u20ac", "and no break", None, None]
 TYPED = "ls -la\n\nsubmit 4 \u20ac\r\nand no break"
@@ -166,7 +177,6 @@ def test_a_file_is_read_line_by_line(tmp_path):
     (tmp_path / "typed").write_bytes(TYPED.encode())
     with (tmp_path / "typed").open(encoding="utf-8") as source:
         assert lines(source) == SAID
-    assert lines(io.StringIO(TYPED, newline=None)) == SAID  # as is a text in memory
 
 
 def test_a_pipe_is_read_line_by_line_however_it_is_filled():
