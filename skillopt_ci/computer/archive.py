@@ -12,6 +12,9 @@ from skillopt_ci.errors import FileRefused
 
 #: Linux rejects longer paths.
 _LONGEST_PATH = 4096
+#: More than an agent may leave behind. The holes of sparse files count, which take no space in a
+#: tar but do in memory.
+_MOST_BYTES = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,13 @@ class Member:
 def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
     """The files, folders and internal links; others raise FileRefused if ``strict``."""
     members: dict[str, Member] = {}
+    left = _MOST_BYTES
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
             for info in tar:
+                left -= abs(info.size)
+                if left < 0:
+                    raise FileRefused(f"the archive has files of more than {_MOST_BYTES:,} bytes.")
                 if (member := _member(tar, info, members)) is not None:
                     members[member.name] = member
                 elif strict and posixpath.normpath(info.name) != ".":
@@ -66,8 +73,7 @@ def _member(
         # A hard link to an earlier file is a copy of that file.
         same = before.get(posixpath.normpath(info.linkname))
         return None if same is None or same.folder or same.target else replace(same, name=name)
-    # the holes of a sparse file would be read as zeros
-    stream = tar.extractfile(info) if info.isreg() and not info.issparse() else None
+    stream = tar.extractfile(info) if info.isreg() else None
     return None if stream is None else Member(name, stream.read(), bool(info.mode & 0o100))
 
 

@@ -111,15 +111,22 @@ def test_a_hard_link_is_the_file_once_more():
     assert unpack(file.getvalue()) == [Member("first", b"x"), Member("second", b"x")]
 
 
-def test_a_file_whose_holes_would_fill_the_memory_is_left_out():
+@pytest.mark.parametrize(("size", "count"), [(1_000, 2), (300_000_000, 1), (120_000_000, 2)])
+def test_holes_of_sparse_files_are_zeros_unless_they_would_fill_the_memory(size, count):
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        info = tarfile.TarInfo("holes")
-        info.size = 512
-        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.realsize": "1000000"}
-        info.pax_headers["GNU.sparse.minor"] = "0"
-        tar.addfile(info, io.BytesIO(b"1\n0\n0\n".ljust(512, b"\0")))
-    assert unpack(file.getvalue()) == []
+        for number in range(count):
+            info = tarfile.TarInfo(str(number))
+            info.size = 512
+            info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.realsize": str(size)}
+            info.pax_headers["GNU.sparse.minor"] = "0"
+            tar.addfile(info, io.BytesIO(b"1\n0\n0\n".ljust(512, b"\0")))
+    with (
+        contextlib.nullcontext()
+        if size == 1_000
+        else pytest.raises(FileRefused, match="200,000,000")
+    ):
+        assert [one.content for one in unpack(file.getvalue())] == [bytes(size)] * count
 
 
 LISTED = ["a", "a/b", "a/b/c.txt", "a/d.txt", "e.md", "e.txt", "f[1]", "g"]
