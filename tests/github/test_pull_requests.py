@@ -261,6 +261,9 @@ def test_training_goes_on_while_only_it_can_conclude_what_a_merge_waits_for(scen
     for conclusion in (None, "failure"):
         keep_check(client, WantedCheck("skillopt/confirmed", head, "No", "No", conclusion))
         assert why_paused(client, "skillopt/demo", "main") == ""
+    # `plan` and `rollout` ask too, with permissions to read
+    scene.hub.permissions = dict.fromkeys(scene.hub.permissions, "read")
+    assert why_paused(client, "skillopt/demo", "main") == ""
     scene.hub.required_check = "build"
     assert "disable its auto-merge" in why_paused(client, "skillopt/demo", "main")
 
@@ -277,9 +280,10 @@ def test_what_is_in_a_merge_queue_is_to_be_merged(scene, client, head):
 
 
 def test_a_missing_permission_withholds_it_and_is_named(scene, client, head):
-    scene.hub.fail("POST /graphql", 403, "Resource not accessible by integration", times=2)
+    scene.hub.permissions["contents"] = "read"
     with pytest.raises(Refused, match="contents: write"):
         merge_pull_request(client, 1, head)
+    scene.hub.permissions["contents"] = "write"
     scene.hub.fail("PUT /pulls/{pull_number}/merge", 502, after=True)
     assert merge_pull_request(client, 1, head)
 
