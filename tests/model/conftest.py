@@ -77,7 +77,7 @@ class ChatHandler(Handler):
         response = self.chat.next()
         self.chat.arrived.set()
         if response.gate:
-            response.gate.wait(30)
+            response.gate.wait(60)
         if response.hangs_up:
             self.close_connection = True
         else:

@@ -84,7 +84,7 @@ def test_request_gets_to_the_server_before_the_next_one_may_leave(server, served
         for _ in range(3):  # its own, and those for which nobody else may go
             await asyncio.sleep(0)
         # the loop stands still here: nothing but what it has sent can arrive
-        arrived: bool = server.arrived.wait(10)
+        arrived: bool = server.arrived.wait(60)
         await call
         return arrived
 
@@ -161,7 +161,7 @@ def test_cancellation_ends_a_call_at_once(server, served, ask):
 
     async def cancelled(client: ServerClient) -> bool:
         call = asyncio.create_task(client.complete(ask()))
-        await asyncio.to_thread(server.arrived.wait, 10)
+        await asyncio.to_thread(server.arrived.wait, 60)
         call.cancel()
         await asyncio.wait([call])
         return call.cancelled()

@@ -41,7 +41,7 @@ def test_a_lot_that_is_asked_in_any_case_does_not_wait_for_the_one_before(checko
             seen.add(prompt)
             if len(seen) > 2:
                 three.set()
-            waited.append(three.wait(30))
+            waited.append(three.wait(60))
 
     model_server.trouble = trouble
     checkout.done(SOON)
@@ -61,7 +61,7 @@ def test_a_lot_begins_when_the_answers_so_far_are_enough(checkout, model_server)
             seen.append(prompt)
             number = len(seen)
         if number == 6:
-            waited.append(second_lot.wait(30))
+            waited.append(second_lot.wait(60))
         elif number > 6:
             second_lot.set()
 

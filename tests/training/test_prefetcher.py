@@ -178,7 +178,7 @@ def test_the_next_batch_is_attempted_while_a_verdict_is_saved(checkout, model_se
 
     def held(ledger: Ledger, expected: str | None, new: str, drop_candidate=None) -> None:
         if expected is not None and not verdicts:
-            verdicts.append(came.wait(30))
+            verdicts.append(came.wait(60))
         advance(ledger, expected, new, drop_candidate)
 
     monkeypatch.setattr(Ledger, "advance", held)
