@@ -294,7 +294,7 @@ class Client:
             with asking(what):
                 return self.hub.get_user().login
         except Refused as refused:
-            if refused.status == HTTPStatus.UNAUTHORIZED:
+            if refused.status != HTTPStatus.FORBIDDEN:  # a job's own token may not ask this way
                 raise
         try:
             return str(self.query(what, "query { viewer { login } }")["viewer"]["login"])
