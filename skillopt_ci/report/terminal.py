@@ -1,5 +1,6 @@
 """Reports for terminals (rows of label and value) and for programs (JSON objects)."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -326,7 +327,8 @@ def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
     yield "likely", "", f"{calls.likely:,}", "", f"{tokens.likely:,}", cost_text(cost)
     made, used = min(calls.high, left[0]), min(tokens.high, left[1])
     paid = None if dollars is None else min(dollars.high, left[2])
-    yield "at most", "", f"{made:,}", "", f"{used:,}", cost_text(paid)
+    limit = "within the budget" if min(left) < math.inf else ""
+    yield "at most", limit, f"{made:,}", "", f"{used:,}", cost_text(paid)
 
 
 def estimate_json(found: Estimate) -> dict[str, object]:
