@@ -19,8 +19,6 @@ REQUESTS = (
     *("step", "eval", "slow-update", "note"),
     *("status", "diff", "report", "apply", "revert"),
 )
-#: Commands with an argument.
-_SAYING = ("note", "revert")
 #: What :func:`requested` returns for any other command.
 UNKNOWN = "unknown"
 
@@ -39,7 +37,7 @@ def requested(comment: str) -> tuple[str, str]:
         return "", ""
     found = _REQUEST.fullmatch(first)
     word, said = (found[1], (found[2] or "").strip()) if found else ("", "")
-    if word in _SAYING:
+    if word in ("note", "revert"):  # which need an argument
         fits = bool(said) or (word == "note" and any(line.strip() for line in rest))
     else:
         fits = word in REQUESTS and said in ("", "anyway" if word == "apply" else "")

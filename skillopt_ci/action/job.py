@@ -200,11 +200,10 @@ _MEANINGS: Mapping[int, Meaning] = {
     ExitCode.INTERRUPTED: Meaning("failed", "warning", "Interrupted"),
     ExitCode.USAGE: Meaning("failed", "error", "skillopt-ci cannot start"),
 }
-_DEFECT = Meaning("failed", "error", "A defect of skillopt-ci")
 
 
 def meaning(exit_code: int) -> Meaning:
-    return _MEANINGS.get(exit_code, _DEFECT)
+    return _MEANINGS.get(exit_code, Meaning("failed", "error", "A defect of skillopt-ci"))
 
 
 def announce(log: JobLog, failure: Failure, error: BaseException, workspace: Path) -> None:

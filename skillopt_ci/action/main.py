@@ -13,7 +13,7 @@ from skillopt_ci.action import git_access
 from skillopt_ci.action.event import Facts, GitHubEvent, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
 from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, workspace_of
-from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs, append_summary
+from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs
 from skillopt_ci.action.perform import perform, tell_failed
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
@@ -96,15 +96,14 @@ def git_environment(workspace: Path, inputs: Inputs, environ: Mapping[str, str])
 def gather(job: Job, event: GitHubEvent) -> Facts:
     """Get the facts missing from ``event`` from GitHub and the configuration, but no others."""
     if (said := event.comment) is not None:
-        may = _may_write(job, event.actor)
+        may = job.client is not None and job.client.may_write(event.actor)
         if not may or job.client is None:
             return Facts(may)
         pull = pull_requests.get_pull_request(job.client, said.number)
         run, loaded = pull.head.ref.removeprefix("skillopt/"), job.configured
         ours = loaded is None or pull.head.ref == f"skillopt/{loaded.config.run}"
         # People's branches may begin like ours.
-        trained = run != pull.head.ref and marker(run, "pull-request") in (pull.body or "")
-        if trained and not ours:
+        if run != pull.head.ref and marker(run, "pull-request") in (pull.body or "") and not ours:
             return Facts(may, of_other_run=True)
         asked, then = said.request in ("eval", "apply"), said.created_at
         return Facts(
@@ -118,8 +117,8 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     if event.pull is None or not configured:
         return Facts(configured=configured)
     labelled = event.action == "labeled" and event.label.casefold() == job.inputs.label.casefold()
-    actor_may_write, loaded = labelled and _may_write(job, event.actor), job.configured
-    if loaded is None:
+    actor_may_write = labelled and job.client is not None and job.client.may_write(event.actor)
+    if (loaded := job.configured) is None:
         return Facts(actor_may_write)
     needed = required_variables(loaded.config.model)
     missing = tuple(name for name in needed if not job.environ.get(name))
@@ -134,10 +133,6 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
         skill_changed = not changed.isdisjoint(paths)
     own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
-
-
-def _may_write(job: Job, login: str) -> bool:
-    return job.client is not None and job.client.may_write(login)
 
 
 def _hand_over(job: Job, outcome: JobOutcome) -> None:
@@ -157,4 +152,5 @@ def _tell_runner(environ: Mapping[str, str], outputs: Outputs, summary: str) -> 
     if file := environ.get("GITHUB_OUTPUT"):
         append_outputs(Path(file), outputs.by_name(), _new_token)
     if summary and (file := environ.get("GITHUB_STEP_SUMMARY")):
-        append_summary(Path(file), summary)
+        with Path(file).open("a", encoding="utf-8", newline="\n") as stream:
+            stream.write(summary.rstrip("\n") + "\n")

@@ -119,11 +119,6 @@ def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], s
             stream.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
 
 
-def append_summary(file: Path, markdown: str) -> None:
-    with file.open("a", encoding="utf-8", newline="\n") as stream:
-        stream.write(markdown.rstrip("\n") + "\n")
-
-
 def command(name: str, text: str = "", **properties: str) -> str:
     """A workflow command: a log line that the runner obeys."""
     given = [

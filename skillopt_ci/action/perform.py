@@ -1,5 +1,6 @@
 """Perform the chosen activity and report its outcome."""
 
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, command_lin
 from skillopt_ci.action.outputs import UNPUBLISHED, Level, Outputs, Printed, fold
 from skillopt_ci.action.review import review_pull_request, with_check
 from skillopt_ci.cli import build
-from skillopt_ci.cli.comment import links_of, note_id, publish_run
+from skillopt_ci.cli.comment import Published, links_of, note_id, publish_run
 from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.git.process import Git
@@ -126,8 +127,7 @@ def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
     run, path = view(reader), reader.skill_path
     if word == "diff":
         before = reader.ledger.read(base_commit(reader.ledger), path) or ""
-        after = reader.read(path) or ""
-        change = unified_diff(before, after, path)
+        change = unified_diff(before, reader.read(path) or "", path)
         text = block(change, "diff", lines=200) if change else "Nothing: base has this skill."
     elif word == "report":
         text = lessons_text(run, links) or "Nothing learned yet that base lacks."
@@ -149,7 +149,7 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
     what = f"A rule of step {done['step']}" if done["edit"] else f"Step {done['step']}"
     where = links_of(job.environ).commit(done["commit"])
     text = f"{what} is taken back in {where}. The next step scores the skill again."
-    return text, _publish(job, "").notes
+    return text, _publish(job).notes
 
 
 def _apply(job: Job, run: RunView, asked: Reply) -> str:
@@ -191,11 +191,11 @@ def _command(job: Job, command: Command) -> JobOutcome:
         if command is Command.PLAN:
             outputs = replace(outputs, matrix='{"shard":[]}')
         return replace(_skipped(job, why), outputs=outputs)
-    shown: list[JobOutcome] = []
+    shown: list[Published] = []
 
     def on_result(result: Printed) -> None:
         if command.trains and "commit" in result:
-            shown.append(_publish(job, ""))
+            shown.append(_publish(job))
             try:
                 why = _paused(job)
             except InfrastructureError as error:
@@ -219,15 +219,7 @@ def _command(job: Job, command: Command) -> JobOutcome:
     found = meaning(ended.exit_code)
     if (failed := ended.failure) is not None and ended.error is not None:
         announce(job.log, failed, ended.error, job.workspace)
-    remarks = [
-        *(one for result in ended.results for one in result.get("findings", ())),
-        *(
-            {"level": "error", "text": text, "part": "configuration"}
-            for result in ended.results
-            for text in result.get("problems", ())
-        ),
-    ]
-    remarks = [one for one in remarks if one["level"] != "ok"]
+    remarks = _remarks(ended.results)
     for one in remarks:
         job.log.annotate(one["level"], harmless(one["text"]), title=one["part"])
     # What ends a run is no result of `run`.
@@ -239,23 +231,31 @@ def _command(job: Job, command: Command) -> JobOutcome:
         hint = f" {failed.hint}" if failed and ended.exit_code != ExitCode.DEFECT else ""
         why = f"{found.title}: {failed.message.rstrip('.')}.{hint}" if failed else ""
         shown.append(_publish(job, why))
-    last, folded = shown[-1] if shown else JobOutcome(), fold(ended.results)
+    last, folded = shown[-1] if shown else Published(), fold(ended.results)
     outputs = replace(
         folded,
-        commit=last.outputs.commit or folded.commit,
+        commit=last.commit or folded.commit,
         result=found.result,
         page=_leave_page(job, command, ended),
-        pull_request=last.outputs.pull_request,
+        pull_request=str(last.pull_request or ""),
     )
     rows = [(name, code(value, 1_000)) for name, value in outputs.by_name().items() if value]
     listed = "\n".join(f"- {one['part']}: {inline(one['text'], 1_000)}" for one in remarks)
-    return replace(
-        last,
-        outputs=outputs,
+    return JobOutcome(
+        outputs,
         report=last.report or join(ended.told, listed, table(("output", "value"), rows)) + "\n",
-        ending=ended.told if last.report and ended.exit_code else waits,
         exit_code=ended.exit_code,
+        notes=last.notes,
+        ending=ended.told if last.report and ended.exit_code else waits,
     )
+
+
+def _remarks(results: Sequence[Printed]) -> list[Printed]:
+    found = [
+        one for result in results for one in result.get("findings", ()) if one["level"] != "ok"
+    ]
+    problems = [text for result in results for text in result.get("problems", ())]
+    return found + [{"level": "error", "text": text, "part": "configuration"} for text in problems]
 
 
 def _tell_missing_rollouts(job: Job, command: Command) -> None:
@@ -282,22 +282,17 @@ def _paused(job: Job) -> str:
     return ""
 
 
-def _publish(job: Job, inconclusive: str) -> JobOutcome:
+def _publish(job: Job, inconclusive: str = "") -> Published:
     """Publish; a failure becomes a note, since all results are in git and can be republished."""
     if job.client is None:
-        return JobOutcome()
+        return Published()
     try:
-        shown = publish_run(job.settings, job.client, inconclusive)
+        return publish_run(job.settings, job.client, inconclusive)
     except SkilloptError as error:
         # What ended the command was told, and it may be this.
-        return JobOutcome(notes=() if inconclusive else (error.sentences,))
+        return Published(notes=() if inconclusive else (error.sentences,))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
-        return JobOutcome(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
-    return JobOutcome(
-        Outputs.of(pull_request=shown.pull_request, commit=shown.commit),
-        shown.report,
-        notes=shown.notes,
-    )
+        return Published(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
 
 
 def _leave_page(job: Job, command: Command, ended: Ended) -> str:

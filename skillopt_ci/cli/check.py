@@ -18,7 +18,7 @@ from skillopt_ci import __version__
 from skillopt_ci.agents.cli_agents import agent_environ, agent_program, lacks_key
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.cli import build
-from skillopt_ci.cli.findings import Finding, exit_code, failed, print_findings, up_to_error
+from skillopt_ci.cli.findings import Finding, failed, print_findings, up_to_error
 from skillopt_ci.cli.options import Globals, command, print_json
 from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.cli.read import RunReader, open_reader
@@ -94,7 +94,8 @@ def check_command(settings: Globals, probe: bool, files: bool, github: bool) -> 
     told = check_run(settings, probe=probe, files=files)
     if github:
         told += up_to_error("github", _check_github(settings))
-    code = exit_code(told)
+    # the user's own errors go before those of the world
+    code = min((one.exit_code for one in told if one.level == "error"), default=ExitCode.DONE)
     if settings.json:
         rows = [{"part": one.part, "level": one.level, "text": one.text} for one in told]
         print_json({"ready": code is ExitCode.DONE, "findings": rows})

@@ -32,7 +32,7 @@ _ANSWERED_STEPS = 3
 class Published:
     """What stands on GitHub now. ``report`` is the comment's text, ``notes`` what was refused."""
 
-    report: str
+    report: str = ""
     pull_request: int | None = None
     notes: tuple[str, ...] = ()
     commit: str = ""

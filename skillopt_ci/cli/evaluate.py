@@ -97,9 +97,9 @@ def eval_command(
 
 
 def _skill_json(one: offline_eval.Evaluated) -> dict[str, object]:
-    measured = "hard=measurement.hard soft=measurement.soft tasks=measurement.n"
     return {
-        **pick(one, f"name=skill.name sha256=skill.sha256 {measured}"),
+        **pick(one, "name=skill.name sha256=skill.sha256 hard=measurement.hard"),
+        **pick(one, "soft=measurement.soft tasks=measurement.n"),
         "errors": len(one.measurement.errors),
         "scores": {
             task: {"hard": hard, "soft": soft}

@@ -42,11 +42,6 @@ def up_to_error(part: str, findings: Iterable[Finding]) -> Iterator[Finding]:
         yield failed(part, error)
 
 
-def exit_code(findings: Sequence[Finding]) -> ExitCode:
-    """What the command ends with: the user's own errors go before those of the world."""
-    return min((one.exit_code for one in findings if one.level == "error"), default=ExitCode.DONE)
-
-
 def print_findings(findings: Sequence[Finding], settings: Globals, *, files: bool = False) -> None:
     colour = wants_colour(sys.stdout, settings.environ)
     for finding in findings:

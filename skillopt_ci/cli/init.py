@@ -108,24 +108,8 @@ def init_command(
     written = scaffold.write_new(root, files)
     steps = _next_steps(settings, choices, repository, github=github)
     if github:
-        place, runs = repository or root, run_names(config)
-        if pages and len(runs) > 1:
-            hint = f"Call pages.yml yourself, with `run` for one of {', '.join(runs)}."
-            raise UsageError("--pages is for a configuration with one run", hint=hint)
-        models = [load(config, run=name).config.model for name in runs]
-        keys = sorted({key for one in models for key in required_variables(one)})
-        folder = PurePosixPath(config.parent.resolve().relative_to(place))
-        # workflows train from the default branch, whatever is checked out here
-        refs = ("refs/remotes/origin/HEAD", "HEAD")
-        named = [Git(place).attempt("symbolic-ref", "--quiet", "--short", ref).text for ref in refs]
-        branch = named[0].removeprefix("origin/") or named[1] or "main"
-        workflow = scaffold.workflow_file(
-            folder / config.name,
-            branch=branch,
-            keys=keys,
-            runs=runs if len(runs) > 1 else (),
-            pages=pages,
-        )
+        place = repository or root
+        keys, branch, workflow = _workflow(config, place, pages=pages)
         written += scaffold.write_new(place, workflow)
         files |= workflow
         if scaffold.WORKFLOW not in written:
@@ -161,6 +145,29 @@ def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
             f"{config.name} exists, and `init` never changes a file.",
             hint=f"Give another run its own file: {_ANOTHER}\nOr list it under `runs:`.",
         )
+
+
+def _workflow(config: Path, place: Path, *, pages: bool) -> tuple[list[str], str, dict[str, str]]:
+    """The workflow file, and what it needs: the variables of keys, the branch that it trains."""
+    runs = run_names(config)
+    if pages and len(runs) > 1:
+        hint = f"Call pages.yml yourself, with `run` for one of {', '.join(runs)}."
+        raise UsageError("--pages is for a configuration with one run", hint=hint)
+    models = [load(config, run=name).config.model for name in runs]
+    keys = sorted({key for one in models for key in required_variables(one)})
+    folder = PurePosixPath(config.parent.resolve().relative_to(place))
+    # workflows train from the default branch, whatever is checked out here
+    refs = ("refs/remotes/origin/HEAD", "HEAD")
+    named = [Git(place).attempt("symbolic-ref", "--quiet", "--short", ref).text for ref in refs]
+    branch = named[0].removeprefix("origin/") or named[1] or "main"
+    workflow = scaffold.workflow_file(
+        folder / config.name,
+        branch=branch,
+        keys=keys,
+        runs=runs if len(runs) > 1 else (),
+        pages=pages,
+    )
+    return keys, branch, workflow
 
 
 def run_name(text: str) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import cast
 
 import click
 from click.shell_completion import CompletionItem, shell_complete
@@ -31,40 +31,31 @@ _COMPLETION = "_SKILLOPT_CI_COMPLETE"
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported only when they are asked for.
-
-    ``commands_by_name`` has the module, help and group of each; ``--help`` and typos import none.
-    """
-
-    def __init__(
-        self, *args: Any, commands_by_name: Mapping[str, tuple[str, str, str]], **how: Any
-    ) -> None:
-        super().__init__(*args, **how)
-        self.lazy = commands_by_name
+    """The group of :data:`COMMANDS`, each imported when asked for; ``--help`` imports none."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(self.lazy)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in self.lazy:
-            module = lasting_import(self.lazy[cmd_name][0])
+        if cmd_name in COMMANDS:
+            module = lasting_import(COMMANDS[cmd_name][0])
             return cast("click.Command", getattr(module, f"{cmd_name.replace('-', '_')}_command"))
         if not (ctx.resilient_parsing or cmd_name.startswith("-")):
-            ctx.fail(f"there is no command {cmd_name!r}. {nearest(cmd_name, self.lazy)}".rstrip())
+            ctx.fail(f"there is no command {cmd_name!r}. {nearest(cmd_name, COMMANDS)}".rstrip())
         return None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [
             CompletionItem(name, help=line)
-            for name, (_, line, _) in self.lazy.items()
+            for name, (_, line, _) in COMMANDS.items()
             if name.startswith(incomplete)
         ]
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for group in dict.fromkeys(group for _, _, group in self.lazy.values()):
+        for group in dict.fromkeys(group for _, _, group in COMMANDS.values()):
             with formatter.section(group):
-                lines = [(name, line) for name, (_, line, own) in self.lazy.items() if own == group]
+                lines = [(name, line) for name, (_, line, own) in COMMANDS.items() if own == group]
                 formatter.write_dl(lines)
 
 
@@ -196,7 +187,6 @@ COMMANDS = {
 
 @command(
     cls=LazyGroup,
-    commands_by_name=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
     epilog="Exit codes: 0 done, 1 a defect of skillopt-ci, 2 usage, 3 nothing left to do, "

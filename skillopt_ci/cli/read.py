@@ -120,8 +120,7 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
             hint=f"Start it with `skillopt-ci step --run {name}`.",
         )
     flying = candidate(ledger)
-    flight = flying.sha if flying else ""
-    return RunReader(ledger, commit, state, folder.read_history(read), flight)
+    return RunReader(ledger, commit, state, folder.read_history(read), flying.sha if flying else "")
 
 
 def view(reader: RunReader, newest: int = _NEWEST) -> RunView:

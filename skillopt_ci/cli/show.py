@@ -31,8 +31,6 @@ from skillopt_ci.training.state import taken_back
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import pick, write_atomically
 
-#: What the log goes without on a narrow terminal, the least missed first.
-_DISPENSABLE = ("words", "edits", "epoch")
 _COLOURS = {"+": "green", "-": "red", "@": "cyan", "added": "green", "removed": "red"}
 #: What git puts around changed words.
 _BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
@@ -140,7 +138,8 @@ def log_command(settings: Globals, number: int | None) -> None:
     rows = list(map(terminal.log_row, entries, conclusions))
     if waiting := in_flight(reader):
         rows.append(terminal.flight_row(waiting, reader.state))
-    print_table(settings, terminal.LOG_HEADINGS, rows, title, _DISPENSABLE)
+    # a narrow terminal goes without these, the least missed first
+    print_table(settings, terminal.LOG_HEADINGS, rows, title, ("words", "edits", "epoch"))
 
 
 @command()

@@ -344,8 +344,7 @@ def load(
                 hint = f"Did you mean {path}?"
             told = f"skill: {config.skill} is a folder without a SKILL.md"
             raise ConfigError(told, file=file, hint=hint)
-        skill = str(PurePosixPath(config.skill) / "SKILL.md")
-        config = config.model_copy(update={"skill": skill})
+        config = config.model_copy(update={"skill": str(PurePosixPath(config.skill) / "SKILL.md")})
     warnings = sorted(dict.fromkeys(found.warnings), key=reading_order)
     return Loaded(config, file, root, tuple(one.with_place() for one in warnings))
 

@@ -66,8 +66,7 @@ def find_open(client: Client, head: str, base: str, *, or_merged: bool = False) 
     With ``or_merged``, else of the latest one that was merged.
     """
     pulls = _of_branch(client, head, base)
-    merged = (pull for pull in pulls if or_merged and pull.merged_at)
-    found = _open_one(pulls) or next(merged, None)
+    found = _open_one(pulls) or next((pull for pull in pulls if or_merged and pull.merged_at), None)
     return None if found is None else found.number
 
 

@@ -200,8 +200,6 @@ _MOST_ANNOTATIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Where a task is defined: a file in the repository and a line."""
-
     path: str
     line: int
 
@@ -257,8 +255,7 @@ def confirmation_check(run: RunView, links: md.Links) -> WantedCheck | None:
     """Whether fresh attempts confirm the tip; pending until then, so merge rules can require it."""
     if run.state.confirmed is None:
         return None
-    pending = run.state.provisional or run.unscored
-    conclusion: Conclusion | None = None if pending else "success"
+    conclusion: Conclusion | None = None if run.state.provisional or run.unscored else "success"
     return WantedCheck(
         name=CONFIRMED,
         head_sha=run.commit,

@@ -47,8 +47,7 @@ def judge(
     if not difference.n:
         return Finding.INCONCLUSIVE
     fixed, broken = len(difference.fixed), len(difference.broken)
-    sure = chance(fixed, broken) <= 1 - confidence + 1e-12
-    if not sure or abs(difference.mean) < threshold:
+    if chance(fixed, broken) > 1 - confidence + 1e-12 or abs(difference.mean) < threshold:
         return Finding.UNCLEAR
     if difference.mean > 0 and fixed > broken:
         return Finding.IMPROVEMENT

@@ -81,9 +81,8 @@ def wishes(run: RunView) -> dict[str, tuple[Wish, ...]]:
 
 def newest(run: RunView) -> list[EventView]:
     """The steps and ends of epochs that have evidence, newest first."""
-    views = [*run.views.values(), *filter(None, [run.flight])]
     return sorted(
-        views,
+        [*run.views.values(), *filter(None, [run.flight])],
         key=lambda one: (one.record.epoch, isinstance(one.record, BoundaryRecord), one.record.step),
         reverse=True,
     )

@@ -187,8 +187,7 @@ def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
         scores = (column.measurement.tasks.get(name) for column in columns)
         outcomes = ["unknown" if one is None else grade_of(*one) for one in scores]
         known = [float(one == "solved") for one in outcomes if one != "unknown"]
-        letters = "".join(one[0] for one in outcomes)
-        rows.append(Row(name, fmean(known) if known else 0.0, letters))
+        rows.append(Row(name, fmean(known) if known else 0.0, "".join(one[0] for one in outcomes)))
     rows.sort(key=lambda row: (row.solved, row.task))
     cell = max(4, min(18, 860 // max(len(columns), 1)))
     paths: dict[TaskGrade, str] = {}

@@ -262,8 +262,7 @@ class RunView:
         if (found := self.tested) is None:
             return None
         best, last = (found.best, found.best_gain), (found.last, found.last_gain)
-        current = self.state.current.sha256
-        return last if current == found.last.sha256 != found.best.sha256 else best
+        return last if self.state.current.sha256 == found.last.sha256 != found.best.sha256 else best
 
     @property
     def origin(self) -> HistoryEntry | None:
@@ -377,8 +376,7 @@ class RunView:
     @cached_property
     def views(self) -> Mapping[tuple[str, int], EventView]:
         """The steps and epochs' ends that have evidence, by kind and number."""
-        steps = {("step", one.step): event_view(one, self.place(one.step)) for one in self.steps}
-        return steps | {
+        return {("step", one.step): event_view(one, self.place(one.step)) for one in self.steps} | {
             ("slow_update", one.epoch): event_view(one, self.place(one.epoch, "slow_update"))
             for one in self.epochs
         }

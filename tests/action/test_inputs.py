@@ -14,7 +14,6 @@ from skillopt_ci.action.outputs import (
     JobLog,
     Outputs,
     append_outputs,
-    append_summary,
     command,
     fold,
 )
@@ -155,13 +154,6 @@ def test_no_value_forges_an_output(tmp_path_factory, value):
         delimiter = text.partition("\n")[0].removeprefix("a<<")
         assert text == f"a<<{delimiter}\n{value}\n{delimiter}\n"
         assert delimiter not in value
-
-
-def test_a_summary_is_added_to_what_is_there(tmp_path):
-    file = tmp_path / "summary"
-    append_summary(file, "# One")
-    append_summary(file, "# Two\n")
-    assert file.read_text(encoding="utf-8") == "# One\n# Two\n"
 
 
 ANY_TEXT = st.text() | st.text(alphabet=":#[]%\r\n,=abc")

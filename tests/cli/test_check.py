@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from skillopt_ci.cli.check import check_run
-from skillopt_ci.cli.findings import Finding, exit_code
+from skillopt_ci.cli.findings import Finding
+from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode
 
@@ -25,8 +26,9 @@ WORLD = Finding("git", "error", "no route", ExitCode.INFRASTRUCTURE)
         ([], 0),
     ],
 )
-def test_what_the_user_can_mend_goes_before_what_the_world_did(findings, code):
-    assert exit_code(findings) == code
+def test_what_the_user_can_mend_goes_before_what_the_world_did(monkeypatch, findings, code):
+    monkeypatch.setattr("skillopt_ci.cli.check.check_run", lambda *_, **__: findings)
+    assert main(["check", "-q"]) == code
 
 
 def test_a_run_that_can_start_is_called_ready(cli, untrained):

@@ -146,13 +146,12 @@ def group(
     (tmp_path / package / "greet.py").write_text(GREET, encoding="utf-8")
     (tmp_path / package / "broken.py").write_text(BROKEN, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    return main.LazyGroup(
-        "app",
-        commands_by_name={
-            "greet": (f"{package}.greet", "Say hello.", "Here"),
-            "broken": (f"{package}.broken", "Fail on import.", "Here"),
-        },
-    )
+    commands = {
+        "greet": (f"{package}.greet", "Say hello.", "Here"),
+        "broken": (f"{package}.broken", "Fail on import.", "Here"),
+    }
+    monkeypatch.setattr(main, "COMMANDS", commands)
+    return main.LazyGroup("app")
 
 
 @pytest.mark.parametrize(

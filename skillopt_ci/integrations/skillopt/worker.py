@@ -211,8 +211,7 @@ def _adapter(name: str, root: Path) -> type[EnvAdapter]:
     here = (
         one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__
     )
-    candidates = [getattr(module, wanted, None)] if source else here
-    for value in candidates:
+    for value in [getattr(module, wanted, None)] if source else here:
         if inspect.isclass(value) and issubclass(value, EnvAdapter):
             return value
     raise UsageError(f"{name!r} is not an EnvAdapter of SkillOpt's")
