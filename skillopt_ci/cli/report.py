@@ -74,6 +74,9 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
         return
     evidence = page_evidence(open_reader(settings), settings.redact)
     page = build_page(evidence)
+    if output == Path("-"):
+        click.echo(page, nl=False)
+        return
     write_atomically(settings.cwd / output, page)
     size = len(page.encode())
     if settings.json or settings.verbosity >= 0:

@@ -219,6 +219,7 @@ def best_command(settings: Globals, output: Path | None) -> None:
     text = reader.read(reader.folder.best_skill)
     if text is None:
         raise RepositoryError(f"{reader.folder.best_skill} is missing in {reader.commit[:10]}.")
+    output = None if output == Path("-") else output
     if output is not None:
         write_atomically(settings.cwd / output, text)
     if settings.json:

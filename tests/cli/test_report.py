@@ -49,6 +49,8 @@ def test_it_writes_one_file_from_git_alone(cli, clone):
 def test_the_file_may_be_elsewhere_and_is_replaced_as_a_whole(cli, done):
     for _ in range(2):
         assert cli(done, "report", "-O", "site/index.html").code == 0
+        text = (done / "site/index.html").read_text(encoding="utf-8")
+        assert (cli(done, "report", "-O-").out, (done / "-").exists()) == (text, False)
     assert [path.name for path in (done / "site").iterdir()] == ["index.html"]
 
 

@@ -303,7 +303,8 @@ def test_it_is_written_to_a_file_that_keeps_its_mode(cli, done, tmp_path):
     file.chmod(0o640)
     result = cli(done, "best", "--output", file)
     assert (result.code, result.out) == (ExitCode.DONE, "")
-    assert file.read_text(encoding="utf-8") == cli(done, "best").out
+    assert file.read_text(encoding="utf-8") == cli(done, "best").out == cli(done, "best", "-O-").out
+    assert not (done / "-").exists()
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
