@@ -264,7 +264,9 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
             if words and words in rule.casefold()
         ]
     if len(named) != 1:
-        known = ", ".join(str(step) for step in dict(named) or merged) or "none"
+        gone = {one.step for one in reader.history if one.kind == "revert" and not one.edit}
+        left = [str(step) for step in dict(named) or merged if step not in gone]
+        known = ", ".join(left) or "none"
         which = "several rules have these words" if named else "no merged step or rule matches"
         raise UsageError(f"{what!r} does not name one change: {which} (merged steps: {known}).")
     ((step, number),) = named

@@ -176,7 +176,9 @@ def _decoded(text: str) -> object:
             parse_float=lambda found: _written(float(found), found),
         )
     except json.JSONDecodeError as error:
-        raise TaskFileError(f"invalid JSON: {error.msg}", line=error.lineno) from error
+        lines = error.msg == "Extra data" and error.lineno > 1
+        hint = "; a file with a task on each line ends in .jsonl" if lines else ""
+        raise TaskFileError(f"invalid JSON: {error.msg}{hint}", line=error.lineno) from error
     except ValueError as error:
         raise TaskFileError(f"invalid JSON: {error}") from error
     except RecursionError as error:

@@ -185,7 +185,8 @@ def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[At
             latest[key] = replace(trace, events=kept)
     if not latest:
         raise UsageError(
-            "No attempt is recorded that could be graded again.",
+            f"No attempt{f' of stage {stage!r}' if stage else ''} is recorded that could be graded "
+            "again.",
             hint="Attempts are recorded in the clone that makes them.",
         )
     return list(latest.values())

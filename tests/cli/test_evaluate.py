@@ -123,10 +123,14 @@ def test_a_file_that_is_no_scorer_is_told(cli, fresh):
 def test_without_a_record_there_is_nothing_to_grade_whatever_the_scorer(cli, fresh):
     (fresh / "listed.yaml").write_text('type: computer\ncommand: ["true"]\n', encoding="utf-8")
     computer = "rollout.computer={type: unconfined}"
-    for words in ((), ("--scorer", "listed.yaml", "-o", computer)):
+    for words, which in (
+        ((), ""),
+        (("--scorer", "listed.yaml", "-o", computer), ""),
+        (("--stage", "nope"), " of stage 'nope'"),
+    ):
         told = cli(fresh, "rescore", *words)
         assert told.code == 2
-        assert "No attempt is recorded" in told.err
+        assert f"No attempt{which} is recorded" in told.err
 
 
 def first_task(folder: Path, split: str = "train") -> str:

@@ -73,6 +73,7 @@ def test_nothing_left_is_exit_code_3(cli, trained):
 @pytest.mark.parametrize("words", ["step", "step --until-candidate", "run"])
 def test_a_score_after_the_last_step_is_something_done(cli, done, words):
     assert cli(done, "revert", "1").code == 0
+    assert "(merged steps: none)" in cli(done, "revert", "9").err
     scored = cli(done, *words.split())
     assert (scored.code, "Measured again: step 1 taken back\n" in scored.out) == (0, True)
     assert cli(done, *words.split()).code == 3
