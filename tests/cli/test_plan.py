@@ -135,7 +135,7 @@ def test_the_likely_calls_of_a_run_are_those_that_it_makes(cli, tmp_path, name):
     assert rest["calls"]["likely"] == pytest.approx(made.total(), rel=0.15)
 
 
-def test_nothing_changes_and_nothing_is_asked(cli, untrained):
+def test_nothing_changes_and_nothing_is_asked(cli, untrained, monkeypatch):
     done = cli(untrained, "estimate")
     assert done.code == 0
     assert "Next step" in done.out
@@ -145,6 +145,10 @@ def test_nothing_changes_and_nothing_is_asked(cli, untrained):
     assert cli(untrained, "status").code == 2  # the run has not started
     whole = cli(untrained, "estimate", "--json", "-o", "train.batch_size=1000").json
     assert whole["epoch"]["calls"] == whole["step"]["calls"]  # one step, and the start
+    monkeypatch.setenv("COLUMNS", "36")
+    rows = cli(untrained, "estimate").out.splitlines()
+    assert ["role", "calls", "cost"] in [one.split() for one in rows]
+    assert all(one.endswith("  $0.00") for one in rows if one.startswith(("target ", "likely ")))
 
 
 def test_a_price_that_nobody_knows_is_called_unknown(cli, untrained):
