@@ -119,7 +119,8 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 #: Words of tables that stand on two lines, how far the page is wider than the screen, pictures
-#: that are missing, and links in texts that only their colour shows.
+#: that are missing, links in texts that only their colour shows, and how many tables that may
+#: scroll cannot be reached by keyboard.
 _LOOK = """() => {
   const broken = [];
   for (const cell of document.querySelectorAll("article td, article th")) {
@@ -139,7 +140,9 @@ _LOOK = """() => {
   const links = [...document.querySelectorAll("article :is(p, li, td) > a:not(.md-button)")];
   const plain = links.filter((one) => getComputedStyle(one).textDecorationLine === "none");
   const wider = document.documentElement.scrollWidth - innerWidth;
-  return [broken, wider, cut.map((one) => one.src), plain.map((one) => one.href)];
+  const scrolling = [...document.querySelectorAll(".md-typeset__scrollwrap")];
+  const stuck = scrolling.filter((one) => !one.querySelector("[tabindex='0']")).length;
+  return [broken, wider, cut.map((one) => one.src), plain.map((one) => one.href), stuck];
 }"""
 
 
@@ -153,7 +156,7 @@ def test_no_word_of_a_table_is_broken_and_nothing_is_cut_off(browser, address):
         page = browser.new_page(viewport={"width": width, "height": 900})
         for name in names:
             page.goto(f"{address}/{name}")
-            assert page.evaluate(_LOOK) == [[], 0, [], []], (width, name)
+            assert page.evaluate(_LOOK) == [[], 0, [], [], 0], (width, name)
         page.close()
 
 
