@@ -122,8 +122,7 @@ def command_line(job: Job, command: Command) -> list[str]:
     run = ["--run", inputs.run] if inputs.run else []
     overrides = [word for key in inputs.overrides for word in ("--override", key)]
     common = ["--config", inputs.config, *run, *overrides, "--json"]
-    verb = "step" if command is Command.PROPOSE else command
-    return [verb, *common, *options.get(command, [])]
+    return ["step" if command is Command.PROPOSE else command, *common, *options.get(command, [])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,10 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
                 hint="Set `rollout.computer.type: docker`, or leave out `image`.",
             )
         if not image and computer.type == "docker":
-            hint = "Set `rollout.computer.image`, or `image` in the task's `computer` block."
-            raise UsageError(f"no image is named for task {task.id!r}", hint=hint)
+            raise UsageError(
+                f"no image is named for task {task.id!r}",
+                hint="Set `rollout.computer.image`, or `image` in the task's `computer` block.",
+            )
 
 
 # The run, and where its parts are in the repository.

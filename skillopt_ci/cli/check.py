@@ -223,15 +223,22 @@ def _check_plan(
     first = sizes.calls * sizes.selection + plan.likely_calls(config, sizes)
     tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if state is None and plan.calls_left(config, sizes, None) < first:
-        told = f"the first score, one step and the final tests take about {first + tests:.0f} calls"
-        mended = "Raise budget.run, or lower train.batch_size or evaluation.test_env_num."
-        yield Finding("plan", "warning", f"{told}, more than the budget allows\n{mended}")
+        yield Finding(
+            "plan",
+            "warning",
+            f"the first score, one step and the final tests take about {first + tests:.0f} calls, "
+            "more than the budget allows\nRaise budget.run, or lower train.batch_size or "
+            "evaluation.test_env_num.",
+        )
     else:
         yield Finding("plan", "ok", told, then=then)
     if calls is not None and tests >= calls:
-        told = f"the final tests take about {tests} calls"
-        mended = "Raise budget.run, or set evaluation.test_env_num."
-        yield Finding("plan", "warning", f"{told}, more than the budget allows\n{mended}")
+        yield Finding(
+            "plan",
+            "warning",
+            f"the final tests take about {tests} calls, more than the budget allows\n"
+            "Raise budget.run, or set evaluation.test_env_num.",
+        )
 
 
 def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:
@@ -383,11 +390,12 @@ def _try_graders(
         tried = map_ordered(fault, graders[:_MOST_TRIED], limit=_TRIED_AT_A_TIME)
         faults = [*filter(None, asyncio.run(tried))]
     if faults:
-        text = (
+        yield Finding(
+            "scorers",
+            "error",
             f"{faults[0]}\nA grader must judge any work, even an empty submission: "
-            "otherwise its own failures would look like the work's, which score 0."
+            "otherwise its own failures would look like the work's, which score 0.",
         )
-        yield Finding("scorers", "error", text)
     elif graders:
         some = "" if len(graders) <= _MOST_TRIED else f"{_MOST_TRIED} of "
         text = f"{some}{plural(len(graders), 'grader')} tried on an empty submission"
@@ -427,12 +435,13 @@ def _check_programs(
 ) -> Iterator[Finding]:
     starts, left = build.unconfined_programs(loaded.config, tasks.all, environment)
     if left:
-        text = (
+        yield Finding(
+            "programs",
+            "warning",
             f"not kept from secrets: {'; '.join(left)}\nThese can read your files and what other "
             "programs of yours hold, such as the shell that exported a key. Pull requests are not "
-            "evaluated here unless `rollout.programs_can_read_secrets` is set."
+            "evaluated here unless `rollout.programs_can_read_secrets` is set.",
         )
-        yield Finding("programs", "warning", text)
     elif starts:
         kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
         yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
@@ -451,8 +460,12 @@ def _check_model(
         program = role.program[0].replace("{root}", str(root.resolve()))
         path = shutil.which(program, path=environ.get("PATH", os.defpath))
         if path is None:
-            remedy = f"Install it so that it is in PATH, or name its full path in {part}.command."
-            yield Finding(part, "error", f"the program {program} is not found\n{remedy}")
+            yield Finding(
+                part,
+                "error",
+                f"the program {program} is not found\nInstall it so that it is in PATH, or name "
+                f"its full path in {part}.command.",
+            )
             return
         where = f"{where}: {path}"
     try:
@@ -471,5 +484,6 @@ def _check_model(
     about = [price.text] if role.provider == "simulated" else known
     yield Finding(part, "ok", f"{role.model} ({', '.join(filter(None, about))})")
     if not price.known:
-        text = f"no price is known, so its cost will be unknown; set {part}.price"
-        yield Finding(part, "warning", text)
+        yield Finding(
+            part, "warning", f"no price is known, so its cost will be unknown; set {part}.price"
+        )

@@ -51,16 +51,18 @@ def read_layers(file: Path) -> tuple[Node, ...]:
             raise _invalid_base(mark, f"{name}cannot be read: {error.strerror}") from error
         tree = parse_yaml(text, Mark(file, 1))
         if not isinstance(tree.value, dict):
-            text = "expected a mapping of sections, such as `run:` and `skill:`"
-            raise _invalid_base(tree.mark, text)
+            raise _invalid_base(
+                tree.mark, "expected a mapping of sections, such as `run:` and `skill:`"
+            )
         layers.insert(0, without(tree, BASE))
         if BASE not in tree.entries:
             return tuple(layers)
         base = tree.entries[BASE]
         mark = base.mark
         if isinstance(base.value, tuple):
-            text = "expected one file, found a list: let one base build on the next"
-            raise _invalid_base(mark, text)
+            raise _invalid_base(
+                mark, "expected one file, found a list: let one base build on the next"
+            )
         if not isinstance(base.value, str) or not base.value:
             raise _invalid_base(mark, "expected the name of one file")
         file = Path(os.path.normpath(file.parent / base.value))
@@ -342,8 +344,9 @@ def load(
             if inner := sorted(folder.glob("*/SKILL.md")):
                 path = PurePosixPath(config.skill) / inner[0].relative_to(folder).as_posix()
                 hint = f"Did you mean {path}?"
-            told = f"skill: {config.skill} is a folder without a SKILL.md"
-            raise ConfigError(told, file=file, hint=hint)
+            raise ConfigError(
+                f"skill: {config.skill} is a folder without a SKILL.md", file=file, hint=hint
+            )
         config = config.model_copy(update={"skill": str(PurePosixPath(config.skill) / "SKILL.md")})
     warnings = sorted(dict.fromkeys(found.warnings), key=reading_order)
     return Loaded(config, file, root, tuple(one.with_place() for one in warnings))

@@ -137,8 +137,7 @@ def _results(run: RunView, *, edited: bool) -> Iterator[tuple[str, Sequence[_Sco
             told.append(f"{say.gain_text(gain)}, {flips}")
         if run.state.step > found.step:
             told.append(f"measured after step {found.step}; training has gone on since")
-        scores = [(name, one.hard, one.n) for name, one in tested if one is not None]
-        yield "Test", scores, told
+        yield "Test", [(name, one.hard, one.n) for name, one in tested if one is not None], told
     current, best, origin = run.state.current, run.state.best, run.origin
     told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
     if edited:

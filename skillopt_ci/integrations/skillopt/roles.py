@@ -202,12 +202,13 @@ class _Role:
 
 
 def _unavailable(role: _Role) -> _Fields:
-    text = (
-        f"the backend {role.backend!r} is not available; give a mapping instead: provider: openai "
-        "with model, base_url and api_key_env, or provider: command with a command that reads the "
-        "prompt on standard input and prints the answer"
+    role.problems.append(
+        role.remark(
+            f"the backend {role.backend!r} is not available; give a mapping instead: provider: "
+            "openai with model, base_url and api_key_env, or provider: command with a command that "
+            "reads the prompt on standard input and prints the answer"
+        )
     )
-    role.problems.append(role.remark(text))
     return {"provider": "openai", "model": role.chosen()}
 
 
@@ -308,11 +309,12 @@ def _openai(role: _Role) -> _Fields:
     endpoint = named or role.get("azure_openai_endpoint", "azure_endpoint")
     result: _Fields = {"model": role.chosen(), "reasoning_effort": role.get("reasoning_effort")}
     if endpoint is None:
-        text = (
-            "there is neither azure_openai_endpoint nor AZURE_OPENAI_ENDPOINT, so OpenAI itself is "
-            "called with OPENAI_API_KEY"
+        role.warnings.append(
+            role.remark(
+                "there is neither azure_openai_endpoint nor AZURE_OPENAI_ENDPOINT, so OpenAI "
+                "itself is called with OPENAI_API_KEY"
+            )
         )
-        role.warnings.append(role.remark(text))
         return {**result, "provider": "openai", "api_key_env": "OPENAI_API_KEY"}
     address = str(endpoint.value).rstrip("/")
     variable = f"{role.name.upper()}_AZURE_OPENAI_API_KEY" if named else "AZURE_OPENAI_API_KEY"
@@ -355,8 +357,11 @@ def _served(
 
 def _compatible(role: _Role) -> _Fields:
     if (url := role.get("openai_compatible_base_url")) is None:
-        text = "OPENAI_COMPATIBLE_BASE_URL is not set, so https://api.openai.com/v1 is called"
-        role.warnings.append(role.remark(text))
+        role.warnings.append(
+            role.remark(
+                "OPENAI_COMPATIBLE_BASE_URL is not set, so https://api.openai.com/v1 is called"
+            )
+        )
     return _served(
         *(role, "openai_compatible", None),
         provider="compatible",
