@@ -9,7 +9,7 @@ from computer_kinds import EVERY, SPEC, Desk, computers, desk, eventually, proce
 from virtual_time import out_of_time
 
 from skillopt_ci.computer.computer import HOME, WORKDIR
-from skillopt_ci.program import CommandResult
+from skillopt_ci.program import Capture, CommandResult
 
 pytestmark = pytest.mark.integration
 
@@ -87,9 +87,17 @@ def endless(marker: str) -> str:
 
 
 def out_of_time_in(opened: Desk, script: str, marker: str) -> CommandResult:
-    """Run ``script`` until its endless command has begun; then its time is over."""
-    work = opened.computer.run(["sh", "-c", script], timeout=60)
-    return opened.do(out_of_time(work, lambda: processes_with(marker)))
+    """Run ``script`` until we heard of it and its endless command runs; then its time is over."""
+    work, heard = opened.computer.run(["sh", "-c", script], timeout=60), bytearray()
+    feed = Capture.feed
+
+    def listening(self: Capture, chunk: bytes) -> None:
+        heard.extend(chunk)
+        feed(self, chunk)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Capture, "feed", listening)
+        return opened.do(out_of_time(work, lambda: b"begun" in heard and processes_with(marker)))
 
 
 def test_time_is_limited(any_desk):
