@@ -216,7 +216,8 @@ class Git:
         return (*_COMMAND, "-C", str(self.folder), *args), environ
 
     def _failed(self, args: tuple[str, ...], message: str) -> RepositoryError:
-        return RepositoryError(f"git {args[0]} failed in {self.folder}: {message}")
+        command = args[2 if args[0] == "-c" else 0]
+        return RepositoryError(f"git {command} failed in {self.folder}: {message}")
 
 
 def _cannot_start(error: OSError) -> RepositoryError:

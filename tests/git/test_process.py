@@ -29,7 +29,7 @@ def test_redaction_takes_secrets_out_of_urls(text, shown):
 
 def test_failure_says_command_folder_and_git_s_words(tmp_path):
     with pytest.raises(RepositoryError, match=rf"git log failed in {tmp_path}: fatal: not a git"):
-        Git(tmp_path).run("log")
+        Git(tmp_path).run("-c", "core.hooksPath=/dev/null", "log")
 
 
 def test_standard_input_reaches_git(tmp_path):
