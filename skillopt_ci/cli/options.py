@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from skillopt_ci import __version__
-from skillopt_ci.errors import ExitCode
+from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.redaction import Redactor
+from skillopt_ci.sanitize import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,6 +151,17 @@ _OPTIONS = (
     ),
     _option("--version", "Show the version and exit.", _tell_version, is_flag=True, is_eager=True),
 )
+
+
+def print_text(text: str) -> None:
+    """Print a file to a program to the last byte, and to a terminal nothing that it would obey."""
+    encoding = sys.stdout.encoding or "utf-8"
+    if text.encode(encoding, "replace").decode(encoding) != text:
+        raise UsageError(
+            f"Standard output is {encoding}, which cannot hold this text.",
+            hint="Write it with --output FILE, or set PYTHONIOENCODING=utf-8.",
+        )
+    click.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
 
 
 def print_json(value: object) -> None:

@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 import click
 
 from skillopt_ci.cli.build import events_path
-from skillopt_ci.cli.options import FILE, Globals, command
+from skillopt_ci.cli.options import FILE, Globals, command, print_text
 from skillopt_ci.cli.read import RunReader, gather, open_reader
 from skillopt_ci.cli.scaffold import write_new
 from skillopt_ci.errors import SkilloptError, UsageError
@@ -75,7 +75,7 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
     evidence = page_evidence(open_reader(settings), settings.redact)
     page = build_page(evidence)
     if output == Path("-"):
-        click.echo(page, nl=False)
+        print_text(page)
         return
     write_atomically(settings.cwd / output, page)
     size = len(page.encode())

@@ -10,10 +10,10 @@ import click
 
 from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.console import print_rows, print_table
-from skillopt_ci.cli.options import FILE, Globals, command, print_json, wants_colour
+from skillopt_ci.cli.options import FILE, Globals, command, print_json, print_text, wants_colour
 from skillopt_ci.cli.read import RunReader, find_skill, in_flight, open_reader, step_places
 from skillopt_ci.config.config import Evaluation, GateConfig
-from skillopt_ci.errors import RepositoryError, SkilloptError, UsageError
+from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
 from skillopt_ci.report import terminal
@@ -227,14 +227,7 @@ def best_command(settings: Globals, output: Path | None) -> None:
         facts = f"run {best} tasks=best.measurement.n sha256=best.sha256 simulated"
         print_json({**pick(reader.state, facts), "text": text})
     elif output is None:
-        # a program gets the text to the last byte, a terminal nothing that it would obey
-        encoding = sys.stdout.encoding or "utf-8"
-        if text.encode(encoding, "replace").decode(encoding) != text:
-            raise UsageError(
-                f"Standard output is {encoding}, which cannot hold this skill.",
-                hint="Write it with --output FILE, or set PYTHONIOENCODING=utf-8.",
-            )
-        click.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
+        print_text(text)
 
 
 @command()

@@ -102,9 +102,8 @@ def tasks_text(decision: Decision) -> str:
 
 def training_score(proposal: ProposalRecord) -> str:
     """The score on training tasks; says so if it belongs to an earlier version of the skill."""
-    rollout = proposal.rollout
-    when = ", one version earlier" if proposal.skill_attempted else ""
-    return score_text(rollout.hard, rollout.measured) + when
+    told = score_text(proposal.rollout.hard, proposal.rollout.measured)
+    return f"{told}, one version earlier" if proposal.skill_attempted else told
 
 
 def arithmetic(decision: Decision) -> str:

@@ -140,8 +140,9 @@ def test_a_skill_that_the_output_cannot_hold_is_not_printed(checkout, cli, monke
     checkout.write("skills/SKILL.md", "# Straße\n")
     checkout.git("commit", "-aqm", "Umlauts")
     assert cli(checkout.folder, "step", "-o", "train.batch_size=1").code == 0
-    code, told = printed(checkout, "best", PYTHONIOENCODING="ascii")
-    assert (code, "--output FILE" in told) == (2, True), told
+    for words in ("best", "report -O-"):
+        code, told = printed(checkout, words, PYTHONIOENCODING="ascii")
+        assert (code, "--output FILE" in told) == (2, True), told
 
 
 # --- names ---------------------------------------------------------------------------------------
