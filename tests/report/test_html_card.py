@@ -112,8 +112,8 @@ def test_tasks_of_earlier_steps_and_refused_prompts_are_named():
     lost = TaskOutcome(id="train-8", status=Status.REFUSED, hard=0, soft=0)
     rollout = rollout.model_copy(update={"tasks": (*rollout.tasks, lost)})
     told = card(step(patterns=(pattern,), rollout=rollout))
-    assert "failed in earlier steps 1: train-9" in told
-    assert "prompt refused 1: train-8" in told
+    assert "failed in earlier steps, and read again (1): train-9" in told
+    assert "prompt refused (1): train-8" in told
 
 
 def test_what_reviewers_asked_for_is_told_with_what_became_of_it():
