@@ -93,8 +93,7 @@ class ProgressDisplay:
                         place = f"{event.step} of {event.total}, epoch {event.epoch}"
                         self._line("·", "step", f"{place}: the skill scores {score}{last}")
                 case progress.CallPaid(tokens=tokens, cost_usd=cost):
-                    unknown = self._cost is None or cost is None
-                    self._cost = None if unknown else (self._cost or 0.0) + (cost or 0.0)
+                    self._cost = None if self._cost is None or cost is None else self._cost + cost
                     self._calls, self._tokens = self._calls + 1, self._tokens + tokens
                 case progress.TerminalLent():
                     self.close()

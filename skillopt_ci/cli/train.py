@@ -441,8 +441,8 @@ def estimate_command(settings: Globals) -> None:
     left = [math.inf if one is None else max(0, one - n) for one, n in zip(most, used, strict=True)]
     for part in [one for one in parts if one.stages]:
         title, rows = f"{part.name[0].upper()}{part.name[1:]}", terminal.part_rows(part, left)
-        # a narrow terminal goes without these, but not without the cost
-        spare = ("tokens a call", "tokens", "stage")
+        # a narrow terminal goes without these, but not without stage and cost
+        spare = ("tokens a call", "tokens", "role")
         print_table(settings, terminal.ESTIMATE_HEADINGS, rows, title, spare)
         click.echo()
     for role in dict.fromkeys(one.account.role for one in found.rest.stages):

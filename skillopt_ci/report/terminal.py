@@ -324,11 +324,11 @@ def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
         )
     calls, tokens, dollars = part.calls(), part.tokens(), part.cost_usd()
     cost = None if dollars is None else dollars.likely
-    yield "likely", "", f"{calls.likely:,}", "", f"{tokens.likely:,}", cost_text(cost)
+    yield "", "likely", f"{calls.likely:,}", "", f"{tokens.likely:,}", cost_text(cost)
     made, used = min(calls.high, left[0]), min(tokens.high, left[1])
     paid = None if dollars is None else min(dollars.high, left[2])
-    limit = "within the budget" if min(left) < math.inf else ""
-    yield "at most", limit, f"{made:,}", "", f"{used:,}", cost_text(paid)
+    most = "at most in budget" if min(left) < math.inf else "at most"
+    yield "", most, f"{made:,}", "", f"{used:,}", cost_text(paid)
 
 
 def estimate_json(found: Estimate) -> dict[str, object]:
