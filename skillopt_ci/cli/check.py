@@ -226,9 +226,9 @@ def _check_plan(
         yield Finding(
             "plan",
             "warning",
-            f"the first score, one step and the final tests take about {first + tests:.0f} calls, "
-            "more than the budget allows\nRaise budget.run, or lower train.batch_size or "
-            "evaluation.test_env_num.",
+            f"the first score{', one step and the final tests' if tests else ' and one step'} take "
+            f"about {first + tests:.0f} calls, more than the budget allows\nRaise budget.run, or "
+            f"lower train.batch_size{' or evaluation.test_env_num' if tests else ''}.",
         )
     else:
         yield Finding("plan", "ok", told, then=then)

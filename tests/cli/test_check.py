@@ -283,8 +283,10 @@ def test_a_budget_too_small_for_a_step_is_warned_about(fresh):
     # 16 + 8 + 16 / 2 + 4 + 2 * 16
     assert "the first score, one step and the final tests take about 68 calls" in told
     assert "the final tests take about 32 calls" in told
-    found = warnings(look(fresh, "budget.run.calls=99", tested))
-    assert not any("than the budget allows" in text for text in found)
+    told = " ".join(warnings(look(fresh, "budget.run.calls=30", "evaluation.eval_test=false")))
+    assert "the first score and one step take about 36 calls" in told
+    told = " ".join(warnings(look(fresh, "budget.run.calls=99", tested)))
+    assert "than the budget allows" not in told
 
 
 def test_a_remote_that_cannot_be_reached_is_infrastructure(fresh, git, tmp_path):
