@@ -41,9 +41,8 @@ def test_every_problem_is_told_at_once():
     with pytest.raises(UsageError) as caught:
         read_inputs({"INPUT_COMMAND": "stepp", "INPUT_SHARDS": "0", "INPUT_DIRECTORY": "/etc"})
     message = str(caught.value)
-    assert "Did you mean 'step'?" in message
-    assert "shards" in message
-    assert "directory" in message
+    for words in ("Did you mean 'step'?", "shards", "directory"):
+        assert words in message
 
 
 @pytest.mark.parametrize("folder", ["..", "a/../../b", "/tmp"])

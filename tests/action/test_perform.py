@@ -284,8 +284,7 @@ def test_notes_and_refusals_are_answered_by_a_reaction(job, github_hub, reaction
 
 
 def test_a_reaction_that_fails_fails_nothing(job):
-    comment = Request(404, 1, "step")
-    assert perform(job, Nothing("seen", comment, "eyes")).exit_code == 0
+    assert perform(job, Nothing("seen", Request(404, 1, "step"), "eyes")).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -141,8 +141,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
 def test_the_scorer_fits_the_answers(cli, tmp_path, row, kind, references):
     rows = [{"question": f"Which is {n}?", **row} for n in range(8)]
     write(tmp_path, {"rows.json": rows})
-    told = cli(tmp_path, "import", "rows.json", "--json").json
-    assert told["scorer"] == {"type": kind}
+    assert cli(tmp_path, "import", "rows.json", "--json").json["scorer"] == {"type": kind}
     (first, *_) = tasks(tmp_path).values()
     assert references in str(first)
 

@@ -95,8 +95,7 @@ def test_a_branch_that_was_deleted_gets_a_new_one(scene, client):
     scene.hub.bare.git("update-ref", "-d", "refs/heads/skillopt/demo")
     assert get_pull_request(client, 1).state == "closed"
     scene.step("from the start\n")
-    kept = keep_pull_request(client, WANTED)
-    assert kept.number == 2
+    assert keep_pull_request(client, WANTED).number == 2
 
 
 def test_deleting_and_restoring_the_branch_is_still_a_no(scene, client):
@@ -117,8 +116,7 @@ def test_after_a_merge_the_next_step_opens_another(scene, client):
     scene.hub.bare.git("update-ref", "-d", "refs/heads/skillopt/demo")  # as GitHub may do by itself
     assert keep_pull_request(client, WANTED) == KeptPullRequest(None)
     scene.step("next\n")
-    kept = keep_pull_request(client, WANTED)
-    assert kept.number == 2
+    assert keep_pull_request(client, WANTED).number == 2
 
 
 def test_a_fork_with_a_branch_of_that_name_is_not_ours(scene, client):

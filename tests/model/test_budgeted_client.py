@@ -101,8 +101,7 @@ def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask):
     assert asyncio.run(budgeted(Slow(said), meter, unknown).complete(ask())).usage.cost_usd is None
     assert meter.total().cost_usd is None
     said = ChatReply("", "stop", "m", Usage(calls=1))
-    free = budgeted(Slow(said), Meter(), unknown)
-    assert asyncio.run(free.complete(ask())).usage.cost_usd == 0.0
+    assert asyncio.run(budgeted(Slow(said), Meter(), unknown).complete(ask())).usage.cost_usd == 0.0
 
 
 def redacted(inner: Any, request: ChatRequest) -> ChatReply:

@@ -70,8 +70,7 @@ def test_a_task_measured_on_one_side_only_is_called_unmeasured():
 )
 def test_only_a_regression_is_red_and_only_if_asked(finding, fail_on, conclusion):
     worse = replace(WORSE, finding=finding)
-    found = evaluation.evaluation_check(worse, LINKS, SHA, fail_on=fail_on)
-    assert found.conclusion == conclusion
+    assert evaluation.evaluation_check(worse, LINKS, SHA, fail_on=fail_on).conclusion == conclusion
 
 
 def test_broken_tasks_are_annotated_where_they_are_defined():

@@ -117,8 +117,7 @@ OLDER = "d" * 64
 def test_attempts_at_one_task_are_one_task(make_proposal):
     rollout = make_proposal().rollout
     twice = rollout.model_copy(update={"n": 4, "tasks": rollout.tasks * 2})
-    proposal = make_proposal(rollout=twice)
-    assert words.training_score(proposal) == "0.500 [0.09, 0.91] n=2"
+    assert words.training_score(make_proposal(rollout=twice)) == "0.500 [0.09, 0.91] n=2"
 
 
 @pytest.mark.parametrize(

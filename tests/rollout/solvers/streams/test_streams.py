@@ -303,8 +303,7 @@ def test_plain_text_is_the_answer():
     assert READERS["text"]("\n the answer\nin two lines \n").response == "the answer\nin two lines"
     assert READERS["text"](" \n").response is None
     result = json.dumps({"type": "result", "result": "a\u2028b"}, ensure_ascii=False)
-    account = READERS["claude-code"](result)
-    assert account.response == "a\u2028b"
+    assert READERS["claude-code"](result).response == "a\u2028b"
 
 
 def test_a_stream_that_breaks_off_keeps_what_was_told():
