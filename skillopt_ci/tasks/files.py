@@ -122,12 +122,12 @@ def _jsonl_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
 
 def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
     csv.field_size_limit(len(text))  # no cell is too long
-    header_line, *rest = re.sub('"[^"]*"', "", text).split("\n")[:2]
+    header_line, *others = re.sub('"[^"]*"', "", text).split("\n")
     # spreadsheets write semicolons where a comma is the decimal point
     delimiter = max(
         ",;\t",
         key=lambda one: (
-            one in header_line and all(row.count(one) == header_line.count(one) for row in rest),
+            one in header_line and sum(row.count(one) == header_line.count(one) for row in others),
             header_line.count(one),
         ),
     )

@@ -149,9 +149,9 @@ def test_csv_of_a_spreadsheet_may_have_other_delimiters(write, first, mark):
 
 @pytest.mark.parametrize("quote", ['"', ""])
 def test_marks_inside_a_name_of_a_csv_are_no_delimiters(write, quote):
-    file = write("t.csv", f"id,{quote}why; how; when; where{quote},references\na,b,c\n")
-    value = {"id": "a", "why; how; when; where": "b", "references": "c"}
-    assert [one.value for one in records(file)] == [value]
+    file = write("t.csv", f"id,{quote}how; why; or; if{quote},references\n1;2;3;4\na,b,c\nd,e,f\n")
+    value = {"id": "a", "how; why; or; if": "b", "references": "c"}
+    assert [one.value for one in records(file)][1] == value
 
 
 @pytest.mark.parametrize(
