@@ -29,6 +29,8 @@ Value = TypeVar("Value")
 
 #: More than a run needs, and few enough for programs that close all that could be open.
 _OPEN_FILES = 65_536
+#: The start of a Git LFS pointer, which a file is until its content is fetched.
+_LFS_POINTER = "version https://git-lfs.github.com/spec/"
 
 
 def read_file(file: Path) -> bytes:
@@ -48,26 +50,21 @@ def read_text(file: Path, encoding: str = "utf-8") -> str:
         text = read_file(file).decode(encoding)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise OSError(
-            errno.EILSEQ,
-            f"Line {line} is not UTF-8 text: save the file in that encoding",
-            str(file),
-        ) from error
+        said = f"Line {line} is not UTF-8 text: save the file in that encoding"
+        raise OSError(errno.EILSEQ, said, str(file)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def is_lfs_pointer(text: str) -> bool:  # which a file is until its content is fetched
-    return text.startswith("version https://git-lfs.github.com/spec/")
+def is_lfs_pointer(text: str) -> bool:
+    return text.startswith(_LFS_POINTER)
 
 
 def stray_character(key: str, *, allowed: str = "") -> str:
     """Describe the first character of ``key`` that is invalid in a header or a space, if any."""
     for position, character in enumerate(key, start=1):
         if not "!" <= character <= "~" and character not in allowed:
-            return (
-                f"U+{ord(character):04X} ({unicodedata.name(character, 'a control character')}) "
-                f"as character {position} of {len(key)}"
-            )
+            name = unicodedata.name(character, "a control character")
+            return f"U+{ord(character):04X} ({name}) as character {position} of {len(key)}"
     return ""
 
 
@@ -119,16 +116,20 @@ def sha256_of_json(value: object) -> str:
 
 
 def repaired(text: str) -> object:
-    """The value of invalid JSON; None if it cannot be repaired in linear time."""
+    """The value of invalid JSON; None if it cannot be repaired in linear time.
+
+    Some texts take json_repair quadratic time, and it has no limit of its own: its reads of the
+    text are counted.
+    """
     import json_repair  # noqa: PLC0415 - most replies need no repair
 
-    left = 50 * len(text)  # reads; repairs of usual slips take up to 3 per character
+    reads_left = 50 * len(text)  # repairs of usual slips take up to 3 per character
 
     class Metered(str):  # noqa: SLOT000 - short-lived
         def __getitem__(self, key: SupportsIndex | slice) -> str:
-            nonlocal left
-            left -= 1
-            if left < 0:
+            nonlocal reads_left
+            reads_left -= 1
+            if reads_left < 0:
                 raise ValueError
             found = super().__getitem__(key)
             # a repair may put the text together anew, with what was missing in it

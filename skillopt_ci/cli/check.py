@@ -223,12 +223,15 @@ def _check_plan(
     first = sizes.calls * sizes.selection + plan.likely_calls(config, sizes)
     tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if state is None and plan.calls_left(config, sizes, None) < first:
+        least, lower = "the first score and one step", "train.batch_size"
+        if tests:
+            least = "the first score, one step and the final tests"
+            lower = "train.batch_size or evaluation.test_env_num"
         yield Finding(
             "plan",
             "warning",
-            f"the first score{', one step and the final tests' if tests else ' and one step'} take "
-            f"about {first + tests:.0f} calls, more than the budget allows\nRaise budget.run, or "
-            f"lower train.batch_size{' or evaluation.test_env_num' if tests else ''}.",
+            f"{least} take about {first + tests:.0f} calls, more than the budget allows\n"
+            f"Raise budget.run, or lower {lower}.",
         )
     else:
         yield Finding("plan", "ok", told, then=then)

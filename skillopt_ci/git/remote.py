@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from time import sleep
+from typing import NamedTuple
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
 from skillopt_ci.git.process import Exited, Git
@@ -28,73 +29,71 @@ _FETCH = (
 _PUSH = ("push", "--porcelain", "--atomic", "--no-follow-tags", "--no-recurse-submodules")
 
 
-# Patterns of git's messages, in any case, with their meaning and what to do about it.
+class _Cause(NamedTuple):
+    """A case-insensitive pattern of git's messages, its meaning, and what to do about it."""
+
+    pattern: str
+    meaning: str
+    hint: str
+
 
 #: The server rejected individual refs.
-_DECISIONS = (
-    (
+_DECISIONS: tuple[_Cause, ...] = (
+    _Cause(
         r"verified signatures",
         "a ruleset asks for signed commits",
         "Have GitHub make and sign them: `git: {commits: api}` in the configuration.",
     ),
-    (
+    _Cause(
         r"GH006|GH013|protected branch|rule violations|deletion prohibited",
         "a branch protection or ruleset forbids it",
-        (
-            "Let skillopt-ci push to `skillopt/**` and `skillopt-candidate/**` (create, update and "
-            "delete); nothing else is ever pushed."
-        ),
+        "Let skillopt-ci push to `skillopt/**` and `skillopt-candidate/**` (create, update and "
+        "delete); nothing else is ever pushed.",
     ),
-    (
+    _Cause(
         r"missing necessary objects",
         "an object or a ref of it is broken, as after a power loss",
         "Where that repository is kept, `git fsck` tells which.",
     ),
-    (r"hook declined", "a hook on the server declined it", "Its own words are above."),
+    _Cause(r"hook declined", "a hook on the server declined it", "Its own words are above."),
 )
 #: The whole command failed.
-_FAILURES = (
-    (
+_FAILURES: tuple[_Cause, ...] = (
+    _Cause(
         REFUSED_BY_HOOK,
         "a reference-transaction hook, here or on the server, refused it",
         "Its own words are above.",
     ),
-    (
+    _Cause(
         r"does not support --atomic|dumb http",
         "it cannot take several refs as one transaction, so a step could get lost half-way",
         "Use a git server with the smart protocol, or set `git.remote: null` to stay local.",
     ),
-    (
-        (
-            r"error: 403|write access to repository not granted|marked as read only|denied to "
-            r"|insufficient permission|read-only"
-        ),
+    _Cause(
+        r"error: 403|write access to repository not granted|marked as read only|denied to "
+        r"|insufficient permission|read-only",
         "it may be read but not written",
         "Use credentials with write access (in GitHub Actions: `permissions: contents: write`).",
     ),
-    (
-        (
-            r"authentication failed|could not read (username|password)|permission denied|error: 401"
-            r"|invalid credentials|terminal prompts disabled|host key verification failed"
-        ),
+    _Cause(
+        r"authentication failed|could not read (username|password)|permission denied|error: 401"
+        r"|invalid credentials|terminal prompts disabled|host key verification failed",
         "it does not accept our credentials",
         "Set up git's credentials for it; `git ls-remote` must work without asking.",
     ),
-    (
+    _Cause(
         "certificate (verification failed|problem)",
         "its certificate is not trusted here",
         "Set GIT_SSL_CAINFO (or git's http.sslCAInfo) to a file with your certificate authority.",
     ),
-    (
-        (
-            r"could not resolve|failed to connect|couldn't connect|operation timed out|unreachable"
-            r"|connection (refused|timed out|reset|closed)|no route to host|unexpected disconnect"
-            r"|early eof|hung up unexpectedly|error: 5\d\d|\bssl\b|\btls\b|certificate"
-        ),
+    _Cause(
+        r"could not resolve|failed to connect|couldn't connect|operation timed out|unreachable"
+        r"|connection (refused|timed out|reset|closed)|no route to host|unexpected disconnect"
+        r"|early eof|hung up unexpectedly|error: 5\d\d|\bssl\b|\btls\b|certificate",
         "the network or the server failed",
         "Nothing is lost: run again once it can be reached.",
     ),
-    (
+    _Cause(
         r"not found|does not appear to be a git repository|error: 404|no such file",
         "there is no repository, or none that our credentials may see",
         "Check `git remote -v`.",
@@ -213,8 +212,8 @@ def _listed(git: Git, *words: str) -> Exited:
     return git.attempt("ls-remote", *words, seconds=ANSWER_SECONDS)
 
 
-def _explain(words: str, causes: Sequence[tuple[str, str, str]]) -> tuple[str, str]:
-    for pattern, meaning, hint in causes:
-        if re.search(pattern, words, re.IGNORECASE):
-            return meaning, hint
+def _explain(words: str, causes: tuple[_Cause, ...]) -> tuple[str, str]:
+    for cause in causes:
+        if re.search(cause.pattern, words, re.IGNORECASE):
+            return cause.meaning, cause.hint
     return "git gives this reason", ""

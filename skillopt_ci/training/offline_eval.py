@@ -184,9 +184,9 @@ def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[At
             key = (trace.stage, trace.task, trace.attempt, trace.skill_sha256)
             latest[key] = replace(trace, events=kept)
     if not latest:
+        wanted = f"attempt of stage {stage!r}" if stage else "attempt"
         raise UsageError(
-            f"No attempt{f' of stage {stage!r}' if stage else ''} is recorded that could be graded "
-            "again.",
+            f"No {wanted} is recorded that could be graded again.",
             hint="Attempts are recorded in the clone that makes them.",
         )
     return list(latest.values())

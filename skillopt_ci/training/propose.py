@@ -69,13 +69,11 @@ async def propose(
     worked = await work_on(plan.batches, work, run.observer)
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     if plan.step == 1 and rollouts and all(one.succeeded for one in rollouts):
-        run.observer(
-            Note(
-                f"All {len(rollouts)} training tasks of the first step were solved without "
-                "training: there are no failures to learn from. Harder tasks would show some.",
-                level="warning",
-            )
+        text = (
+            f"All {len(rollouts)} training tasks of the first step were solved without training: "
+            "there are no failures to learn from. Harder tasks would show some."
         )
+        run.observer(Note(text, level="warning"))
     reflections = [reflection for one in worked for reflection in one.reflections]
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
     limit = edit_budget(optimizer, plan.step, total)

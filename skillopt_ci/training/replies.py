@@ -97,6 +97,7 @@ def _end_of_object(text: str, start: int, limit: int) -> int | None:
 #: Counts in a reply are capped here.
 MAX_COUNT = 100_000
 
+#: Python reads no number of more digits.
 _WHOLE_NUMBER = re.compile(r"\s*\+?(\d{1,4300})(?:\.0*)?\s*", re.ASCII)
 _DICTIONARY = re.compile(r"(?:valid )?dictionary(?: or an instance of \w+)?$")
 
