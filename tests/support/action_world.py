@@ -42,8 +42,8 @@ class World:
 
     def start(self, event: str, payload: dict[str, Any] | None = None, **inputs: str) -> Finished:
         (self.files / "event.json").write_text(json.dumps(payload or {}), encoding="utf-8")
-        for name in ("output", "summary"):
-            (self.files / name).write_text("", encoding="utf-8")
+        (self.files / "output").write_text("earlier<<end\nyes\nend\n", encoding="utf-8")
+        (self.files / "summary").write_text("# Earlier\n", encoding="utf-8")
         done = forked.run(
             ["-c", "import sys; from skillopt_ci.action.main import main; sys.exit(main())"],
             cwd=self.workspace,
@@ -51,7 +51,9 @@ class World:
             merged=True,
         )
         outputs = read_outputs((self.files / "output").read_text(encoding="utf-8"))
-        summary = (self.files / "summary").read_text(encoding="utf-8")
+        earlier, _, summary = (self.files / "summary").read_text(encoding="utf-8").partition("\n")
+        # what other steps of the job told the runner stays
+        assert (outputs.pop("earlier"), earlier) == ("yes", "# Earlier")
         return Finished(done.returncode, done.stdout, outputs, summary)
 
     def variables(self, event: str, inputs: dict[str, str]) -> dict[str, str]:
