@@ -82,7 +82,7 @@ def test_no_program(tmp_path):
 
 def opened(environ: dict[str, str], image: str = "") -> None:
     async def use() -> None:
-        async with Containers(environ, image).open(SPEC):
+        async with Containers(environ, os.environ["SKILLOPT_CI_TEST_IMAGE"]).open(SPEC):
             raise AssertionError
 
     asyncio.run(use())
@@ -144,7 +144,6 @@ def test_a_sweep_says_why_it_cannot_remove(tmp_path):
 def test_input_that_a_command_leaves_unread_is_taken_all_the_same(tmp_path):
     """Otherwise the engine closes on `docker`, which then may fail and lose the output."""
     computers("docker")  # skips the test where there is none
-    image = os.environ["SKILLOPT_CI_TEST_IMAGE"]
     real = shutil.which("docker")
     program = write_program(
         tmp_path / "bin/docker",
@@ -158,7 +157,7 @@ def test_input_that_a_command_leaves_unread_is_taken_all_the_same(tmp_path):
     environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
 
     async def use() -> None:
-        async with Containers(environ, image).open(SPEC) as computer:
+        async with Containers(environ, os.environ["SKILLOPT_CI_TEST_IMAGE"]).open(SPEC) as computer:
             done = await computer.run(("echo", "hi"), timeout=60, stdin=b"x" * 60_000_000)
             assert (done.exit_code, done.stdout, done.stderr) == (0, "hi\n", "")
 
