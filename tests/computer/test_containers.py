@@ -82,7 +82,7 @@ def test_no_program(tmp_path):
 
 def opened(environ: dict[str, str], image: str = "") -> None:
     async def use() -> None:
-        async with Containers(environ, os.environ["SKILLOPT_CI_TEST_IMAGE"]).open(SPEC):
+        async with Containers(environ, image).open(SPEC):
             raise AssertionError
 
     asyncio.run(use())
