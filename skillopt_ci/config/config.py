@@ -19,7 +19,9 @@ class GateConfig(Section):
     early_stop: bool = True
     """Stop evaluating a candidate as soon as its rejection is certain."""
     look_every: int = Field(default=16, gt=0)
-    """Tasks evaluated per batch. Small batches save calls, large ones save time."""
+    """Tasks evaluated per batch. Small batches save calls, large ones save time. If you leave it
+    out, a run without a budget of calls, tokens or dollars takes as many as fill
+    `model.target.max_concurrency` if that is more."""
     max_type_loss: float | None = Field(default=None, ge=0, le=1)
     """Reject a candidate if the mean score of any task type falls by more than this."""
 

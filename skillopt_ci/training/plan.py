@@ -30,6 +30,7 @@ from skillopt_ci.training.update import UpdateMode
 from skillopt_ci.util import grouped, pick
 
 Drawn = TypeVar("Drawn")
+Part = TypeVar("Part", bound=Section)
 
 #: A step rarely asks the optimizer more questions than this.
 _MOST_QUESTIONS = 8
@@ -224,13 +225,14 @@ def shuffled(items: Sequence[Drawn], seed: int) -> list[Drawn]:
 
 #: Settings whose default changed or that a budget decides: a run keeps the values it began with.
 _KEPT = (
-    ("train", "num_epochs"),
-    ("gradient", "failure_only"),
-    ("gradient", "analysts"),
-    ("optimizer", "learning_rate"),
-    ("optimizer", "min_learning_rate"),
-    ("optimizer", "lr_scheduler"),
-    ("evaluation", "sel_env_num"),
+    "train.num_epochs",
+    "gradient.failure_only",
+    "gradient.analysts",
+    "optimizer.learning_rate",
+    "optimizer.min_learning_rate",
+    "optimizer.lr_scheduler",
+    "evaluation.sel_env_num",
+    "evaluation.gate.look_every",
 )
 #: The share of a call budget that one evaluation may use, and its fewest tasks. In 24 synthetic
 #: worlds, shares from 0.05 to 0.1 did equally well, and fewer than 16 tasks did not pay.
@@ -246,43 +248,65 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
     """``config`` and ``splits`` with unset options filled in.
 
     A run that has begun keeps its recorded values. In a new run, a budget of calls sets the numbers
-    of epochs, selection tasks (spread evenly over task types), analysts and edits per step.
+    of epochs, selection tasks (spread evenly over task types), analysts and edits per step; without
+    a budget, a look leaves none of the calls that may be made at once unused.
     """
-    calls, attempts = config.budget.run.calls, sizes_of(config, splits).calls
-    chosen = config
+    limits, attempts = config.budget.run, sizes_of(config, splits).calls
     if state is not None and state.basis is not None:
-        recorded: Mapping[str, Any] = state.basis.config
-        chosen = _filled(config, {key: recorded.get(key[0], {}).get(key[1]) for key in _KEPT})
-    elif calls:
-        most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
-        used = 0 if most >= len(splits.selection) else most
-        epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))
-        found = {("train", "num_epochs"): epochs, ("evaluation", "sel_env_num"): used}
-        varied = config.model.optimizer.temperature != 0
-        if varied and config.optimizer.skill_update_mode == "patch":  # others were not measured
-            found["gradient", "analysts"] = ANALYSTS
-        chosen = _filled(config, found)
-        steps = last_step(chosen, sizes_of(chosen, splits), None, ())
-        rate = min(_MOST_EDITS, round(_EDITS / steps))
-        written = config.optimizer.model_fields_set & {"learning_rate", "min_learning_rate"}
-        if rate > config.optimizer.learning_rate and not written:
-            rates = {
-                ("optimizer", "learning_rate"): rate,
-                ("optimizer", "min_learning_rate"): rate // 2,
-            }
-            chosen = _filled(chosen, rates)
+        chosen = _filled(config, {key: _at(state.basis.config, key) for key in _KEPT})
+    else:
+        chosen = config
+        if limits.calls is limits.tokens is limits.cost_usd is None:
+            at_once = math.ceil(config.model.target.max_concurrency / config.rollout.attempts)
+            size = max(at_once, config.evaluation.gate.look_every)
+            chosen = _filled(config, {"evaluation.gate.look_every": size})
+        if limits.calls:
+            chosen = _within_calls(config, splits, limits.calls, attempts)
     if chosen.evaluation.sel_env_num and "sel_env_num" not in config.evaluation.model_fields_set:
         splits = replace(splits, selection=_mixed_by_type(splits.selection, config.train.seed))
     return chosen, splits
 
 
-def _filled(config: Config, found: Mapping[tuple[str, str], object]) -> Config:
-    changes = dict[str, Section]()
-    for (part, key), value in found.items():
-        section = changes.get(part, getattr(config, part))
-        if value is not None and key not in getattr(config, part).model_fields_set:
-            changes[part] = section.model_copy(update={key: value})
-    return config.model_copy(update=changes)
+def _within_calls(config: Config, splits: Splits, calls: int, attempts: int) -> Config:
+    most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
+    found = {
+        "train.num_epochs": math.ceil(calls / (attempts * max(1, len(splits.train)))),
+        "evaluation.sel_env_num": 0 if most >= len(splits.selection) else most,
+    }
+    varied = config.model.optimizer.temperature != 0
+    if varied and config.optimizer.skill_update_mode == "patch":  # others were not measured
+        found["gradient.analysts"] = ANALYSTS
+    chosen = _filled(config, found)
+    steps = last_step(chosen, sizes_of(chosen, splits), None, ())
+    rate = min(_MOST_EDITS, round(_EDITS / steps))
+    written = config.optimizer.model_fields_set & {"learning_rate", "min_learning_rate"}
+    if written or rate <= config.optimizer.learning_rate:
+        return chosen
+    rates = {"optimizer.learning_rate": rate, "optimizer.min_learning_rate": rate // 2}
+    return _filled(chosen, rates)
+
+
+def _at(value: Any, key: str) -> Any:
+    """What nested mappings hold at a dotted key; None if they hold nothing."""
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _filled(config: Config, found: Mapping[str, object]) -> Config:
+    """``config`` with the values of dotted keys that no file states; None states nothing."""
+    for key, value in found.items():
+        if value is not None:
+            config = _set(config, key.split("."), value)
+    return config
+
+
+def _set(section: Part, path: Sequence[str], value: object) -> Part:
+    name, *rest = path
+    if not rest and name in section.model_fields_set:
+        return section
+    inner = _set(getattr(section, name), rest, value) if rest else value
+    return section.model_copy(update={name: inner})
 
 
 def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:

@@ -492,3 +492,7 @@ def test_new_defaults_of_ours_are_not_those_of_a_skillopt_file(load_text):
     tasks = tuple(Task(f"t{number}", (Message("user", "?"),)) for number in range(50))
     splits = Splits(tasks, tasks, ())
     assert planned(budget, splits, None) == (budget, splits)
+    wide = load_text(
+        f"{ENV[:-2]}, workers: 64}}\nevaluation: {{gate: {{max_type_loss: 0.1}}}}\n"
+    ).config
+    assert planned(wide, splits, None)[0].evaluation.gate == wide.evaluation.gate

@@ -267,6 +267,25 @@ def test_a_budget_for_few_steps_makes_them_larger(calls, optimizer, rates):
     assert (found.learning_rate, found.min_learning_rate) == rates
 
 
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [
+        ({}, 64),
+        ({"rollout": {"attempts": 3}}, 22),
+        ({"rollout": {"attempts": 5}}, 16),
+        ({"evaluation": {"gate": {"look_every": 8}}}, 8),
+        *(({"budget": {"run": {unit: 9}}}, 16) for unit in ("calls", "tokens", "cost_usd")),
+        ({"budget": {"run": {"minutes": 9}}}, 64),
+    ],
+)
+def test_without_a_budget_a_look_fills_all_calls_at_once(config, size):
+    roles = {role: {"provider": "simulated", "model": role} for role in ("target", "optimizer")}
+    roles["target"]["max_concurrency"] = 64
+    splits = Splits(TASKS, TASKS, ())
+    found = planned(configured(model=roles, **config), splits, None)[0]
+    assert found.evaluation.gate.look_every == size
+
+
 @pytest.mark.parametrize("budget", [{}, {"run": {"cost_usd": 3}}, {"step": {"calls": 99}}])
 def test_without_a_budget_of_calls_nothing_is_left_out(budget):
     splits = Splits(TASKS, tasks_of(*["a"] * 200), ())
@@ -287,7 +306,7 @@ def test_a_run_that_began_keeps_its_settings():
     recorded = {
         "train": {"num_epochs": 4},
         "optimizer": {"learning_rate": 4, "min_learning_rate": 2, "lr_scheduler": "constant"},
-        "evaluation": {"sel_env_num": 0},
+        "evaluation": {"sel_env_num": 0, "gate": {"look_every": 5}},
     }
     basis = Basis(config=recorded, train_size=10, train_sha256="")
     state = stands(3).model_copy(update={"basis": basis})
@@ -296,7 +315,7 @@ def test_a_run_that_began_keeps_its_settings():
     found = config.optimizer
     assert (found.learning_rate, found.min_learning_rate, found.lr_scheduler) == (7, 2, "constant")
     assert (config.train.num_epochs, config.evaluation.sel_env_num) == (4, 0)
-    assert config.gradient.analysts == 1
+    assert (config.gradient.analysts, config.evaluation.gate.look_every) == (1, 5)
 
 
 def budgets(optimizer: Optimizer, total: int) -> list[int]:

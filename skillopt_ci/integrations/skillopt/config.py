@@ -112,7 +112,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     ),
 }
 #: SkillOpt's defaults that differ from ours.
-_DEFAULTS: Mapping[tuple[str, str], Scalar] = {
+_DEFAULTS: Mapping[tuple[str, ...], Scalar] = {
     ("gradient", "minibatch_size"): 8,
     ("gradient", "analysts"): 1,
     ("gradient", "failure_only"): False,
@@ -121,6 +121,7 @@ _DEFAULTS: Mapping[tuple[str, str], Scalar] = {
     ("optimizer", "lr_scheduler"): "cosine",
     ("train", "num_epochs"): 4,
     ("evaluation", "sel_env_num"): 0,
+    ("evaluation", "gate", "look_every"): 16,
     ("model", "reasoning_effort"): "medium",
     ("evaluation", "confirm"): 0,
 }
@@ -202,8 +203,10 @@ def _collected(layers: Iterable[Node]) -> tuple[dict[_Key, Node], Node, dict[str
         own.append(Node(rest, layer.mark))
     stated = {key: node for key, node in keys.items() if node.value is not None}
     together = reduce(merge, own)
-    for home, value in _DEFAULTS.items():
-        stated.setdefault(home, Node(value, marks.setdefault(home[0], together.mark)))
+    for (section, name, *below), value in _DEFAULTS.items():
+        home = section, name
+        default = nested(below, Node(value, marks.setdefault(section, together.mark)))
+        stated[home] = merge(default, stated[home]) if home in stated else default
     return {key: node for key, node in stated.items() if node.value != ""}, together, marks
 
 
