@@ -16,7 +16,7 @@ from skillopt_ci.config.config import Guard
 from skillopt_ci.model.access import resolved_key_values
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.redaction import HIDDEN, SHORTEST
-from skillopt_ci.skill.document import word_count
+from skillopt_ci.skill.document import open_fence, word_count
 from skillopt_ci.skill.edits import Refuse
 from skillopt_ci.skill.regions import strip_markers
 from skillopt_ci.skill.validation import JOINERS, PLAIN_CONTROLS
@@ -243,7 +243,7 @@ class GuardContext:
     keys: tuple[str, ...] = ()
 
     def refuse(self, before: str, after: str) -> str | None:
-        """Return why ``after`` may not replace ``before``, or None; text may always be removed."""
+        """Return why ``after`` may not replace ``before``; all but a code block's end may go."""
         rules, known = self.rules, f"{self.known}\n{before}"
         added = added_text(before, after)
         if added.strip():
@@ -258,6 +258,8 @@ class GuardContext:
                 return f"it gives away the reference answer of task {task}"
             if rules.optimizer_instructions and (what := order_to_the_optimizer(added, known)):
                 return f"it speaks to the optimizer: {what}"
+        if open_fence(after) and not open_fence(before):
+            return "it leaves a code block open, which would take in what follows"
         words, limit = word_count(after), rules.max_words
         if not limit or words <= limit or words <= word_count(before):
             return None

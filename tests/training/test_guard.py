@@ -75,6 +75,13 @@ def test_an_address_is_new_unless_an_earlier_skill_had_it():
     assert CONTEXT.refuse(BEFORE, with_region(BEFORE, APPENDIX, "- Look twice.")) is None
 
 
+def test_a_code_block_must_not_be_left_open():
+    opened, closed = (f"{BEFORE}\n```sh\nls\n{end}" for end in ("", "```\n"))
+    for before in (BEFORE, closed):
+        assert (CONTEXT.refuse(before, opened) or "").startswith("it leaves a code block open")
+    assert CONTEXT.refuse(BEFORE, closed) is CONTEXT.refuse(opened, f"{opened}x\n") is None
+
+
 def test_a_document_must_not_grow_beyond_its_budget():
     context = guard.GuardContext(Guard(max_words=6))
     assert context.refuse(BEFORE, f"{BEFORE}more\n") is None
