@@ -273,8 +273,11 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
                 evaluation = _evaluation_of(after.basis, record, notes=notes)
                 outcome = _compared(decision, before, evaluation, notes_only=notes)
                 step = record if isinstance(record, StepRecord) else reader.step(record.step)
-                # the configuration on record is that of the proposal, not of the verdict
-                if outcome[:7] == "differs" and step.proposal.config_sha256 != after.config_sha256:
+                # on record is the configuration of this or an earlier proposal, not the verdict's
+                unchanged = step.proposal.config_sha256 == after.config_sha256 and (
+                    step.basis_sha256 in ("", sha256(after.basis.model_dump_json()))
+                )
+                if outcome[:7] == "differs" and not unchanged:
                     outcome = "not replayed: the configuration had changed by then"
             yield name, decision.verdict, str(decision.compared), outcome
 

@@ -10,7 +10,7 @@ from skillopt_ci.ledger.records import Decision, Snapshot
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.state import decided_snapshots
-from tests.conftest import BRANCH, CANDIDATE, RULES, SKILL, Checkout
+from tests.conftest import BRANCH, CANDIDATE, RULES, SKILL, Checkout, tasks
 
 LONG = "# Items\n\nOne.\nTwo.\nThree.\nFour.\nFive.\n\n## Rules\n\nAs follows.\n"
 
@@ -297,9 +297,11 @@ def test_a_candidate_beyond_an_end_that_was_moved_is_decided(checkout):
     assert checkout.done("train.num_epochs=1").record.step == 3
 
 
-def test_a_verdict_of_another_configuration_than_is_on_record_is_not_called_false(checkout):
+@pytest.mark.parametrize("before", [(), ("evaluation.use_gate=false",)])
+def test_a_verdict_of_another_configuration_than_is_on_record_is_not_called_false(checkout, before):
     checkout.step()
-    checkout.stop()
+    checkout.stop(*before)
+    checkout.write("tasks/train.jsonl", tasks(0, 7))  # so that the proposal's is not kept
     checkout.step("evaluation.use_gate=false")
     done = in_process(checkout.folder, "replay", "--json")
     assert (done.returncode, done.stdout.count("the configuration had changed")) == (0, 1)
