@@ -248,9 +248,9 @@ def slow_record(
     """Record the guidance; empty, unchanged or refused guidance proposes nothing."""
     guidance = region_text(skill, SLOW_UPDATE) or ""
     record = partial(SlowUpdateRecord, previous_content=guidance)
-    if written.content in ("", guidance):
-        return record(action="no_content", reasoning=written.reasoning)
     before, after = (with_region(skill, SLOW_UPDATE, one) for one in (guidance, written.content))
+    if not written.content or after == before:
+        return record(action="no_content", reasoning=written.reasoning)
     if refused := _refused("guidance", before, after, guard, observer):
         return record(action="no_content", refused=refused)
     return record(action="propose", content=written.content, reasoning=written.reasoning)

@@ -246,11 +246,12 @@ def test_new_guidance_is_proposed(guard, observer):
     assert (record.action, record.content, record.reasoning) == ("propose", "- Check.", "why")
 
 
-@pytest.mark.parametrize("content", ["", "- As before."])
-def test_nothing_and_the_same_again_propose_nothing(guard, observer, content):
-    skill = with_region(SKILL, SLOW_UPDATE, "- As before.")
+@pytest.mark.parametrize("content", ["", "- As\n- before."])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_nothing_and_the_same_again_propose_nothing(guard, observer, content, end):
+    skill = with_region(SKILL, SLOW_UPDATE, "- As\n- before.").replace("\n", end)
     record = slow_record(skill, Written(content, "why"), guard, observer)
-    assert (record.action, record.previous_content) == ("no_content", "- As before.")
+    assert (record.action, record.previous_content) == ("no_content", f"- As{end}- before.")
     assert (record.content, record.reasoning) == ("", "why")
 
 
