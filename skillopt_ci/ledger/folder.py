@@ -85,11 +85,10 @@ class RunFolder:
 
     def read_history(self, read: Reader) -> tuple[records.HistoryEntry, ...]:
         lines = filter(None, (read(self.history) or "").split("\n"))
-        found = (
-            _line(records.HistoryEntry, text, f"{self.history}:{number}")
-            for number, text in enumerate(lines, start=1)
+        return tuple(
+            cast("records.HistoryEntry", _line(records.HistoryEntry, text, f"{self.history}:{n}"))
+            for n, text in enumerate(lines, start=1)
         )
-        return cast("tuple[records.HistoryEntry, ...]", tuple(found))
 
     def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:
         text = read(path)

@@ -37,14 +37,13 @@ class Moment:
 
 
 def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
-    now: Moment | None = None
-    for entry in history:
-        best = entry.best_score
-        if now is None:
-            now = Moment(entry, entry.score_after, "initial", best, entry.step, "initial")
-            yield now
-            continue
-        score, origin = now.current_score, now.current_origin
+    if not history:
+        return
+    start, *later = history
+    now = Moment(start, start.score_after, "initial", start.best_score, start.step, "initial")
+    yield now
+    for entry in later:
+        best, score, origin = entry.best_score, now.current_score, now.current_origin
         if entry.kind == "measure":
             score = entry.score_after
             if entry.skill_sha256 != now.entry.skill_sha256:
@@ -54,8 +53,7 @@ def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
             origin = "slow_update_momentum" if momentum else f"step_{entry.step:04}"
         higher = best is not None and now.best_score is not None and best > now.best_score
         fallen = now.entry.kind == "revert" and best == score
-        if entry.action in ("accept_new_best", "promote") or fallen or (higher and best == score):
-            now = Moment(entry, score, origin, best, entry.step, origin)
-        else:
-            now = Moment(entry, score, origin, best, now.best_step, now.best_origin)
+        new = entry.action in ("accept_new_best", "promote") or fallen or (higher and best == score)
+        found = (entry.step, origin) if new else (now.best_step, now.best_origin)
+        now = Moment(entry, score, origin, best, *found)
         yield now

@@ -453,7 +453,6 @@ def coerced(value: object) -> int | None:
         return None
     if isinstance(value, int):
         return max(0, value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    # infinity and NaN have no digits
     found = _INTEGER.search(f"{value:f}" if isinstance(value, float) else value)
     return max(0, int(found[0])) if found else None
