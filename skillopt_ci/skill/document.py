@@ -42,15 +42,15 @@ def ended(text: str) -> str:
     return stripped + "\n" if stripped else ""
 
 
-def open_fence(text: str) -> str:
-    """The mark that closes the code block in which text after ``text`` would stand, or nothing."""
+def fence_closed(text: str) -> str:
+    """``text`` with an end to the code block, if any, in which text after it would stand."""
     if "```" not in text and "~~~" not in text:
-        return ""
+        return text
     # Imported late: the library loads slowly, and many documents have no code block.
     from markdown_it import MarkdownIt  # noqa: PLC0415
 
     last = MarkdownIt("commonmark").disable("inline").parse(f"{body(text)}\n\nx")[-1]
-    return last.markup if last.type == "fence" else ""
+    return f"{text.rstrip()}\n{last.markup}" if last.type == "fence" else text
 
 
 #: The readers of a document, by a pattern for the end of its path; the first match counts. Patterns

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, StringConstraints
 
 from skillopt_ci.skill import regions
-from skillopt_ci.skill.document import ended, frontmatter_end, line_ending, open_fence
+from skillopt_ci.skill.document import ended, fence_closed, frontmatter_end, line_ending
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -134,9 +134,7 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
     # Append as a separate paragraph, before the first marked region if there is one.
     starts = [text.find(region.start, frontmatter_end(text)) for region in regions.REGIONS]
     start = min((one for one in starts if one >= 0), default=len(text))
-    before, region = text[:start].rstrip(), text[start:]
-    if mark := open_fence(before):  # else the content would become part of a code block
-        before = f"{before}\n{mark}"
+    before, region = fence_closed(text[:start]).rstrip(), text[start:]
     added = "\n\n".join(filter(None, (before, content, region)))
     if at_end:
         return added, EditStatus.APPENDED_BEFORE_REGION if region else EditStatus.APPENDED

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from skillopt_ci.skill.document import ended, frontmatter_end, line_ending, sha256
+from skillopt_ci.skill.document import ended, fence_closed, frontmatter_end, line_ending, sha256
 
 
 class Region(NamedTuple):
@@ -98,6 +98,7 @@ def with_region(text: str, region: Region, inner: str) -> str:
     ending = line_ending(text)
     before = without_region(text, region).replace(ending, "\n").rstrip()
     plain = strip_markers(inner.replace("\r\n", "\n")).strip()
+    before = fence_closed(before) if plain else before
     block = "\n".join(filter(None, (region.start, plain, region.end)))
     return ended(f"{before}\n\n{block}" if before else block).replace("\n", ending)
 

@@ -16,7 +16,7 @@ from skillopt_ci.config.config import Guard
 from skillopt_ci.model.access import resolved_key_values
 from skillopt_ci.progress import Note, Observer
 from skillopt_ci.redaction import HIDDEN, SHORTEST
-from skillopt_ci.skill.document import open_fence, word_count
+from skillopt_ci.skill.document import fence_closed, word_count
 from skillopt_ci.skill.edits import Refuse
 from skillopt_ci.skill.regions import strip_markers
 from skillopt_ci.skill.validation import JOINERS, PLAIN_CONTROLS
@@ -258,7 +258,7 @@ class GuardContext:
                 return f"it gives away the reference answer of task {task}"
             if rules.optimizer_instructions and (what := order_to_the_optimizer(added, known)):
                 return f"it speaks to the optimizer: {what}"
-        if open_fence(after) and not open_fence(before):
+        if fence_closed(after) != after and fence_closed(before) == before:
             return "it leaves a code block open, which would take in what follows"
         words, limit = word_count(after), rules.max_words
         if not limit or words <= limit or words <= word_count(before):

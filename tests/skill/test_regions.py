@@ -65,9 +65,9 @@ def test_markers_that_come_together_are_stripped_too():
 
 def test_a_region_is_put_at_the_end():
     assert with_region("# A\n", SLOW_UPDATE, " hint\n") == f"# A\n\n{S}\nhint\n{E}\n"
+    assert with_region("~~~\na", SLOW_UPDATE, "b") == f"~~~\na\n~~~\n\n{S}\nb\n{E}\n"
     assert with_region("", SLOW_UPDATE, "") == f"{S}\n{E}\n"
-    assert regions.region_text(f"{S}\n{E}\n", SLOW_UPDATE) == ""
-    assert regions.region_text(f"a{S}b", SLOW_UPDATE) is None
+    assert [regions.region_text(one, SLOW_UPDATE) for one in (f"{S}{E}", f"a{S}b")] == ["", None]
 
 
 def test_the_target_reads_a_region_only_if_something_stands_in_it():
