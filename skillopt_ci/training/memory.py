@@ -131,7 +131,7 @@ def warn_of_trained(run: Run, checkout: Checkout, tasks: Collection[Task], split
     """Warn if steps of the run trained on ``tasks``, which are those of ``split``."""
     trained = {
         task.id
-        for epoch in range(1, checkout.state.epoch + 1 if checkout.state else 1)
+        for epoch in {one.epoch for one in checkout.history}
         for step in step_records(run, checkout, epoch=epoch)
         for task in step.proposal.rollout.tasks
     }

@@ -52,13 +52,14 @@ def test_a_limit_of_steps_does_not_keep_the_run_from_its_tests(checkout):
 
 @pytest.mark.parametrize("split", ["test", "selection"])
 def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, split):
-    checkout.step()
-    checkout.write("tasks/train.jsonl", tasks(300))
+    for offset, size in ((300, 8), (0, 8), (300, 1)):  # in the epochs 1, 2 and, by its size, 1
+        checkout.write("tasks/train.jsonl", tasks(offset))
+        checkout.step(f"train.batch_size={size}")
     checkout.write(f"tasks/{split}.jsonl", tasks(0))
     events: list[Event] = []
     end(checkout, observer=events.append)
     told = [one.text for one in events if isinstance(one, Note) and one.level == "warning"]
-    assert any(f"4 of 8 {split} tasks were trained on" in text for text in told)
+    assert any(f"8 of 8 {split} tasks were trained on" in text for text in told)
 
 
 def test_tests_are_told_by_the_score_that_the_commit_has(checkout):
