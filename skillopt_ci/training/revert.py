@@ -32,8 +32,10 @@ def take_back(
     if edit:  # leave out edits already taken back
         kept = [one for number, one in enumerate(edits[:edit], start=1) if number not in gone]
         before, after = around(before, kept, len(kept))
-    for number in () if edit else gone:
-        after = undone(*around(before, edits, number), after) or after
+    else:
+        for number in sorted(gone, reverse=True):  # the last first, so that it finds those before
+            without = undone(*around(before, edits, number), after)
+            after = after if without is None else without
     skill, state = undone(before, after, checkout.skill), checkout.state
     if skill is None or state is None:
         what = f"That rule of step {step}" if edit else f"Step {step}"
